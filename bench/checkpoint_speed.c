@@ -19,7 +19,7 @@
 #include "train/checkpoint_writer.h"
 #include "train/train_data.h"
 
-enum { ROUNDS_MOST = 15, DIRECT_BYTES = 1 << 20, TOKENS = 1 << 18, HEADER_WORDS = 256 };
+enum { ROUNDS_MAX = 15, DIRECT_BYTES = 1 << 20, TOKENS = 1 << 18, HEADER_WORDS = 256 };
 
 static enum status tokens_write(const char *path) {
     int32_t header[HEADER_WORDS] = {20240520, 1, TOKENS};
@@ -75,7 +75,7 @@ static enum status step_run(struct bench *bench, int64_t *taken_ns) {
 }
 
 struct times {
-    int64_t alone[ROUNDS_MOST], beside[ROUNDS_MOST], checkpoint[ROUNDS_MOST], plain[ROUNDS_MOST];
+    int64_t alone[ROUNDS_MAX], beside[ROUNDS_MAX], checkpoint[ROUNDS_MAX], plain[ROUNDS_MAX];
 };
 
 static enum status round_run(struct bench *bench, struct times *times, int round) {
@@ -175,7 +175,7 @@ int main(int count, char **arguments) {
         return 2;
     }
     int rounds = count > 3 ? atoi(arguments[3]) : 5;
-    rounds = rounds < 1 ? 1 : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
+    rounds = rounds < 1 ? 1 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
     enum status status = bench_run(arguments[1], arguments[2], rounds, count > 4 ? atoll(arguments[4]) : 4,
                                    count > 5 ? atoll(arguments[5]) : 256);
     if (status != STATUS_OK) fprintf(stderr, "%s\n", status_message());

@@ -18,7 +18,7 @@
 #include "support/median.h"
 
 static const char *const kind_names[] = {"all-gather", "reduce-scatter", "all-reduce", "broadcast", "all-to-all"};
-enum { MOST_BYTES = 64 << 20, TIMES_MOST = 1000 };
+enum { BYTES_MAX = 64 << 20, TIMES_MAX = 1000 };
 
 struct options {
     int ranks, nodes, times;
@@ -40,7 +40,7 @@ static bool read_options(int count, char **words, struct options *out) {
         else
             return false;
     }
-    return out->ranks > 0 && out->nodes >= 0 && out->times > 0 && out->times <= TIMES_MOST;
+    return out->ranks > 0 && out->nodes >= 0 && out->times > 0 && out->times <= TIMES_MAX;
 }
 
 /* The slowest rank's. */
@@ -57,7 +57,7 @@ static enum status slowest(struct comm *comm, double *times, int count) {
 }
 
 static double time_copy(void *to, const void *from, int64_t bytes, int count) {
-    double times[TIMES_MOST];
+    double times[TIMES_MAX];
     for (int i = 0; i < count; i++) {
         int64_t begin = clock_now_ns();
         memcpy(to, from, (size_t)bytes);
@@ -69,17 +69,17 @@ static double time_copy(void *to, const void *from, int64_t bytes, int count) {
 
 /* As a step does: what a rank sends it has just written, so that it lies in that core's cache. Then all begin. */
 static enum status write_anew(struct comm *comm, const struct comm_spec *spec) {
-    enum { RANKS_MOST = 1024 };
-    char ready = 0, all_ready[RANKS_MOST];
+    enum { RANKS_MAX = 1024 };
+    char ready = 0, all_ready[RANKS_MAX];
     struct comm_group all = comm_group_all(comm);
-    if (all.count > RANKS_MOST) return status_set(STATUS_BAD_INPUT, "more than %d ranks", RANKS_MOST);
+    if (all.count > RANKS_MAX) return status_set(STATUS_BAD_INPUT, "more than %d ranks", RANKS_MAX);
     memset(spec->data, 1, (size_t)spec->bytes);
     return comm_exchange(comm, &all, &ready, 1, all_ready);
 }
 
 static enum status time_operation(struct comm *comm, const struct comm_spec *spec, int count, double *out) {
     struct comm_operation *operation;
-    double times[TIMES_MOST];
+    double times[TIMES_MAX];
     TRY(comm_create(comm, spec, &operation));
     enum status status = STATUS_OK;
     for (int i = -2; i < count && status == STATUS_OK; i++) { /* twice before */
@@ -127,16 +127,16 @@ static enum status bench_size(const struct bench *bench, enum comm_kind kind, in
 static enum status bench_sizes(const struct bench *bench, enum comm_kind kind, bool in_place, bool flat) {
     struct comm_group all = comm_group_all(bench->comm);
     bool another = kind <= COMM_ALL_REDUCE && links_flat_differs(&bench->comm->mesh, &all, in_place);
-    for (int64_t bytes = 1 << 10; bytes <= MOST_BYTES && (another || !flat); bytes *= 16)
+    for (int64_t bytes = 1 << 10; bytes <= BYTES_MAX && (another || !flat); bytes *= 16)
         TRY(bench_size(bench, kind, bytes / (64 * all.count) * 64 * all.count, in_place, flat));
     return STATUS_OK;
 }
 
 static enum status bench_all(struct bench *bench) {
     struct comm *comm = bench->comm;
-    TRY(comm_window_open(comm, MOST_BYTES, &bench->data));
-    TRY(comm_window_open(comm, MOST_BYTES, &bench->out));
-    bench->staging = mem_aligned(64, MOST_BYTES);
+    TRY(comm_window_open(comm, BYTES_MAX, &bench->data));
+    TRY(comm_window_open(comm, BYTES_MAX, &bench->out));
+    bench->staging = mem_aligned(64, BYTES_MAX);
     if (!bench->staging) return STATUS_FAILED;
     if (comm->rank == 0) printf("%s, %d nodes of %d ranks\n", comm->library, comm->mesh.nodes, comm->mesh.per_node);
     for (int kind = 0; kind < COMM_KINDS; kind++)

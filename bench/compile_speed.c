@@ -42,12 +42,12 @@ static enum status choose_policy(const struct graph *graph, const struct way *wa
         used += (size_t)snprintf(out->schedule + used, sizeof out->schedule - used,
                                  i > 0 && i < blocks - 1 ? " f%d b%d" : " b%d", i, i);
     struct chunk_list chunks;
-    int64_t bytes, least;
+    int64_t bytes, min;
     TRY(chunks_choose_bytes(graph, &bytes));
     TRY(chunks_pack(graph, bytes, &chunks));
-    TRY(chunks_most_in_a_block(graph, &chunks, 0, &least));
+    TRY(max_chunks_in_a_block(graph, &chunks, 0, &min));
     chunks_free(&chunks);
-    out->buffers = least + 2;
+    out->buffers = min + 2;
     return STATUS_OK;
 }
 

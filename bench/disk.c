@@ -75,7 +75,7 @@ static void *run_walk(void *argument) {
 
 /* ---- arithmetic ---- */
 
-enum { BUSY_MOST = 256, LANES = 64, ROUND = 4096 };
+enum { BUSY_MAX = 256, LANES = 64, ROUND = 4096 };
 
 struct busy {
     int count;
@@ -86,7 +86,7 @@ struct busy {
         pthread_t thread;
         int64_t rounds;
         float sum;
-    } threads[BUSY_MOST];
+    } threads[BUSY_MAX];
 };
 
 static void *compute(void *argument) {
@@ -106,7 +106,7 @@ static void *compute(void *argument) {
 static bool busy_start(struct busy *busy) {
     *busy = (struct busy){.begin_ns = clock_now_ns()};
     int cores = cluster_count_cores(&(int){0});
-    while (busy->count < cores && busy->count < BUSY_MOST) {
+    while (busy->count < cores && busy->count < BUSY_MAX) {
         struct busy_thread *own = &busy->threads[busy->count];
         own->busy = busy;
         if (pthread_create(&own->thread, NULL, compute, own) != 0) return false;

@@ -160,7 +160,7 @@ enum { PIECE = 4096 };
 
 /* Reads `large`, or adds to it. */
 static double pass_seconds(enum dtype dtype, int64_t elements, char *large, float *small, bool adds) {
-    double least = 1e9;
+    double min = 1e9;
     for (int round = 0; round < ROUNDS; round++) {
         double begin = processor_s();
         for (int64_t at = 0; at + PIECE <= elements; at += PIECE) {
@@ -170,9 +170,9 @@ static double pass_seconds(enum dtype dtype, int64_t elements, char *large, floa
                 cpu_simd()->accumulate(dtype, PIECE, large + at * dtype_bytes(dtype), small);
         }
         double taken = processor_s() - begin;
-        if (taken < least) least = taken;
+        if (taken < min) min = taken;
     }
-    return least;
+    return min;
 }
 
 static enum status measure_bytes(const struct layer_size *size, enum dtype dtype, struct byte_seconds *out) {
@@ -200,8 +200,8 @@ static void print_layers(const struct layer_size *size, enum dtype dtype, const 
     double dense_backward = layer_seconds(dense, PHASE_BACKWARD, NULL);
     double alone = layer_seconds(experts, PHASE_FORWARD, "expert_mlp"),
            alone_backward = layer_seconds(experts, PHASE_BACKWARD, "expert_mlp_grad");
-    double least_forward = larger(dense_forward, bytes->read);
-    double least_backward = larger(dense_backward * 8 / 6, bytes->read + bytes->added);
+    double min_forward = larger(dense_forward, bytes->read);
+    double min_backward = larger(dense_backward * 8 / 6, bytes->read + bytes->added);
     printf("%-21s %-5s %7.1f + %7.1f ms, routing %4.1f + %4.1f ms of it; dense %7.1f + %7.1f ms, %4.0f GFLOP/s; "
            "of dense: forward %.2f, backward %.2f, both %.2f; counting recomputation %.2f; at most %.2f (bytes alone "
            "%.1f + %.1f ms)\n",
@@ -210,7 +210,7 @@ static void print_layers(const struct layer_size *size, enum dtype dtype, const 
            3 * flops / (dense_forward + dense_backward) * 1e-9, dense_forward / forward, dense_backward / backward,
            (dense_forward + dense_backward) / (forward + backward),
            11.0 / 9 * (dense_forward + dense_backward) / (forward + backward),
-           (dense_forward + dense_backward) / (least_forward + least_backward), bytes->read * 1e3,
+           (dense_forward + dense_backward) / (min_forward + min_backward), bytes->read * 1e3,
            (bytes->read + bytes->added) * 1e3);
     fflush(stdout);
 }

@@ -32,7 +32,7 @@ static const struct way {
 
 static enum status choose_policy(const struct graph *graph, const struct way *way, struct policy *out) {
     struct chunk_list chunks;
-    int64_t bytes, least;
+    int64_t bytes, min;
     *out = (struct policy){.micro_batches_per_wave = way->micro_batches_per_wave};
     if (way->states == TIER_DEVICE) return STATUS_OK;
     out->parameters = out->gradients = out->optimizer = way->states;
@@ -40,9 +40,9 @@ static enum status choose_policy(const struct graph *graph, const struct way *wa
     out->lookahead = 1;
     TRY(chunks_choose_bytes(graph, &bytes));
     TRY(chunks_pack(graph, bytes, &chunks));
-    enum status status = chunks_most_in_a_block(graph, &chunks, 0, &least);
+    enum status status = max_chunks_in_a_block(graph, &chunks, 0, &min);
     chunks_free(&chunks);
-    out->buffers = least + 2;
+    out->buffers = min + 2;
     return status;
 }
 
@@ -51,9 +51,9 @@ struct rest {
     const char *name;
     int64_t calls;
 };
-enum { NAMES_MOST = 64 };
+enum { NAMES_MAX = 64 };
 
-static void add(struct rest rest[NAMES_MOST], const char *name, int64_t calls) {
+static void add(struct rest rest[NAMES_MAX], const char *name, int64_t calls) {
     int i = 0;
     while (rest[i].name && strcmp(rest[i].name, name) != 0)
         i++;
@@ -72,7 +72,7 @@ static int by_calls(const void *a, const void *b) {
 }
 
 static enum status count(const struct way *way, const struct program *program) {
-    struct rest rest[NAMES_MOST] = {{0}};
+    struct rest rest[NAMES_MAX] = {{0}};
     struct spans spans;
     int64_t calls = 0, held = 0, launches = 0;
     bool *within = mem_array(program->instructions.count, sizeof *within);
@@ -93,8 +93,8 @@ static enum status count(const struct way *way, const struct program *program) {
         if (!within[i]) add(rest, name_of(instruction), repeat);
     }
     printf("%s\n  %" PRId64 " of %" PRId64 " calls in %" PRId64 " launches; alone:", way->name, held, calls, launches);
-    qsort(rest, NAMES_MOST, sizeof *rest, by_calls);
-    for (int i = 0; i < NAMES_MOST && rest[i].name; i++)
+    qsort(rest, NAMES_MAX, sizeof *rest, by_calls);
+    for (int i = 0; i < NAMES_MAX && rest[i].name; i++)
         printf(" %s %" PRId64, rest[i].name, rest[i].calls);
     printf("\n");
     spans_free(&spans);

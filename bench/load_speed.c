@@ -18,7 +18,7 @@
 #include "session/engine.h"
 #include "support/median.h"
 
-enum { ROUNDS_MOST = 9, READ_BYTES = 128 << 10, BLOCK = 4096 };
+enum { ROUNDS_MAX = 9, READ_BYTES = 128 << 10, BLOCK = 4096 };
 
 static enum status cache_drop(const char *path) {
     int file = open(path, O_RDONLY);
@@ -51,7 +51,7 @@ static int64_t processor_ns(void) {
 }
 
 static enum status rounds_measure(struct engine *engine, const char *path, bool cold, int rounds, double bytes) {
-    int64_t read_ns[ROUNDS_MOST], load_ns[ROUNDS_MOST], read_cpu_ns[ROUNDS_MOST], load_cpu_ns[ROUNDS_MOST];
+    int64_t read_ns[ROUNDS_MAX], load_ns[ROUNDS_MAX], read_cpu_ns[ROUNDS_MAX], load_cpu_ns[ROUNDS_MAX];
     for (int i = 0; i < rounds; i++) {
         if (cold) TRY(cache_drop(path));
         int64_t start_cpu = processor_ns();
@@ -176,7 +176,7 @@ int main(int count, char **arguments) {
         return 2;
     }
     int rounds = count == 3 ? atoi(arguments[2]) : 3;
-    rounds = rounds < 1 ? 1 : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
+    rounds = rounds < 1 ? 1 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
     char *path = path_join(arguments[1], "model.safetensors");
     enum status status =
         count == 4 ? convert(arguments[1], arguments[2], arguments[3]) : measure(arguments[1], path, rounds);

@@ -10,7 +10,7 @@
 #include "model/safetensors.h"
 #include "session/engine.h"
 
-enum { SEQUENCES = 2, TOKENS_MOST = 64, THREADS = 2 };
+enum { SEQUENCES = 2, TOKENS_MAX = 64, THREADS = 2 };
 
 struct logits_run {
     struct session session;
@@ -22,7 +22,7 @@ static enum status prepare(const char *folder, struct logits_run *run) {
     struct plan_options options;
     plan_options_init(&options);
     TRY(session_open(folder, &options, NULL, &run->session));
-    int64_t context = run->session.model->config.context, length = context < TOKENS_MOST ? context : TOKENS_MOST;
+    int64_t context = run->session.model->config.context, length = context < TOKENS_MAX ? context : TOKENS_MAX;
     const struct plan_request request = {
         .set = {.uses = 1 << PROGRAM_LOGITS, .texts = 1},
         .plan = {.recipe = {.dtype = DTYPE_F32,

@@ -13,8 +13,8 @@
 #include "base/process.h"
 #include "support/op_instance.h"
 
-enum { MATRIX = 2048, RUNS_LEAST = 3 };
-static const int64_t time_least_ns = 200 * 1000 * 1000;
+enum { MATRIX = 2048, RUNS_MIN = 3 };
+static const int64_t time_min_ns = 200 * 1000 * 1000;
 
 struct rates {
     double matrix[2]; /* FLOP/s in fp32 and bf16 */
@@ -30,7 +30,7 @@ static double best_ns(struct op_instance *instance) {
     int last = instance->nodes - 1;
     struct kernel *kernel = instance->kernels[last];
     int64_t best = INT64_MAX, total = 0;
-    for (int run = 0; run < RUNS_LEAST || total < time_least_ns; run++) {
+    for (int run = 0; run < RUNS_MIN || total < time_min_ns; run++) {
         int64_t start = clock_now_ns();
         BUG_IF(kernel->run(kernel, &instance->calls[last]) != STATUS_OK, "%s", status_message());
         int64_t taken = clock_now_ns() - start;

@@ -21,7 +21,7 @@
 #include "base/process.h"
 #include "support/case_results.h"
 
-#define FILE_MOST_BYTES ((size_t)256 << 20)
+#define FILE_BYTES_MAX ((size_t)256 << 20)
 
 struct tally {
     int cases, passed, failed;
@@ -88,7 +88,7 @@ static enum status print_json(const struct case_results *results, int *failed) {
 static enum status run(const char *path, bool json, int *failed) {
     json_t *file;
     struct case_results results;
-    TRY(json_read_object(path, FILE_MOST_BYTES, &file));
+    TRY(json_read_object(path, FILE_BYTES_MAX, &file));
     enum status status = case_results_solve(file, stderr, &results);
     if (status == STATUS_OK && json) status = print_json(&results, failed);
     if (status == STATUS_OK && !json) *failed = print_tallies(&results);

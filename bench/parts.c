@@ -52,15 +52,15 @@ static double cpu_now_s(void) {
 }
 
 /* The least of some calls, the first of which does not count. */
-static enum status time_calls(const struct operands *operands, int rounds, double *least) {
-    struct bench_memory memory = {.most_bytes = (int64_t)512 << 20};
+static enum status time_calls(const struct operands *operands, int rounds, double *min) {
+    struct bench_memory memory = {.max_bytes = (int64_t)512 << 20};
     struct operator_bench bench;
-    *least = INFINITY;
+    *min = INFINITY;
     enum status status = operator_bench_open(&backend_cpu, operands, false, &memory, &bench);
     for (int round = 0; round <= rounds && status == STATUS_OK; round++) {
         double begin = cpu_now_s();
         status = operator_bench_run(&bench);
-        if (round > 0) *least = fmin(*least, cpu_now_s() - begin);
+        if (round > 0) *min = fmin(*min, cpu_now_s() - begin);
     }
     if (bench.kernel) operator_bench_close(&bench);
     bench_memory_free(&memory);
@@ -68,7 +68,7 @@ static enum status time_calls(const struct operands *operands, int rounds, doubl
 }
 
 static enum status compare(struct bench *bench, const struct operands *operands, const struct parts *parts) {
-    double whole, seconds[PARTS_MOST] = {0};
+    double whole, seconds[PARTS_MAX] = {0};
     TRY(time_calls(operands, bench->rounds, &whole));
     for (int i = 0; i < parts->count; i++) {
         struct part_node part;

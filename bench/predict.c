@@ -37,7 +37,7 @@
 #include "support/policy_spread.h"
 #include "support/prediction_errors.h"
 
-enum { POLICIES_MOST = 256, REPEATS_MOST = 25, TWINS = 3, REFERENCE_CALLS = 10 };
+enum { POLICIES_MAX = 256, REPEATS_MAX = 25, TWINS = 3, REFERENCE_CALLS = 10 };
 
 struct settings {
     struct model_step_options step;
@@ -53,7 +53,7 @@ struct entry {
     struct policy policy;
     int64_t twin; /* the entry of the same plan; -1: none */
     double predicted_s, measured_s;
-    struct repeat repeats[REPEATS_MOST];
+    struct repeat repeats[REPEATS_MAX];
     struct step_summary predicted, measured; /* the latter in the repeat with the fastest GEMM */
     int64_t predicted_bytes[TIER_COUNT], measured_bytes[TIER_COUNT];
 };
@@ -65,7 +65,7 @@ struct bench {
     struct rate_work reference;
     double profile_reference_s;
     char *cache_folder;
-    struct entry entries[POLICIES_MOST + TWINS];
+    struct entry entries[POLICIES_MAX + TWINS];
     int64_t count;
     int32_t blocks;
 };
@@ -199,7 +199,7 @@ static int by_reference(const void *left, const void *right) {
 }
 
 static double settle(struct entry *entry, int repeats, double profile_reference_s) {
-    double seconds[REPEATS_MOST];
+    double seconds[REPEATS_MAX];
     int half = (repeats + 1) / 2;
     qsort(entry->repeats, (size_t)repeats, sizeof *entry->repeats, by_reference);
     for (int i = 0; i < half; i++)
@@ -250,7 +250,7 @@ static bool recomputes(const struct policy *policy, int32_t blocks) {
 
 static enum status judge(const struct bench *bench, struct verdict *out) {
     struct verdict verdict = {0};
-    struct prediction predictions[POLICIES_MOST];
+    struct prediction predictions[POLICIES_MAX];
     int policies = (int)bench->settings.policies;
     for (int64_t i = 0; i < bench->count; i++) {
         const struct entry *entry = &bench->entries[i];
@@ -442,11 +442,11 @@ static enum status run(struct bench *bench) {
 }
 
 static enum status read_options(int count, char **words, struct settings *out) {
-    struct bench_option options[BENCH_OPTIONS_MOST + 1] = {
-        {"threads", .count = &out->step.plan.threads, .most = 1 << 12, BENCH_SETTING(&out->step.plan, threads)},
-        {"policies", .number = &out->policies, .most = POLICIES_MOST},
-        {"repeats", .number = &out->repeats, .most = REPEATS_MOST},
-        {"seed", .number = &out->seed, .most = INT32_MAX},
+    struct bench_option options[BENCH_OPTIONS_MAX + 1] = {
+        {"threads", .count = &out->step.plan.threads, .max = 1 << 12, BENCH_SETTING(&out->step.plan, threads)},
+        {"policies", .number = &out->policies, .max = POLICIES_MAX},
+        {"repeats", .number = &out->repeats, .max = REPEATS_MAX},
+        {"seed", .number = &out->seed, .max = INT32_MAX},
         {"o", .text = &out->output},
     };
     bench_options_append(options, &out->step);

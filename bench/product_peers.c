@@ -29,7 +29,7 @@
 #include "cli/limit_spinning.h"
 #include "support/median.h"
 
-enum { ROUNDS_MOST = 99, ALIGNMENT = 2 << 20 };
+enum { ROUNDS_MAX = 99, ALIGNMENT = 2 << 20 };
 
 /* a by rows, or by columns (a weight's gradient); b by rows, or by columns; how often in the step of a sequence. */
 static const struct product {
@@ -63,10 +63,10 @@ struct bench {
     struct matmul *matmul;
     void *workspace;
     float *a, *b, *c, *own_c;
-    double seconds[CONTENDERS][ROUNDS_MOST];
+    double seconds[CONTENDERS][ROUNDS_MAX];
 };
 
-static double all_flops, all_seconds[CONTENDERS][ROUNDS_MOST];
+static double all_flops, all_seconds[CONTENDERS][ROUNDS_MAX];
 
 static sgemm_function *load_sgemm(const char *file) {
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -77,9 +77,9 @@ static sgemm_function *load_sgemm(const char *file) {
 
 /* They choose kernels and threads when they are loaded. */
 static void load_peers(void) {
-    const char *most = getenv("BALLAST_MAX_ISA");
+    const char *max = getenv("BALLAST_MAX_ISA");
     char threads[16];
-    if (most && strcmp(most, "avx2") == 0) {
+    if (max && strcmp(max, "avx2") == 0) {
         setenv("OPENBLAS_CORETYPE", "Haswell", 0);
         setenv("BLIS_ARCH_TYPE", "3", 0); /* haswell */
     }
@@ -143,14 +143,14 @@ static void run_rounds(struct bench *bench, int rounds) {
 }
 
 static double median_of(const double *values, int count) {
-    double copy[ROUNDS_MOST];
+    double copy[ROUNDS_MAX];
     memcpy(copy, values, (size_t)count * sizeof *copy);
     return median(copy, count);
 }
 
-static void print_rates(const char *name, double flops, int rounds, double seconds[CONTENDERS][ROUNDS_MOST]) {
+static void print_rates(const char *name, double flops, int rounds, double seconds[CONTENDERS][ROUNDS_MAX]) {
     enum contender best = ONEDNN;
-    double ratios[ROUNDS_MOST];
+    double ratios[ROUNDS_MAX];
     printf("%-8s", name);
     for (int who = 0; who < CONTENDERS; who++) {
         if (!takes_part(who)) continue;
@@ -220,8 +220,8 @@ int main(int count, char **words) {
     limit_spinning(words);
     if (cpu_isa_check() != STATUS_OK) return STATUS_FAILED;
     int rounds = count > 1 ? atoi(words[1]) : 5;
-    if (rounds < 1 || rounds > ROUNDS_MOST) {
-        fprintf(stderr, "%s: %s rounds; from 1 to %d\n", words[0], words[1], ROUNDS_MOST);
+    if (rounds < 1 || rounds > ROUNDS_MAX) {
+        fprintf(stderr, "%s: %s rounds; from 1 to %d\n", words[0], words[1], ROUNDS_MAX);
         return STATUS_BAD_INPUT;
     }
     load_peers();

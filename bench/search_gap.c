@@ -1,9 +1,9 @@
 /* What stopping early costs a search, with as many compiled programs as a start has time for
  * (bench/support/search_rows.h).
  *
- *     build/bench/search_gap [MOST_COMPILED [WALKED [MODEL [MACHINE]]]]
+ *     build/bench/search_gap [MAX_COMPILED [WALKED [MODEL [MACHINE]]]]
  *
- * MOST_COMPILED (200): what the longer search may compile. WALKED (0): how many policies a walk then looks at, from
+ * MAX_COMPILED (200): what the longer search may compile. WALKED (0): how many policies a walk then looks at, from
  * what the longer search found, in and beyond the search's space (bench/support/policy_walk.h). MODEL and MACHINE: of
  * rows whose names have these in them alone. Each row is a model, a
  * machine and an amount of memory, as a part of what the plain policy takes; 1.000 is no worse than the best that is
@@ -30,7 +30,7 @@ static const double PRINTED = 1.02;
 
 struct gaps {
     int rows;
-    double sum, most;
+    double sum, max;
 };
 
 static void print_policy(const char *name, const struct policy *policy) {
@@ -56,7 +56,7 @@ static enum status compare(const struct step_graph_size *size, struct search_eff
         fflush(stdout);
         gaps->rows++;
         gaps->sum += ratio;
-        if (ratio > gaps->most) gaps->most = ratio;
+        if (ratio > gaps->max) gaps->max = ratio;
     }
     return STATUS_OK;
 }
@@ -71,6 +71,6 @@ int main(int count, char **arguments) {
             fprintf(stderr, "search_gap: %s: %s\n", sizes[i].name, status_message());
             return 1;
         }
-    printf("%d rows: mean %.3f, most %.3f\n", gaps.rows, gaps.sum / (gaps.rows > 0 ? gaps.rows : 1), gaps.most);
+    printf("%d rows: mean %.3f, most %.3f\n", gaps.rows, gaps.sum / (gaps.rows > 0 ? gaps.rows : 1), gaps.max);
     return 0;
 }

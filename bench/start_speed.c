@@ -14,7 +14,7 @@
 #include "support/median.h"
 #include "train/train_data.h"
 
-enum { STEPS_MOST = 99 };
+enum { STEPS_MAX = 99 };
 
 struct bench {
     const char *model;
@@ -76,7 +76,7 @@ static enum status phases_run(struct bench *bench) {
 
 static enum status steps_run(struct bench *bench, int steps) {
     const struct recipe *recipe = &bench->plan.chosen.recipe;
-    int64_t step_ns[STEPS_MOST], fill_ns[STEPS_MOST], tokens = recipe->batch * recipe->sequence_length;
+    int64_t step_ns[STEPS_MAX], fill_ns[STEPS_MAX], tokens = recipe->batch * recipe->sequence_length;
     int32_t *room = mem_array((size_t)tokens, 2 * sizeof *room);
     enum status status = room ? STATUS_OK : STATUS_FAILED;
     struct dataset_batch batch = {.tokens = room, .targets = room + tokens};
@@ -109,7 +109,7 @@ int main(int count, char **arguments) {
         return 2;
     }
     int steps = count == 4 ? atoi(arguments[3]) : 9;
-    steps = steps < 1 ? 1 : steps > STEPS_MOST ? STEPS_MOST : steps;
+    steps = steps < 1 ? 1 : steps > STEPS_MAX ? STEPS_MAX : steps;
     const char *paths[] = {arguments[2]};
     struct bench bench = {.model = arguments[1]};
     train_options_init(&bench.options);

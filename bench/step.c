@@ -30,7 +30,7 @@
 #include "support/product_rate.h"
 #include "support/step_table.h"
 
-enum { STEPS_MOST = STEP_TABLE_STEPS, RATES = 2 };
+enum { STEPS_MAX = STEP_TABLE_STEPS, RATES = 2 };
 static const char *const rate_names[RATES] = {"oneDNN", "oneDNN in fp32"};
 
 struct options {
@@ -41,8 +41,8 @@ struct options {
 };
 
 struct measured {
-    double products[RATES][STEPS_MOST + 1], memory[MEMORY_USES][STEPS_MOST + 1]; /* FLOP/s, bytes/s */
-    double step[STEPS_MOST], plain[STEPS_MOST]; /* seconds; plain: of the step with everything trained */
+    double products[RATES][STEPS_MAX + 1], memory[MEMORY_USES][STEPS_MAX + 1]; /* FLOP/s, bytes/s */
+    double step[STEPS_MAX], plain[STEPS_MAX]; /* seconds; plain: of the step with everything trained */
 };
 
 struct bench {
@@ -225,14 +225,14 @@ static enum status read_options(int count, char **words, struct options *out) {
     const struct bench_option options[] = {
         {"model", .text = &out->step.family},
         {"dtype", .dtype = &plan->dtype, BENCH_SETTING(plan, dtype)},
-        {"batch", .number = &plan->batch, .most = 1 << 20, BENCH_SETTING(plan, batch)},
-        {"seq", .number = &plan->sequence_length, .most = 1 << 20, BENCH_SETTING(plan, sequence_length)},
-        {"layers", .number = &out->step.layers, .most = 1 << 20},
-        {"hidden", .number = &out->step.hidden, .most = 1 << 20},
-        {"heads", .number = &out->step.heads, .most = 1 << 20},
-        {"vocab", .number = &out->step.vocab, .most = 1 << 24},
-        {"threads", .count = &plan->threads, .most = 1 << 20, BENCH_SETTING(plan, threads)},
-        {"steps", .count = &out->steps, .most = STEPS_MOST},
+        {"batch", .number = &plan->batch, .max = 1 << 20, BENCH_SETTING(plan, batch)},
+        {"seq", .number = &plan->sequence_length, .max = 1 << 20, BENCH_SETTING(plan, sequence_length)},
+        {"layers", .number = &out->step.layers, .max = 1 << 20},
+        {"hidden", .number = &out->step.hidden, .max = 1 << 20},
+        {"heads", .number = &out->step.heads, .max = 1 << 20},
+        {"vocab", .number = &out->step.vocab, .max = 1 << 24},
+        {"threads", .count = &plan->threads, .max = 1 << 20, BENCH_SETTING(plan, threads)},
+        {"steps", .count = &out->steps, .max = STEPS_MAX},
         {"table", .flag = &out->table},
         {"no-limits", .flag = &out->no_limits},
         {"lora", .text = &plan->lora, BENCH_SETTING(plan, lora)},

@@ -14,7 +14,7 @@
 #include "base/process.h"
 #include "tokenizer/tokenizer.h"
 
-enum { LEAST_RUN = 1 << 18, LONGEST_RUN = 1 << 24 };
+enum { RUN_MIN = 1 << 18, LONGEST_RUN = 1 << 24 };
 
 struct total {
     uint64_t count, sum;
@@ -91,7 +91,7 @@ static enum status runs_measure(void) {
     char *text = mem_array(LONGEST_RUN, 1);
     enum status status = text ? STATUS_OK : STATUS_FAILED;
     if (text) memset(text, 'a', LONGEST_RUN);
-    for (size_t bytes = LEAST_RUN; status == STATUS_OK && bytes <= LONGEST_RUN; bytes *= 4) {
+    for (size_t bytes = RUN_MIN; status == STATUS_OK && bytes <= LONGEST_RUN; bytes *= 4) {
         struct tokenizer_encoder *encoder;
         struct total total = {0};
         status = tokenizer_encoder_create(tokenizer, &encoder);

@@ -19,7 +19,7 @@
 
 enum { CALLS = 20, OUTPUTS = 3, RESULT_BYTES = 512 };
 /* Of two kernels in bf16, relative to the norm (kernels are held to 1e-2 of fp64's results). */
-static const double APART_MOST = 2e-2;
+static const double APART_MAX = 2e-2;
 
 static const struct {
     const char *name;
@@ -173,7 +173,7 @@ static double apart(const uint16_t *found, const uint16_t *expected, int64_t cou
 
 /* The largest of the node's outputs in bf16. */
 static enum status compare(const struct subject *subject, const struct node *node, uint16_t *const own[OUTPUTS],
-                           double *most) {
+                           double *max) {
     for (int i = 0; i < OUTPUTS; i++) {
         const struct tensor *tensor = node->out[i];
         uint16_t *found = NULL;
@@ -182,13 +182,13 @@ static enum status compare(const struct subject *subject, const struct node *nod
         double error = status == STATUS_OK ? apart(found, own[i], shape_elements(&tensor->shape)) : 0;
         free(found);
         TRY(status);
-        if (!(error <= *most)) *most = error;
+        if (!(error <= *max)) *max = error;
     }
     return STATUS_OK;
 }
 
 static enum status time_node(const struct subject *subject, const struct node *node, double seconds[WAYS],
-                             double *most) {
+                             double *max) {
     uint16_t *own[OUTPUTS] = {NULL};
     TRY(time_way(subject, node, OWN, &seconds[OWN]));
     enum status status = STATUS_OK;
@@ -196,7 +196,7 @@ static enum status time_node(const struct subject *subject, const struct node *n
         if (node->out[i] && node->out[i]->shape.dtype == DTYPE_BF16)
             status = read_output(subject, node->out[i], &own[i]);
     if (status == STATUS_OK) status = time_way(subject, node, CUDNN, &seconds[CUDNN]);
-    if (status == STATUS_OK && seconds[CUDNN] > 0) status = compare(subject, node, own, most);
+    if (status == STATUS_OK && seconds[CUDNN] > 0) status = compare(subject, node, own, max);
     for (int i = 0; i < OUTPUTS; i++)
         free(own[i]);
     return status;
@@ -213,16 +213,16 @@ static void tell(const char *what, const double seconds[WAYS], char *result) {
 }
 
 /* The forward comes first: its results are the gradient's operands. */
-static enum status measure_model(const struct subject *subject, double *most, char *result) {
+static enum status measure_model(const struct subject *subject, double *max, char *result) {
     double seconds[WAYS];
-    TRY(time_node(subject, subject->graph->nodes.items[0], seconds, most));
+    TRY(time_node(subject, subject->graph->nodes.items[0], seconds, max));
     tell(" forward", seconds, result);
-    TRY(time_node(subject, subject->graph->nodes.items[1], seconds, most));
+    TRY(time_node(subject, subject->graph->nodes.items[1], seconds, max));
     tell(", gradient", seconds, result);
     return STATUS_OK;
 }
 
-static enum status measure_all(const struct gpu_clock *clock, double *most, char *result) {
+static enum status measure_all(const struct gpu_clock *clock, double *max, char *result) {
     enum status first = STATUS_OK;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct subject subject = {.clock = clock};
@@ -230,7 +230,7 @@ static enum status measure_all(const struct gpu_clock *clock, double *most, char
         printf("%s\n", models[i].name);
         snprintf(result + used, RESULT_BYTES - used, "%s%s:", i ? "; " : "", models[i].name);
         enum status status = open_subject(&models[i].sizes, &subject);
-        if (status == STATUS_OK) status = measure_model(&subject, most, result);
+        if (status == STATUS_OK) status = measure_model(&subject, max, result);
         close_subject(&subject);
         if (status != STATUS_OK) printf("ERROR: %s\n", status_message());
         if (first == STATUS_OK) first = status;
@@ -240,11 +240,11 @@ static enum status measure_all(const struct gpu_clock *clock, double *most, char
 
 static enum status measure(const struct gpu_clock *clock) {
     char result[RESULT_BYTES] = "";
-    double most = 0;
-    enum status status = measure_all(clock, &most, result);
-    printf("= %s; results at most %.1e apart\n", result, most);
-    if (status != STATUS_OK || most <= APART_MOST) return status;
-    return status_set(STATUS_FAILED, "cuDNN's results are %.1e from the own kernels'", most);
+    double max = 0;
+    enum status status = measure_all(clock, &max, result);
+    printf("= %s; results at most %.1e apart\n", result, max);
+    if (status != STATUS_OK || max <= APART_MAX) return status;
+    return status_set(STATUS_FAILED, "cuDNN's results are %.1e from the own kernels'", max);
 }
 
 int main(void) { return gpu_clock_main("attention_ways", measure); }

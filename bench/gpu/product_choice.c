@@ -13,7 +13,7 @@
 #include "backend/cuda/cuda_matmul.h"
 #include "support/median.h"
 
-enum { TOKENS = 4096, CANDIDATES = 32, ORDERED_MOST = 8, ROWS = 3, CALLS = 5 };
+enum { TOKENS = 4096, CANDIDATES = 32, ORDERED_MAX = 8, ROWS = 3, CALLS = 5 };
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
 /* As cuBLASLt has it, by columns: c [m][n] = a [m][k] b [k][n], packed, either turned in memory. */
@@ -154,7 +154,7 @@ static bool is_unordered(const cublasLtMatmulAlgo_t *algorithm) {
     return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
 }
 
-/* The fastest of all, and of the first ORDERED_MOST whose sums have one order. -1: there is none. */
+/* The fastest of all, and of the first ORDERED_MAX whose sums have one order. -1: there is none. */
 struct found {
     double any_s, ordered_s;
     int any, ordered;
@@ -167,7 +167,7 @@ static enum status time_any(const struct bench *bench, const struct product *pro
     for (int i = 0; i < way->count; i++) {
         double seconds;
         bool in_order = !is_unordered(&way->found[i].algo);
-        if (way->found[i].state != CUBLAS_STATUS_SUCCESS || (in_order && ordered == ORDERED_MOST)) continue;
+        if (way->found[i].state != CUBLAS_STATUS_SUCCESS || (in_order && ordered == ORDERED_MAX)) continue;
         TRY(time_way(bench, product, way, i, &seconds));
         if (out->any < 0 || seconds < out->any_s) out->any = i, out->any_s = seconds;
         if (!in_order) continue;
@@ -205,7 +205,7 @@ static enum status compare(const struct bench *bench, const struct product *prod
 }
 
 static enum status open_bench(struct bench *bench) {
-    const size_t most = (size_t)50304 * TOKENS * 2; /* also 8192 x 8192 in fp32 */
+    const size_t max = (size_t)50304 * TOKENS * 2; /* also 8192 x 8192 in fp32 */
     void **const blocks[] = {&bench->a, &bench->b, &bench->c};
     TRY(check(cublasLtCreate(&bench->library), "cannot be used"));
     TRY(cuda_status(cudaStreamCreateWithFlags(&bench->stream, cudaStreamNonBlocking), "a stream"));
@@ -213,8 +213,8 @@ static enum status open_bench(struct bench *bench) {
     TRY(cuda_status(cudaEventCreate(&bench->end), "an event"));
     TRY(cuda_status(cudaMalloc(&bench->workspace, WORKSPACE_BYTES + 256), "memory"));
     for (int i = 0; i < 3; i++) {
-        TRY(cuda_status(cudaMalloc(blocks[i], most), "memory"));
-        TRY(cuda_status(cudaMemset(*blocks[i], 0x3c, most), "memory")); /* small numbers: 0x3c3c is 0.011 */
+        TRY(cuda_status(cudaMalloc(blocks[i], max), "memory"));
+        TRY(cuda_status(cudaMemset(*blocks[i], 0x3c, max), "memory")); /* small numbers: 0x3c3c is 0.011 */
     }
     return STATUS_OK;
 }

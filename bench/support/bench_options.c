@@ -9,13 +9,13 @@ enum { FIRST_LONG = 256 }; /* what getopt_long returns for the first entry: abov
 
 void bench_options_append(struct bench_option *options, struct model_step_options *step) {
     const struct bench_option appended[] = {
-        {"layers", .number = &step->layers, .most = 1 << 10},
-        {"hidden", .number = &step->hidden, .most = 1 << 20},
-        {"heads", .number = &step->heads, .most = 1 << 16},
-        {"vocab", .number = &step->vocab, .most = 1 << 24},
-        {"batch", .number = &step->plan.batch, .most = 1 << 20, BENCH_SETTING(&step->plan, batch)},
-        {"seq", .number = &step->plan.sequence_length, .most = 1 << 20, BENCH_SETTING(&step->plan, sequence_length)},
-        {"micro-batch", .number = &step->plan.micro_batch_sequences, .most = 1 << 20,
+        {"layers", .number = &step->layers, .max = 1 << 10},
+        {"hidden", .number = &step->hidden, .max = 1 << 20},
+        {"heads", .number = &step->heads, .max = 1 << 16},
+        {"vocab", .number = &step->vocab, .max = 1 << 24},
+        {"batch", .number = &step->plan.batch, .max = 1 << 20, BENCH_SETTING(&step->plan, batch)},
+        {"seq", .number = &step->plan.sequence_length, .max = 1 << 20, BENCH_SETTING(&step->plan, sequence_length)},
+        {"micro-batch", .number = &step->plan.micro_batch_sequences, .max = 1 << 20,
          BENCH_SETTING(&step->plan, micro_batch_sequences)},
         {"dtype", .dtype = &step->plan.dtype, BENCH_SETTING(&step->plan, dtype)},
         {"disk", .text = &step->disk_folder},
@@ -29,9 +29,9 @@ void bench_options_append(struct bench_option *options, struct model_step_option
 static enum status parse_number(const struct bench_option *option, const char *text) {
     char *end;
     long long value = strtoll(text, &end, 10);
-    if (*end || end == text || value < 1 || value > option->most)
+    if (*end || end == text || value < 1 || value > option->max)
         return status_set(STATUS_BAD_INPUT, "--%s: '%s' is no number from 1 to %" PRId64, option->name, text,
-                          option->most);
+                          option->max);
     if (option->number)
         *option->number = value;
     else
@@ -63,11 +63,11 @@ static const struct bench_option *find(const struct bench_option *options, int f
 }
 
 enum status bench_options_read(int count, char **words, const struct bench_option *options, const char *source) {
-    struct option known[BENCH_OPTIONS_MOST + 1] = {0}, *next = known;
-    char letters[2 * BENCH_OPTIONS_MOST + 1] = "", *letter = letters;
+    struct option known[BENCH_OPTIONS_MAX + 1] = {0}, *next = known;
+    char letters[2 * BENCH_OPTIONS_MAX + 1] = "", *letter = letters;
     int found;
     for (int i = 0; options[i].name; i++) {
-        BUG_IF(i == BENCH_OPTIONS_MOST, "more than %d options", BENCH_OPTIONS_MOST);
+        BUG_IF(i == BENCH_OPTIONS_MAX, "more than %d options", BENCH_OPTIONS_MAX);
         if (is_letter(&options[i]))
             *letter++ = options[i].name[0], *letter++ = ':';
         else

@@ -7,9 +7,9 @@
 /* One of number, count, text, dtype and flag is set: where the value goes. */
 struct bench_option {
     const char *name; /* "layers": --layers N; of one letter: -o TEXT; NULL: the table's end */
-    int64_t *number;  /* a whole number from 1 to `most` */
+    int64_t *number;  /* a whole number from 1 to `max` */
     int *count;       /* the same */
-    int64_t most;
+    int64_t max;
     const char **text; /* borrowed from the command line */
     enum dtype *dtype; /* fp32 or bf16 */
     bool *flag;        /* takes no value: set to true */
@@ -17,9 +17,9 @@ struct bench_option {
 };
 /* The last field. */
 #define BENCH_SETTING(options, field) .given = &(options)->given.of[SETTING_##field]
-enum { BENCH_OPTIONS_MOST = 32 };
+enum { BENCH_OPTIONS_MAX = 32 };
 
-/* Appends, to a table that has space for BENCH_OPTIONS_MOST entries and its end, those for a model whose sizes are
+/* Appends, to a table that has space for BENCH_OPTIONS_MAX entries and its end, those for a model whose sizes are
  * given and for a disk tier: --layers, --hidden, --heads, --vocab, --batch, --seq, --micro-batch, --dtype and --disk.
  */
 void bench_options_append(struct bench_option *options, struct model_step_options *step);

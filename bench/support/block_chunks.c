@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-enum status chunks_most_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
+enum status max_chunks_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
                                    int64_t *out) {
     size_t blocks = graph->blocks.count + 1, columns = chunks->chunks.count;
     bool *used = mem_array(blocks * columns, sizeof *used);

@@ -48,7 +48,7 @@ static struct step_price price_of(const struct conversions *c, const struct layo
 
 /* Of the published walk; INFINITY where it does not arrive. */
 static double price_walk(const struct conversions *c, const struct layout *from, const struct layout *to) {
-    struct layout_step steps[CONVERSION_MOST_STEPS];
+    struct layout_step steps[CONVERSION_STEPS_MAX];
     struct layout at = *from;
     double sum = 0;
     int count = published_walk(&c->mesh, &c->shape, from, to, steps);
@@ -63,7 +63,7 @@ static double price_walk(const struct conversions *c, const struct layout *from,
 /* The step between two layouts; false where there is none. */
 static bool find_step(const struct conversions *c, const struct layout *at, const struct layout *after,
                       struct layout_step *out) {
-    struct layout_step steps[LAYOUT_MOST_STEPS];
+    struct layout_step steps[LAYOUT_STEPS_MAX];
     int count = layout_steps(at, &c->mesh, c->shape.rank, steps);
     for (int i = 0; i < count; i++) {
         struct layout reached = layout_after(at, &steps[i]);
@@ -96,7 +96,7 @@ static enum status price_path(const struct conversions *c, const char *place, co
 
 static json_t *path_to_json(const struct conversions *c, const struct layout *from, const struct layout *to,
                             double *forward, double *backward) {
-    struct conversion_step path[CONVERSION_MOST_STEPS];
+    struct conversion_step path[CONVERSION_STEPS_MAX];
     struct layout at = *from;
     json_t *array = json_array();
     int count = conversions_path(c, from, to, path);
@@ -198,7 +198,7 @@ static enum status check_steps(const json_t *object, const struct device_mesh *m
                                enum layout_action action, struct case_result *result) {
     const json_t *listed = json_object_get(object, field);
     struct layout from, after;
-    struct layout_step steps[LAYOUT_MOST_STEPS];
+    struct layout_step steps[LAYOUT_STEPS_MAX];
     int rank = -1;
     TRY(case_read_layout(result->place, object, "one_step_from", mesh, &rank, &from));
     int count = layout_steps(&from, mesh, rank, steps);
@@ -231,7 +231,7 @@ static enum status add_asserted(const char *name, const json_t *object, size_t i
 
 /* --- what ranks hold before and after --- */
 
-enum { MOST_ELEMENTS = 1 << 16 };
+enum { ELEMENTS_MAX = 1 << 16 };
 
 struct holding {
     const struct device_mesh *mesh;
@@ -301,11 +301,11 @@ static enum status check_holding(const json_t *object, const struct device_mesh 
     int64_t elements = 1;
     TRY(case_read_layout(result->place, object, "src", mesh, &rank, &from));
     TRY(case_read_layout(result->place, object, "dst", mesh, &rank, &to));
-    for (int d = 0; d < rank && elements <= MOST_ELEMENTS; d++)
-        elements *= shape->dims[d] <= MOST_ELEMENTS ? shape->dims[d] : MOST_ELEMENTS + 1;
-    if (elements > MOST_ELEMENTS || !layout_fits(&from, mesh, shape) || !layout_fits(&to, mesh, shape))
+    for (int d = 0; d < rank && elements <= ELEMENTS_MAX; d++)
+        elements *= shape->dims[d] <= ELEMENTS_MAX ? shape->dims[d] : ELEMENTS_MAX + 1;
+    if (elements > ELEMENTS_MAX || !layout_fits(&from, mesh, shape) || !layout_fits(&to, mesh, shape))
         return status_set(STATUS_BAD_INPUT, "%s: global_shape: must divide, and have at most %d elements",
-                          result->place, MOST_ELEMENTS);
+                          result->place, ELEMENTS_MAX);
     holding.value = mem_array((size_t)elements, sizeof *holding.value);
     if (!holding.value) return STATUS_FAILED;
     for (int64_t i = 0; i < elements; i++)

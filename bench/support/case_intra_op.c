@@ -7,10 +7,10 @@
 #include "layout/intra_op.h"
 #include "support/case_results.h"
 
-#define MOST_VALUE 1e15 /* of a cost, or bytes */
+#define VALUE_MAX 1e15 /* of a cost, or bytes */
 /* Costs are counted in thousandths, or in larger units where that would be too many of them. */
 #define FINEST_UNITS 1000.0
-#define MOST_UNITS ((double)((int64_t)1 << 44))
+#define UNITS_MAX ((double)((int64_t)1 << 44))
 /* Alpa forbids a pair of choices by a cost above this. */
 #define FORBIDS 0.5
 
@@ -42,7 +42,7 @@ static enum status read_doubles(struct instance *instance, const char *place, co
     *out = take(instance, count, sizeof **out);
     if (!*out) return STATUS_FAILED;
     for (size_t k = 0; k < count; k++)
-        TRY(case_item_double(place, field, values, k, 0, MOST_VALUE, &(*out)[k]));
+        TRY(case_item_double(place, field, values, k, 0, VALUE_MAX, &(*out)[k]));
     return STATUS_OK;
 }
 
@@ -79,8 +79,8 @@ static enum status read_nodes(struct instance *instance, const char *place, cons
     const json_t *lengths, *compute, *comm, *memory;
     TRY(case_array(place, object, "s_len", &lengths));
     size_t count = json_array_size(lengths);
-    if (count < 1 || count > INTRA_OP_MOST_NODES)
-        return status_set(STATUS_BAD_INPUT, "%s: s_len: must hold 1 to %d numbers", place, INTRA_OP_MOST_NODES);
+    if (count < 1 || count > INTRA_OP_NODES_MAX)
+        return status_set(STATUS_BAD_INPUT, "%s: s_len: must hold 1 to %d numbers", place, INTRA_OP_NODES_MAX);
     instance->count = (int)count;
     instance->choices = take(instance, count, sizeof *instance->choices);
     instance->same_as = take(instance, count, sizeof *instance->same_as);
@@ -93,7 +93,7 @@ static enum status read_nodes(struct instance *instance, const char *place, cons
     for (size_t i = 0; i < count; i++) {
         int64_t choices;
         double *moved;
-        TRY(case_item_int(place, "s_len", lengths, i, 1, INTRA_OP_MOST_CHOICES, &choices));
+        TRY(case_item_int(place, "s_len", lengths, i, 1, INTRA_OP_CHOICES_MAX, &choices));
         instance->choices[i] = (int)choices;
         TRY(read_doubles(instance, place, "compute", compute, i, (size_t)choices, &instance->cost[i]));
         TRY(read_doubles(instance, place, "comm", comm, i, (size_t)choices, &moved));
@@ -182,7 +182,7 @@ static double choose_units(const struct instance *instance) {
         sum += largest_of(instance->cost[i], instance->choices[i]);
     for (int i = 0; i < instance->edge_count; i++)
         sum += largest_of(instance->edge_cost[i], edge_entries(instance, i));
-    return fmin(FINEST_UNITS, sum > 0 ? MOST_UNITS / sum : FINEST_UNITS);
+    return fmin(FINEST_UNITS, sum > 0 ? UNITS_MAX / sum : FINEST_UNITS);
 }
 
 static int64_t *count_units(struct instance *instance, const double *values, int count, double units) {
@@ -284,7 +284,7 @@ static enum status solve(struct instance *instance, double limit, struct case_re
 static enum status add_budget(const char *name, struct instance *instance, const json_t *object,
                               struct case_result *result, struct case_results *out) {
     double limit, answer = INFINITY;
-    TRY(case_double(result->place, object, "memory_budget", -1, MOST_VALUE, &limit));
+    TRY(case_double(result->place, object, "memory_budget", -1, VALUE_MAX, &limit));
     bool infeasible = json_object_get(object, "infeasible") != NULL;
     TRY(json_read_double(result->place, object, "objective", 0, INFINITY, &answer));
     result->section = name;
@@ -359,7 +359,7 @@ static enum status add_alpa(const char *name, const json_t *object, size_t index
     double limit = -1;
     snprintf(result.place, sizeof result.place, "cases[%zu].instances[%zu]", index, which);
     enum status status = instance_read(&instance, result.place, program, "edge_costs");
-    if (status == STATUS_OK) status = case_double(result.place, program, "memory_budget", -1, MOST_VALUE, &limit);
+    if (status == STATUS_OK) status = case_double(result.place, program, "memory_budget", -1, VALUE_MAX, &limit);
     if (status == STATUS_OK) status = solve(&instance, limit, &result);
     if (status == STATUS_OK) status = compare_checks(object, which, &result);
     instance_free(&instance);

@@ -42,38 +42,38 @@ enum status case_item_array(const char *place, const char *field, const json_t *
     return json_is_array(*out) ? STATUS_OK : wrong_item(place, field, index, "an array");
 }
 
-enum status case_item_int(const char *place, const char *field, const json_t *array, size_t index, int64_t least,
-                          int64_t most, int64_t *out) {
+enum status case_item_int(const char *place, const char *field, const json_t *array, size_t index, int64_t min,
+                          int64_t max, int64_t *out) {
     const json_t *value = json_array_get(array, index);
     int64_t number = json_integer_value(value);
-    if (json_is_integer(value) && number >= least && number <= most) {
+    if (json_is_integer(value) && number >= min && number <= max) {
         *out = number;
         return STATUS_OK;
     }
     return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a whole number from %lld to %lld", place, field, index,
-                      (long long)least, (long long)most);
+                      (long long)min, (long long)max);
 }
 
-enum status case_item_double(const char *place, const char *field, const json_t *array, size_t index, double least,
-                             double most, double *out) {
+enum status case_item_double(const char *place, const char *field, const json_t *array, size_t index, double min,
+                             double max, double *out) {
     const json_t *value = json_array_get(array, index);
     double number = json_number_value(value);
-    if (json_is_number(value) && number >= least && number <= most) {
+    if (json_is_number(value) && number >= min && number <= max) {
         *out = number;
         return STATUS_OK;
     }
-    return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a number from %g to %g", place, field, index, least,
-                      most);
+    return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a number from %g to %g", place, field, index, min,
+                      max);
 }
 
-enum status case_int(const char *place, const json_t *object, const char *field, int64_t least, int64_t most,
+enum status case_int(const char *place, const json_t *object, const char *field, int64_t min, int64_t max,
                      int64_t *out) {
     TRY(json_require(place, object, field));
-    return json_read_int(place, object, field, least, most, out);
+    return json_read_int(place, object, field, min, max, out);
 }
 
-enum status case_double(const char *place, const json_t *object, const char *field, double least, double most,
+enum status case_double(const char *place, const json_t *object, const char *field, double min, double max,
                         double *out) {
     TRY(json_require(place, object, field));
-    return json_read_double(place, object, field, least, most, out);
+    return json_read_double(place, object, field, min, max, out);
 }

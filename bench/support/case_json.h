@@ -20,15 +20,15 @@ enum status case_item_object(const char *place, const char *field, const json_t 
                              const json_t **out);
 enum status case_item_array(const char *place, const char *field, const json_t *array, size_t index,
                             const json_t **out);
-enum status case_item_int(const char *place, const char *field, const json_t *array, size_t index, int64_t least,
-                          int64_t most, int64_t *out);
-enum status case_item_double(const char *place, const char *field, const json_t *array, size_t index, double least,
-                             double most, double *out);
+enum status case_item_int(const char *place, const char *field, const json_t *array, size_t index, int64_t min,
+                          int64_t max, int64_t *out);
+enum status case_item_double(const char *place, const char *field, const json_t *array, size_t index, double min,
+                             double max, double *out);
 
 /* A field that must be there, and whole, or a number. */
-enum status case_int(const char *place, const json_t *object, const char *field, int64_t least, int64_t most,
+enum status case_int(const char *place, const json_t *object, const char *field, int64_t min, int64_t max,
                      int64_t *out);
-enum status case_double(const char *place, const json_t *object, const char *field, double least, double most,
+enum status case_double(const char *place, const json_t *object, const char *field, double min, double max,
                         double *out);
 
 #endif

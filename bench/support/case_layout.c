@@ -27,7 +27,7 @@ enum status case_read_mesh(const char *place, const json_t *object, struct devic
             return status_set(STATUS_BAD_INPUT, "%s: %s: must hold 1 to %d sizes", place, field, DEVICE_MESH_AXES_MAX);
         out->axes = (int)json_array_size(sizes);
         for (int axis = 0; axis < out->axes; axis++)
-            TRY(case_item_int(place, field, sizes, (size_t)axis, 1, DEVICE_MESH_MOST_DEVICES, &out->sizes[axis]));
+            TRY(case_item_int(place, field, sizes, (size_t)axis, 1, DEVICE_MESH_DEVICES_MAX, &out->sizes[axis]));
     }
     TRY(read_rates(place, object, "mesh_alpha", out->axes, out->latency_s));
     TRY(read_rates(place, object, "mesh_beta", out->axes, out->s_per_byte));

@@ -9,12 +9,12 @@
 #include "support/case_results.h"
 #include "support/published_layouts.h"
 
-enum { MOST_DEVICES = 1024 };
+enum { DEVICES_MAX = 1024 };
 
 /* --- rows from measured pairs --- */
 
 struct search {
-    int64_t device[MOST_DEVICES]; /* their names */
+    int64_t device[DEVICES_MAX]; /* their names */
     int count;
     struct device_pair *pairs;
     int pair_count;
@@ -29,8 +29,8 @@ static int position_of(const struct search *search, int64_t device) {
 static enum status read_devices(const char *place, const json_t *object, struct search *search) {
     const json_t *devices;
     TRY(case_array(place, object, "devices", &devices));
-    if (json_array_size(devices) < 1 || json_array_size(devices) > MOST_DEVICES)
-        return status_set(STATUS_BAD_INPUT, "%s: devices: must hold 1 to %d", place, MOST_DEVICES);
+    if (json_array_size(devices) < 1 || json_array_size(devices) > DEVICES_MAX)
+        return status_set(STATUS_BAD_INPUT, "%s: devices: must hold 1 to %d", place, DEVICES_MAX);
     for (size_t i = 0; i < json_array_size(devices); i++) {
         int64_t device;
         TRY(case_item_int(place, "devices", devices, i, 0, INT64_MAX, &device));
@@ -117,7 +117,7 @@ static enum status read_axis(const char *place, const json_t *object, struct dev
     double worst[2] = {1, 1};
     const json_t *values;
     *out = (struct device_mesh){.axes = 1};
-    TRY(case_int(place, object, "devices", 1, DEVICE_MESH_MOST_DEVICES, &out->sizes[0]));
+    TRY(case_int(place, object, "devices", 1, DEVICE_MESH_DEVICES_MAX, &out->sizes[0]));
     for (int i = 0; i < 2; i++) {
         if (!json_object_get(object, fields[i])) continue;
         TRY(case_array(place, object, fields[i], &values));

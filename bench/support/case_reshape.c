@@ -8,9 +8,9 @@
 
 /* --- which dimension a cut goes to --- */
 
-/* Least factor of `size` from `least` on that a mesh may have; 0 where there is none. */
-static int64_t factor_from(int64_t size, int64_t least) {
-    for (int64_t factor = least; factor <= size && factor <= DEVICE_MESH_MOST_DEVICES; factor++)
+/* Least factor of `size` from `min` on that a mesh may have; 0 where there is none. */
+static int64_t factor_from(int64_t size, int64_t min) {
+    for (int64_t factor = min; factor <= size && factor <= DEVICE_MESH_DEVICES_MAX; factor++)
         if (size % factor == 0) return factor;
     return 0;
 }

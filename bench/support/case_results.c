@@ -41,7 +41,7 @@ void case_compare(struct case_result *result, double answer, bool may_be_better)
         case_fail(result, "an objective of %.17g where the file has no solution", own);
     } else if (isinf(own)) {
         case_fail(result, "no solution where the file has an objective of %.17g", answer);
-    } else if (result->gap > CASE_GAP_MOST || (result->gap < -CASE_GAP_MOST && !may_be_better)) {
+    } else if (result->gap > CASE_GAP_MAX || (result->gap < -CASE_GAP_MAX && !may_be_better)) {
         case_fail(result, "an objective of %.17g where the file has %.17g", own, answer);
     }
 }

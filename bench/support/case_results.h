@@ -9,7 +9,7 @@
 
 enum { CASE_FAULT_BYTES = 160 };
 /* Objectives are equal within this, relative to the larger. */
-#define CASE_GAP_MOST 1e-3
+#define CASE_GAP_MAX 1e-3
 
 struct case_result {
     const char *section;
@@ -36,7 +36,7 @@ void case_results_free(struct case_results *results);
 void case_skip(const struct case_results *results, const char *name, const char *place, const char *why);
 
 /* Compares the objective with an answer; INFINITY where the file says that there is no solution. Equal within
- * CASE_GAP_MOST or, with `may_be_better`, less. */
+ * CASE_GAP_MAX or, with `may_be_better`, less. */
 void case_compare(struct case_result *result, double answer, bool may_be_better);
 /* The first fault stays. */
 void case_fail(struct case_result *result, const char *format, ...) __attribute__((format(printf, 2, 3)));

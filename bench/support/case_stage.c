@@ -10,7 +10,7 @@
 /* A problem with its arrays. */
 struct problem {
     struct stage_problem problem;
-    int submesh_devices[STAGE_MOST_SUBMESHES];
+    int submesh_devices[STAGE_SUBMESHES_MAX];
     struct stage_cost *costs;
 };
 
@@ -18,13 +18,13 @@ static enum status read_submeshes(const char *place, const json_t *object, struc
     const json_t *choices, *one;
     TRY(case_array(place, object, "submesh_choices", &choices));
     size_t count = json_array_size(choices);
-    if (count < 1 || count > STAGE_MOST_SUBMESHES)
-        return status_set(STATUS_BAD_INPUT, "%s: submesh_choices: must hold 1 to %d", place, STAGE_MOST_SUBMESHES);
+    if (count < 1 || count > STAGE_SUBMESHES_MAX)
+        return status_set(STATUS_BAD_INPUT, "%s: submesh_choices: must hold 1 to %d", place, STAGE_SUBMESHES_MAX);
     for (size_t m = 0; m < count; m++) {
         int64_t rows, columns;
         TRY(case_item_array(place, "submesh_choices", choices, m, &one));
-        TRY(case_item_int(place, "submesh_choices[]", one, 0, 1, STAGE_MOST_DEVICES, &rows));
-        TRY(case_item_int(place, "submesh_choices[]", one, 1, 1, STAGE_MOST_DEVICES, &columns));
+        TRY(case_item_int(place, "submesh_choices[]", one, 0, 1, STAGE_DEVICES_MAX, &rows));
+        TRY(case_item_int(place, "submesh_choices[]", one, 1, 1, STAGE_DEVICES_MAX, &columns));
         out->submesh_devices[m] = (int)(rows * columns);
     }
     out->problem.submesh_count = (int)count;

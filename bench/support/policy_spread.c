@@ -42,16 +42,16 @@ static int64_t parameter_bytes(const struct graph *graph) {
 
 static enum status choose_buffers(const struct graph *graph, const struct turn *turn, struct policy *policy) {
     struct chunk_list chunks = {0};
-    int64_t least = 0;
+    int64_t min = 0;
     policy->chunk_bytes = 1 + parameter_bytes(graph) / (2 + 3 * choose(turn, CHOICE_CHUNKS, 4));
     enum status status = chunks_pack(graph, policy->chunk_bytes, &chunks);
     if (status == STATUS_OK) {
         int64_t all = (int64_t)chunks.chunks.count;
         policy->persistent_chunks = choose(turn, CHOICE_PERSISTENT, 3) == 0 ? all / 2 : 0;
-        status = chunks_most_in_a_block(graph, &chunks, policy->persistent_chunks, &least);
+        status = max_chunks_in_a_block(graph, &chunks, policy->persistent_chunks, &min);
     }
     chunks_free(&chunks);
-    policy->buffers = (least > 0 ? least : 1) + choose(turn, CHOICE_BUFFERS, 3);
+    policy->buffers = (min > 0 ? min : 1) + choose(turn, CHOICE_BUFFERS, 3);
     return status;
 }
 

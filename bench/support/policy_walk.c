@@ -19,10 +19,10 @@ static int64_t draw(struct wanderer *walk, int64_t count) {
     return (int64_t)(random_u64(walk->seed, RANDOM_TEST, 17, walk->draws++) % (uint64_t)count);
 }
 
-static int64_t at_least(int64_t value, int64_t least) { return value < least ? least : value; }
+static int64_t clamp_min(int64_t value, int64_t min) { return value < min ? min : value; }
 
 static int64_t near(struct wanderer *walk, int64_t value) {
-    return at_least(value + draw(walk, 2 * SPREAD + 1) - SPREAD, 0);
+    return clamp_min(value + draw(walk, 2 * SPREAD + 1) - SPREAD, 0);
 }
 
 static enum tier draw_tier(struct wanderer *walk) {
@@ -70,9 +70,9 @@ static enum status draw_schedule(struct wanderer *walk, struct policy *policy) {
 /* The same bytes in more and smaller chunks, or in fewer. */
 static void resize_chunks(struct wanderer *walk, struct policy *policy) {
     bool larger = draw(walk, 2);
-    policy->chunk_bytes = larger ? policy->chunk_bytes * 2 : at_least(policy->chunk_bytes / 2, 1);
+    policy->chunk_bytes = larger ? policy->chunk_bytes * 2 : clamp_min(policy->chunk_bytes / 2, 1);
     policy->persistent_chunks = larger ? policy->persistent_chunks / 2 : policy->persistent_chunks * 2;
-    policy->buffers = larger ? at_least(policy->buffers / 2, 1) : policy->buffers * 2;
+    policy->buffers = larger ? clamp_min(policy->buffers / 2, 1) : policy->buffers * 2;
 }
 
 static bool moves_states(const struct policy *policy) {
@@ -85,7 +85,7 @@ static void give_chunks(struct wanderer *walk, struct policy *policy) {
     if (!moves_states(policy) || policy->chunk_bytes > 0 || walk->space.packings[0].count == 0) return;
     policy->chunk_bytes = states->chunk_bytes;
     policy->persistent_chunks = draw(walk, states_count(states));
-    policy->buffers = states->least_buffers[policy->persistent_chunks];
+    policy->buffers = states->min_buffers[policy->persistent_chunks];
 }
 
 static enum status change(struct wanderer *walk, struct policy *policy) {

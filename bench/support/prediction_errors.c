@@ -38,7 +38,7 @@ double bar_lift(struct bar_limit limit, double floor) { return fmax(limit.bar, l
 
 enum bar bar_judge(double error, struct bar_limit limit, double floor) {
     double lifted = bar_lift(limit, floor);
-    if (lifted > BAR_MOST) return BAR_UNTOLD;
+    if (lifted > BAR_MAX) return BAR_UNTOLD;
     return error > lifted ? BAR_MISSED : BAR_MET;
 }
 

@@ -18,8 +18,8 @@ struct prediction_errors {
 bool prediction_judge(const struct prediction *predictions, int count, struct prediction_errors *out);
 
 /* Whether an error is within its bar. Equal plans are apart by the noise floor, and `floors` of it are no error; but a
- * bar that is lifted so above BAR_MOST tells nothing. */
-#define BAR_MOST 0.15
+ * bar that is lifted so above BAR_MAX tells nothing. */
+#define BAR_MAX 0.15
 enum bar { BAR_MET, BAR_MISSED, BAR_UNTOLD };
 struct bar_limit {
     double bar, floors;

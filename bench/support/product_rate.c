@@ -9,7 +9,7 @@
 #include "ops/ops.h"
 #include "support/median.h"
 
-enum { RUNS = 3, OPERANDS = 3, ALIGNMENT = 4096, PACKING = 64, FILL_VALUES = 1 << 16, CHOICE_MOST = 4096 };
+enum { RUNS = 3, OPERANDS = 3, ALIGNMENT = 4096, PACKING = 64, FILL_VALUES = 1 << 16, CHOICE_MAX = 4096 };
 static const double SECONDS_ENOUGH = 0.5;
 
 /* c [m,n] = a [m,k] b [k,n] */
@@ -200,16 +200,16 @@ static enum status measure_candidate(const struct product_rate *rate, const stru
     return STATUS_OK;
 }
 
-static int64_t at_most(int64_t size, int64_t most) { return size < most ? size : most; }
+static int64_t smaller(int64_t size, int64_t max) { return size < max ? size : max; }
 
-/* Candidate `choice` of the product, cut to at most `most` rows and columns. */
-static enum status create_choice(const struct product_rate *rate, const struct sizes *sizes, int choice, int64_t most,
+/* Candidate `choice` of the product, cut to at most `max` rows and columns. */
+static enum status create_choice(const struct product_rate *rate, const struct sizes *sizes, int choice, int64_t max,
                                  struct candidate *out) {
     bool transposed = choice >= LAYOUTS;
     struct sizes cut = {
-        .m = at_most(transposed ? sizes->n : sizes->m, most),
-        .n = at_most(transposed ? sizes->m : sizes->n, most),
-        .k = at_most(sizes->k, most),
+        .m = smaller(transposed ? sizes->n : sizes->m, max),
+        .n = smaller(transposed ? sizes->m : sizes->n, max),
+        .k = smaller(sizes->k, max),
         .out_dtype = sizes->out_dtype,
     };
     *out = (struct candidate){.transposed = transposed};
@@ -221,7 +221,7 @@ static enum status create_choice(const struct product_rate *rate, const struct s
 /* Seconds of the choice, the first run left out; 1e9 where there is no such primitive. */
 static enum status try_choice(const struct product_rate *rate, const struct sizes *sizes, int choice, double *seconds) {
     struct candidate candidate;
-    enum status status = create_choice(rate, sizes, choice, CHOICE_MOST, &candidate);
+    enum status status = create_choice(rate, sizes, choice, CHOICE_MAX, &candidate);
     *seconds = 1e9;
     if (status == STATUS_OK && candidate.primitive) {
         status = run_once(rate, &candidate, seconds);
@@ -231,16 +231,16 @@ static enum status try_choice(const struct product_rate *rate, const struct size
     return status;
 }
 
-/* Layouts are compared on products cut to CHOICE_MOST: a whole vocabulary would take minutes where bf16 is emulated. */
+/* Layouts are compared on products cut to CHOICE_MAX: a whole vocabulary would take minutes where bf16 is emulated. */
 static enum status choose_best(const struct product_rate *rate, struct product *product) {
     const struct sizes *sizes = &product->sizes;
-    double least = 1e9;
+    double min = 1e9;
     int best = 0;
     for (int choice = 0; choice < 2 * LAYOUTS; choice++) {
         double seconds;
         TRY(try_choice(rate, sizes, choice, &seconds));
-        if (seconds >= least) continue;
-        least = seconds;
+        if (seconds >= min) continue;
+        min = seconds;
         best = choice;
     }
     TRY(create_choice(rate, sizes, best, INT64_MAX, &product->best));

@@ -74,22 +74,22 @@ static bool walks(const struct layout *layout, const struct layout_step *step) {
 
 static bool choose(const struct device_mesh *mesh, const struct layout_shape *shape, const struct layout *at,
                    const struct layout *to, struct layout_step *out) {
-    struct layout_step steps[LAYOUT_MOST_STEPS];
-    int count = layout_steps(at, mesh, shape->rank, steps), least = INT_MAX, first = INT_MAX;
+    struct layout_step steps[LAYOUT_STEPS_MAX];
+    int count = layout_steps(at, mesh, shape->rank, steps), min = INT_MAX, first = INT_MAX;
     for (int i = 0; i < count; i++) {
         struct layout after = layout_after(at, &steps[i]);
         int apart = difference(&after, to, shape->rank), rank = rank_of(&steps[i]);
         if (!walks(at, &steps[i]) || !layout_fits(&after, mesh, shape)) continue;
-        if (apart > least || (apart == least && rank > first)) continue;
-        least = apart, first = rank, *out = steps[i];
+        if (apart > min || (apart == min && rank > first)) continue;
+        min = apart, first = rank, *out = steps[i];
     }
-    return least < INT_MAX;
+    return min < INT_MAX;
 }
 
 int published_walk(const struct device_mesh *mesh, const struct layout_shape *shape, const struct layout *from,
-                   const struct layout *to, struct layout_step out[CONVERSION_MOST_STEPS]) {
+                   const struct layout *to, struct layout_step out[CONVERSION_STEPS_MAX]) {
     struct layout at = *from;
-    for (int count = 0; count < CONVERSION_MOST_STEPS; count++) {
+    for (int count = 0; count < CONVERSION_STEPS_MAX; count++) {
         if (layout_equal(&at, to)) return count;
         if (!choose(mesh, shape, &at, to, &out[count])) return -1;
         at = layout_after(&at, &out[count]);

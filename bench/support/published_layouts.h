@@ -23,6 +23,6 @@ int published_dimension_difference(unsigned from, unsigned to);
 /* Steps of its walk: always the step to the layout that differs least from the target. The number of steps, or -1 where
  * it does not arrive. */
 int published_walk(const struct device_mesh *mesh, const struct layout_shape *shape, const struct layout *from,
-                   const struct layout *to, struct layout_step out[CONVERSION_MOST_STEPS]);
+                   const struct layout *to, struct layout_step out[CONVERSION_STEPS_MAX]);
 
 #endif

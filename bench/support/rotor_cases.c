@@ -14,14 +14,14 @@ const char *const rotor_case_kind_names[ROTOR_CASE_KINDS] = {
 #undef ROTOR_CASE_NAME
 };
 
-#define MOST_SLOTS (CHAIN_MOST_SIZE * CHAIN_MOST_STAGES)
+#define SLOTS_MAX (CHAIN_SIZE_MAX * CHAIN_STAGES_MAX)
 
 static enum status check_times(const char *place, const json_t *object, const char *field, size_t count,
                                const json_t **out) {
     TRY(case_array_of(place, object, field, count, out));
     for (size_t i = 0; i < count; i++) {
         double time;
-        TRY(case_item_double(place, field, *out, i, 0, CHAIN_MOST_TIME, &time));
+        TRY(case_item_double(place, field, *out, i, 0, CHAIN_TIME_MAX, &time));
     }
     return STATUS_OK;
 }
@@ -31,7 +31,7 @@ static enum status check_sizes(const char *place, const json_t *object, const ch
     TRY(case_array_of(place, object, field, count, out));
     for (size_t i = 0; i < count; i++) {
         int64_t size;
-        TRY(case_item_int(place, field, *out, i, 0, CHAIN_MOST_SIZE, &size));
+        TRY(case_item_int(place, field, *out, i, 0, CHAIN_SIZE_MAX, &size));
     }
     return STATUS_OK;
 }
@@ -72,8 +72,8 @@ static enum status read_chain(const char *place, const json_t *object, struct ch
     const json_t *times;
     TRY(case_array(place, object, "ftime", &times));
     size_t stages = json_array_size(times);
-    if (stages < 1 || stages >= CHAIN_MOST_STAGES)
-        return status_set(STATUS_BAD_INPUT, "%s: ftime: must hold 1 to %d numbers", place, CHAIN_MOST_STAGES - 1);
+    if (stages < 1 || stages >= CHAIN_STAGES_MAX)
+        return status_set(STATUS_BAD_INPUT, "%s: ftime: must hold 1 to %d numbers", place, CHAIN_STAGES_MAX - 1);
     struct chain chain;
     TRY(chain_create((int)stages + 1, &chain));
     enum status status = read_chain_times(place, object, &chain);
@@ -94,7 +94,7 @@ static enum status read_answer(const char *place, const json_t *object, const ch
 }
 
 static enum status read_slots(const char *place, const json_t *object, struct rotor_case *out) {
-    return case_int(place, object, "memory_slots", 0, MOST_SLOTS, &out->slots);
+    return case_int(place, object, "memory_slots", 0, SLOTS_MAX, &out->slots);
 }
 
 /* Adds the case with a copy of the chain. */

@@ -126,11 +126,11 @@ static void solve(const struct fitting *fitting, const struct normal *normal, do
         for (int k = 0; k < CALIBRATION_COUNT; k++) {
             const struct calibration_range *range = &calibration_ranges[k];
             double at = calibration_get(&fitting->best, k), pull = -normal->vector[k];
-            double least = fmax(-reach, (range->min - at) / range_of(k));
-            double most = fmin(reach, (range->max - at) / range_of(k));
+            double min = fmax(-reach, (range->min - at) / range_of(k));
+            double max = fmin(reach, (range->max - at) / range_of(k));
             for (int l = 0; l < CALIBRATION_COUNT; l++)
                 if (l != k) pull -= normal->matrix[k][l] * moves[l];
-            if (normal->matrix[k][k] > 1e-9) moves[k] = fmin(most, fmax(least, pull / normal->matrix[k][k]));
+            if (normal->matrix[k][k] > 1e-9) moves[k] = fmin(max, fmax(min, pull / normal->matrix[k][k]));
         }
 }
 

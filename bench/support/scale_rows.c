@@ -10,7 +10,7 @@
 #include "scale/rank_memory.h"
 #include "scale/system.h"
 
-#define FILE_MOST_BYTES ((size_t)256 << 20)
+#define FILE_BYTES_MAX ((size_t)256 << 20)
 
 /* The fields that matter; numbers are 0 and texts "" where they are missing. */
 struct fields {
@@ -21,12 +21,12 @@ struct fields {
     const char *src, *model, *hw, *inter_node, *framework, *sharding, *precision, *act_ckpt, *overlap, *note, *ffn_note;
 };
 
-#define INTEGER(field, least, most)                                                                                    \
-    { #field, offsetof(struct fields, field), least, most }
+#define INTEGER(field, min, max)                                                                                    \
+    { #field, offsetof(struct fields, field), min, max }
 static const struct {
     const char *name;
     size_t offset;
-    int64_t least, most;
+    int64_t min, max;
 } integers[] = {INTEGER(id, 0, INT64_MAX),
                 INTEGER(hidden, 1, 1 << 20),
                 INTEGER(layers, 1, 1 << 14),
@@ -74,7 +74,7 @@ static const struct {
 static enum status read_fields(const char *where, const json_t *row, struct fields *out) {
     memset(out, 0, sizeof *out);
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        TRY(json_read_int(where, row, integers[i].name, integers[i].least, integers[i].most,
+        TRY(json_read_int(where, row, integers[i].name, integers[i].min, integers[i].max,
                           (int64_t *)((char *)out + integers[i].offset)));
     for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
         TRY(json_read_double(where, row, doubles[i].name, 1e-9, 1e18, (double *)((char *)out + doubles[i].offset)));
@@ -189,12 +189,12 @@ static enum status find_cluster(const struct fields *fields, struct scale_row *r
 
 /* "8x4": 32; "8x1": 8; "RxN": all. */
 static int64_t shape_size(const char *text, int64_t all) {
-    const long most = 1 << 24; /* more is no shape, and divides no number of ranks */
+    const long max = 1 << 24; /* more is no shape, and divides no number of ranks */
     if (text[0] == 'R') return all;
     char *end;
     long near = strtol(text, &end, 10), nodes = *end == 'x' ? strtol(end + 1, NULL, 10) : 1;
     if (near < 1 || nodes < 1) return 1;
-    return near > most || nodes > most ? INT64_MAX : near * nodes;
+    return near > max || nodes > max ? INT64_MAX : near * nodes;
 }
 
 /* "P=4x1,G=4x1,OS=8x4", "P=G=OS over 8", "P replicated ..., OS over all DP", "ZeRO-1 ...", "none ...". */
@@ -312,7 +312,7 @@ static void fit_recomputation(const struct fields *fields, struct scale_row *row
     for (; row->picks_recomputation && *kind < RECOMPUTE_FULL; (*kind)++) {
         struct job_costs costs;
         job_costs_find(&row->job, &calibration, &costs);
-        if (rank_memory_most(&costs).total <= (double)row->job.cluster.device.tiers[0].capacity_bytes) return;
+        if (rank_memory_max(&costs).total <= (double)row->job.cluster.device.tiers[0].capacity_bytes) return;
     }
 }
 

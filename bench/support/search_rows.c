@@ -62,8 +62,8 @@ enum status search_rows_find(const struct step_graph_size *size, struct search_e
     struct search_input input = {.graph = graph,
                                  .workspace = &workspace,
                                  .recipe = &recipe,
-                                 .most_compiled =
-                                     effort.most_compiled > 0 ? effort.most_compiled : search_most_compiled(graph)};
+                                 .max_compiled =
+                                     effort.max_compiled > 0 ? effort.max_compiled : search_max_compiled(graph)};
     enum status status = bytes ? STATUS_OK : STATUS_FAILED;
     memset(rows, 0, SEARCH_ROWS * sizeof *rows);
     for (int m = 0; m < MACHINES && status == STATUS_OK; m++)

@@ -18,10 +18,10 @@ struct search_row {
     double walked_s;      /* of the fastest that a walk from there found (policy_walk.h) */
     struct policy walked;
 };
-/* How many programs each search may compile, 0: search_most_compiled; and a walk from its result. On machines whose
+/* How many programs each search may compile, 0: search_max_compiled; and a walk from its result. On machines whose
  * names have `machine` in them; NULL: on all. Rows of others have step_s 0. */
 struct search_effort {
-    int most_compiled, walked;
+    int max_compiled, walked;
     const char *machine;
 };
 

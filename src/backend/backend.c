@@ -8,7 +8,7 @@
 const struct backend *const backends[] = {&backend_cuda, &backend_cpu};
 const int backend_count = sizeof backends / sizeof *backends;
 
-enum { DEVICES_MOST = 1024 };
+enum { DEVICES_MAX = 1024 };
 
 /* "NAME" or, where it has several devices, "NAME:N". False for anything else. */
 static bool names(const char *device, const struct backend *backend, int *number) {
@@ -21,7 +21,7 @@ static bool names(const char *device, const struct backend *backend, int *number
     char *end;
     long value = strtol(device + 1, &end, 10);
     *number = (int)value;
-    return *end == '\0' && value < DEVICES_MOST;
+    return *end == '\0' && value < DEVICES_MAX;
 }
 
 static enum status use(const struct backend *backend, int number) {

@@ -20,4 +20,4 @@ const struct backend backend_cuda = {.name = "cuda",
                                      .check = refuse,
                                      .isa = no_isa,
                                      .kernels_version = CUDA_KERNELS_VERSION,
-                                     .micro_batch_tokens = GPU_MICRO_BATCH_LEAST};
+                                     .micro_batch_tokens = GPU_MICRO_BATCH_MIN};

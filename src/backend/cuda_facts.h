@@ -105,8 +105,8 @@ enum { CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 enum { CUDA_SLAB_BYTES = 16 << 20, CUDA_SLAB_UNIT = 64 };
 static inline int64_t cuda_slab_columns(const struct matmul_spec *spec) {
     int64_t units = (spec->n + CUDA_SLAB_UNIT - 1) / CUDA_SLAB_UNIT;
-    int64_t most = CUDA_SLAB_BYTES / (spec->k * dtype_bytes(spec->dtype) * CUDA_SLAB_UNIT);
-    int64_t parts = most > 1 ? (units + most - 1) / most : units, each = (units + parts - 1) / parts;
+    int64_t max = CUDA_SLAB_BYTES / (spec->k * dtype_bytes(spec->dtype) * CUDA_SLAB_UNIT);
+    int64_t parts = max > 1 ? (units + max - 1) / max : units, each = (units + parts - 1) / parts;
     return parts > 1 ? each * CUDA_SLAB_UNIT : spec->n;
 }
 static inline int64_t cuda_slab_bytes(const struct matmul_spec *spec) {
@@ -131,13 +131,13 @@ static inline struct matmul_spec cuda_expert_product(const struct node *node, in
 static inline int64_t cuda_expert_slab_bytes(const struct node *node) {
     if (expert_down(node)->code.format == WEIGHT_PLAIN) return 0;
     bool pairs = node->op == &op_expert_glu || node->op == &op_expert_glu_grad;
-    int64_t columns = shape_columns(&node->in[0]->shape), width = expert_width(node), most = 0;
+    int64_t columns = shape_columns(&node->in[0]->shape), width = expert_width(node), max = 0;
     for (int i = 0; i < 4; i++) {
         int64_t inner = pairs && i < 2 ? 2 * width : width;
         struct matmul_spec spec = cuda_expert_product(node, i % 2 ? columns : inner, i % 2 ? inner : columns);
-        most = cuda_slab_bytes(&spec) > most ? cuda_slab_bytes(&spec) : most;
+        max = cuda_slab_bytes(&spec) > max ? cuda_slab_bytes(&spec) : max;
     }
-    return most;
+    return max;
 }
 
 /* Device memory that CUDA takes beside the arenas: for graphs, some 64 KiB for each of CUDA_GRAPH_NODES calls; and,

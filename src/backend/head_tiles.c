@@ -2,7 +2,7 @@
 
 #include "backend/kernel_parts.h"
 
-enum { TILE_TOKENS_LEAST = 32 };
+enum { TILE_TOKENS_MIN = 32 };
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -19,10 +19,10 @@ struct head_tiles head_tiles_whole(const struct node *node) {
 struct head_tiles head_tiles_of(const struct node *node, const struct head_limits *limits) {
     struct head_tiles tiles = head_tiles_whole(node);
     tiles.logits_row = divide_up(tiles.vocab, limits->logits_row) * limits->logits_row;
-    int64_t most = limits->logits_bytes / (4 * tiles.logits_row);
-    if (most < TILE_TOKENS_LEAST) most = TILE_TOKENS_LEAST;
-    if (most > limits->tile_tokens) most = limits->tile_tokens;
-    tiles.tile = divide_up(tiles.rows, divide_up(tiles.rows, most));
+    int64_t max = limits->logits_bytes / (4 * tiles.logits_row);
+    if (max < TILE_TOKENS_MIN) max = TILE_TOKENS_MIN;
+    if (max > limits->tile_tokens) max = limits->tile_tokens;
+    tiles.tile = divide_up(tiles.rows, divide_up(tiles.rows, max));
     tiles.last = tiles.rows - (tiles.rows - 1) / tiles.tile * tiles.tile;
     return tiles;
 }

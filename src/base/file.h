@@ -38,7 +38,7 @@ enum status file_writer_open(const char *path, struct file_writer *out);
 enum status file_writer_open_named(const char *path, struct file_writer *out);
 /* The same for the bytes from `offset` on of a file whose others are, or will be, written elsewhere, at the same time
  * too. The file is made where it is missing, never cut, and not removed on failure. With file_writer_pass_cache the
- * offset is a multiple of FILE_BLOCK_BYTES_LEAST. */
+ * offset is a multiple of FILE_BLOCK_BYTES_MIN. */
 enum status file_writer_open_part(const char *path, uint64_t offset, struct file_writer *out);
 /* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread beside the caller: for
  * gigabytes that are not read again soon. It takes a quarter of the processor's time (0.16 s, not 0.68 s a GB on the

@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 /* Of a block, and the least that a manifest may have (a page: tests cut small files into many blocks). */
-enum { FILE_BLOCK_BYTES = 64 << 20, FILE_BLOCK_BYTES_LEAST = 4096 };
+enum { FILE_BLOCK_BYTES = 64 << 20, FILE_BLOCK_BYTES_MIN = 4096 };
 
 /* Blocks that a file of so many bytes has; the last one may be shorter. */
 static inline uint64_t file_blocks(uint64_t bytes, uint64_t block_bytes) {

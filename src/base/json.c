@@ -109,24 +109,24 @@ enum status json_require(const char *file, const json_t *object, const char *fie
 }
 
 /* Refuses a number that is not whole; one with a fraction has whole neighbours, which the hint names. */
-static enum status refuse_type(const char *file, const char *field, const json_t *value, int64_t least, int64_t most) {
+static enum status refuse_type(const char *file, const char *field, const json_t *value, int64_t min, int64_t max) {
     enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: must be a whole number", file, field);
     if (!json_is_real(value)) return status;
     double number = json_real_value(value);
-    int64_t nearest = number <= (double)least ? least : number >= (double)most ? most : (int64_t)round(number);
+    int64_t nearest = number <= (double)min ? min : number >= (double)max ? max : (int64_t)round(number);
     return status_hint(status, "the nearest legal value is %lld", (long long)nearest);
 }
 
-enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
+enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t min, int64_t max,
                           int64_t *out) {
     const json_t *value = present(object, field);
     if (!value) return STATUS_OK;
-    if (!json_is_integer(value)) return refuse_type(file, field, value, least, most);
+    if (!json_is_integer(value)) return refuse_type(file, field, value, min, max);
     int64_t number = json_integer_value(value);
-    if (number < least || number > most) {
+    if (number < min || number > max) {
         enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: %lld is outside %lld to %lld", file, field,
-                                        (long long)number, (long long)least, (long long)most);
-        return status_hint(status, "the nearest legal value is %lld", (long long)(number < least ? least : most));
+                                        (long long)number, (long long)min, (long long)max);
+        return status_hint(status, "the nearest legal value is %lld", (long long)(number < min ? min : max));
     }
     *out = number;
     return STATUS_OK;
@@ -141,16 +141,16 @@ enum status json_read_version(const char *file, const json_t *object, int64_t ne
     return status_hint(STATUS_BAD_INPUT, "update Ballast to the release that wrote the file");
 }
 
-enum status json_read_double(const char *file, const json_t *object, const char *field, double least, double most,
+enum status json_read_double(const char *file, const json_t *object, const char *field, double min, double max,
                              double *out) {
     const json_t *value = present(object, field);
     if (!value) return STATUS_OK;
     if (!json_is_number(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a number", file, field);
     double number = json_number_value(value);
-    if (!(number >= least && number <= most)) {
+    if (!(number >= min && number <= max)) {
         enum status status =
-            status_set(STATUS_BAD_INPUT, "%s: %s: %g is outside %g to %g", file, field, number, least, most);
-        return status_hint(status, "the nearest legal value is %.15g", number < least ? least : most);
+            status_set(STATUS_BAD_INPUT, "%s: %s: %g is outside %g to %g", file, field, number, min, max);
+        return status_hint(status, "the nearest legal value is %.15g", number < min ? min : max);
     }
     *out = number;
     return STATUS_OK;

@@ -23,12 +23,12 @@ enum status json_parse_object(const char *name, const char *text, size_t bytes, 
  * of range; for a number that is, the nearest legal one is the hint. A missing field (or null) leaves *out as it is:
  * set the default first, or use json_require before. */
 enum status json_require(const char *file, const json_t *object, const char *field);
-enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
+enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t min, int64_t max,
                           int64_t *out);
 /* The required field "version" of a format whose newest version here is `newest`. A higher one needs a newer Ballast,
  * as the message and the hint say. */
 enum status json_read_version(const char *file, const json_t *object, int64_t newest, int64_t *out);
-enum status json_read_double(const char *file, const json_t *object, const char *field, double least, double most,
+enum status json_read_double(const char *file, const json_t *object, const char *field, double min, double max,
                              double *out);
 enum status json_read_bool(const char *file, const json_t *object, const char *field, bool *out);
 /* BAD_INPUT "FILE: WHEREkey: unknown field" for a key that is not among the known ones; the hint names the nearest. */

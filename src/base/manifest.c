@@ -205,7 +205,7 @@ static enum status from_json(const char *name, const json_t *object, struct mani
     if (strcmp(checksum, checksum_name) != 0)
         return status_set(STATUS_BAD_INPUT, "%s: checksum: must be \"%s\"", name, checksum_name);
     TRY(json_require(name, object, "block_bytes"));
-    TRY(json_read_int(name, object, "block_bytes", FILE_BLOCK_BYTES_LEAST, FILE_BLOCK_BYTES, &number));
+    TRY(json_read_int(name, object, "block_bytes", FILE_BLOCK_BYTES_MIN, FILE_BLOCK_BYTES, &number));
     if ((number & (number - 1)) != 0)
         return status_set(STATUS_BAD_INPUT, "%s: block_bytes: %" PRId64 " is not a power of two", name, number);
     out->block_bytes = (uint64_t)number;

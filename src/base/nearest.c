@@ -5,7 +5,7 @@
 
 enum { LENGTH_MAX = 64 };
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Letters to insert, delete, replace or swap with their neighbour (optimal string alignment). */
 static size_t edit_distance(const char *a, const char *b) {
@@ -18,9 +18,9 @@ static size_t edit_distance(const char *a, const char *b) {
         row[0] = i;
         for (size_t j = 1; j <= b_length; j++) {
             size_t replace = above[j - 1] + (a[i - 1] != b[j - 1]);
-            row[j] = least(replace, least(above[j], row[j - 1]) + 1);
+            row[j] = min(replace, min(above[j], row[j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = least(row[j], before[j - 2] + 1);
+                row[j] = min(row[j], before[j - 2] + 1);
         }
         size_t *oldest = before;
         before = above, above = row, row = oldest;

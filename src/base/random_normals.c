@@ -18,7 +18,7 @@ enum { BLOCK = 256 }; /* draws: what is between the loops below stays in the fir
  * each. */
 #define TOLERANCE 0x1p-44
 /* Nearer to its zeros the cosine's relative error grows; random_normal takes over there. */
-#define COSINE_LEAST 0x1p-16
+#define COSINE_MIN 0x1p-16
 
 /* Exact: the bits become the mantissa of 2^52 + number. */
 static inline double double_from_u32(uint32_t number) {
@@ -103,7 +103,7 @@ WIDE_VECTORS static uint32_t transform(const struct bits *from, double scale, fl
         double value = scale * (sqrt(-2.0 * log_series(u)) * cosine);
         float low = (float)(value * (1 - TOLERANCE)), high = (float)(value * (1 + TOLERANCE));
         out[i] = low;
-        uncertain[i] = !(low == high) | !(fabs(cosine) >= COSINE_LEAST) | !(fabs(value) >= FLT_MIN);
+        uncertain[i] = !(low == high) | !(fabs(cosine) >= COSINE_MIN) | !(fabs(value) >= FLT_MIN);
         count += uncertain[i];
     }
     return count;

@@ -48,10 +48,10 @@ enum status size_parse(const char *text, int64_t *bytes) {
 }
 
 enum status size_refuse_bare(const char *text) {
-    static const long most = 1 << 18; /* the memory of a large GPU in megabytes is below it */
+    static const long max = 1 << 18; /* the memory of a large GPU in megabytes is below it */
     bool bare = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
-    long number = bare && strlen(text) <= 7 ? strtol(text, NULL, 10) : most;
-    if (number < 1 || number >= most) return STATUS_OK;
+    long number = bare && strlen(text) <= 7 ? strtol(text, NULL, 10) : max;
+    if (number < 1 || number >= max) return STATUS_OK;
     status_set(STATUS_BAD_INPUT, "%s without a unit is %s byte%s, which holds nothing", text, text,
                number == 1 ? "" : "s");
     return status_hint(STATUS_BAD_INPUT, "did you mean %ld%s?", number, number < 1024 ? "G" : "M");

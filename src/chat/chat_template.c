@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-enum { FILE_LIMIT_BYTES = 1 << 24, VARIABLES_MOST = 64 };
+enum { FILE_LIMIT_BYTES = 1 << 24, VARIABLES_MAX = 64 };
 
 static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                           "pad_token", "cls_token", "mask_token"};
@@ -228,7 +228,7 @@ json_t *chat_normalize_messages(const json_t *messages) {
 enum status chat_template_render(const struct chat_template *chat, const struct chat_input *input,
                                  struct jinja_output *out) {
     json_t *prompt = input->add_generation_prompt ? json_true() : json_false(); /* both are never freed */
-    struct jinja_variable variables[VARIABLES_MOST] = {
+    struct jinja_variable variables[VARIABLES_MAX] = {
         {"messages", input->messages}, {"tools", input->tools}, {"add_generation_prompt", prompt}};
     size_t count = 3;
     if (!json_object_get(input->variables, "documents"))
@@ -239,7 +239,7 @@ enum status chat_template_render(const struct chat_template *chat, const struct 
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)input->variables, name, value) {
-        if (count == VARIABLES_MOST) return status_set(STATUS_BAD_INPUT, "more variables than %d", VARIABLES_MOST);
+        if (count == VARIABLES_MAX) return status_set(STATUS_BAD_INPUT, "more variables than %d", VARIABLES_MAX);
         variables[count++] = (struct jinja_variable){name, value};
     }
     return jinja_render(choose(chat, input->tools), variables, count, input->now_s, out);

@@ -5,8 +5,8 @@
 #include "template/jinja_text.h"
 
 enum {
-    RENDERED_MOST_BYTES = 1 << 27,
-    WORK_MOST = 1 << 26,
+    RENDERED_BYTES_MAX = 1 << 27,
+    WORK_MAX = 1 << 26,
 };
 
 void chat_rendering_free(struct chat_rendering *rendering) {
@@ -21,7 +21,7 @@ static enum status render(struct chat_rendering *rendering, const json_t *messag
     enum status status = chat_template_render(rendering->chat, &input, &rendering->output);
     rendering->bytes += rendering->output.text.count;
     rendering->work += rendering->output.work;
-    if (rendering->bytes > RENDERED_MOST_BYTES || rendering->work > WORK_MOST)
+    if (rendering->bytes > RENDERED_BYTES_MAX || rendering->work > WORK_MAX)
         return status_set(STATUS_BAD_INPUT, "messages: too many and too long turns for one conversation");
     return status;
 }
@@ -46,7 +46,7 @@ enum status chat_render(struct chat_rendering *rendering, size_t count, bool add
 }
 
 static bool is_over(const struct chat_rendering *rendering) {
-    return rendering->bytes > RENDERED_MOST_BYTES || rendering->work > WORK_MOST;
+    return rendering->bytes > RENDERED_BYTES_MAX || rendering->work > WORK_MAX;
 }
 
 /* Renders with marks. *told: whether the template could render them. */
@@ -90,14 +90,14 @@ struct words {
 /* Where the thought tags that end at a place begin. They belong to the assistant's turn even where the template writes
  * them or gives them to the model. */
 static size_t pass_tags_back(const char *text, size_t from, size_t at) {
-    enum { TAG_MOST = 32 };
+    enum { TAG_MAX = 32 };
     for (;;) {
         size_t close = at - jinja_trailing_space(text + from, at - from), open = close;
         if (close == from || (text[close - 1] != '>' && text[close - 1] != ']')) return at;
         char wanted = text[close - 1] == '>' ? '<' : '[';
-        while (open > from && close - open < TAG_MOST && text[open] != wanted)
+        while (open > from && close - open < TAG_MAX && text[open] != wanted)
             open--;
-        char tag[TAG_MOST + 1] = "";
+        char tag[TAG_MAX + 1] = "";
         memcpy(tag, text + open, close - open);
         if (text[open] != wanted || !strcasestr(tag, "think")) return at;
         at = open;

@@ -90,8 +90,8 @@ static bool is_space(char c) { return c == ' ' || c == '\n'; }
 /* Moves m->at to a place before the border where the text can be cut without changing ids, if there is one: the part
  * before it gives ids of the whole, and so does a window after it, except for the window's last ids. */
 static enum status move_on(struct marking *m, size_t border) {
-    size_t least = m->at + (border - m->at) / 2, place = border - WINDOW_BYTES;
-    for (int tries = 0; place > least && tries < CUT_TRIES; place--) {
+    size_t min = m->at + (border - m->at) / 2, place = border - WINDOW_BYTES;
+    for (int tries = 0; place > min && tries < CUT_TRIES; place--) {
         if (!is_space(m->text[place]) || is_space(m->text[place - 1])) continue;
         tries++;
         size_t end = place + 2 * WINDOW_BYTES < m->bytes ? place + 2 * WINDOW_BYTES : m->bytes;

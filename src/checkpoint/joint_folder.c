@@ -27,7 +27,7 @@ static uint64_t count_blocks(const struct joint_folder *folder) {
 enum status joint_folder_add(struct joint_folder *folder, const char *name, struct safetensors_item *items,
                              struct safetensors_run *runs, size_t count) {
     struct joint_file file = {.items = items, .runs = runs, .count = count, .first_block = count_blocks(folder)};
-    BUG_IF(folder->file_count == JOINT_FILES_MOST, "%s: too many files", name);
+    BUG_IF(folder->file_count == JOINT_FILES_MAX, "%s: too many files", name);
     file.path = path_join(folder->path, name);
     enum status status = file.path ? safetensors_measure(items, count, &file.bytes) : STATUS_FAILED;
     folder->files[folder->file_count++] = file;
@@ -115,15 +115,15 @@ enum status joint_folder_sum(struct joint_folder *folder) {
 
 /* Of each rank: the sums of its blocks, file by file, then `hashes`. */
 struct findings {
-    size_t blocks_most, hashes, each; /* each: numbers of a rank */
+    size_t max_blocks, hashes, each; /* each: numbers of a rank */
     uint64_t *mine, *all;
 };
 
 static enum status findings_make(const struct joint_folder *folder, const uint64_t *hashes, size_t count,
                                  struct findings *out) {
     size_t ranks = (size_t)ranks_of(folder);
-    *out = (struct findings){.blocks_most = (size_t)count_blocks(folder) / ranks + 1, .hashes = count};
-    out->each = out->blocks_most + count;
+    *out = (struct findings){.max_blocks = (size_t)count_blocks(folder) / ranks + 1, .hashes = count};
+    out->each = out->max_blocks + count;
     out->mine = mem_array(out->each, sizeof *out->mine);
     out->all = mem_array(ranks * out->each, sizeof *out->all);
     if (!out->mine || !out->all) return STATUS_FAILED;
@@ -133,7 +133,7 @@ static enum status findings_make(const struct joint_folder *folder, const uint64
         if (sums->blocks.count > 0) memcpy(out->mine + at, sums->blocks.items, sums->blocks.count * sizeof *out->mine);
         at += sums->blocks.count;
     }
-    if (count > 0) memcpy(out->mine + out->blocks_most, hashes, count * sizeof *hashes);
+    if (count > 0) memcpy(out->mine + out->max_blocks, hashes, count * sizeof *hashes);
     return STATUS_OK;
 }
 
@@ -168,7 +168,7 @@ static enum status list_files(struct joint_folder *folder, const struct findings
 
 static void take_hashes(const struct joint_folder *folder, const struct findings *found, uint64_t *hashes) {
     for (int rank = 0; rank < ranks_of(folder); rank++) {
-        const uint64_t *theirs = found->all + (size_t)rank * found->each + found->blocks_most;
+        const uint64_t *theirs = found->all + (size_t)rank * found->each + found->max_blocks;
         for (size_t i = 0; i < found->hashes; i++)
             if (hashes[i] == 0) hashes[i] = theirs[i];
     }

@@ -25,7 +25,7 @@
 #include "comm/comm.h"
 #include "model/safetensors.h"
 
-enum { JOINT_FILES_MOST = 2 };
+enum { JOINT_FILES_MAX = 2 };
 
 struct joint_file {
     char *path;
@@ -41,7 +41,7 @@ struct joint_folder {
     struct comm *comm;
     char *parent, *name, *path; /* path: where it is while it is written */
     uint64_t block_bytes;
-    struct joint_file files[JOINT_FILES_MOST];
+    struct joint_file files[JOINT_FILES_MAX];
     size_t file_count;
     bool has_runs;            /* some file has: ranks meet before they make checksums */
     struct manifest manifest; /* on rank 0, of all that is listed: small files first */

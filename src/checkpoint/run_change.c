@@ -9,7 +9,7 @@
 #include "plan/settings.h"
 #include "session/train_options.h"
 
-enum { NUMBER_MOST = SETTING_MOST_SIZE };
+enum { NUMBER_MAX = SETTING_SIZE_MAX };
 
 void run_changes_free(struct run_changes *changes) { vec_free(&changes->items); }
 
@@ -147,10 +147,10 @@ static enum status read_value(const char *where, const json_t *object, const cha
         return known ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
     }
     bool number = is_number(field);
-    int64_t least = strcmp(field, "round_grains") != 0;
+    int64_t min = strcmp(field, "round_grains") != 0;
     char *end = out;
     long value = number ? strtol(out, &end, 10) : 1;
-    bool good = number ? *out && !*end && value >= least && value <= NUMBER_MOST : *out != '\0';
+    bool good = number ? *out && !*end && value >= min && value <= NUMBER_MAX : *out != '\0';
     return good ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
 }
 

@@ -142,8 +142,8 @@ const struct command command_chat = {
     .bit = COMMAND_CHAT,
     .name = "chat",
     .arguments = "MODEL_DIR",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "a conversation with a model",
     .details =
         "Answers what is typed, by the model's chat template, until Ctrl-D or /exit; /help lists the commands. Ctrl-C "

@@ -77,7 +77,7 @@ static enum status run(const struct options *options) {
     struct eval_options eval = {.data_paths = options->arguments.items + 1,
                                 .data_path_count = options->arguments.count - 1,
                                 .reference = options_text(options, OPT_REFERENCE),
-                                .most_batches = options_whole(options, OPT_BATCHES),
+                                .max_batches = options_whole(options, OPT_BATCHES),
                                 .loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0};
     TRY(step_options_read_chat_date(options, &eval.chat_time_s));
     eval.columns = options_text(options, OPT_COLUMNS);
@@ -97,8 +97,8 @@ const struct command command_eval = {
     .bit = COMMAND_EVAL,
     .name = "eval",
     .arguments = "MODEL_DIR DATA...",
-    .least = 2,
-    .most = -1,
+    .min = 2,
+    .max = -1,
     .summary = "the loss of a model on files",
     .details =
         "Prints the mean negative log-likelihood of a token in nats, its exponential, and bits per byte of plain "

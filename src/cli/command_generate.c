@@ -198,8 +198,8 @@ const struct command command_generate = {
     .bit = COMMAND_GENERATE,
     .name = "generate",
     .arguments = "MODEL_DIR --prompt TEXT | --prompts FILE",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "text from a model",
     .details =
         "Prints the prompt and what the model goes on with; with --chat its answer alone, by its chat template. The "

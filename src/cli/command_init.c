@@ -62,8 +62,8 @@ const struct command command_init = {
     .bit = COMMAND_INIT,
     .name = "init",
     .arguments = "MODEL_DIR (--like MODEL | --arch FAMILY --hidden N --layers N --heads N --vocab N --context N)",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "a new model with random weights",
     .details =
         "Writes a Hugging Face directory: config.json, model.safetensors (as --dtype says, matrices as --quantize-base "

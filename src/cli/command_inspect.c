@@ -41,8 +41,8 @@ const struct command command_inspect = {
     .bit = COMMAND_INSPECT,
     .name = "inspect",
     .arguments = "PATH",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "what a model, run, weight file, token file, tokenizer, plan or cluster file holds",
     .details =
         "PATH is a model's, checkpoint's or run's directory, a .safetensors file, a .bin token file, or the .json "

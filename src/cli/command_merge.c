@@ -32,8 +32,8 @@ const struct command command_merge = {
     .bit = COMMAND_MERGE,
     .name = "merge",
     .arguments = "ADAPTER_DIR -o DIR",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "a model with its adapters added to its weights",
     .details =
         "ADAPTER_DIR is what `ballast train --lora` or the library peft wrote. DIR, new or empty, becomes a Hugging "

@@ -188,8 +188,8 @@ const struct command command_plan = {
     .bit = COMMAND_PLAN,
     .name = "plan",
     .arguments = "MODEL_DIR|PRESET",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "the memory of a training step, exactly, and its time, before anything is loaded",
     .details =
         "The model may be a directory with config.json alone, or the name of a published one (`ballast help presets`). "

@@ -166,8 +166,8 @@ const struct command command_profile = {
     .bit = COMMAND_PROFILE,
     .name = "profile",
     .arguments = "[MODEL_DIR|PRESET]",
-    .least = 0,
-    .most = 1,
+    .min = 0,
+    .max = 1,
     .summary = "what the machine does in a second, and what each operator of a model costs",
     .details =
         "Measures GEMMs in fp32 and bf16, zeros, copies to and from the host and disk tiers where "

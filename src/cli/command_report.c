@@ -123,8 +123,8 @@ const struct command command_report = {
     .bit = COMMAND_REPORT,
     .name = "report",
     .arguments = "RUN_DIR|plan.json",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "a run or a plan as one page for the browser",
     .details =
         "Writes one HTML file that needs no network and nothing beside it: the plan, memory over a step, what "

@@ -24,8 +24,8 @@ const struct command command_resume = {
     .bit = COMMAND_RESUME,
     .name = "resume",
     .arguments = "RUN_DIR",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "continue a run from its newest checkpoint",
     .details =
         "Without options the result is bit for bit that of a run that never stopped. The run's length, schedule and "

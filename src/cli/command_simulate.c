@@ -159,8 +159,8 @@ const struct command command_simulate = {
     .bit = COMMAND_SIMULATE,
     .name = "simulate",
     .arguments = "PLAN.json|RUN_DIR",
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .summary = "the time of a training step, predicted from its plan",
     .details =
         "Compiles the very program that `ballast train` would run, measures the model's operators and the machine's "

@@ -65,8 +65,8 @@ const struct command command_train = {
     .bit = COMMAND_TRAIN,
     .name = "train",
     .arguments = "MODEL_DIR DATA... -o RUN_DIR",
-    .least = 2,
-    .most = -1,
+    .min = 2,
+    .max = -1,
     .summary = "train a model on text",
     .details =
         "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl or a token "

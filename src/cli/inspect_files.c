@@ -46,14 +46,14 @@ enum status inspect_weights(const char *path, json_t **out) {
 
 static enum status find_largest_id(const struct token_view *view, int64_t *out) {
     enum { CHUNK = 4096 };
-    int32_t ids[CHUNK], most = -1;
+    int32_t ids[CHUNK], max = -1;
     for (int64_t first = 0; first < view->count; first += CHUNK) {
         int64_t count = view->count - first < CHUNK ? view->count - first : CHUNK;
         TRY(token_view_read(view, first, count, ids));
         for (int64_t i = 0; i < count; i++)
-            if (ids[i] > most) most = ids[i];
+            if (ids[i] > max) max = ids[i];
     }
-    *out = most;
+    *out = max;
     return STATUS_OK;
 }
 

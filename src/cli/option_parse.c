@@ -156,11 +156,11 @@ static enum status check_arguments(const struct options *options) {
     const struct command *command = options->command;
     int count = (int)options->arguments.count;
     enum status status = STATUS_OK;
-    if (count < command->least)
+    if (count < command->min)
         status = status_set(STATUS_BAD_INPUT, "ballast %s: needs %s", command->name, command->arguments);
-    else if (command->most >= 0 && count > command->most)
+    else if (command->max >= 0 && count > command->max)
         status = status_set(STATUS_BAD_INPUT, "ballast %s: '%s' is one argument too many", command->name,
-                            options->arguments.items[command->most]);
+                            options->arguments.items[command->max]);
     if (status == STATUS_OK) return STATUS_OK;
     return status_hint(status, "usage: ballast %s %s [options]", command->name, command->arguments);
 }

@@ -23,7 +23,7 @@ static enum status set_whole(const struct setting *setting, const char *where, c
                           setting->automatic ? setting->automatic : "", setting->automatic ? " or " : "");
     if (errno == ERANGE)
         return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be %" PRId64 " to %" PRId64, where, text,
-                          setting->least, setting->most);
+                          setting->min, setting->max);
     TRY(setting_check_whole(setting, where, number));
     value->whole = number;
     return STATUS_OK;
@@ -38,7 +38,7 @@ static enum status set_real(const struct setting *setting, const char *where, co
     if (!plain || *end != '\0' || end == text)
         return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a number", where, text);
     if (!isfinite(number))
-        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at most %g", where, text, setting->real_most);
+        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at most %g", where, text, setting->max_real);
     TRY(setting_check_real(setting, where, number));
     value->real = number;
     return STATUS_OK;

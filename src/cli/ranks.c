@@ -269,8 +269,8 @@ enum status ranks_close(enum status status) {
 
 /* What is wrong is mostly wrong on all ranks: the lower ones come first, and end the others before these say it too. */
 static void give_way(void) {
-    enum { STEP_MS = 500, MOST_STEPS = 8 };
-    long ms = STEP_MS * (job.rank < MOST_STEPS ? job.rank : MOST_STEPS);
+    enum { STEP_MS = 500, STEPS_MAX = 8 };
+    long ms = STEP_MS * (job.rank < STEPS_MAX ? job.rank : STEPS_MAX);
     if (job.rank > 0) nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 

@@ -11,7 +11,7 @@
 #include "model/model.h"
 #include "scale/system.h"
 
-static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MOST = 4096, CURVE_LEAST = 8;
+static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MAX = 4096, CURVE_MIN = 8;
 static const double DAY_S = 86400;
 
 bool scale_plan_is_asked(const struct options *options) {
@@ -47,7 +47,7 @@ static enum status read_model(const char *name, struct choice_request *out) {
                                       .gated = config->family->layer != NULL, /* as model_decoder.h has them */
                                       .tied = config->tied,
                                       .head_size = config->head_dim};
-    out->sequence_length = config->context < SEQUENCE_MOST ? config->context : SEQUENCE_MOST;
+    out->sequence_length = config->context < SEQUENCE_MAX ? config->context : SEQUENCE_MAX;
     bool dense = config->experts == 0;
     model_free(model);
     if (dense) return STATUS_OK;
@@ -185,7 +185,7 @@ static enum status look_between(struct scale_plan *plan, int index, const struct
 static enum status find_target(struct scale_plan *plan, const struct calibration *calibration) {
     for (int i = 0; i < plan->curve_count && plan->target_days > 0; i++) {
         if (!is_in_time(plan, &plan->curve[i])) continue;
-        if (plan->curve_count < CHOICE_CURVE_MOST) TRY(look_between(plan, i, calibration));
+        if (plan->curve_count < CHOICE_CURVE_MAX) TRY(look_between(plan, i, calibration));
         plan->target = &plan->curve[i];
         break;
     }
@@ -315,7 +315,7 @@ static enum status print_json(const struct options *options, const struct scale_
 static enum status choose(struct scale_plan *plan) {
     struct calibration calibration = calibration_default();
     if (plan->request.devices > 0) TRY(choose_layouts(&plan->request, &calibration, &plan->front));
-    TRY(choose_curve(&plan->request, &calibration, CURVE_LEAST, curve_devices_max(plan), plan->curve,
+    TRY(choose_curve(&plan->request, &calibration, CURVE_MIN, curve_devices_max(plan), plan->curve,
                      &plan->curve_count));
     return find_target(plan, &calibration);
 }

@@ -52,9 +52,9 @@ CELL(days_cell) { return svg_print(out, "%.1f", scale_plan_days(context, choice)
 CELL(price_cell) { return svg_print(out, "%.4g", scale_plan_price(context, choice)); }
 CELL(useful_cell) { return svg_print(out, "%.1f%%", 100 * scale_plan_useful(context, choice)); }
 
-enum { COLUMNS_MOST = 12 };
+enum { COLUMNS_MAX = 12 };
 
-static size_t find_columns(const struct scale_plan *plan, struct scale_column out[COLUMNS_MOST]) {
+static size_t find_columns(const struct scale_plan *plan, struct scale_column out[COLUMNS_MAX]) {
     static const struct scale_column always[] = {
         {"devices", devices_cell},     {"tensor x pipeline x data", layout_cell},
         {"partition", partition_cell}, {"recompute", recompute_cell},
@@ -123,7 +123,7 @@ enum status scale_plan_check_outputs(const struct options *options) {
 }
 
 static enum status write_page(const char *path, const struct scale_plan *plan, const struct scale_picture *picture) {
-    struct scale_column columns[COLUMNS_MOST];
+    struct scale_column columns[COLUMNS_MAX];
     struct text_buffer text = {0};
     size_t count = find_columns(plan, columns);
     enum status status = scale_page_make(picture, columns, count, plan, &text);

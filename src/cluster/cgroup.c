@@ -126,14 +126,14 @@ static void walk_up(const char *root, const struct mount *mount, const char *gro
                     struct cgroup_limits *limits) {
     char folder[2 * PATH_MAX];
     snprintf(folder, sizeof folder, "%s%s", mount->point, path_within(mount, group));
-    size_t least = strlen(mount->point);
-    for (size_t end = strlen(folder); end >= least && end > 0;) {
-        while (end > least && folder[end - 1] == '/')
+    size_t min = strlen(mount->point);
+    for (size_t end = strlen(folder); end >= min && end > 0;) {
+        while (end > min && folder[end - 1] == '/')
             end--;
         folder[end] = '\0';
         limit(root, folder, v2, limits);
-        if (end <= least) break;
-        while (end > least && folder[end - 1] != '/')
+        if (end <= min) break;
+        while (end > min && folder[end - 1] != '/')
             end--;
     }
 }

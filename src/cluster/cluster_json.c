@@ -52,9 +52,9 @@ static enum status read_text(const char *file, const json_t *object, const char 
     return STATUS_OK;
 }
 
-static enum status read_count(const char *file, const json_t *object, const char *field, int64_t most, int64_t *out) {
+static enum status read_count(const char *file, const json_t *object, const char *field, int64_t max, int64_t *out) {
     TRY(json_require(file, object, field));
-    return json_read_int(file, object, field, 1, most, out);
+    return json_read_int(file, object, field, 1, max, out);
 }
 
 static enum status read_tiers(const char *file, const json_t *object, struct cluster_device *out) {

@@ -5,7 +5,7 @@
 #include "cluster/links.h"
 
 /* Far beyond any machine: what is larger is a damaged file. */
-static const double MOST_SECONDS = 1e6, MOST_BYTES_PER_S = 1e18;
+static const double SECONDS_MAX = 1e6, MAX_BYTES_PER_S = 1e18;
 enum { FIELD_BYTES = 64, MESH_TEXT_BYTES = 32 };
 
 static json_t *rate_to_json(const struct transfer_rate *rate) {
@@ -72,8 +72,8 @@ static enum status read_rate(const char *where, const json_t *object, struct tra
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
     TRY(json_require(where, object, "latency_s"));
     TRY(json_require(where, object, "bytes_per_s"));
-    TRY(json_read_double(where, object, "latency_s", 0, MOST_SECONDS, &out->latency_s));
-    return json_read_double(where, object, "bytes_per_s", 1, MOST_BYTES_PER_S, &out->bytes_per_s);
+    TRY(json_read_double(where, object, "latency_s", 0, SECONDS_MAX, &out->latency_s));
+    return json_read_double(where, object, "bytes_per_s", 1, MAX_BYTES_PER_S, &out->bytes_per_s);
 }
 
 static enum status read_mesh(const char *where, const json_t *object, struct mesh *out) {
@@ -83,7 +83,7 @@ static enum status read_mesh(const char *where, const json_t *object, struct mes
     TRY(json_read_string(where, object, "mesh", &text));
     struct mesh mesh;
     bool good = strlen(text) < MESH_TEXT_BYTES && sscanf(text, "%dx%d%c", &mesh.nodes, &mesh.per_node, &after) == 2 &&
-                mesh.nodes >= 1 && mesh.per_node >= 1 && mesh.nodes <= LANES_MOST / mesh.per_node;
+                mesh.nodes >= 1 && mesh.per_node >= 1 && mesh.nodes <= LANES_MAX / mesh.per_node;
     if (!good) return status_set(STATUS_BAD_INPUT, "%s: mesh: must be nodes x ranks in a node, as 2x4", where);
     *out = mesh;
     return STATUS_OK;
@@ -112,7 +112,7 @@ static enum status read_point(const char *where, const json_t *object, struct li
     TRY(json_read_bool(where, object, "in_place", &out->in_place));
     TRY(json_read_bool(where, object, "flat", &out->flat));
     TRY(json_read_int(where, object, "bytes", 1, INT64_MAX, &out->bytes));
-    return json_read_double(where, object, "seconds", 0, MOST_SECONDS, &out->seconds);
+    return json_read_double(where, object, "seconds", 0, SECONDS_MAX, &out->seconds);
 }
 
 static enum status read_pair(const char *where, const json_t *object, int ranks, struct link_pair *out) {
@@ -125,10 +125,10 @@ static enum status read_pair(const char *where, const json_t *object, int ranks,
     return read_rate(where, object, &out->rate);
 }
 
-static enum status read_list(const char *where, const json_t *object, const char *field, size_t most, json_t **out) {
+static enum status read_list(const char *where, const json_t *object, const char *field, size_t max, json_t **out) {
     *out = json_object_get(object, field);
-    if (!json_is_array(*out) || json_array_size(*out) > most)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: must be a list of at most %zu", where, field, most);
+    if (!json_is_array(*out) || json_array_size(*out) > max)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be a list of at most %zu", where, field, max);
     for (size_t i = 0; i < json_array_size(*out); i++)
         if (!json_is_object(json_array_get(*out, i)))
             return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be an object", where, field, i);

@@ -31,10 +31,10 @@ static enum status read_link(const char *where, const json_t *object, enum clust
     return nearest_hint(status, "link", name, link_names, CLUSTER_LINK_COUNT);
 }
 
-static enum status read_rate(const char *where, const json_t *object, const char *field, double least, double most,
+static enum status read_rate(const char *where, const json_t *object, const char *field, double min, double max,
                              double *out) {
     TRY(json_require(where, object, field));
-    return json_read_double(where, object, field, least, most, out);
+    return json_read_double(where, object, field, min, max, out);
 }
 
 enum status cluster_network_from_json(const char *file, const json_t *object, struct cluster_network *out) {

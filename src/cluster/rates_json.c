@@ -5,7 +5,7 @@
 #include "base/json.h"
 
 /* Far beyond any machine: what is larger is a damaged file. */
-static const double MOST_SECONDS = 1e3, MOST_BYTES_PER_S = 1e18, MOST_SLOWDOWN = 1e6;
+static const double SECONDS_MAX = 1e3, MAX_BYTES_PER_S = 1e18, SLOWDOWN_MAX = 1e6;
 enum { FIELD_BYTES = 96 };
 
 static json_t *transfer_to_json(const struct transfer_rate *rate) {
@@ -52,16 +52,16 @@ json_t *rates_to_json(const struct cluster_rates *rates) {
 }
 
 static enum status read_number(const char *file, const char *where, const json_t *object, const char *field,
-                               double least, double most, double *out) {
+                               double min, double max, double *out) {
     enum status status = json_require(where, object, field);
-    if (status == STATUS_OK) status = json_read_double(where, object, field, least, most, out);
+    if (status == STATUS_OK) status = json_read_double(where, object, field, min, max, out);
     return status == STATUS_OK ? status : status_prefix(status, "%s", file);
 }
 
 static enum status read_transfer(const char *file, const char *where, const json_t *object, struct transfer_rate *out) {
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, where);
-    TRY(read_number(file, where, object, "latency_s", 0, MOST_SECONDS, &out->latency_s));
-    return read_number(file, where, object, "bytes_per_s", 1, MOST_BYTES_PER_S, &out->bytes_per_s);
+    TRY(read_number(file, where, object, "latency_s", 0, SECONDS_MAX, &out->latency_s));
+    return read_number(file, where, object, "bytes_per_s", 1, MAX_BYTES_PER_S, &out->bytes_per_s);
 }
 
 static enum status read_tier(const char *file, const char *where, const json_t *copy, const char *field,
@@ -102,7 +102,7 @@ enum status rates_slowdown_from_json(const char *file, const json_t *rows, struc
         if (!json_is_object(row)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, where);
         for (int b = 0; b < ACTIVITY_COUNT; b++)
             if (b != ACTIVITY_MESSAGE || messages)
-                TRY(read_number(file, where, row, activity_name((enum activity)b), 1, MOST_SLOWDOWN,
+                TRY(read_number(file, where, row, activity_name((enum activity)b), 1, SLOWDOWN_MAX,
                                 &out->slowdown[a][b]));
     }
     return STATUS_OK;
@@ -111,9 +111,9 @@ enum status rates_slowdown_from_json(const char *file, const json_t *rows, struc
 enum status rates_from_json(const char *file, const json_t *object, struct cluster_rates *out) {
     struct cluster_rates rates = {.measured = true};
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: rates: must be an object", file);
-    TRY(read_number(file, "rates", object, "issue_s", 0, MOST_SECONDS, &rates.issue_s));
-    TRY(read_number(file, "rates", object, "wake_s", 0, MOST_SECONDS, &rates.wake_s));
-    TRY(read_number(file, "rates", object, "noise", 0, MOST_SLOWDOWN, &rates.noise));
+    TRY(read_number(file, "rates", object, "issue_s", 0, SECONDS_MAX, &rates.issue_s));
+    TRY(read_number(file, "rates", object, "wake_s", 0, SECONDS_MAX, &rates.wake_s));
+    TRY(read_number(file, "rates", object, "noise", 0, SLOWDOWN_MAX, &rates.noise));
     TRY(read_transfer(file, "rates.zero", json_object_get(object, "zero"), &rates.zero));
     TRY(read_copies(file, json_object_get(object, "copies"), &rates));
     TRY(rates_slowdown_from_json(file, json_object_get(object, "slowdown"), &rates));

@@ -48,7 +48,7 @@
 
 /* Operations that the programs of a rank may have together: messages are told apart by tags, of which MPI promises
  * 32767, two an operation. */
-enum { COMM_OPERATIONS_MOST = 16000 };
+enum { COMM_OPERATIONS_MAX = 16000 };
 
 enum comm_kind { COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_REDUCE, COMM_BROADCAST, COMM_ALL_TO_ALL, COMM_KINDS };
 

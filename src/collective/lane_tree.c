@@ -41,7 +41,7 @@ static int add_node(const struct builder *builder, int parent, int first, int un
 }
 
 enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *out) {
-    BUG_IF(nodes < 1 || lanes_per_node < 1 || nodes > LANES_MOST / lanes_per_node, "a tree of %d x %d lanes", nodes,
+    BUG_IF(nodes < 1 || lanes_per_node < 1 || nodes > LANES_MAX / lanes_per_node, "a tree of %d x %d lanes", nodes,
            lanes_per_node);
     int lanes = nodes * lanes_per_node, node_level = levels_below(nodes);
     struct lane_tree tree = {nodes, lanes_per_node, lanes, node_level + levels_below(lanes_per_node) + 1, 0, NULL};
@@ -56,7 +56,7 @@ static bool read_number(const char **text, int *out) {
     if (**text < '1' || **text > '9') return false;
     char *end;
     long value = strtol(*text, &end, 10);
-    if (value > LANES_MOST) return false;
+    if (value > LANES_MAX) return false;
     *text = end;
     *out = (int)value;
     return true;
@@ -71,9 +71,9 @@ enum status lane_shape_parse(const char *text, struct lane_shape *out) {
         nodes = lanes;
         good = read_number(&rest, &lanes);
     }
-    if (!good || *rest || nodes > LANES_MOST / lanes)
+    if (!good || *rest || nodes > LANES_MAX / lanes)
         return status_hint(status_set(STATUS_BAD_INPUT, "'%s' is no number and no NODESxNUMBER", text),
-                           "8, or 2x4 for 4 on each of 2 nodes; at most %d in all", LANES_MOST);
+                           "8, or 2x4 for 4 on each of 2 nodes; at most %d in all", LANES_MAX);
     *out = (struct lane_shape){nodes, lanes};
     return STATUS_OK;
 }

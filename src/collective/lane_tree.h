@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-enum { LANES_MOST = 1 << 16, LANE_SHAPE_BYTES = 24 };
+enum { LANES_MAX = 1 << 16, LANE_SHAPE_BYTES = 24 };
 
 /* Lanes by nodes, as text "8" (one node) or "2x4". All 0: one lane. */
 struct lane_shape {
@@ -24,7 +24,7 @@ static inline bool lane_shape_equal(const struct lane_shape *a, const struct lan
     bool one_node = a->nodes <= 1 && b->nodes <= 1;
     return lane_shape_lanes(a) == lane_shape_lanes(b) && (one_node || a->nodes == b->nodes);
 }
-/* BAD_INPUT for anything but numbers from 1 on, at most LANES_MOST in all. */
+/* BAD_INPUT for anything but numbers from 1 on, at most LANES_MAX in all. */
 enum status lane_shape_parse(const char *text, struct lane_shape *out);
 /* Returns `text`. */
 const char *lane_shape_print(const struct lane_shape *shape, char text[LANE_SHAPE_BYTES]);
@@ -47,7 +47,7 @@ struct lane_tree {
 
 /* The caller frees with lane_tree_free. */
 enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree *out);
-/* Both at least 1, the product at most LANES_MOST. */
+/* Both at least 1, the product at most LANES_MAX. */
 enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *out);
 void lane_tree_free(struct lane_tree *tree);
 

@@ -17,7 +17,7 @@ enum status comm_open(const struct comm_settings *settings, struct comm **out) {
     struct comm_settings full = *settings;
     if (full.rank_timeout_s <= 0) full.rank_timeout_s = 30;
     if (full.message_bytes <= 0) full.message_bytes = COMM_MESSAGE_BYTES;
-    if (full.message_bytes > COMM_MESSAGE_BYTES_MOST) full.message_bytes = COMM_MESSAGE_BYTES_MOST;
+    if (full.message_bytes > COMM_MESSAGE_BYTES_MAX) full.message_bytes = COMM_MESSAGE_BYTES_MAX;
     full.message_bytes = (full.message_bytes + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
     *out = NULL;
     struct mpi_library library;

@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "comm/wire.h"
 
-enum { COMM_MESSAGE_BYTES = 4 << 20, COMM_MESSAGE_BYTES_MOST = 1 << 30 };
+enum { COMM_MESSAGE_BYTES = 4 << 20, COMM_MESSAGE_BYTES_MAX = 1 << 30 };
 
 /* The beginning of each engine's own. */
 struct comm_operation {

@@ -45,7 +45,7 @@ static const struct starter {
      {NULL},
      {NULL}},
 };
-enum { STARTERS = sizeof starters / sizeof *starters, WORDS_MOST = 32 };
+enum { STARTERS = sizeof starters / sizeof *starters, WORDS_MAX = 32 };
 
 /* ---- Which mpirun ---- */
 
@@ -126,8 +126,8 @@ static enum status make_command(const struct launch_settings *settings, const st
         count++;
     while (environ[variables])
         variables++;
-    out->arguments = scratch_alloc(&out->scratch, count + WORDS_MOST, sizeof *out->arguments);
-    out->environment = scratch_alloc(&out->scratch, variables + WORDS_MOST, sizeof *out->environment);
+    out->arguments = scratch_alloc(&out->scratch, count + WORDS_MAX, sizeof *out->arguments);
+    out->environment = scratch_alloc(&out->scratch, variables + WORDS_MAX, sizeof *out->environment);
     char *ranks = scratch_format(&out->scratch, "%d", settings->ranks);
     char *socket = scratch_format(&out->scratch, LAUNCH_VARIABLE "=%s", name);
     if (!out->arguments || !out->environment || !ranks || !socket) return STATUS_FAILED;

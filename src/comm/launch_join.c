@@ -90,9 +90,9 @@ void launch_report_signal(enum status status, const char *message) {
     if (parent < 0) return;
     own.ends = true;
     own.status = status;
-    size_t length = strlen(message), most = sizeof own.message - 1;
-    memcpy(own.message, message, length < most ? length : most);
-    own.message[length < most ? length : most] = own.hint[0] = '\0';
+    size_t length = strlen(message), max = sizeof own.message - 1;
+    memcpy(own.message, message, length < max ? length : max);
+    own.message[length < max ? length : max] = own.hint[0] = '\0';
     (void)send_own();
 }
 

@@ -154,8 +154,8 @@ static void keep_words(struct launch_ranks_seen *seen, int descriptor, bool *ope
         *open = got < 0 && errno == EINTR;
         return;
     }
-    size_t most = sizeof seen->words - 1, more = (size_t)got;
-    size_t drop = seen->word_bytes + more > most ? seen->word_bytes + more - most : 0;
+    size_t max = sizeof seen->words - 1, more = (size_t)got;
+    size_t drop = seen->word_bytes + more > max ? seen->word_bytes + more - max : 0;
     memmove(seen->words, seen->words + drop, seen->word_bytes - drop);
     memcpy(seen->words + seen->word_bytes - drop, words, more);
     seen->word_bytes += more - drop;

@@ -17,7 +17,7 @@ struct operation;
 /* Tags: exchanges, heartbeats, then two an operation, by the number that the receiving rank gave it. */
 enum { TAG_EXCHANGE, TAG_HEARTBEAT, TAG_OPERATION };
 /* Operations at a time: those of programs, and a few around them. */
-enum { SLOTS = COMM_OPERATIONS_MOST + 256 };
+enum { SLOTS = COMM_OPERATIONS_MAX + 256 };
 
 enum status_failure { FAILURE_NONE, FAILURE_HERE, FAILURE_OF_RANK };
 

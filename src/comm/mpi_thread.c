@@ -33,18 +33,18 @@ enum status mpi_check(struct mpi_comm *mpi, const char *trouble) {
 
 /* ---- The thread ---- */
 
-/* What is done between looks at the others: spinning, giving way, sleeping up to MOST_NS. Other ranks and the compute
+/* What is done between looks at the others: spinning, giving way, sleeping up to MAX_NS. Other ranks and the compute
  * threads may need this very processor. */
 static void back_off(int *idle) {
-    enum { SPINS = 50, YIELDS = 100, LEAST_NS = 10000, MOST_NS = 200000 };
+    enum { SPINS = 50, YIELDS = 100, MIN_NS = 10000, MAX_NS = 200000 };
     int turn = (*idle)++;
     if (turn < SPINS) return;
     if (turn < YIELDS) {
         sched_yield();
         return;
     }
-    long ns = LEAST_NS * (1l + (turn - YIELDS) / 8);
-    nanosleep(&(struct timespec){0, ns < MOST_NS ? ns : MOST_NS}, NULL);
+    long ns = MIN_NS * (1l + (turn - YIELDS) / 8);
+    nanosleep(&(struct timespec){0, ns < MAX_NS ? ns : MAX_NS}, NULL);
 }
 
 static void end_operation(struct mpi_comm *mpi, struct operation *operation, enum operation_state state) {

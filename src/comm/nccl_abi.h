@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /* ncclGetVersion's number: 2.17.1 is 21701. */
-enum { NCCL_LEAST_VERSION = 21700, NCCL_UNIQUE_ID_BYTES = 128 };
+enum { NCCL_VERSION_MIN = 21700, NCCL_UNIQUE_ID_BYTES = 128 };
 
 typedef enum {
     ncclSuccess,

@@ -292,8 +292,8 @@ static enum status use_once(struct nccl_comm *nccl, char *memory, int64_t bytes)
 
 static enum status warm(struct nccl_comm *nccl) {
     const struct backend_memory *memory = nccl->backend->memory;
-    const int64_t least = (int64_t)4 << 20, each = (int64_t)64 << 10;
-    int64_t ranks = mesh_ranks(&nccl->comm->mesh), bytes = ranks * each > least ? ranks * each : least;
+    const int64_t min = (int64_t)4 << 20, each = (int64_t)64 << 10;
+    int64_t ranks = mesh_ranks(&nccl->comm->mesh), bytes = ranks * each > min ? ranks * each : min;
     void *base = NULL;
     TRY(comm_agree(nccl->comm, memory->take(TIER_DEVICE, 2 * bytes, &base)));
     enum status status = use_once(nccl, base, bytes);

@@ -40,9 +40,9 @@ static enum status find_functions(void *object, const char *path, struct nccl_li
 
 static enum status check_version(const char *path, struct nccl_library *out) {
     NCCL_TRY(out, GetVersion, &out->version);
-    if (out->version >= NCCL_LEAST_VERSION) return STATUS_OK;
+    if (out->version >= NCCL_VERSION_MIN) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: is NCCL of number %d; Ballast needs %d (2.17) or later", path,
-                      out->version, NCCL_LEAST_VERSION);
+                      out->version, NCCL_VERSION_MIN);
 }
 
 static enum status open_library(const char *path, struct nccl_library *out) {
@@ -74,7 +74,7 @@ enum status nccl_library_open(const struct nccl_library **out) {
 ncclConfig_t nccl_config(void) {
     return (ncclConfig_t){.size = sizeof(ncclConfig_t),
                           .magic = NCCL_CONFIG_MAGIC,
-                          .version = NCCL_LEAST_VERSION,
+                          .version = NCCL_VERSION_MIN,
                           .blocking = 0,
                           .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
                           .minCTAs = NCCL_CONFIG_UNDEF_INT,

@@ -15,7 +15,7 @@ struct nccl_library {
 };
 
 /* Opens libnccl.so.2 where the system's loader finds it, or the file that BALLAST_NCCL in the environment names. Once
- * in a process; later calls give the same. BAD_INPUT where it is missing, older than NCCL_LEAST_VERSION or lacks a
+ * in a process; later calls give the same. BAD_INPUT where it is missing, older than NCCL_VERSION_MIN or lacks a
  * function, with what to install. */
 enum status nccl_library_open(const struct nccl_library **out);
 

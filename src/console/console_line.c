@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "session/engine.h"
 
-enum { BAR_LEAST = 8, BAR_MOST = 30, BAR_FRAME = 3, GAP = 2, MAIN_FIELDS = 2 };
+enum { BAR_MIN = 8, BAR_MAX = 30, BAR_FRAME = 3, GAP = 2, MAIN_FIELDS = 2 };
 
 char *field_line_add(struct field_line *line) {
     BUG_IF(line->count == FIELDS_MAX, "more than %d fields", FIELDS_MAX);
@@ -47,7 +47,7 @@ static int fit(const struct field_line *line, int columns, int *taken) {
 static int bar_width(int columns) {
     enum { PART = 6 };
     int width = columns / PART;
-    return width < BAR_LEAST ? BAR_LEAST : width > BAR_MOST ? BAR_MOST : width;
+    return width < BAR_MIN ? BAR_MIN : width > BAR_MAX ? BAR_MAX : width;
 }
 
 void field_line_print(const struct field_line *line, int columns, bool colour, char text[FIELD_LINE_BYTES]) {

@@ -55,10 +55,10 @@ static void print_reason(FILE *out, const struct session_plan *plan, const struc
 
 static void print_all(FILE *out, const struct session_plan *plan, const struct partition_outcome **list, size_t count,
                       bool explain) {
-    int64_t least = INT64_MAX;
+    int64_t min = INT64_MAX;
     for (size_t i = 0; i < count; i++) {
-        bool tried = was_tried(list[i]), front = tried && list[i]->best.tier_bytes[TIER_DEVICE] < least;
-        if (front) least = list[i]->best.tier_bytes[TIER_DEVICE];
+        bool tried = was_tried(list[i]), front = tried && list[i]->best.tier_bytes[TIER_DEVICE] < min;
+        if (front) min = list[i]->best.tier_bytes[TIER_DEVICE];
         if (!front && !explain) continue;
         if (tried) print_time(out, plan, list[i], front);
         print_reason(out, plan, list[i]);

@@ -25,7 +25,7 @@ static void print_proof(FILE *out, const struct rank_place *place) {
     if (rank_proof_is_made(place))
         fprintf(out, "of all ranks together\n");
     else
-        fprintf(out, "each by itself; together takes too long with more than %d ranks\n", RANK_PROOF_MOST);
+        fprintf(out, "each by itself; together takes too long with more than %d ranks\n", RANK_PROOF_MAX);
 }
 
 static void print_certainty(FILE *out, const struct mesh *mesh, const struct cluster_links *links) {

@@ -47,8 +47,8 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
         break;
     case SHAPE_NO_FIT:
         fprintf(out, "%11s  %10s  ", "", "");
-        if (shape->least_bytes > 0)
-            fprintf(out, "nothing that was tried fits: needs %s of the device", size_print(shape->least_bytes, size));
+        if (shape->min_bytes > 0)
+            fprintf(out, "nothing that was tried fits: needs %s of the device", size_print(shape->min_bytes, size));
         else
             fprintf(out, "does not fit");
         break;
@@ -90,11 +90,11 @@ static void print_gap(FILE *out, const struct session_plan *plan) {
     for (size_t i = 0; i < shapes->list.count; i++) {
         const struct rank_shape *shape = &shapes->list.items[i];
         if (!is_chosen(plan, shape)) continue;
-        if (shapes->least_s >= shape->step_s)
+        if (shapes->min_s >= shape->step_s)
             fprintf(out, "  none of them can be faster than the plan\n");
         else
             fprintf(out, "  by bounds none of them takes less than %.4f s, %.1f%% less than the plan\n",
-                    shapes->least_s, 100 * (1 - shapes->least_s / shape->step_s));
+                    shapes->min_s, 100 * (1 - shapes->min_s / shape->step_s));
     }
 }
 

@@ -224,7 +224,7 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     TRY_GOTO(status, check_pairs(options->pairs, &valid), done);
     dataset->options = component_options_of(options);
     dataset->options.cache.columns = &dataset->columns;
-    dataset->effort = (struct tokenize_effort){omp_get_max_threads(), TOKENIZE_MOST_CHUNKS};
+    dataset->effort = (struct tokenize_effort){omp_get_max_threads(), TOKENIZE_CHUNKS_MAX};
     dataset->train_rows = dataset->valid_rows = -1;
     dataset->valid_fraction = options->valid_fraction;
     dataset->seed = options->seed;
@@ -524,9 +524,9 @@ static const struct component *find_component(const struct dataset *dataset, int
     BUG("sequence %lld of %lld", (long long)sequence, (long long)dataset->sequences);
 }
 
-enum status dataset_fill_sequences(const struct dataset *dataset, int64_t first, int64_t most,
+enum status dataset_fill_sequences(const struct dataset *dataset, int64_t first, int64_t max,
                                    const struct dataset_batch *out, int64_t *count) {
-    for (*count = 0; *count < most && first + *count < dataset->sequences; ++*count) {
+    for (*count = 0; *count < max && first + *count < dataset->sequences; ++*count) {
         const struct component *component = find_component(dataset, first + *count);
         int64_t counted, index = first + *count - component->first_sequence;
         struct row row = row_of(dataset, out, *count);

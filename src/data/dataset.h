@@ -149,9 +149,9 @@ struct dataset_batch {
 /* Where all files hold examples: their sequences, those of training data first, in the files' order, those held out
  * among them. */
 int64_t dataset_sequences(const struct dataset *dataset);
-/* Fills rows with sequences [first, first + *count) of these: as many of `most` as there are. `references` are not
+/* Fills rows with sequences [first, first + *count) of these: as many of `max` as there are. `references` are not
  * wanted. FAILED as dataset_fill_rows. */
-enum status dataset_fill_sequences(const struct dataset *dataset, int64_t first, int64_t most,
+enum status dataset_fill_sequences(const struct dataset *dataset, int64_t first, int64_t max,
                                    const struct dataset_batch *out, int64_t *count);
 /* A number of each of them, borrowed for as long as batches are filled. */
 void dataset_set_references(struct dataset *dataset, const double *references);

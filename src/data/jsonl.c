@@ -42,13 +42,13 @@ enum status jsonl_refuse(const char *name, int64_t line, const char *field, cons
 }
 
 enum status jsonl_refuse_missing(const char *name, int64_t line, const char *field, const json_t *object) {
-    enum { KEYS_MOST = 12 };
+    enum { KEYS_MAX = 12 };
     char text[400] = ": missing: the line has no keys";
     size_t used = 0, count = 0;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        if (count == KEYS_MOST) break;
+        if (count == KEYS_MAX) break;
         int wrote =
             snprintf(text + used, sizeof text - used, "%s%.24s", count > 0 ? ", " : ": missing: the keys are ", key);
         used += (size_t)wrote;

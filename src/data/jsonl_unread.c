@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 
-enum { NAMES_MOST = 24, NAME_BYTES = 40 };
+enum { NAMES_MAX = 24, NAME_BYTES = 40 };
 
 #define BIT(field) (1u << JSONL_##field)
 
@@ -61,8 +61,8 @@ static bool is_in(const json_t *names, const char *name) {
 
 static enum status add_name(const char *name, json_t **names) {
     if (!*names) *names = json_array();
-    if (json_array_size(*names) > NAMES_MOST || is_in(*names, name)) return STATUS_OK;
-    if (json_array_size(*names) == NAMES_MOST) name = "...";
+    if (json_array_size(*names) > NAMES_MAX || is_in(*names, name)) return STATUS_OK;
+    if (json_array_size(*names) == NAMES_MAX) name = "...";
     return json_array_append_new(*names, json_string(name)) == 0 ? STATUS_OK : status_no_memory(0, "names of keys");
 }
 
@@ -148,7 +148,7 @@ enum status jsonl_unread_join(const json_t *more, json_t **names) {
 }
 
 void jsonl_unread_tell(const char *file, const json_t *names) {
-    char text[NAMES_MOST * (NAME_BYTES + 2) + 8] = "";
+    char text[NAMES_MAX * (NAME_BYTES + 2) + 8] = "";
     size_t i, used = 0;
     json_t *name;
     json_array_foreach(names, i, name) {

@@ -26,11 +26,11 @@ struct examination {
 static void end_example(struct examination *examination) {
     size_t count = examination->sizes.count;
     if (count == 0) return;
-    int64_t most = examination->options->sequence_tokens;
+    int64_t max = examination->options->sequence_tokens;
     int64_t size = examination->position - examination->starts.items[count - 1] - 1;
-    examination->packing->cut += size > most;
+    examination->packing->cut += size > max;
     examination->packing->left_out += !examination->trains;
-    examination->sizes.items[count - 1] = !examination->trains ? 0 : (int32_t)(size < most ? size : most);
+    examination->sizes.items[count - 1] = !examination->trains ? 0 : (int32_t)(size < max ? size : max);
 }
 
 static enum status examine_id(struct examination *examination, uint32_t marked) {

@@ -176,7 +176,7 @@ done:
     return status;
 }
 
-enum { WEIGHT_MOST = 1000000, WEIGHT_DECIMALS = 6 };
+enum { WEIGHT_MAX = 1000000, WEIGHT_DECIMALS = 6 };
 
 /* A decimal number as millionths; false when it is none, or out of range. */
 static bool parse_weight(const char *text, int64_t *out) {
@@ -187,7 +187,7 @@ static bool parse_weight(const char *text, int64_t *out) {
             decimals = 0;
             continue;
         }
-        if (*text < '0' || *text > '9' || (decimals < 0 && value > WEIGHT_MOST)) return false;
+        if (*text < '0' || *text > '9' || (decimals < 0 && value > WEIGHT_MAX)) return false;
         if (decimals >= 0 && ++decimals > WEIGHT_DECIMALS) return false;
         value = 10 * value + (*text - '0');
         digits++;
@@ -195,7 +195,7 @@ static bool parse_weight(const char *text, int64_t *out) {
     for (int i = decimals > 0 ? decimals : 0; i < WEIGHT_DECIMALS; i++)
         value *= 10;
     *out = value;
-    return digits > 0 && value > 0 && value <= (int64_t)WEIGHT_MOST * 1000000;
+    return digits > 0 && value > 0 && value <= (int64_t)WEIGHT_MAX * 1000000;
 }
 
 enum status source_split_argument(const char *argument, size_t *path_bytes, int64_t *weight) {
@@ -206,7 +206,7 @@ enum status source_split_argument(const char *argument, size_t *path_bytes, int6
     if (!number || file_exists(argument)) return STATUS_OK;
     if (!parse_weight(colon + 1, weight))
         return status_set(STATUS_BAD_INPUT, "%s: weight: must be above 0 and at most %d, with at most %d decimals",
-                          argument, WEIGHT_MOST, WEIGHT_DECIMALS);
+                          argument, WEIGHT_MAX, WEIGHT_DECIMALS);
     *path_bytes = (size_t)(colon - argument);
     return STATUS_OK;
 }

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "data/source.h"
 
-enum { UNREAD_BYTES_MOST = 1 << 20 };
+enum { UNREAD_BYTES_MAX = 1 << 20 };
 
 /* The last bytes of a cache. */
 struct cache_footer {
@@ -84,7 +84,7 @@ static bool read_unread(const struct file_input *file, uint64_t kind, size_t fro
     json_error_t error;
     *out = NULL;
     if (from == to) return kind == SOURCE_TEXT;
-    char *text = to - from <= UNREAD_BYTES_MOST ? mem_array(to - from, 1) : NULL;
+    char *text = to - from <= UNREAD_BYTES_MAX ? mem_array(to - from, 1) : NULL;
     if (text && file_input_read(file, from, to - from, text) == STATUS_OK)
         *out = json_loadb(text, to - from, 0, &error);
     mem_free(text);

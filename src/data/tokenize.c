@@ -345,8 +345,8 @@ static enum status add_encoders(struct tokenizing *t) {
 }
 
 /* The next chunks, as many as there are. */
-static enum status cut_wave(struct tokenizing *t, int most, int *count) {
-    for (*count = 0; *count < most && t->next < t->text->bytes; ++*count) {
+static enum status cut_wave(struct tokenizing *t, int max, int *count) {
+    for (*count = 0; *count < max && t->next < t->text->bytes; ++*count) {
         if (t->chunks.count == (size_t)*count) TRY(vec_push(&t->chunks, (struct chunk){0}));
         TRY(cut_chunk(t, &t->chunks.items[*count]));
     }
@@ -354,7 +354,7 @@ static enum status cut_wave(struct tokenizing *t, int most, int *count) {
 }
 
 enum status tokenizing_advance(struct tokenizing *t, struct tokenize_effort effort, struct token_sink sink) {
-    BUG_IF(effort.threads < 1 || effort.chunks < 1 || effort.chunks > TOKENIZE_MOST_CHUNKS, "%d chunks on %d threads",
+    BUG_IF(effort.threads < 1 || effort.chunks < 1 || effort.chunks > TOKENIZE_CHUNKS_MAX, "%d chunks on %d threads",
            effort.chunks, effort.threads);
     if (t->encoders.count == 0) TRY(add_encoders(t));
     int count;

@@ -31,9 +31,9 @@ struct tokenize_options {
  * lines. */
 struct tokenize_effort {
     int threads; /* OpenMP's, of the calling thread; 1: only itself */
-    int chunks;  /* encoded together; at most TOKENIZE_MOST_CHUNKS */
+    int chunks;  /* encoded together; at most TOKENIZE_CHUNKS_MAX */
 };
-enum { TOKENIZE_MOST_CHUNKS = 64 };
+enum { TOKENIZE_CHUNKS_MAX = 64 };
 
 /* A file that is being tokenized. Used by one thread at a time. */
 struct tokenizing;

@@ -10,7 +10,7 @@ enum status chat_session_open(const char *model_folder, const struct plan_option
     struct writer_model *model = &out->model;
     struct plan_options one = *plan;
     SETTINGS_GIVE(&one, batch, 1);
-    out->most = options->tokens;
+    out->max = options->tokens;
     TRY(writer_model_open(model_folder, &one, model));
     TRY(chat_prompt_open(model->session.model, model->tokenizer, time_s, &model->config, &out->prompt));
     TRY(writer_model_load(model));
@@ -104,7 +104,7 @@ static enum status write_answer(struct chat_session *session, struct token_ids *
     session->ids = *ids;
     *ids = (struct token_ids){0};
     answer->read_tokens = (int64_t)(session->ids.count - there);
-    writer->options.tokens = session->most > 0 && session->most < left ? session->most : left;
+    writer->options.tokens = session->max > 0 && session->max < left ? session->max : left;
     TRY(generate_continue(writer, 0, &session->ids, keep_answer, kept, &answer->result));
     TRY(kept->status);
     return vec_push(&kept->text, '\0');

@@ -162,9 +162,9 @@ static enum status read_real(const char *path, const json_t *object, enum settin
                              double *out) {
     const struct setting *setting = &setting_table[id];
     if (!is_said(object, setting)) return STATUS_OK;
-    TRY(json_read_double(path, object, setting->key, setting->real_least, setting->real_most, out));
-    if (setting->above && *out <= setting->real_least)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->key, setting->real_least);
+    TRY(json_read_double(path, object, setting->key, setting->min_real, setting->max_real, out));
+    if (setting->above && *out <= setting->min_real)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->key, setting->min_real);
     given->of[id] = true;
     return STATUS_OK;
 }
@@ -176,7 +176,7 @@ static enum status read_draws(const char *path, const json_t *object, struct gen
     TRY(read_real(path, object, SETTING_repetition_penalty, &out->given, &out->repetition_penalty));
     if (!is_said(object, top_k)) return STATUS_OK;
     SETTINGS_MARK(out, top_k);
-    return json_read_int(path, object, top_k->key, top_k->least, top_k->most, &out->top_k);
+    return json_read_int(path, object, top_k->key, top_k->min, top_k->max, &out->top_k);
 }
 
 static enum status read_object(const char *path, const json_t *object, int64_t vocab, struct generation_config *out) {

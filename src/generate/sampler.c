@@ -81,9 +81,9 @@ enum status sampler_choose(struct sampler *sampler, const struct sampler_input *
         *count = 1;
         return STATUS_OK;
     }
-    double most = (double)sampler->scores[best];
+    double max = (double)sampler->scores[best];
     for (int64_t i = 0; i < sampler->vocab; i++) {
-        double weight = exp(((double)sampler->scores[i] - most) / sampler->options->temperature);
+        double weight = exp(((double)sampler->scores[i] - max) / sampler->options->temperature);
         sampler->choices[i] = (struct sampler_choice){.weight = weight, .token = (uint32_t)i};
     }
     qsort(sampler->choices, (size_t)sampler->vocab, sizeof *sampler->choices, by_weight);

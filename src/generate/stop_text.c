@@ -21,14 +21,14 @@ static int64_t find_stop(const struct stop_text *text) {
 
 /* The length of the longest end that a stop may begin with. */
 static size_t open_end(const struct stop_text *text) {
-    size_t most = 0;
+    size_t max = 0;
     for (size_t i = 0; i < text->stop_count; i++) {
         size_t length = strlen(text->stops[i]) - 1;
         if (length > text->held.count) length = text->held.count;
-        for (; length > most; length--)
-            if (memcmp(text->held.items + text->held.count - length, text->stops[i], length) == 0) most = length;
+        for (; length > max; length--)
+            if (memcmp(text->held.items + text->held.count - length, text->stops[i], length) == 0) max = length;
     }
-    return most;
+    return max;
 }
 
 enum status stop_text_push(struct stop_text *text, const char *bytes, size_t count) {

@@ -40,8 +40,8 @@ enum status written_text_begin(const struct writer *writer, uint32_t number, str
                                void *payload, struct written_text *out) {
     const struct generate_options *options = &writer->options;
     int64_t left = writer->decoding.positions - (int64_t)ids->count;
-    *out = (struct written_text){.number = number, .ids = ids, .most = options->tokens};
-    if (out->most == 0) out->most = left > 1 ? left : 1;
+    *out = (struct written_text){.number = number, .ids = ids, .max = options->tokens};
+    if (out->max == 0) out->max = left > 1 ? left : 1;
     out->out = (struct stop_text){
         .stops = options->stops, .stop_count = options->stop_count, .sink = sink, .payload = payload};
     return tokenizer_decoder_create(writer->tokenizer, true, &out->decoder);
@@ -72,7 +72,7 @@ enum status written_text_take(struct writer *writer, struct written_text *text, 
         return finish(text, GENERATE_FINISH_END);
     TRY(vec_push(text->ids, token));
     TRY(tokenizer_decoder_push(text->decoder, &token, 1, sink));
-    if (++text->new_tokens < text->most && !text->out.stopped) return STATUS_OK;
+    if (++text->new_tokens < text->max && !text->out.stopped) return STATUS_OK;
     return finish(text, text->out.stopped ? GENERATE_FINISH_STOP : GENERATE_FINISH_LENGTH);
 }
 

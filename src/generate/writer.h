@@ -34,7 +34,7 @@ enum status writer_encode_prompt(const struct model *model, const struct tokeniz
 struct written_text {
     uint32_t number;       /* among those written together: its draws depend on it */
     struct token_ids *ids; /* the prompt, then what is new; borrowed */
-    int64_t new_tokens, most;
+    int64_t new_tokens, max;
     struct tokenizer_decoder *decoder;
     struct stop_text out;
     bool finished;

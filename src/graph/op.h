@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 6, OP_ATTRIBUTES_MOST_BYTES = 1280 };
+enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 6, OP_ATTRIBUTES_BYTES_MAX = 1280 };
 
 struct graph;
 struct node;
@@ -108,8 +108,8 @@ void op_loops_operand(struct op_loops *loops, int operand, const char *letters);
 
 struct op {
     const char *name;
-    size_t attribute_bytes;   /* at most OP_ATTRIBUTES_MOST_BYTES */
-    int inputs_least, inputs; /* how many inputs are required (the first ones), and how many there can be */
+    size_t attribute_bytes;   /* at most OP_ATTRIBUTES_BYTES_MAX */
+    int min_inputs, inputs; /* how many inputs are required (the first ones), and how many there can be */
     int outputs;
     /* Shapes of the outputs from those of the inputs; BAD_INPUT with a message when the inputs do not fit. */
     enum status (*infer)(const struct node *node, struct shape out[OP_OUTPUTS_MAX]);

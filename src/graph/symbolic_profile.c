@@ -167,14 +167,14 @@ static enum status find_nodes(struct symbolic_profile *profile) {
 
 /* The loss's node is none of the graph's, but backward nodes are its. */
 static int count_forward(const struct graph *graph) {
-    int count = 0, most = -1;
+    int count = 0, max = -1;
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
         count += node->phase == PHASE_FORWARD;
-        if (node->of && node->of->id > most) most = node->of->id;
+        if (node->of && node->of->id > max) max = node->of->id;
     }
-    BUG_IF(most > count, "a loss that is not the last of a graph");
-    return most + 1 > count ? most + 1 : count;
+    BUG_IF(max > count, "a loss that is not the last of a graph");
+    return max + 1 > count ? max + 1 : count;
 }
 
 enum status symbolic_profile_create(const struct graph *graph, struct symbolic_profile *out) {

@@ -50,7 +50,7 @@ static bool is_better(const struct search *search, int to, double price, int ste
 
 static void relax(const struct conversions *c, const struct search *search, int source, int at) {
     struct layout layout = layout_of_number(at, &c->mesh, c->shape.rank);
-    struct layout_step steps[LAYOUT_MOST_STEPS];
+    struct layout_step steps[LAYOUT_STEPS_MAX];
     int count = layout_steps(&layout, &c->mesh, c->shape.rank, steps);
     for (int i = 0; i < count; i++) {
         struct layout after = layout_after(&layout, &steps[i]);
@@ -129,7 +129,7 @@ double conversions_price(const struct conversions *conversions, const struct lay
 /* The step that leads to `after` at once. */
 static struct layout_step step_to(const struct conversions *c, const struct layout *layout,
                                   const struct layout *after) {
-    struct layout_step steps[LAYOUT_MOST_STEPS];
+    struct layout_step steps[LAYOUT_STEPS_MAX];
     int count = layout_steps(layout, &c->mesh, c->shape.rank, steps);
     for (int i = 0; i < count; i++) {
         struct layout reached = layout_after(layout, &steps[i]);
@@ -139,14 +139,14 @@ static struct layout_step step_to(const struct conversions *c, const struct layo
 }
 
 int conversions_path(const struct conversions *conversions, const struct layout *from, const struct layout *to,
-                     struct conversion_step out[CONVERSION_MOST_STEPS]) {
+                     struct conversion_step out[CONVERSION_STEPS_MAX]) {
     struct layout at = *from;
     int count = 0;
     while (!layout_equal(&at, to)) {
         int next = conversions->first[pair_of(conversions, &at, to)];
         if (next < 0) return 0;
         struct layout after = layout_of_number(next, &conversions->mesh, conversions->shape.rank);
-        BUG_IF(count == CONVERSION_MOST_STEPS, "a way of more than %d steps", CONVERSION_MOST_STEPS);
+        BUG_IF(count == CONVERSION_STEPS_MAX, "a way of more than %d steps", CONVERSION_STEPS_MAX);
         out[count].step = step_to(conversions, &at, &after);
         out[count].price = price_step(conversions, &at, &out[count].step);
         count++, at = after;

@@ -41,10 +41,10 @@ struct conversion_step {
     struct layout_step step;
     struct step_price price;
 };
-/* The steps of the cheapest way, at most CONVERSION_MOST_STEPS; 0 where both are the same or one does not fit. */
-enum { CONVERSION_MOST_STEPS = 64 };
+/* The steps of the cheapest way, at most CONVERSION_STEPS_MAX; 0 where both are the same or one does not fit. */
+enum { CONVERSION_STEPS_MAX = 64 };
 int conversions_path(const struct conversions *conversions, const struct layout *from, const struct layout *to,
-                     struct conversion_step out[CONVERSION_MOST_STEPS]);
+                     struct conversion_step out[CONVERSION_STEPS_MAX]);
 
 /* Conversions by shape, each made when it is first asked for. Zero-initialise but for mesh and pricer. */
 struct conversion_cache {

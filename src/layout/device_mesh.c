@@ -8,9 +8,9 @@ enum status device_mesh_check(const struct device_mesh *mesh) {
     int64_t devices = 1;
     for (int axis = 0; axis < mesh->axes; axis++) {
         int64_t size = mesh->sizes[axis];
-        if (size < 1 || size > DEVICE_MESH_MOST_DEVICES / devices)
+        if (size < 1 || size > DEVICE_MESH_DEVICES_MAX / devices)
             return status_set(STATUS_BAD_INPUT, "axis %d: %lld devices: must be at least 1, and at most %d in all",
-                              axis, (long long)size, DEVICE_MESH_MOST_DEVICES);
+                              axis, (long long)size, DEVICE_MESH_DEVICES_MAX);
         devices *= size;
         if (!(mesh->latency_s[axis] >= 0 && isfinite(mesh->latency_s[axis])))
             return status_set(STATUS_BAD_INPUT, "axis %d: a latency of %g s: must be 0 or more", axis,

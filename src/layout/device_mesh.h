@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-enum { DEVICE_MESH_AXES_MAX = 3, DEVICE_MESH_MOST_DEVICES = 1 << 20 };
+enum { DEVICE_MESH_AXES_MAX = 3, DEVICE_MESH_DEVICES_MAX = 1 << 20 };
 
 struct device_mesh {
     int axes;                                /* 1 to DEVICE_MESH_AXES_MAX */

@@ -28,22 +28,22 @@ struct mixed {
 };
 
 /* Costs beyond this lose digits in the solver's tolerances, so larger ones are scaled. */
-#define MOST_COST 1e9
+#define COST_MAX 1e9
 /* What is above this was chosen. */
 #define CHOSEN 0.5
 
-static int64_t least_of(const int64_t *cost, int count) {
-    int64_t least = cost[0];
+static int64_t min_value(const int64_t *cost, int count) {
+    int64_t min = cost[0];
     for (int k = 1; k < count; k++)
-        least = cost[k] < least ? cost[k] : least;
-    return least;
+        min = cost[k] < min ? cost[k] : min;
+    return min;
 }
 
 static int64_t spread_of(const int64_t *cost, int count) {
-    int64_t least = least_of(cost, count), most = least;
+    int64_t min = min_value(cost, count), max = min;
     for (int k = 0; k < count; k++)
-        if (cost[k] < ILP_FORBIDDEN && cost[k] > most) most = cost[k];
-    return most - least;
+        if (cost[k] < ILP_FORBIDDEN && cost[k] > max) max = cost[k];
+    return max - min;
 }
 
 static int pair_entries(const struct ilp_program *ilp, const struct ilp_pair *pair) {
@@ -51,16 +51,16 @@ static int pair_entries(const struct ilp_program *ilp, const struct ilp_pair *pa
 }
 
 static double cost_scale(const struct ilp_program *ilp) {
-    int64_t most = 0;
+    int64_t max = 0;
     for (int v = 0; v < ilp->count; v++) {
         int64_t spread = spread_of(ilp->cost + ilp->first[v], ilp->choices[v]);
-        most = spread > most ? spread : most;
+        max = spread > max ? spread : max;
     }
     for (size_t i = 0; i < ilp->pairs.count; i++) {
         int64_t spread = spread_of(ilp->pairs.items[i].cost, pair_entries(ilp, &ilp->pairs.items[i]));
-        most = spread > most ? spread : most;
+        max = spread > max ? spread : max;
     }
-    return (double)most > MOST_COST ? MOST_COST / (double)most : 1;
+    return (double)max > COST_MAX ? COST_MAX / (double)max : 1;
 }
 
 static enum status add_rows(struct rows *rows, int count, double lower, double upper) {
@@ -86,13 +86,13 @@ static enum status make_rows(struct mixed *mixed) {
     return add_rows(&mixed->rows, ilp->moment_count, 0, 1);
 }
 
-static enum status begin_column(struct mixed *mixed, int64_t cost, int64_t least) {
+static enum status begin_column(struct mixed *mixed, int64_t cost, int64_t min) {
     struct columns *columns = &mixed->columns;
     bool forbidden = cost >= ILP_FORBIDDEN;
     TRY(vec_push(&columns->start, (int)columns->row.count));
     TRY(vec_push(&columns->lower, 0));
     TRY(vec_push(&columns->upper, forbidden ? 0 : 1));
-    return vec_push(&columns->cost, forbidden ? 0 : (double)(cost - least) * mixed->scale);
+    return vec_push(&columns->cost, forbidden ? 0 : (double)(cost - min) * mixed->scale);
 }
 
 static enum status add_value(struct mixed *mixed, int row, double value) {
@@ -119,10 +119,10 @@ static enum status add_choice(struct mixed *mixed, int variable, int choice) {
 static enum status add_pair(struct mixed *mixed, size_t index) {
     const struct ilp_pair *pair = &mixed->ilp->pairs.items[index];
     int rows = mixed->ilp->choices[pair->low], columns = mixed->ilp->choices[pair->high];
-    int64_t least = least_of(pair->cost, rows * columns);
+    int64_t min = min_value(pair->cost, rows * columns);
     for (int a = 0; a < rows; a++) {
         for (int b = 0; b < columns; b++) {
-            TRY(begin_column(mixed, pair->cost[a * columns + b], least));
+            TRY(begin_column(mixed, pair->cost[a * columns + b], min));
             TRY(add_value(mixed, mixed->pair_row[index] + a, 1));
             TRY(add_value(mixed, mixed->pair_row[index] + rows + b, 1));
         }
@@ -134,9 +134,9 @@ static enum status make_columns(struct mixed *mixed) {
     const struct ilp_program *ilp = mixed->ilp;
     for (int v = 0; v < ilp->count; v++) {
         const int64_t *cost = ilp->cost + ilp->first[v];
-        int64_t least = least_of(cost, ilp->choices[v]);
+        int64_t min = min_value(cost, ilp->choices[v]);
         for (int k = 0; k < ilp->choices[v]; k++) {
-            TRY(begin_column(mixed, cost[k], least));
+            TRY(begin_column(mixed, cost[k], min));
             TRY(add_choice(mixed, v, k));
         }
     }

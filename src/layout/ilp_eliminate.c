@@ -4,12 +4,12 @@
 
 #include "layout/ilp_program.h"
 
-enum { MOST_SCOPE = 24 };
+enum { SCOPE_MAX = 24 };
 
 /* Costs by the choices of some variables, the last of which moves on fastest. */
 struct table {
     int count;
-    int scope[MOST_SCOPE]; /* ascending variables */
+    int scope[SCOPE_MAX]; /* ascending variables */
     int64_t *cost;
     bool gone;
 };
@@ -36,7 +36,7 @@ static int scope_find(const struct table *table, int variable) {
 static bool scope_add(struct table *table, int variable) {
     int at = table->count;
     if (scope_find(table, variable) >= 0) return true;
-    if (at == MOST_SCOPE) return false;
+    if (at == SCOPE_MAX) return false;
     for (; at > 0 && table->scope[at - 1] > variable; at--)
         table->scope[at] = table->scope[at - 1];
     table->scope[at] = variable;
@@ -44,12 +44,12 @@ static bool scope_add(struct table *table, int variable) {
     return true;
 }
 
-/* Entries of a table over the scope; ILP_MOST_ENTRIES + 1 where there are more. */
+/* Entries of a table over the scope; ILP_ENTRIES_MAX + 1 where there are more. */
 static int64_t scope_entries(const struct work *work, const struct table *table) {
     int64_t entries = 1;
-    for (int i = 0; i < table->count && entries <= ILP_MOST_ENTRIES; i++)
+    for (int i = 0; i < table->count && entries <= ILP_ENTRIES_MAX; i++)
         entries *= work->ilp->choices[table->scope[i]];
-    return entries <= ILP_MOST_ENTRIES ? entries : ILP_MOST_ENTRIES + 1;
+    return entries <= ILP_ENTRIES_MAX ? entries : ILP_ENTRIES_MAX + 1;
 }
 
 /* The variables that meet `variable` in a table, and itself. */
@@ -85,21 +85,21 @@ static enum status begin(struct work *work) {
 struct walk {
     const struct work *work;
     struct table scope;
-    int choice[MOST_SCOPE];
+    int choice[SCOPE_MAX];
     int table_count;
     const struct table **tables;
     int64_t *offset;               /* [tables] */
-    int64_t (*stride)[MOST_SCOPE]; /* [tables] of each variable of the scope in it */
+    int64_t (*stride)[SCOPE_MAX]; /* [tables] of each variable of the scope in it */
 };
 
 static enum status walk_begin(struct work *work, const struct table *scope, int variable, struct walk *walk) {
-    size_t most = work->tables.count;
+    size_t max = work->tables.count;
     *walk = (struct walk){.work = work, .scope = *scope};
-    walk->tables = scratch_alloc(&work->buckets->scratch, most, sizeof *walk->tables);
-    walk->offset = scratch_alloc(&work->buckets->scratch, most, sizeof *walk->offset);
-    walk->stride = scratch_alloc(&work->buckets->scratch, most, sizeof *walk->stride);
+    walk->tables = scratch_alloc(&work->buckets->scratch, max, sizeof *walk->tables);
+    walk->offset = scratch_alloc(&work->buckets->scratch, max, sizeof *walk->offset);
+    walk->stride = scratch_alloc(&work->buckets->scratch, max, sizeof *walk->stride);
     if (!walk->tables || !walk->offset || !walk->stride) return STATUS_FAILED;
-    for (size_t i = 0; i < most; i++) {
+    for (size_t i = 0; i < max; i++) {
         struct table *table = &work->tables.items[i];
         if (table->gone || (table->count > 0 && scope_find(table, variable) < 0)) continue;
         table->gone = true;
@@ -140,15 +140,15 @@ static bool walk_next(struct walk *walk, int skipped) {
 }
 
 /* Over the choices of the variable at `position`, the others as they are. */
-static int64_t walk_least(struct walk *walk, int position) {
+static int64_t walk_min(struct walk *walk, int position) {
     int choices = walk->work->ilp->choices[walk->scope.scope[position]];
-    int64_t least = ILP_FORBIDDEN;
+    int64_t min = ILP_FORBIDDEN;
     for (int k = 0; k < choices; k++) {
         int64_t cost = walk_cost(walk);
-        if (cost < least) least = cost;
+        if (cost < min) min = cost;
         walk_move(walk, position, k + 1 < choices ? 1 : -k);
     }
-    return least;
+    return min;
 }
 
 /* Keeps the tables; the work's own list moves as it grows. */
@@ -175,7 +175,7 @@ static enum status eliminate(struct work *work, int variable) {
     if (!made.cost) return STATUS_FAILED;
     int64_t *cost = made.cost;
     do
-        *cost++ = walk_least(&walk, position);
+        *cost++ = walk_min(&walk, position);
     while (walk_next(&walk, position));
     work->left[variable] = false;
     return vec_push(&work->tables, made);
@@ -184,14 +184,14 @@ static enum status eliminate(struct work *work, int variable) {
 /* The variable whose table is smallest; -1 when none is left, -2 when the smallest is too large. */
 static int smallest(const struct work *work) {
     int best = -1;
-    int64_t least = ILP_MOST_ENTRIES + 1;
+    int64_t min = ILP_ENTRIES_MAX + 1;
     bool any = false;
     for (int v = 0; v < work->ilp->count; v++) {
         struct table around;
         if (!work->left[v]) continue;
         any = true;
-        int64_t entries = scope_around(work, v, &around) ? scope_entries(work, &around) : ILP_MOST_ENTRIES + 1;
-        if (entries < least) least = entries, best = v;
+        int64_t entries = scope_around(work, v, &around) ? scope_entries(work, &around) : ILP_ENTRIES_MAX + 1;
+        if (entries < min) min = entries, best = v;
     }
     return any && best < 0 ? -2 : best;
 }
@@ -202,7 +202,7 @@ static int next_variable(const struct work *work, const int *order) {
     if (!order) return smallest(work);
     if (left == 0) return -1;
     struct table around;
-    bool small = scope_around(work, order[left - 1], &around) && scope_entries(work, &around) <= ILP_MOST_ENTRIES;
+    bool small = scope_around(work, order[left - 1], &around) && scope_entries(work, &around) <= ILP_ENTRIES_MAX;
     return small ? order[left - 1] : -2;
 }
 
@@ -211,10 +211,10 @@ static enum status eliminate_all(struct work *work, const int *order) {
     int next;
     while ((next = next_variable(work, order)) >= 0)
         TRY(eliminate(work, next));
-    if (next == -2) return status_set(STATUS_NO_FIT, "a table of more than %lld entries", (long long)ILP_MOST_ENTRIES);
+    if (next == -2) return status_set(STATUS_NO_FIT, "a table of more than %lld entries", (long long)ILP_ENTRIES_MAX);
     for (size_t i = 0; i < work->tables.count; i++)
         if (!work->tables.items[i].gone)
-            work->buckets->least = ilp_sum(work->buckets->least, work->tables.items[i].cost[0]);
+            work->buckets->min = ilp_sum(work->buckets->min, work->tables.items[i].cost[0]);
     return STATUS_OK;
 }
 

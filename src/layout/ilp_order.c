@@ -6,7 +6,7 @@
 
 #include "layout/ilp_program.h"
 
-enum { STARTS_MOST = 16 };
+enum { STARTS_MAX = 16 };
 
 struct ordering {
     const struct ilp_program *ilp;
@@ -65,13 +65,13 @@ static void choose(struct ordering *ordering, int variable) {
 static int next_variable(const struct ordering *ordering) {
     int best = -1;
     bool near = false;
-    double least = 0;
+    double min = 0;
     for (int v = 0; v < ordering->ilp->count; v++) {
         if (ordering->chosen[v]) continue;
         bool own = ordering->open[v] < ordering->first[v + 1] - ordering->first[v];
         double front = front_with(ordering, v);
-        if (best >= 0 && (near != own ? near : front >= least - 1e-9)) continue;
-        best = v, near = own, least = front;
+        if (best >= 0 && (near != own ? near : front >= min - 1e-9)) continue;
+        best = v, near = own, min = front;
     }
     return best;
 }
@@ -93,11 +93,11 @@ static double order_from(struct ordering *ordering, int start) {
 enum status ilp_order_find(const struct ilp_program *ilp, int *order) {
     struct ordering ordering = {.ilp = ilp};
     enum status status = find_neighbours(&ordering);
-    double least = INFINITY;
-    for (int start = 0; start < ilp->count && start < STARTS_MOST && status == STATUS_OK; start++) {
+    double min = INFINITY;
+    for (int start = 0; start < ilp->count && start < STARTS_MAX && status == STATUS_OK; start++) {
         double sum = order_from(&ordering, start);
-        if (start > 0 && sum >= least * (1 - 1e-9)) continue;
-        least = sum;
+        if (start > 0 && sum >= min * (1 - 1e-9)) continue;
+        min = sum;
         memcpy(order, ordering.order, (size_t)ilp->count * sizeof *order);
     }
     scratch_free(&ordering.scratch);

@@ -7,7 +7,7 @@
 #include "layout/ilp_program.h"
 
 enum { PRICE_BITS = 40, STEPS = 60 };
-#define PRICE_MOST 0x1p60
+#define PRICE_MAX 0x1p60
 
 /* Memory of one moment, by all choices. */
 static const int64_t *moment_at(const struct ilp_program *ilp, int moment) {
@@ -58,7 +58,7 @@ static enum status pricing_create(const struct ilp_program *ilp, struct scratch 
     size_t count = (size_t)ilp->count, moments = (size_t)ilp->moment_count;
     *out = (struct pricing){.ilp = ilp,
                             .choice = scratch_alloc(scratch, count, sizeof(int)),
-                            .values = scratch_alloc(scratch, ilp_most_choices(ilp), sizeof(int64_t)),
+                            .values = scratch_alloc(scratch, ilp_max_choices(ilp), sizeof(int64_t)),
                             .price = scratch_alloc(scratch, moments, sizeof(int64_t)),
                             .best_price = scratch_alloc(scratch, moments, sizeof(int64_t)),
                             .exact = scratch_alloc(scratch, moments, sizeof(double)),
@@ -74,15 +74,15 @@ static enum status find_bound(const struct pricing *pricing, struct ilp_prices *
     set_prices(pricing->ilp, pricing->price, out);
     enum status status = ilp_buckets_make(&out->priced, NULL, &buckets);
     if (status == STATUS_OK) ilp_buckets_choose(&buckets, pricing->values, pricing->choice);
-    *bound = buckets.least - out->paid;
+    *bound = buckets.min - out->paid;
     ilp_buckets_free(&buckets);
     return status;
 }
 
 static void move_prices(struct pricing *pricing, double step) {
     for (int m = 0; m < pricing->ilp->moment_count; m++) {
-        pricing->exact[m] = fmin(fmax(pricing->exact[m] + step * pricing->excess[m], 0), PRICE_MOST);
-        pricing->price[m] = (int64_t)fmin(pricing->exact[m] * exp2(PRICE_BITS), PRICE_MOST);
+        pricing->exact[m] = fmin(fmax(pricing->exact[m] + step * pricing->excess[m], 0), PRICE_MAX);
+        pricing->price[m] = (int64_t)fmin(pricing->exact[m] * exp2(PRICE_BITS), PRICE_MAX);
     }
 }
 

@@ -77,11 +77,11 @@ static enum status add_edge(const struct intra_op_edge *edge, struct ilp_program
     return STATUS_OK;
 }
 
-size_t ilp_most_choices(const struct ilp_program *ilp) {
-    int most = 0;
+size_t ilp_max_choices(const struct ilp_program *ilp) {
+    int max = 0;
     for (int v = 0; v < ilp->count; v++)
-        most = ilp->choices[v] > most ? ilp->choices[v] : most;
-    return (size_t)most;
+        max = ilp->choices[v] > max ? ilp->choices[v] : max;
+    return (size_t)max;
 }
 
 static int64_t largest_of(const int64_t *values, int count) {
@@ -92,10 +92,10 @@ static int64_t largest_of(const int64_t *values, int count) {
 }
 
 static bool can_exceed(const struct ilp_program *ilp, const int64_t *memory) {
-    int64_t most = 0;
+    int64_t max = 0;
     for (int v = 0; v < ilp->count; v++)
-        most += largest_of(memory + ilp->first[v], ilp->choices[v]);
-    return most > ilp->limit;
+        max += largest_of(memory + ilp->first[v], ilp->choices[v]);
+    return max > ilp->limit;
 }
 
 static bool dominates(const int64_t *a, const int64_t *b, int count) {

@@ -34,7 +34,7 @@ enum status ilp_program_make(const struct intra_op_program *program, struct ilp_
 void ilp_program_free(struct ilp_program *ilp);
 
 /* Of the variable that has most. */
-size_t ilp_most_choices(const struct ilp_program *ilp);
+size_t ilp_max_choices(const struct ilp_program *ilp);
 
 static inline int64_t ilp_sum(int64_t a, int64_t b) { return a + b < ILP_FORBIDDEN ? a + b : ILP_FORBIDDEN; }
 
@@ -54,13 +54,13 @@ struct ilp_buckets {
     const struct ilp_program *ilp;
     int count;             /* variables */
     struct ilp_bucket *of; /* as they were eliminated */
-    int64_t least;         /* cost of the cheapest choices; ILP_FORBIDDEN where all meet a pair that is forbidden */
+    int64_t min;         /* cost of the cheapest choices; ILP_FORBIDDEN where all meet a pair that is forbidden */
     struct scratch scratch;
 };
 /* `order`: of choosing; NULL: that of eliminating each time the variable that leaves the smallest table. NO_FIT where a
- * table would have more than ILP_MOST_ENTRIES: variables depend on too many others at once. The program must stay
+ * table would have more than ILP_ENTRIES_MAX: variables depend on too many others at once. The program must stay
  * until ilp_buckets_free, which is due also after a failure. */
-#define ILP_MOST_ENTRIES ((int64_t)1 << 22)
+#define ILP_ENTRIES_MAX ((int64_t)1 << 22)
 enum status ilp_buckets_make(const struct ilp_program *ilp, const int *order, struct ilp_buckets *out);
 void ilp_buckets_free(struct ilp_buckets *buckets);
 /* The variable that is chosen in place `at`. */

@@ -18,18 +18,18 @@ static int64_t pair_cost(const struct ilp_program *ilp, const struct ilp_pair *p
 }
 
 /* Least of cost(k) - cost(by) over what is left of the variable at the pair's other end. */
-static int64_t least_difference(const struct reduction *reduction, const struct ilp_pair *pair, int variable, int k,
+static int64_t min_difference(const struct reduction *reduction, const struct ilp_pair *pair, int variable, int k,
                                 int by) {
     const struct ilp_program *ilp = reduction->ilp;
     int other = variable == pair->low ? pair->high : pair->low;
-    int64_t least = ILP_FORBIDDEN;
+    int64_t min = ILP_FORBIDDEN;
     for (int l = 0; l < ilp->choices[other]; l++) {
         int64_t own = pair_cost(ilp, pair, variable, k, l);
         if (reduction->gone[ilp->first[other] + l] || own >= ILP_FORBIDDEN) continue;
         int64_t difference = own - pair_cost(ilp, pair, variable, by, l);
-        least = difference < least ? difference : least;
+        min = difference < min ? difference : min;
     }
-    return least;
+    return min;
 }
 
 static bool takes_no_more_memory(const struct ilp_program *ilp, int at, int by) {
@@ -48,7 +48,7 @@ static bool makes_needless(const struct reduction *reduction, int variable, int 
     for (size_t i = 0; i < ilp->pairs.count && saved > -ILP_FORBIDDEN; i++) {
         const struct ilp_pair *pair = &ilp->pairs.items[i];
         if (pair->low == variable || pair->high == variable)
-            saved = ilp_sum(saved, least_difference(reduction, pair, variable, k, by));
+            saved = ilp_sum(saved, min_difference(reduction, pair, variable, k, by));
     }
     return saved > 0 || (saved == 0 && by < k);
 }

@@ -12,7 +12,7 @@
 #include "layout/ilp_program.h"
 
 /* How many of the cheapest a label is compared with: the others rarely leave it out. */
-enum { COMPARED_MOST = 64 };
+enum { COMPARED_MAX = 64 };
 
 /* What is known of the variable in one place of the order, before anything is chosen. */
 struct place {
@@ -20,7 +20,7 @@ struct place {
     int link_count, front_count;
     const struct ilp_pair **links; /* to variables before it */
     int *front;                    /* variables up to here that have pairs with later ones */
-    int64_t *least, *most;         /* [moments] memory of all later variables */
+    int64_t *min, *max;         /* [moments] memory of all later variables */
 };
 
 struct label {
@@ -48,12 +48,12 @@ struct state {
 
 /* ---- what is known before ---- */
 
-static void add_extremes(const struct ilp_program *ilp, int variable, const int64_t *later, int64_t *sums, bool most) {
+static void add_extremes(const struct ilp_program *ilp, int variable, const int64_t *later, int64_t *sums, bool max) {
     for (int m = 0; m < ilp->moment_count; m++) {
         const int64_t *own = ilp->memory + (size_t)m * (size_t)ilp->first[ilp->count] + ilp->first[variable];
         int64_t extreme = own[0];
         for (int k = 1; k < ilp->choices[variable]; k++)
-            if (most ? own[k] > extreme : own[k] < extreme) extreme = own[k];
+            if (max ? own[k] > extreme : own[k] < extreme) extreme = own[k];
         sums[m] = later[m] + extreme;
     }
 }
@@ -82,7 +82,7 @@ static enum status find_places(struct state *state) {
     size_t count = (size_t)ilp->count, moments = (size_t)ilp->moment_count;
     int *place_of = scratch_alloc(&state->scratch, count, sizeof *place_of);
     state->places = scratch_alloc(&state->scratch, count, sizeof *state->places);
-    state->values = scratch_alloc(&state->scratch, ilp_most_choices(ilp), sizeof *state->values);
+    state->values = scratch_alloc(&state->scratch, ilp_max_choices(ilp), sizeof *state->values);
     int64_t *sums = scratch_alloc(&state->scratch, 2 * moments * (count + 1), sizeof *sums);
     if (!place_of || !state->places || !state->values || !sums) return STATUS_FAILED;
     for (int at = 0; at < ilp->count; at++)
@@ -90,11 +90,11 @@ static enum status find_places(struct state *state) {
     for (int at = ilp->count - 1; at >= 0; at--) {
         struct place *place = &state->places[at];
         place->variable = ilp_buckets_variable(buckets, at);
-        place->least = sums + 2 * moments * (size_t)at, place->most = place->least + moments;
+        place->min = sums + 2 * moments * (size_t)at, place->max = place->min + moments;
         if (at + 1 < ilp->count) {
             const struct place *next = &state->places[at + 1];
-            add_extremes(ilp, next->variable, next->least, place->least, false);
-            add_extremes(ilp, next->variable, next->most, place->most, true);
+            add_extremes(ilp, next->variable, next->min, place->min, false);
+            add_extremes(ilp, next->variable, next->max, place->max, true);
         }
         TRY(link(ilp, place_of, at, &state->scratch, place));
     }
@@ -136,17 +136,17 @@ static bool add_memory(const struct ilp_program *ilp, const struct place *place,
     size_t at = (size_t)(ilp->first[place->variable] + label->choice[place->variable]);
     for (int m = 0; m < ilp->moment_count; m++) {
         int64_t sum = before[m] + ilp->memory[(size_t)m * width + at];
-        if (sum + place->least[m] > ilp->limit) return false;
-        label->memory[m] = sum > ilp->limit - place->most[m] ? sum : ilp->limit - place->most[m];
+        if (sum + place->min[m] > ilp->limit) return false;
+        label->memory[m] = sum > ilp->limit - place->max[m] ? sum : ilp->limit - place->max[m];
     }
     return true;
 }
 
-static int64_t least_of(const int64_t *values, int count) {
-    int64_t least = values[0];
+static int64_t min_value(const int64_t *values, int count) {
+    int64_t min = values[0];
     for (int k = 1; k < count; k++)
-        least = values[k] < least ? values[k] : least;
-    return least;
+        min = values[k] < min ? values[k] : min;
+    return min;
 }
 
 /* All labels that one is continued by. `made` is room for one. */
@@ -156,9 +156,9 @@ static enum status extend(struct state *state, int at, const struct label *from,
     int choices = search->ilp->choices[place->variable];
     memcpy(made->choice, from->choice, (size_t)search->ilp->count * sizeof *made->choice);
     ilp_buckets_values(search->buckets, at, made->choice, state->values);
-    int64_t least = least_of(state->values, choices);
+    int64_t min = min_value(state->values, choices);
     for (int k = 0; k < choices; k++) {
-        made->reach = from->reach + state->values[k] - least;
+        made->reach = from->reach + state->values[k] - min;
         if (made->reach >= search->below) continue;
         made->choice[place->variable] = k;
         made->cost = ilp_sum(from->cost, added_cost(search->ilp, place, made->choice));
@@ -221,7 +221,7 @@ static void leave_out_worse(struct layer *layer, int moments) {
     for (size_t i = 0; i < layer->labels.count; i++) {
         if (kept > first && compare_fronts(&labels[first], &labels[i]) != 0) first = kept;
         bool worse = false;
-        for (size_t other = first; other < kept && other < first + COMPARED_MOST && !worse; other++)
+        for (size_t other = first; other < kept && other < first + COMPARED_MAX && !worse; other++)
             worse = takes_no_more(&labels[other], &labels[i], moments);
         if (!worse) labels[kept++] = labels[i];
     }
@@ -252,7 +252,7 @@ static enum status begin(const struct state *state, struct layer *layer, struct 
     if (!made->choice || !made->memory) return STATUS_FAILED;
     for (int v = 0; v < ilp->count; v++)
         made->choice[v] = -1;
-    made->reach = search->buckets->least - search->paid;
+    made->reach = search->buckets->min - search->paid;
     return add_label(layer, ilp, *made);
 }
 

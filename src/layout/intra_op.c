@@ -8,7 +8,7 @@
 enum { USUAL_NODES = 1 << 18, USUAL_CBC_NODES = 4000, FEW_CBC_NODES = 64 };
 /* Partial choices that are kept of each variable: at first, and how much more after each walk that left some out. */
 enum { WIDTH_FIRST = 64, WIDTH_RATIO = 8 };
-#define MOST_MEMORY ((int64_t)1 << 61)
+#define MEMORY_MAX ((int64_t)1 << 61)
 
 /* --- what is allowed --- */
 
@@ -17,21 +17,21 @@ static enum status check_values(const char *what, int index, const char *field, 
     int64_t largest = 0;
     for (int64_t k = 0; k < count; k++) {
         if (may_forbid && values[k] == INTRA_OP_FORBIDDEN) continue;
-        if (values[k] < 0 || values[k] > MOST_MEMORY)
+        if (values[k] < 0 || values[k] > MEMORY_MAX)
             return status_set(STATUS_BAD_INPUT, "%s %d: %s[%lld] is %lld: must be 0 or more", what, index, field,
                               (long long)k, (long long)values[k]);
         largest = values[k] > largest ? values[k] : largest;
     }
-    *sum = largest < MOST_MEMORY - *sum ? *sum + largest : MOST_MEMORY;
+    *sum = largest < MEMORY_MAX - *sum ? *sum + largest : MEMORY_MAX;
     return STATUS_OK;
 }
 
 static enum status check_node(const struct intra_op_program *program, int index, int64_t *cost) {
     const struct intra_op_node *node = &program->nodes[index];
     int64_t memory = 0;
-    if (node->choices < 1 || node->choices > INTRA_OP_MOST_CHOICES)
+    if (node->choices < 1 || node->choices > INTRA_OP_CHOICES_MAX)
         return status_set(STATUS_BAD_INPUT, "node %d: %d choices: must be 1 to %d", index, node->choices,
-                          INTRA_OP_MOST_CHOICES);
+                          INTRA_OP_CHOICES_MAX);
     if (node->same_as < 0 || node->same_as >= program->node_count)
         return status_set(STATUS_BAD_INPUT, "node %d: is the same as node %d, which there is not", index,
                           node->same_as);
@@ -75,14 +75,14 @@ static enum status check_moment(const struct intra_op_program *program, int inde
         TRY(check_values("node", node, "memory", program->nodes[node].memory, program->nodes[node].choices, false,
                          &sum));
     }
-    if (sum < MOST_MEMORY) return STATUS_OK;
+    if (sum < MEMORY_MAX) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "moment %d: more bytes than can be counted", index);
 }
 
 enum status intra_op_check(const struct intra_op_program *program) {
     int64_t cost = 0;
-    if (program->node_count < 1 || program->node_count > INTRA_OP_MOST_NODES)
-        return status_set(STATUS_BAD_INPUT, "%d nodes: must be 1 to %d", program->node_count, INTRA_OP_MOST_NODES);
+    if (program->node_count < 1 || program->node_count > INTRA_OP_NODES_MAX)
+        return status_set(STATUS_BAD_INPUT, "%d nodes: must be 1 to %d", program->node_count, INTRA_OP_NODES_MAX);
     for (int i = 0; i < program->node_count; i++)
         TRY(check_node(program, i, &cost));
     TRY(check_ties(program));
@@ -91,8 +91,8 @@ enum status intra_op_check(const struct intra_op_program *program) {
     for (int i = 0; i < program->moment_count; i++)
         TRY(check_moment(program, i));
     if (program->memory_limit < 0) return status_set(STATUS_BAD_INPUT, "a memory limit below 0");
-    if (cost <= INTRA_OP_MOST_COST) return STATUS_OK;
-    (void)status_set(STATUS_BAD_INPUT, "costs that add up to more than %lld", (long long)INTRA_OP_MOST_COST);
+    if (cost <= INTRA_OP_COST_MAX) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "costs that add up to more than %lld", (long long)INTRA_OP_COST_MAX);
     return status_hint(STATUS_BAD_INPUT, "count them in a larger unit");
 }
 
@@ -201,9 +201,9 @@ static enum status solve_with_cbc(struct solving *solving) {
 
 static enum status solve_by_elimination(struct solving *solving, const struct ilp_buckets *buckets) {
     bool limited = solving->ilp->moment_count > 0;
-    solving->bound = buckets->least;
-    if (buckets->least >= ILP_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
-    if (!limited) return search_within(solving, buckets, 0, buckets->least + 1, SIZE_MAX);
+    solving->bound = buckets->min;
+    if (buckets->min >= ILP_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
+    if (!limited) return search_within(solving, buckets, 0, buckets->min + 1, SIZE_MAX);
     TRY(search_within(solving, buckets, 0, ILP_FORBIDDEN, WIDTH_FIRST));
     if (!is_settled(solving)) TRY(search_with_prices(solving));
     bool enough = is_settled(solving) || (solving->node_limit > 0 && solving->found);

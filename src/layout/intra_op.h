@@ -19,9 +19,9 @@
 /* Of a pair of choices that may not be taken together. */
 #define INTRA_OP_FORBIDDEN INT64_MAX
 /* Sum of the largest cost of every node and edge; make the unit larger where there is more. */
-#define INTRA_OP_MOST_COST ((int64_t)1 << 50)
+#define INTRA_OP_COST_MAX ((int64_t)1 << 50)
 #define INTRA_OP_NO_LIMIT INT64_MAX
-enum { INTRA_OP_MOST_NODES = 1 << 16, INTRA_OP_MOST_CHOICES = 1 << 12 };
+enum { INTRA_OP_NODES_MAX = 1 << 16, INTRA_OP_CHOICES_MAX = 1 << 12 };
 
 struct intra_op_node {
     int choices; /* at least 1 */

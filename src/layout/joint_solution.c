@@ -6,7 +6,7 @@
 #include "plan/rotor.h"
 
 #define LIMIT_RATIO 1.3
-enum { SLOTS = 500, MOST_CHECKPOINTED = 12 };
+enum { SLOTS = 500, CHECKPOINTED_MAX = 12 };
 /* Partial choices of each solution but the first two, which need not be proven: there are some twenty. */
 enum { SWEEP_NODES = 1 << 16 };
 
@@ -124,7 +124,7 @@ static enum status solve_checkpointed(struct sweep *sweep) {
     struct intra_op_program program = sweep->program->program;
     program.moments = sweep->program->checkpointed;
     int64_t limit = sweep->device_bytes;
-    for (int i = 0; i < MOST_CHECKPOINTED && limit > 0; i++) {
+    for (int i = 0; i < CHECKPOINTED_MAX && limit > 0; i++) {
         int64_t peak = -1;
         double seconds;
         TRY(solve_limit(sweep, limit, i > 0, &program, &seconds, &peak));

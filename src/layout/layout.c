@@ -82,7 +82,7 @@ static bool is_last(const struct layout *layout, int axis, int dimension) {
 }
 
 int layout_steps(const struct layout *layout, const struct device_mesh *mesh, int rank,
-                 struct layout_step out[LAYOUT_MOST_STEPS]) {
+                 struct layout_step out[LAYOUT_STEPS_MAX]) {
     int count = 0;
     for (int axis = 0; axis < mesh->axes; axis++) {
         int from = layout->dimension[axis];

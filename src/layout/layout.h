@@ -74,10 +74,10 @@ struct layout_step {
     int axis;
     int from, to; /* dimensions; LAYOUT_REPLICATED where the action has none */
 };
-enum { LAYOUT_MOST_STEPS = DEVICE_MESH_AXES_MAX * (LAYOUT_RANK_MAX + 1) };
+enum { LAYOUT_STEPS_MAX = DEVICE_MESH_AXES_MAX * (LAYOUT_RANK_MAX + 1) };
 /* The steps that lead on, by action, then axis, then dimension; whether the dimension divides is not asked. */
 int layout_steps(const struct layout *layout, const struct device_mesh *mesh, int rank,
-                 struct layout_step out[LAYOUT_MOST_STEPS]);
+                 struct layout_step out[LAYOUT_STEPS_MAX]);
 struct layout layout_after(const struct layout *layout, const struct layout_step *step);
 
 #endif

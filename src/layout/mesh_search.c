@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "layout/device_mesh.h"
 
-enum { MOST_DEVICES = 4096 };
+enum { DEVICES_MAX = 4096 };
 #define CLASS_SPREAD 1.1 /* a class holds the pairs within so much of its fastest */
 
 static enum status check_pairs(int count, const struct device_pair *pairs, int pair_count, bool *seen) {
@@ -98,8 +98,8 @@ static void balance(int count, struct mesh_rows *rows) {
 }
 
 enum status mesh_rows_search(int count, const struct device_pair *pairs, int pair_count, struct mesh_rows *out) {
-    if (count < 1 || count > MOST_DEVICES)
-        return status_set(STATUS_BAD_INPUT, "%d devices: must be 1 to %d", count, MOST_DEVICES);
+    if (count < 1 || count > DEVICES_MAX)
+        return status_set(STATUS_BAD_INPUT, "%d devices: must be 1 to %d", count, DEVICES_MAX);
     struct device_pair *sorted = NULL;
     struct mesh_rows rows = {0};
     int *lead = NULL;

@@ -351,7 +351,7 @@ static struct layout_shape filled_up(const struct sharder *sharder, const struct
 static enum status go_by_steps(struct conversion *conversion, const struct layout *from) {
     struct sharder *sharder = conversion->sharder;
     const struct conversions *ways;
-    struct conversion_step steps[CONVERSION_MOST_STEPS];
+    struct conversion_step steps[CONVERSION_STEPS_MAX];
     struct layout_shape shape = filled_up(sharder, conversion->tensor, from);
     TRY(conversion_cache_find(&sharder->conversions, &shape, dtype_bytes(conversion->tensor->shape.dtype), &ways));
     int count = conversions_path(ways, from, &conversion->to.layout, steps);
@@ -528,7 +528,7 @@ static enum status shard_node(struct sharder *sharder, const struct node *node) 
     const struct shard_choice *choice = &sharder->choices->nodes[node->id];
     struct share share = {.index = {OP_INDEX_NONE, OP_INDEX_NONE}};
     struct tensor *in[OP_INPUTS_MAX] = {0}, *later[OP_INPUTS_MAX] = {0}, *into[OP_OUTPUTS_MAX] = {0};
-    char attributes[OP_ATTRIBUTES_MOST_BYTES];
+    char attributes[OP_ATTRIBUTES_BYTES_MAX];
     begin_blocks(sharder, node->block);
     if (op_loops_of(node, choice->way, &share.loops)) {
         memcpy(share.index, choice->index, sizeof share.index);

@@ -6,7 +6,7 @@
 #include "layout/shard_strategies.h"
 
 /* Costs in all are at most so many units. */
-#define MOST_UNITS ((double)((int64_t)1 << 44))
+#define UNITS_MAX ((double)((int64_t)1 << 44))
 
 /* Costs in seconds of what the program's nodes and edges are made of. */
 struct edge_table {
@@ -399,7 +399,7 @@ static double find_unit(const struct making *making) {
         const struct edge_table *table = &making->tables.items[making->uses.items[i].table];
         sum += largest_of(table->seconds, table_entries(making, table));
     }
-    return sum > 0 ? sum / MOST_UNITS : 1;
+    return sum > 0 ? sum / UNITS_MAX : 1;
 }
 
 static int64_t *count_units(struct making *making, const double *seconds, int64_t count) {
@@ -422,11 +422,11 @@ static enum status write_values(struct making *making, const int64_t *nothing, s
 
 /* Nodes of the graph, and what costs nothing but has memory. */
 static enum status write_nodes(struct making *making) {
-    size_t count = (size_t)node_count(making), all = 3 * count + making->out->profile.values.count, most = 1;
+    size_t count = (size_t)node_count(making), all = 3 * count + making->out->profile.values.count, max = 1;
     struct intra_op_node *nodes = take(making, all, sizeof *nodes);
     for (size_t i = 0; i < count; i++)
-        most = (size_t)making->choices[i] > most ? (size_t)making->choices[i] : most;
-    const int64_t *nothing = take(making, most, sizeof *nothing);
+        max = (size_t)making->choices[i] > max ? (size_t)making->choices[i] : max;
+    const int64_t *nothing = take(making, max, sizeof *nothing);
     if (!nodes || !nothing) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
         int like = making->out->block_like[i], choices = making->choices[i];
@@ -535,7 +535,7 @@ struct step_price shard_program_edge_price(const struct shard_program *program, 
     int from = program->program.edges[edge].from, to = program->program.edges[edge].to;
     const struct strategy *left = shard_program_strategy(program, from, choice[from]);
     const struct strategy *taken = shard_program_strategy(program, to, choice[to]);
-    struct conversion_step steps[CONVERSION_MOST_STEPS];
+    struct conversion_step steps[CONVERSION_STEPS_MAX];
     int count = conversions_path(lies->conversions, &left->operand[lies->from_operand],
                                  &taken->operand[lies->to_operand], steps);
     struct step_price sum = {0, 0};

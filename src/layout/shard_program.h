@@ -46,7 +46,7 @@ struct shard_program {
     struct scratch scratch;
 };
 /* The largest graph: a node takes a row for its parameters, one for what it gathers, and two for each output. */
-enum { SHARD_PROGRAM_NODES_MAX = INTRA_OP_MOST_NODES / (3 + 2 * OP_OUTPUTS_MAX) };
+enum { SHARD_PROGRAM_NODES_MAX = INTRA_OP_NODES_MAX / (3 + 2 * OP_OUTPUTS_MAX) };
 
 /* Free with shard_program_free, also after a failure. */
 enum status shard_program_make(const struct shard_question *question, struct shard_program *out);

@@ -12,8 +12,8 @@ struct entry {
 };
 struct table {
     const struct stage_problem *problem;
-    int most_stages;
-    int fewest, most; /* devices of a submesh: s stages have from s * fewest to s * most */
+    int max_stages;
+    int fewest, max; /* devices of a submesh: s stages have from s * fewest to s * max */
     struct entry *entries;
 };
 
@@ -53,15 +53,15 @@ static void fill_entry(const struct table *table, int stages, int layer, int dev
 static int fill(const struct table *table, double longest) {
     const struct stage_problem *problem = table->problem;
     int best = 0;
-    double least = INFINITY;
-    for (int s = 1; s <= table->most_stages; s++) {
-        int64_t end = (int64_t)s * table->most;
+    double min = INFINITY;
+    for (int s = 1; s <= table->max_stages; s++) {
+        int64_t end = (int64_t)s * table->max;
         if (end > problem->devices) end = problem->devices;
         for (int layer = 0; layer < problem->layers; layer++)
             for (int64_t d = (int64_t)s * table->fewest; d <= end; d++)
                 fill_entry(table, s, layer, (int)d, longest);
         double seconds = entry_at(table, s, 0, problem->devices)->seconds;
-        if (seconds < least) least = seconds, best = s;
+        if (seconds < min) min = seconds, best = s;
     }
     return best;
 }
@@ -132,11 +132,11 @@ static enum status find(const struct table *table, const double *times, size_t c
     int stages = fill(table, INFINITY);
     if (stages == 0)
         return status_set(STATUS_NO_FIT, "no cut uses all %d devices within their memory", table->problem->devices);
-    double least_sum = entry_at(table, stages, 0, table->problem->devices)->seconds;
+    double min_sum = entry_at(table, stages, 0, table->problem->devices)->seconds;
     double others = (double)(table->problem->waves - 1);
     out->seconds = INFINITY;
     for (size_t i = first_that_fits(table, times, count); i < count; i++) {
-        if (least_sum + others * times[i] >= out->seconds) return STATUS_OK;
+        if (min_sum + others * times[i] >= out->seconds) return STATUS_OK;
         stages = fill(table, times[i]);
         double seconds = step_seconds(table, stages);
         if (seconds < out->seconds) TRY(write_cut(table, stages, seconds, out));
@@ -161,13 +161,13 @@ static enum status check_costs(const struct stage_problem *problem) {
 }
 
 static enum status check(const struct stage_problem *problem) {
-    if (problem->layers < 1 || problem->layers > STAGE_MOST_LAYERS)
-        return status_set(STATUS_BAD_INPUT, "%d layers: must be 1 to %d", problem->layers, STAGE_MOST_LAYERS);
-    if (problem->devices < 1 || problem->devices > STAGE_MOST_DEVICES)
-        return status_set(STATUS_BAD_INPUT, "%d devices: must be 1 to %d", problem->devices, STAGE_MOST_DEVICES);
-    if (problem->submesh_count < 1 || problem->submesh_count > STAGE_MOST_SUBMESHES)
+    if (problem->layers < 1 || problem->layers > STAGE_LAYERS_MAX)
+        return status_set(STATUS_BAD_INPUT, "%d layers: must be 1 to %d", problem->layers, STAGE_LAYERS_MAX);
+    if (problem->devices < 1 || problem->devices > STAGE_DEVICES_MAX)
+        return status_set(STATUS_BAD_INPUT, "%d devices: must be 1 to %d", problem->devices, STAGE_DEVICES_MAX);
+    if (problem->submesh_count < 1 || problem->submesh_count > STAGE_SUBMESHES_MAX)
         return status_set(STATUS_BAD_INPUT, "%d submeshes: must be 1 to %d", problem->submesh_count,
-                          STAGE_MOST_SUBMESHES);
+                          STAGE_SUBMESHES_MAX);
     if (problem->waves < 1)
         return status_set(STATUS_BAD_INPUT, "%lld waves: must be at least 1", (long long)problem->waves);
     for (int m = 0; m < problem->submesh_count; m++)
@@ -178,17 +178,17 @@ static enum status check(const struct stage_problem *problem) {
 }
 
 static enum status table_create(const struct stage_problem *problem, struct table *out) {
-    int most = problem->layers < problem->devices ? problem->layers : problem->devices;
-    size_t rows = (size_t)(most + 1) * (size_t)(problem->layers + 1), entries = rows * (size_t)(problem->devices + 1);
-    if (entries > STAGE_MOST_ENTRIES)
+    int max = problem->layers < problem->devices ? problem->layers : problem->devices;
+    size_t rows = (size_t)(max + 1) * (size_t)(problem->layers + 1), entries = rows * (size_t)(problem->devices + 1);
+    if (entries > STAGE_ENTRIES_MAX)
         return status_set(STATUS_BAD_INPUT, "%d layers on %d devices: a table of %zu entries, more than %zu",
-                          problem->layers, problem->devices, entries, STAGE_MOST_ENTRIES);
-    *out = (struct table){problem, most, problem->submesh_devices[0], problem->submesh_devices[0],
+                          problem->layers, problem->devices, entries, STAGE_ENTRIES_MAX);
+    *out = (struct table){problem, max, problem->submesh_devices[0], problem->submesh_devices[0],
                           mem_array(entries, sizeof *out->entries)};
     if (!out->entries) return STATUS_FAILED;
     for (int m = 1; m < problem->submesh_count; m++) {
         if (problem->submesh_devices[m] < out->fewest) out->fewest = problem->submesh_devices[m];
-        if (problem->submesh_devices[m] > out->most) out->most = problem->submesh_devices[m];
+        if (problem->submesh_devices[m] > out->max) out->max = problem->submesh_devices[m];
     }
     for (size_t i = 0; i < entries; i++)
         out->entries[i].seconds = INFINITY;

@@ -14,8 +14,8 @@
 
 #include "base/status.h"
 
-enum { STAGE_MOST_LAYERS = 512, STAGE_MOST_DEVICES = 1 << 14, STAGE_MOST_SUBMESHES = 64 };
-#define STAGE_MOST_ENTRIES ((size_t)1 << 26) /* of the table of F */
+enum { STAGE_LAYERS_MAX = 512, STAGE_DEVICES_MAX = 1 << 14, STAGE_SUBMESHES_MAX = 64 };
+#define STAGE_ENTRIES_MAX ((size_t)1 << 26) /* of the table of F */
 
 /* Layers first to last as one stage on one kind of submesh. */
 struct stage_cost {

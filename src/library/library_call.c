@@ -81,8 +81,8 @@ void ballast_set_progress(ballast_progress_callback *callback, void *payload) {
 
 /* A number below the smallest normal one is 0 where the processor flushes. */
 static bool flushes_to_zero(void) {
-    volatile float least = FLT_MIN;
-    volatile float below = least / 4;
+    volatile float min = FLT_MIN;
+    volatile float below = min / 4;
     return !(below > 0);
 }
 

@@ -249,7 +249,7 @@ enum status library_read_evaluation(const struct ballast_evaluate_options *given
     if (given->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "options.data_paths: none is given");
     out->data_paths = given->data_paths;
     out->data_path_count = given->data_path_count;
-    if (given->batches > 0) out->most_batches = given->batches;
+    if (given->batches > 0) out->max_batches = given->batches;
     out->columns = given->columns;
     out->reference = given->reference;
     TRY(read_loss_on(given->loss_on, &out->loss_on_all));

@@ -24,7 +24,7 @@ static const struct setting {
     bool required;
     bool whole;    /* written as an integer, which transformers wants there */
     size_t offset; /* in struct rope_table_attributes */
-    double least, most;
+    double min, max;
 } settings[] = {
 #define ROPE_FIELD(field) offsetof(struct rope_table_attributes, field)
     {"rope_theta", FOR_ALL, false, false, ROPE_FIELD(theta), 1e-3, 1e18},
@@ -103,9 +103,9 @@ static enum status read_list(const char *file, const json_t *object, const char 
     const json_t *list = json_object_get(object, name);
     TRY(json_require(file, object, name));
     if (!json_is_array(list)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, name);
-    if (json_array_size(list) > ROPE_FACTORS_MOST)
+    if (json_array_size(list) > ROPE_FACTORS_MAX)
         return status_set(STATUS_BAD_INPUT, "%s: %s: %zu entries; at most %d are supported", file, name,
-                          json_array_size(list), ROPE_FACTORS_MOST);
+                          json_array_size(list), ROPE_FACTORS_MAX);
     *count = (int64_t)json_array_size(list);
     for (int64_t i = 0; i < *count; i++) {
         double value = json_number_value(json_array_get(list, (size_t)i)); /* 0: no number */
@@ -141,7 +141,7 @@ static enum status read_scaling(const char *file, const json_t *object, struct r
         if (!(setting->types & types[type].bit)) continue;
         if (setting->required) TRY(json_require(file, object, setting->name));
         double *field = (double *)(void *)((char *)rope + setting->offset);
-        TRY(json_read_double(file, object, setting->name, setting->least, setting->most, field));
+        TRY(json_read_double(file, object, setting->name, setting->min, setting->max, field));
     }
     rope->scaling = types[type].scaling;
     if (rope->scaling == ROPE_SCALING_LLAMA3 && rope->high_freq_factor <= rope->low_freq_factor)
@@ -167,7 +167,7 @@ static enum status refuse_unequal(const char *file, const json_t *object) {
 
 enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope) {
     double outer = 0;
-    TRY(json_read_double(file, object, "rope_theta", settings[0].least, settings[0].most, &outer));
+    TRY(json_read_double(file, object, "rope_theta", settings[0].min, settings[0].max, &outer));
     if (outer != 0) rope->theta = outer;
     const json_t *parameters = given(object, "rope_parameters"), *scaling = given(object, "rope_scaling");
     TRY(refuse_unequal(file, object));
@@ -221,11 +221,11 @@ static enum status read_by_type(const char *file, const json_t *parameters, stru
 enum status config_read_rope_by_type(const char *file, const json_t *object, struct rope_table_attributes *rope,
                                      struct rope_table_attributes *local) {
     const json_t *parameters = given(object, "rope_parameters");
-    double least = settings[0].least, most = settings[0].most;
-    TRY(json_read_double(file, object, "rope_local_base_freq", least, most, &local->theta));
+    double min = settings[0].min, max = settings[0].max;
+    TRY(json_read_double(file, object, "rope_local_base_freq", min, max, &local->theta));
     if (!parameters) return config_read_rope(file, object, rope);
     TRY(refuse_unequal(file, object));
-    TRY(json_read_double(file, object, "rope_theta", least, most, &rope->theta));
+    TRY(json_read_double(file, object, "rope_theta", min, max, &rope->theta));
     return read_by_type(file, parameters, rope, local);
 }
 

@@ -12,7 +12,7 @@ enum { UNUSED_WINDOW = 4096 };
 /* null: no window; missing: *window stays. */
 static enum status read_size(const char *file, const json_t *object, int64_t *window) {
     if (json_is_null(json_object_get(object, "sliding_window"))) *window = 0;
-    return json_read_int(file, object, "sliding_window", 1, (int64_t)CONFIG_MOST_CONTEXT, window);
+    return json_read_int(file, object, "sliding_window", 1, (int64_t)CONFIG_CONTEXT_MAX, window);
 }
 
 enum status config_read_window(const char *file, const json_t *object, struct model_config *config) {
@@ -77,7 +77,7 @@ enum status config_read_layer_windows(const char *file, const json_t *object, st
     config->window = 4096;
     TRY(json_read_bool(file, object, "use_sliding_window", &used));
     TRY(read_size(file, object, &config->window));
-    TRY(json_read_int(file, object, "max_window_layers", 0, (int64_t)CONFIG_MOST_CONTEXT, &first));
+    TRY(json_read_int(file, object, "max_window_layers", 0, (int64_t)CONFIG_CONTEXT_MAX, &first));
     if (!used) config->window = 0;
     bool listed;
     TRY(config_read_layer_types(file, object, config, &listed));

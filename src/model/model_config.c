@@ -134,7 +134,7 @@ static enum status read_activation(const char *file, const json_t *object, const
 
 static enum status read_dropout(const char *file, const json_t *object, const struct config_key *key, double *out) {
     double found = 0;
-    TRY(json_read_double(file, object, key->name, key->least, key->most, &found));
+    TRY(json_read_double(file, object, key->name, key->min, key->max, &found));
     if (found > *out) *out = found;
     return STATUS_OK;
 }
@@ -189,8 +189,8 @@ static enum status read_key(const char *file, const json_t *object, const struct
                             struct model_config *config) {
     void *field = (char *)config + key->offset;
     switch (key->use) {
-    case CONFIG_INT: return json_read_int(file, object, key->name, (int64_t)key->least, (int64_t)key->most, field);
-    case CONFIG_DOUBLE: return json_read_double(file, object, key->name, key->least, key->most, field);
+    case CONFIG_INT: return json_read_int(file, object, key->name, (int64_t)key->min, (int64_t)key->max, field);
+    case CONFIG_DOUBLE: return json_read_double(file, object, key->name, key->min, key->max, field);
     case CONFIG_BOOL: return json_read_bool(file, object, key->name, field);
     case CONFIG_ACTIVATION: return read_activation(file, object, key->name, field);
     case CONFIG_DROPOUT: return read_dropout(file, object, key, field);
@@ -330,7 +330,7 @@ static json_t *written_value(const struct model_config *config, const struct con
 int64_t config_ffn(const struct model_config *config) {
     const struct model_ffn *rule = &config->family->ffn;
     if (config->ffn != 0) return config->ffn;
-    if (config->hidden > (int64_t)CONFIG_MOST_WIDTH) return config->hidden; /* refused later; must not overflow here */
+    if (config->hidden > (int64_t)CONFIG_WIDTH_MAX) return config->hidden; /* refused later; must not overflow here */
     return (rule->numerator * config->hidden / rule->denominator + rule->multiple - 1) / rule->multiple *
            rule->multiple;
 }

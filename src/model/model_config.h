@@ -11,8 +11,8 @@
 #include "model/model.h"
 
 enum config_use {
-    CONFIG_INT,           /* int64_t field, within least..most */
-    CONFIG_DOUBLE,        /* double field, within least..most */
+    CONFIG_INT,           /* int64_t field, within min..max */
+    CONFIG_DOUBLE,        /* double field, within min..max */
     CONFIG_BOOL,          /* bool field */
     CONFIG_ACTIVATION,    /* enum activation field, by the names that transformers has */
     CONFIG_DROPOUT,       /* a probability: the largest goes to model_config.dropout */
@@ -27,18 +27,18 @@ struct config_key {
     enum config_use use;
     bool required;
     size_t offset; /* of the field in struct model_config */
-    double least, most;
+    double min, max;
     const char *text;
 };
 
 /* Rows of a table, which ends with a zeroed one. */
 #define CONFIG_FIELD(field) offsetof(struct model_config, field)
-#define KEY_SIZE(name, field, most)                                                                                    \
-    { name, CONFIG_INT, true, CONFIG_FIELD(field), 1, most, NULL }
-#define KEY_OPTIONAL_SIZE(name, field, most)                                                                           \
-    { name, CONFIG_INT, false, CONFIG_FIELD(field), 1, most, NULL }
-#define KEY_DOUBLE(name, field, least, most)                                                                           \
-    { name, CONFIG_DOUBLE, false, CONFIG_FIELD(field), least, most, NULL }
+#define KEY_SIZE(name, field, max)                                                                                    \
+    { name, CONFIG_INT, true, CONFIG_FIELD(field), 1, max, NULL }
+#define KEY_OPTIONAL_SIZE(name, field, max)                                                                           \
+    { name, CONFIG_INT, false, CONFIG_FIELD(field), 1, max, NULL }
+#define KEY_DOUBLE(name, field, min, max)                                                                           \
+    { name, CONFIG_DOUBLE, false, CONFIG_FIELD(field), min, max, NULL }
 #define KEY_BOOL(name, field)                                                                                          \
     { name, CONFIG_BOOL, false, CONFIG_FIELD(field), 0, 0, NULL }
 #define KEY_ACTIVATION(name, field)                                                                                    \
@@ -55,11 +55,11 @@ struct config_key {
     { name, CONFIG_ELSEWHERE, false, 0, 0, 0, NULL }
 
 /* Upper limits, far above any model's, that keep products of two sizes within 64 bits. */
-#define CONFIG_MOST_VOCAB 0x1p27
-#define CONFIG_MOST_CONTEXT 0x1p30
-#define CONFIG_MOST_WIDTH 0x1p24
-#define CONFIG_MOST_HEADS 0x1p16
-#define CONFIG_MOST_LAYERS MODEL_LAYERS_MAX
+#define CONFIG_VOCAB_MAX 0x1p27
+#define CONFIG_CONTEXT_MAX 0x1p30
+#define CONFIG_WIDTH_MAX 0x1p24
+#define CONFIG_HEADS_MAX 0x1p16
+#define CONFIG_LAYERS_MAX MODEL_LAYERS_MAX
 
 /* Fills the fields that the table's keys name; others stay as they are. BAD_INPUT "FILE: KEY: ...". */
 enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,

@@ -9,21 +9,21 @@
 /* Keys that all of them have; the activation's key is the family's. */
 #define DECODER_KEYS DECODER_KEYS_BUT_ACTIVATION, KEY_ACTIVATION("hidden_act", activation)
 #define DECODER_KEYS_BUT_ACTIVATION                                                                                    \
-    KEY_SIZE("vocab_size", vocab_size, CONFIG_MOST_VOCAB),                                                             \
-        KEY_SIZE("max_position_embeddings", context, CONFIG_MOST_CONTEXT),                                             \
-        KEY_SIZE("hidden_size", hidden, CONFIG_MOST_WIDTH), KEY_SIZE("intermediate_size", ffn, CONFIG_MOST_WIDTH),     \
-        KEY_SIZE("num_hidden_layers", layers, CONFIG_MOST_LAYERS),                                                     \
-        KEY_SIZE("num_attention_heads", heads, CONFIG_MOST_HEADS), DECODER_KEYS_OPTIONAL
+    KEY_SIZE("vocab_size", vocab_size, CONFIG_VOCAB_MAX),                                                             \
+        KEY_SIZE("max_position_embeddings", context, CONFIG_CONTEXT_MAX),                                             \
+        KEY_SIZE("hidden_size", hidden, CONFIG_WIDTH_MAX), KEY_SIZE("intermediate_size", ffn, CONFIG_WIDTH_MAX),     \
+        KEY_SIZE("num_hidden_layers", layers, CONFIG_LAYERS_MAX),                                                     \
+        KEY_SIZE("num_attention_heads", heads, CONFIG_HEADS_MAX), DECODER_KEYS_OPTIONAL
 /* Those among them that may be missing. */
 #define DECODER_KEYS_OPTIONAL                                                                                          \
-    KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_MOST_HEADS), KEY_DOUBLE("rms_norm_eps", norm_epsilon, 1e-30, 1),    \
+    KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_HEADS_MAX), KEY_DOUBLE("rms_norm_eps", norm_epsilon, 1e-30, 1),    \
         KEY_DOUBLE("initializer_range", initial_range, 0, 100), KEY_BOOL("tie_word_embeddings", tied),                 \
         KEY_DROPOUT("attention_dropout"), KEY_ELSEWHERE("rope_parameters"), KEY_ELSEWHERE("rope_theta"),               \
         KEY_ELSEWHERE("rope_scaling")
 /* Where the key is missing, transformers assumes the number of heads (optional), or that of the authors' first model,
  * which a reader cannot be meant to guess (required). */
-#define DECODER_KEY_KV_HEADS_OPTIONAL KEY_OPTIONAL_SIZE("num_key_value_heads", kv_heads, CONFIG_MOST_HEADS)
-#define DECODER_KEY_KV_HEADS_REQUIRED KEY_SIZE("num_key_value_heads", kv_heads, CONFIG_MOST_HEADS)
+#define DECODER_KEY_KV_HEADS_OPTIONAL KEY_OPTIONAL_SIZE("num_key_value_heads", kv_heads, CONFIG_HEADS_MAX)
+#define DECODER_KEY_KV_HEADS_REQUIRED KEY_SIZE("num_key_value_heads", kv_heads, CONFIG_HEADS_MAX)
 
 /* What transformers assumes where keys are missing. */
 void decoder_set_defaults(struct model_config *config);

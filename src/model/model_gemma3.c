@@ -10,12 +10,12 @@ static const double THETA = 1e6, LOCAL_THETA = 1e4;
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"Gemma3ForCausalLM\", \"Gemma3TextModel\"]"),
-    KEY_OPTIONAL_SIZE("vocab_size", vocab_size, CONFIG_MOST_VOCAB),
-    KEY_OPTIONAL_SIZE("max_position_embeddings", context, CONFIG_MOST_CONTEXT),
-    KEY_SIZE("hidden_size", hidden, CONFIG_MOST_WIDTH),
-    KEY_SIZE("intermediate_size", ffn, CONFIG_MOST_WIDTH),
-    KEY_SIZE("num_hidden_layers", layers, CONFIG_MOST_LAYERS),
-    KEY_OPTIONAL_SIZE("num_attention_heads", heads, CONFIG_MOST_HEADS),
+    KEY_OPTIONAL_SIZE("vocab_size", vocab_size, CONFIG_VOCAB_MAX),
+    KEY_OPTIONAL_SIZE("max_position_embeddings", context, CONFIG_CONTEXT_MAX),
+    KEY_SIZE("hidden_size", hidden, CONFIG_WIDTH_MAX),
+    KEY_SIZE("intermediate_size", ffn, CONFIG_WIDTH_MAX),
+    KEY_SIZE("num_hidden_layers", layers, CONFIG_LAYERS_MAX),
+    KEY_OPTIONAL_SIZE("num_attention_heads", heads, CONFIG_HEADS_MAX),
     DECODER_KEY_KV_HEADS_OPTIONAL,
     DECODER_KEYS_OPTIONAL,
     KEYS_LOCAL_ROPE,
@@ -54,7 +54,7 @@ static enum status read_text(const char *file, const json_t *object, const struc
     set_common(&config);
     TRY(decoder_read_sizes(file, object, &config));
     TRY(config_read_rope_by_type(file, object, &config.rope, &config.local_rope));
-    TRY(json_read_int(file, object, "sliding_window_pattern", 1, (int64_t)CONFIG_MOST_CONTEXT, &pattern));
+    TRY(json_read_int(file, object, "sliding_window_pattern", 1, (int64_t)CONFIG_CONTEXT_MAX, &pattern));
     TRY(config_read_listed_windows(file, object, &config, pattern));
     TRY(gemma_read_softcap(file, object, "final_logit_softcapping", &config.logits_softcap));
     TRY(config_complete_rope(file, &config, &config.rope));

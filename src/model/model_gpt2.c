@@ -9,12 +9,12 @@
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"GPT2LMHeadModel\", \"GPT2Model\"]"),
-    KEY_SIZE("vocab_size", vocab_size, CONFIG_MOST_VOCAB),
-    KEY_SIZE("n_positions", context, CONFIG_MOST_CONTEXT),
-    KEY_SIZE("n_embd", hidden, CONFIG_MOST_WIDTH),
-    KEY_SIZE("n_layer", layers, CONFIG_MOST_LAYERS),
-    KEY_SIZE("n_head", heads, CONFIG_MOST_HEADS),
-    KEY_OPTIONAL_SIZE("n_inner", ffn, 4 * CONFIG_MOST_WIDTH),
+    KEY_SIZE("vocab_size", vocab_size, CONFIG_VOCAB_MAX),
+    KEY_SIZE("n_positions", context, CONFIG_CONTEXT_MAX),
+    KEY_SIZE("n_embd", hidden, CONFIG_WIDTH_MAX),
+    KEY_SIZE("n_layer", layers, CONFIG_LAYERS_MAX),
+    KEY_SIZE("n_head", heads, CONFIG_HEADS_MAX),
+    KEY_OPTIONAL_SIZE("n_inner", ffn, 4 * CONFIG_WIDTH_MAX),
     KEY_ACTIVATION("activation_function", activation),
     KEY_DOUBLE("layer_norm_epsilon", norm_epsilon, 1e-30, 1),
     KEY_DOUBLE("initializer_range", initial_range, 0, 100),
@@ -55,7 +55,7 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     if (config.ffn == 0) config.ffn = 4 * config.hidden;
     TRY(config_complete(file, keys, &config));
     int64_t older_context = config.context;
-    TRY(json_read_int(file, object, "n_ctx", 1, (int64_t)CONFIG_MOST_CONTEXT, &older_context));
+    TRY(json_read_int(file, object, "n_ctx", 1, (int64_t)CONFIG_CONTEXT_MAX, &older_context));
     if (older_context != config.context)
         return status_set(STATUS_BAD_INPUT, "%s: n_ctx: %lld is not n_positions (%lld)", file, (long long)older_context,
                           (long long)config.context);

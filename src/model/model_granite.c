@@ -2,7 +2,7 @@
  * as transformers' GraniteForCausalLM computes it. */
 #include "model/model_decoder.h"
 
-static const double LEAST = 1e-9, MOST = 1e9; /* of a multiplier; 0 would leave nothing of what it multiplies */
+static const double MIN = 1e-9, MAX = 1e9; /* of a multiplier; 0 would leave nothing of what it multiplies */
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"GraniteForCausalLM\", \"GraniteModel\"]"),
@@ -10,10 +10,10 @@ static const struct config_key keys[] = {
     DECODER_KEY_KV_HEADS_OPTIONAL,
     KEY_BOOL("attention_bias", attention_bias),
     KEY_BOOL("mlp_bias", mlp_bias),
-    KEY_DOUBLE("attention_multiplier", attention_multiplier, LEAST, MOST),
-    KEY_DOUBLE("embedding_multiplier", embedding_multiplier, LEAST, MOST),
-    KEY_DOUBLE("residual_multiplier", residual_multiplier, LEAST, MOST),
-    KEY_DOUBLE("logits_scaling", logits_divisor, LEAST, MOST),
+    KEY_DOUBLE("attention_multiplier", attention_multiplier, MIN, MAX),
+    KEY_DOUBLE("embedding_multiplier", embedding_multiplier, MIN, MAX),
+    KEY_DOUBLE("residual_multiplier", residual_multiplier, MIN, MAX),
+    KEY_DOUBLE("logits_scaling", logits_divisor, MIN, MAX),
     {0},
 };
 

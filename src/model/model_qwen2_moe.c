@@ -11,7 +11,7 @@ static const struct config_key keys[] = {
     KEY_BOOL("qkv_bias", attention_bias),
     EXPERT_KEYS("num_experts"),
     EXPERT_KEYS_QWEN,
-    KEY_OPTIONAL_SIZE("shared_expert_intermediate_size", shared_ffn, CONFIG_MOST_WIDTH),
+    KEY_OPTIONAL_SIZE("shared_expert_intermediate_size", shared_ffn, CONFIG_WIDTH_MAX),
     {0},
 };
 

@@ -24,8 +24,8 @@ static void set_defaults(struct model_config *config) {
 /* Release 5 of transformers writes the number of experts by another name, and reads both. */
 static enum status read_experts(const char *file, const json_t *object, struct model_config *config) {
     int64_t experts = 0, local = 0;
-    TRY(json_read_int(file, object, "num_experts", 1, ROUTING_EXPERTS_MOST, &experts));
-    TRY(json_read_int(file, object, "num_local_experts", 1, ROUTING_EXPERTS_MOST, &local));
+    TRY(json_read_int(file, object, "num_experts", 1, ROUTING_EXPERTS_MAX, &experts));
+    TRY(json_read_int(file, object, "num_local_experts", 1, ROUTING_EXPERTS_MAX, &local));
     if (experts > 0 && local > 0 && experts != local)
         return status_set(STATUS_BAD_INPUT, "%s: num_experts: differs from num_local_experts (%lld)", file,
                           (long long)local);

@@ -43,7 +43,7 @@ static void set_defaults(struct model_config *config) {
 /* The list counts, and the interval only where there is none. */
 static enum status read_rope_layers(const char *file, const json_t *object, struct model_config *config) {
     int64_t interval = INTERVAL;
-    TRY(json_read_int(file, object, "no_rope_layer_interval", 1, (int64_t)CONFIG_MOST_CONTEXT, &interval));
+    TRY(json_read_int(file, object, "no_rope_layer_interval", 1, (int64_t)CONFIG_CONTEXT_MAX, &interval));
     skip_rope_every(config, interval);
     const json_t *list = json_object_get(object, no_rope_layers);
     if (!list || json_is_null(list)) return STATUS_OK;

@@ -147,8 +147,8 @@ enum status model_list_items(const struct model *model, const struct weight_targ
                              struct safetensors_item **out, size_t *items) {
     bool adapter = model->config.adapter.rank > 0,
          carries = !adapter && model->weights && model->config.family->carried;
-    size_t used = 0, most = (size_t)count + (carries ? model->weights->tensors.count : 0);
-    struct safetensors_item *list = mem_array(most, sizeof *list);
+    size_t used = 0, max = (size_t)count + (carries ? model->weights->tensors.count : 0);
+    struct safetensors_item *list = mem_array(max, sizeof *list);
     if (!list) return STATUS_FAILED;
     for (int i = 0; i < count; i++) {
         const struct weight_target *source = &sources[i];

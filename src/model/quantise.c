@@ -63,16 +63,16 @@ WIDE_VECTORS static void nf4_codes(const float *numbers, int64_t count, uint8_t 
 }
 
 /* What numbers are divided by at least. */
-#define NF4_LEAST 1e-38f
+#define NF4_MIN 1e-38f
 
 static float nf4_largest(const float *numbers, int64_t count) {
     float largest = largest_of(numbers, count);
-    return count == NF4_BLOCK || largest > NF4_LEAST ? largest : NF4_LEAST;
+    return count == NF4_BLOCK || largest > NF4_MIN ? largest : NF4_MIN;
 }
 
 static void nf4_block(const float *numbers, int64_t count, float largest, uint8_t *codes) {
     bool full = count == NF4_BLOCK;
-    float divisor = largest > NF4_LEAST ? largest : NF4_LEAST, factor = 1.0f / divisor;
+    float divisor = largest > NF4_MIN ? largest : NF4_MIN, factor = 1.0f / divisor;
     float scaled[NF4_BLOCK] = {0};
     for (int64_t i = 0; i < count; i++)
         scaled[i] = full ? numbers[i] * factor : numbers[i] / divisor;

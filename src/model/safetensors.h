@@ -169,7 +169,7 @@ enum status safetensors_write(const char *path, const struct safetensors_item *i
 /* Bytes of the file that they make. FAILED without memory. */
 enum status safetensors_measure(const struct safetensors_item *items, size_t count, uint64_t *bytes);
 /* Writes bytes [range->begin, range->end) of that file, whose other ranges others write, at the same time too; made
- * where it is missing. `begin` is a multiple of FILE_BLOCK_BYTES_LEAST. Synced; what was written stays on failure.
+ * where it is missing. `begin` is a multiple of FILE_BLOCK_BYTES_MIN. Synced; what was written stays on failure.
  * `sums` takes those bytes alone. An item's hash is made, of all its bytes, by the range in which its first byte lies;
  * others leave it alone. Only values in the range are required to be finite. */
 enum status safetensors_write_range(const char *path, const struct safetensors_item *items, size_t count,

@@ -122,7 +122,7 @@ enum status safetensors_write_range(const char *path, const struct safetensors_i
                                     const struct file_range *range, struct file_sums *sums) {
     struct layout layout;
     TRY(layout_make(items, count, &layout));
-    BUG_IF(range->begin % FILE_BLOCK_BYTES_LEAST != 0 || range->begin > range->end || range->end > layout.bytes,
+    BUG_IF(range->begin % FILE_BLOCK_BYTES_MIN != 0 || range->begin > range->end || range->end > layout.bytes,
            "%s: bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64, path, range->begin, range->end, layout.bytes);
     enum status status = write_file(path, &layout, range, sums);
     layout_free(&layout);

@@ -47,7 +47,7 @@ static enum status check_group(const struct place *place, const json_t *object, 
 }
 
 static enum status read_strategy(const struct place *place, const json_t *weights, int64_t *block) {
-    enum { GROUP_MOST = 1 << 24 };
+    enum { GROUP_MAX = 1 << 24 };
     const json_t *size = json_object_get(weights, "group_size");
     int64_t length = json_is_integer(size) ? json_integer_value(size) : 0;
     if (says(weights, "strategy", "channel")) {
@@ -60,7 +60,7 @@ static enum status read_strategy(const struct place *place, const json_t *weight
     }
     if (!says(weights, "strategy", "group"))
         return refuse(place, "weights.strategy", "is none of group, channel and tensor, which are read");
-    if (length < 1 || length > GROUP_MOST) return refuse(place, "weights.group_size", "must be a number of weights");
+    if (length < 1 || length > GROUP_MAX) return refuse(place, "weights.group_size", "must be a number of weights");
     *block = length;
     return STATUS_OK;
 }

@@ -19,12 +19,12 @@ enum part_kind {
     PART_TAG     /* a byte: 0 for codes row by row */
 };
 enum {
-    PARTS_MOST = 6,
+    PARTS_MAX = 6,
     MX_BLOCK = 32,
-    STATE_MOST_BYTES = 1 << 16,
+    STATE_BYTES_MAX = 1 << 16,
     STATE_TEXT = 320,
-    BLOCK_LEAST = 32,
-    BLOCK_MOST = 4096
+    BLOCK_MIN = 32,
+    BLOCK_MAX = 4096
 };
 
 /* In place of "weight" at the end of a parameter's name, or `added` to other names. */
@@ -34,7 +34,7 @@ struct part {
     enum safetensors_dtype dtype; /* UNKNOWN: any, by its bytes */
     const char *added;
 };
-static const struct part parts[WEIGHT_FORMAT_COUNT][PARTS_MOST] = {
+static const struct part parts[WEIGHT_FORMAT_COUNT][PARTS_MAX] = {
     [WEIGHT_NF4] = {{"weight", PART_CODES, SAFETENSORS_UNKNOWN},
                     {"weight.absmax", PART_SCALES, SAFETENSORS_U8},
                     {"weight.nested_absmax", PART_GROUPS, SAFETENSORS_F32},
@@ -53,7 +53,7 @@ static const struct part parts[WEIGHT_FORMAT_COUNT][PARTS_MOST] = {
 };
 
 static const struct part *part_at(enum weight_format format, int number) {
-    return number < PARTS_MOST && parts[format][number].suffix ? &parts[format][number] : NULL;
+    return number < PARTS_MAX && parts[format][number].suffix ? &parts[format][number] : NULL;
 }
 
 /* ---- config.json ---- */
@@ -176,7 +176,7 @@ static int64_t part_bytes(const struct weight_layout *layout, enum part_kind kin
 static enum status check_size(const struct safetensors_tensor *found, const struct part *part, int64_t bytes) {
     char dims[SHAPE_TEXT];
     bool dtype = part->dtype == SAFETENSORS_UNKNOWN || found->dtype == part->dtype;
-    bool size = bytes < 0 ? found->bytes <= STATE_MOST_BYTES : found->bytes == (size_t)bytes;
+    bool size = bytes < 0 ? found->bytes <= STATE_BYTES_MAX : found->bytes == (size_t)bytes;
     if (dtype && size) return STATUS_OK;
     status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s", found->file, found->name, found->dtype_name,
                safetensors_print_dims(found, dims));
@@ -232,7 +232,7 @@ static bool is_state(const char *name) {
 static enum status parse_block(const char *name, const char *text, size_t bytes, int64_t *out) {
     json_t *object;
     TRY(json_parse_object(name, text, bytes, &object));
-    enum status status = json_read_int(name, object, "blocksize", BLOCK_LEAST, BLOCK_MOST, out);
+    enum status status = json_read_int(name, object, "blocksize", BLOCK_MIN, BLOCK_MAX, out);
     json_decref(object);
     if (status != STATUS_OK || (*out & (*out - 1)) == 0) return status;
     return status_set(STATUS_BAD_INPUT, "%s: blocksize: %" PRId64 " is not a power of two", name, *out);
@@ -243,7 +243,7 @@ enum status stored_format_read_block(const struct safetensors *set, int64_t *blo
     char name[2 * NAME_BYTES];
     for (size_t i = 0; i < set->tensors.count && !found; i++)
         if (is_state(set->tensors.items[i].name)) found = &set->tensors.items[i];
-    if (!found || found->bytes > STATE_MOST_BYTES) return STATUS_OK; /* stored_weight_check names it */
+    if (!found || found->bytes > STATE_BYTES_MAX) return STATUS_OK; /* stored_weight_check names it */
     char *text = mem_array(found->bytes + 1, 1);
     if (!text) return STATUS_FAILED;
     snprintf(name, sizeof name, "%s: %s", found->file, found->name);

@@ -211,7 +211,7 @@ static bool tell_parts_attention(struct graph *graph, const char *name, char let
 const struct op op_attention = {
     .name = "attention",
     .attribute_bytes = sizeof(struct attention_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 5,
     .outputs = 2,
     .infer = infer_attention,
@@ -243,7 +243,7 @@ static enum status infer_attention_grad(const struct node *node, struct shape ou
 const struct op op_attention_grad = {
     .name = "attention_grad",
     .attribute_bytes = sizeof(struct attention_attributes),
-    .inputs_least = 6,
+    .min_inputs = 6,
     .inputs = 7,
     .outputs = 3,
     .infer = infer_attention_grad,
@@ -272,7 +272,7 @@ static double flops_attention_sinks_grad(const struct node *node) {
 const struct op op_attention_sinks_grad = {
     .name = "attention_sinks_grad",
     .attribute_bytes = sizeof(struct attention_attributes),
-    .inputs_least = 4,
+    .min_inputs = 4,
     .inputs = 4,
     .outputs = 1,
     .infer = infer_attention_sinks_grad,

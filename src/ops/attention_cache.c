@@ -97,7 +97,7 @@ static bool tell_parts_attention_cache(struct graph *graph, const char *name, ch
 const struct op op_attention_cache = {
     .name = "attention_cache",
     .attribute_bytes = sizeof(struct attention_cache_attributes),
-    .inputs_least = 4,
+    .min_inputs = 4,
     .inputs = 5,
     .outputs = 3,
     .infer = infer_attention_cache,
@@ -126,7 +126,7 @@ static double touched_last_token(const struct node *node, int operand) {
 const struct op op_last_token = {
     .name = "last_token",
     .touched = touched_last_token,
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_last_token,

@@ -36,7 +36,7 @@ static void differentiate_expert_load(struct gradients *gradients, const struct 
 
 const struct op op_expert_load = {
     .name = "expert_load",
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 4,
     .outputs = 1,
     .infer = infer_expert_load,
@@ -53,7 +53,7 @@ static enum status infer_expert_load_grad(const struct node *node, struct shape 
 
 const struct op op_expert_load_grad = {
     .name = "expert_load_grad",
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_expert_load_grad,
@@ -92,7 +92,7 @@ static void differentiate_balanced_loss(struct gradients *gradients, const struc
 const struct op op_balanced_loss = {
     .name = "balanced_loss",
     .attribute_bytes = sizeof(struct balance_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_balanced_loss,
@@ -105,7 +105,7 @@ const struct op op_balanced_loss = {
 const struct op op_balanced_loss_grad = {
     .name = "balanced_loss_grad",
     .attribute_bytes = sizeof(struct balance_grad_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 3,
     .outputs = 3,
     .infer = infer_balanced_loss_grad,
@@ -123,7 +123,7 @@ static enum status infer_count_slots(const struct node *node, struct shape out[O
 
 const struct op op_count_slots = {
     .name = "count_slots",
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_count_slots,

@@ -28,7 +28,7 @@ void gradient_deliver_sum(struct gradients *gradients, const struct node *of, st
 
 const struct op op_add = {
     .name = "add",
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_add,
@@ -68,7 +68,7 @@ static bool loops_add_bias(const struct node *node, int way, struct op_loops *ou
 
 const struct op op_add_bias = {
     .name = "add_bias",
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_add_bias,
@@ -102,7 +102,7 @@ static void differentiate_scale(struct gradients *gradients, const struct node *
 const struct op op_scale = {
     .name = "scale",
     .attribute_bytes = sizeof(struct scale_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_scale,

@@ -76,7 +76,7 @@ static void take_part_embedding(void *attributes, char letter, const struct inde
 const struct op op_embedding = {
     .name = "embedding",
     .attribute_bytes = sizeof(struct embedding_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_embedding,
@@ -117,7 +117,7 @@ static void set_table_rows(void *attributes, int64_t rows) {
 const struct op op_embedding_grad = {
     .name = "embedding_grad",
     .attribute_bytes = sizeof(struct embedding_grad_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_embedding_grad,

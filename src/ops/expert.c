@@ -115,7 +115,7 @@ static bool loops_expert_mlp(const struct node *node, int way, struct op_loops *
 const struct op op_expert_mlp = {
     .name = "expert_mlp",
     .attribute_bytes = sizeof(struct expert_attributes),
-    .inputs_least = 5,
+    .min_inputs = 5,
     .inputs = 6,
     .outputs = 1,
     .infer = infer_expert_mlp,
@@ -152,7 +152,7 @@ static void key_expert_grad(const struct node *node, struct op_key *key) {
 const struct op op_expert_mlp_grad = {
     .name = "expert_mlp_grad",
     .attribute_bytes = sizeof(struct expert_grad_attributes),
-    .inputs_least = 6,
+    .min_inputs = 6,
     .inputs = 7,
     .outputs = 4,
     .infer = infer_expert_mlp_grad,

@@ -111,7 +111,7 @@ static void take_part_expert_glu(void *attributes, char letter, const struct ind
 const struct op op_expert_glu = {
     .name = "expert_glu",
     .attribute_bytes = sizeof(struct expert_glu_attributes),
-    .inputs_least = 6,
+    .min_inputs = 6,
     .inputs = 7,
     .outputs = 1,
     .infer = infer_expert_glu,
@@ -151,7 +151,7 @@ static void key_glu_grad(const struct node *node, struct op_key *key) {
 const struct op op_expert_glu_grad = {
     .name = "expert_glu_grad",
     .attribute_bytes = sizeof(struct expert_glu_grad_attributes),
-    .inputs_least = 6,
+    .min_inputs = 6,
     .inputs = 7,
     .outputs = 5,
     .infer = infer_expert_glu_grad,

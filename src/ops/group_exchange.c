@@ -43,7 +43,7 @@ static void differentiate_all_reduce(struct gradients *gradients, const struct n
 const struct op op_all_reduce = {
     .name = "all_reduce",
     .attribute_bytes = sizeof(struct exchange_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_all_reduce,
@@ -68,7 +68,7 @@ static void differentiate_reduce_scatter(struct gradients *gradients, const stru
 const struct op op_reduce_scatter = {
     .name = "reduce_scatter",
     .attribute_bytes = sizeof(struct exchange_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_reduce_scatter,
@@ -109,7 +109,7 @@ static void differentiate_all_gather(struct gradients *gradients, const struct n
 const struct op op_all_gather = {
     .name = "all_gather",
     .attribute_bytes = sizeof(struct exchange_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_all_gather,
@@ -132,7 +132,7 @@ static void differentiate_all_to_all(struct gradients *gradients, const struct n
 const struct op op_all_to_all = {
     .name = "all_to_all",
     .attribute_bytes = sizeof(struct exchange_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_all_to_all,
@@ -184,7 +184,7 @@ const struct op op_cut = {
     .name = "cut",
     .touched = touched_cut,
     .attribute_bytes = sizeof(struct cut_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_cut,
@@ -213,7 +213,7 @@ static void differentiate_copy_in(struct gradients *gradients, const struct node
 const struct op op_copy_in = {
     .name = "copy_in",
     .attribute_bytes = sizeof(struct exchange_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_copy_in,

@@ -123,7 +123,7 @@ static bool tell_parts_head_loss(struct graph *graph, const char *name, char let
 const struct op op_head_loss = {
     .name = "head_loss",
     .attribute_bytes = sizeof(struct head_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 5,
     .outputs = 1,
     .infer = infer_head_loss,
@@ -165,7 +165,7 @@ static double head_grad_flops(const struct node *node) {
 const struct op op_head_loss_grad = {
     .name = "head_loss_grad",
     .attribute_bytes = sizeof(struct head_loss_grad_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 5,
     .outputs = 4,
     .infer = infer_head_loss_grad,
@@ -205,7 +205,7 @@ static bool loops_head_log_probability(const struct node *node, int way, struct 
 const struct op op_head_log_probability = {
     .name = "head_log_probability",
     .attribute_bytes = sizeof(struct head_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 5,
     .outputs = 1,
     .infer = infer_head_log_probability,
@@ -234,7 +234,7 @@ static enum status infer_head_log_probability_grad(const struct node *node, stru
 const struct op op_head_log_probability_grad = {
     .name = "head_log_probability_grad",
     .attribute_bytes = sizeof(struct head_loss_grad_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 6,
     .outputs = 3,
     .infer = infer_head_log_probability_grad,
@@ -255,7 +255,7 @@ static enum status infer_head_statistics(const struct node *node, struct shape o
 const struct op op_head_statistics = {
     .name = "head_statistics",
     .attribute_bytes = sizeof(struct head_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 4,
     .outputs = 1,
     .infer = infer_head_statistics,
@@ -281,7 +281,7 @@ static double example_join(const struct node *node, const struct tensor *tensor,
 
 const struct op op_join_statistics = {
     .name = "join_statistics",
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_join_statistics,
@@ -309,7 +309,7 @@ static bool loops_head_logits(const struct node *node, int way, struct op_loops 
 const struct op op_head_logits = {
     .name = "head_logits",
     .attribute_bytes = sizeof(struct head_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_head_logits,

@@ -74,7 +74,7 @@ static bool loops_linear(const struct node *node, int way, struct op_loops *out)
 const struct op op_linear = {
     .name = "linear",
     .attribute_bytes = sizeof(struct linear_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 4,
     .outputs = 1,
     .infer = infer_linear,
@@ -100,7 +100,7 @@ static enum status infer_linear_dx(const struct node *node, struct shape out[OP_
 const struct op op_linear_dx = {
     .name = "linear_dx",
     .attribute_bytes = sizeof(struct linear_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_linear_dx,
@@ -127,7 +127,7 @@ static enum status infer_linear_dw(const struct node *node, struct shape out[OP_
 const struct op op_linear_dw = {
     .name = "linear_dw",
     .attribute_bytes = sizeof(struct linear_dw_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 2,
     .infer = infer_linear_dw,
@@ -146,7 +146,7 @@ static enum status infer_bias_grad(const struct node *node, struct shape out[OP_
 
 const struct op op_bias_grad = {
     .name = "bias_grad",
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_bias_grad,

@@ -18,7 +18,7 @@ static enum status infer_muon(const struct node *node, struct shape out[OP_OUTPU
 const struct op op_muon = {
     .name = "muon",
     .attribute_bytes = sizeof(struct update_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 2,
     .outputs = 4,
     .infer = infer_muon,

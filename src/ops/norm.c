@@ -54,7 +54,7 @@ static void differentiate_rms_norm(struct gradients *gradients, const struct nod
 const struct op op_rms_norm = {
     .name = "rms_norm",
     .attribute_bytes = sizeof(struct norm_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 2,
     .infer = infer_rms_norm,
@@ -91,7 +91,7 @@ static enum status infer_rms_norm_grad(const struct node *node, struct shape out
 const struct op op_rms_norm_grad = {
     .name = "rms_norm_grad",
     .attribute_bytes = sizeof(struct norm_grad_attributes),
-    .inputs_least = 4,
+    .min_inputs = 4,
     .inputs = 5,
     .outputs = 2,
     .infer = infer_rms_norm_grad,
@@ -133,7 +133,7 @@ static void differentiate_layer_norm(struct gradients *gradients, const struct n
 const struct op op_layer_norm = {
     .name = "layer_norm",
     .attribute_bytes = sizeof(struct norm_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 3,
     .outputs = 3,
     .infer = infer_layer_norm,
@@ -153,7 +153,7 @@ static enum status infer_layer_norm_grad(const struct node *node, struct shape o
 const struct op op_layer_norm_grad = {
     .name = "layer_norm_grad",
     .attribute_bytes = sizeof(struct norm_grad_attributes),
-    .inputs_least = 5,
+    .min_inputs = 5,
     .inputs = 6,
     .outputs = 3,
     .infer = infer_layer_norm_grad,

@@ -61,7 +61,7 @@ enum rope_scaling {
     ROPE_SCALING_YARN,    /* Peng et al., arXiv 2309.00071 */
     ROPE_SCALING_LONGROPE /* Ding et al., arXiv 2402.13753 */
 };
-enum { ROPE_FACTORS_MOST = 128 };
+enum { ROPE_FACTORS_MAX = 128 };
 /* By the names that transformers has. What is 0 where it may be is not given. */
 struct rope_table_attributes {
     int64_t head_dim; /* features that are rotated */
@@ -77,7 +77,7 @@ struct rope_table_attributes {
     bool untruncated;                         /* yarn: truncate is false */
     bool is_long;                             /* longrope: sequences are longer than original_context */
     int64_t factors;                          /* longrope: how many of each list, half of head_dim */
-    float short_factor[ROPE_FACTORS_MOST], long_factor[ROPE_FACTORS_MOST];
+    float short_factor[ROPE_FACTORS_MAX], long_factor[ROPE_FACTORS_MAX];
 };
 /* Fills head_dim/2 inverse frequencies in fp32, as transformers computes them (modeling_rope_utils). */
 void rope_inverse_frequencies(const struct rope_table_attributes *attributes, float *out);
@@ -95,10 +95,10 @@ struct query_part {
     bool zigzag;
 };
 /* The runs of positions of a part of the queries, `length` in all, in their order: one, or two in zigzag. */
-enum { QUERY_RUNS_MOST = 2 };
+enum { QUERY_RUNS_MAX = 2 };
 struct query_runs {
     int count;
-    int64_t begin[QUERY_RUNS_MOST], length;
+    int64_t begin[QUERY_RUNS_MAX], length;
 };
 struct query_runs query_runs_of(const struct query_part *part, int64_t length);
 struct attention_attributes {
@@ -193,7 +193,7 @@ struct activation_attributes {
     enum activation function;
 };
 
-enum { ROUTING_EXPERTS_MOST = 1024 };
+enum { ROUTING_EXPERTS_MAX = 1024 };
 struct route_attributes {
     int64_t chosen; /* experts of a token: k */
     bool normalised;

@@ -44,7 +44,7 @@ static enum status infer_gradient_sum(const struct node *node, struct shape out[
 
 const struct op op_gradient_sum = {
     .name = "gradient_sum",
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_gradient_sum,
@@ -60,7 +60,7 @@ static enum status infer_squared_sums(const struct node *node, struct shape out[
 
 const struct op op_squared_sums = {
     .name = "squared_sums",
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_squared_sums,
@@ -76,7 +76,7 @@ static enum status infer_squared_norm(const struct node *node, struct shape out[
 
 const struct op op_squared_norm = {
     .name = "squared_norm",
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_squared_norm,
@@ -91,7 +91,7 @@ static enum status infer_clip_factor(const struct node *node, struct shape out[O
 const struct op op_clip_factor = {
     .name = "clip_factor",
     .attribute_bytes = sizeof(struct clip_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_clip_factor,
@@ -129,7 +129,7 @@ uint32_t update_overwrites(const struct node *node) {
     const struct op op_##rule = {                                                                                      \
         .name = #rule,                                                                                                 \
         .attribute_bytes = sizeof(struct update_attributes),                                                           \
-        .inputs_least = 1,                                                                                             \
+        .min_inputs = 1,                                                                                             \
         .inputs = 2,                                                                                                   \
         .outputs = 2 + 2 * (moments),                                                                                  \
         .infer = infer_update,                                                                                         \
@@ -152,7 +152,7 @@ static enum status infer_gradient_reduce(const struct node *node, struct shape o
 const struct op op_gradient_reduce = {
     .name = "gradient_reduce",
     .attribute_bytes = sizeof(struct exchange_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_gradient_reduce,
@@ -171,7 +171,7 @@ static enum status infer_gather_norms(const struct node *node, struct shape out[
 const struct op op_gather_norms = {
     .name = "gather_norms",
     .attribute_bytes = sizeof(struct exchange_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_gather_norms,

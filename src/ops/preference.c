@@ -62,7 +62,7 @@ static bool loops_preference_loss(const struct node *node, int way, struct op_lo
 const struct op op_preference_loss = {
     .name = "preference_loss",
     .attribute_bytes = sizeof(struct preference_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_preference_loss,
@@ -76,7 +76,7 @@ const struct op op_preference_loss = {
 const struct op op_preference_loss_grad = {
     .name = "preference_loss_grad",
     .attribute_bytes = sizeof(struct preference_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 3,
     .outputs = 2,
     .infer = infer_preference_loss_grad,

@@ -29,7 +29,7 @@ static bool loops_rope_table(const struct node *node, int way, struct op_loops *
 const struct op op_rope_table = {
     .name = "rope_table",
     .attribute_bytes = sizeof(struct rope_table_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_rope_table,
@@ -88,7 +88,7 @@ static void take_part_rope(void *attributes, char letter, const struct index_par
 const struct op op_rope = {
     .name = "rope",
     .attribute_bytes = sizeof(struct rope_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_rope,

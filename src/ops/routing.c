@@ -3,10 +3,10 @@
 #include "ops/check.h"
 
 /* Rows of the largest tile, and of those for fewer tokens. */
-enum { TILE_MOST = 64, TILE_STEP = 4 };
+enum { TILE_MAX = 64, TILE_STEP = 4 };
 
 int64_t routing_tile(int64_t slots, int64_t experts) {
-    int64_t tile = TILE_MOST;
+    int64_t tile = TILE_MAX;
     while (tile > 1 && slots < tile * experts)
         tile /= TILE_STEP;
     return tile;
@@ -22,8 +22,8 @@ static enum status infer_route(const struct node *node, struct shape out[OP_OUTP
     TRY(check_activation(node, 0));
     const struct shape *logits = &node->in[0]->shape;
     int64_t experts = shape_columns(logits), chosen = NODE_ATTRIBUTES(node, route_attributes)->chosen;
-    if (experts > ROUTING_EXPERTS_MOST)
-        return status_set(STATUS_BAD_INPUT, "%lld experts, of at most %d", (long long)experts, ROUTING_EXPERTS_MOST);
+    if (experts > ROUTING_EXPERTS_MAX)
+        return status_set(STATUS_BAD_INPUT, "%lld experts, of at most %d", (long long)experts, ROUTING_EXPERTS_MAX);
     if (chosen < 1 || chosen > experts)
         return status_set(STATUS_BAD_INPUT, "a token goes to %lld of %lld experts", (long long)chosen,
                           (long long)experts);
@@ -59,7 +59,7 @@ static void differentiate_route(struct gradients *gradients, const struct node *
 const struct op op_route = {
     .name = "route",
     .attribute_bytes = sizeof(struct route_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 2,
     .outputs = 4,
     .infer = infer_route,
@@ -71,7 +71,7 @@ const struct op op_route = {
 double example_range(int64_t slots, int64_t experts, int64_t index) {
     int64_t tile = routing_tile(slots, experts), each = (slots + experts - 1) / experts, expert = index / 2;
     int64_t stride = (each + tile - 1) / tile * tile, before = expert * each < slots ? expert * each : slots;
-    int64_t most = (slots + tile - 1) / tile * tile, start = expert * stride < most ? expert * stride : most;
+    int64_t max = (slots + tile - 1) / tile * tile, start = expert * stride < max ? expert * stride : max;
     int64_t count = slots - before < each ? slots - before : each;
     return (double)(index % 2 == 0 ? start : start + count);
 }
@@ -105,7 +105,7 @@ const struct op op_route_grad = {
     .name = "route_grad",
     .touched = touched_route_grad,
     .attribute_bytes = sizeof(struct route_attributes),
-    .inputs_least = 5,
+    .min_inputs = 5,
     .inputs = 5,
     .outputs = 1,
     .infer = infer_route_grad,
@@ -161,7 +161,7 @@ static bool loops_dispatch(const struct node *node, int way, struct op_loops *ou
 const struct op op_dispatch = {
     .name = "dispatch",
     .attribute_bytes = sizeof(struct dispatch_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_dispatch,
@@ -194,7 +194,7 @@ const struct op op_dispatch_grad = {
     .name = "dispatch_grad",
     .touched = touched_dispatch_grad,
     .attribute_bytes = sizeof(struct dispatch_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_dispatch_grad,
@@ -250,7 +250,7 @@ const struct op op_combine = {
     .name = "combine",
     .touched = touched_combine,
     .attribute_bytes = sizeof(struct dispatch_attributes),
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 4,
     .outputs = 1,
     .infer = infer_combine,
@@ -278,7 +278,7 @@ const struct op op_combine_grad = {
     .name = "combine_grad",
     .touched = touched_combine_grad,
     .attribute_bytes = sizeof(struct dispatch_attributes),
-    .inputs_least = 4,
+    .min_inputs = 4,
     .inputs = 4,
     .outputs = 2,
     .infer = infer_combine_grad,
@@ -317,7 +317,7 @@ static bool loops_token_gate(const struct node *node, int way, struct op_loops *
 
 const struct op op_token_gate = {
     .name = "token_gate",
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_token_gate,
@@ -337,7 +337,7 @@ static enum status infer_token_gate_grad(const struct node *node, struct shape o
 
 const struct op op_token_gate_grad = {
     .name = "token_gate_grad",
-    .inputs_least = 3,
+    .min_inputs = 3,
     .inputs = 3,
     .outputs = 2,
     .infer = infer_token_gate_grad,

@@ -154,7 +154,7 @@ static void differentiate_convert(struct gradients *gradients, const struct node
 const struct op op_convert = {
     .name = "convert",
     .attribute_bytes = sizeof(struct convert_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_convert,
@@ -212,7 +212,7 @@ static void differentiate_from_parts(struct gradients *gradients, const struct n
 const struct op op_to_parts = {
     .name = "to_parts",
     .attribute_bytes = sizeof(struct parts_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_to_parts,
@@ -223,7 +223,7 @@ const struct op op_to_parts = {
 const struct op op_from_parts = {
     .name = "from_parts",
     .attribute_bytes = sizeof(struct parts_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_from_parts,

@@ -7,8 +7,8 @@ static void merge_into(struct curve_bucket *bucket, const struct curve_bucket *n
     bucket->last_step = next->last_step;
     bucket->samples += next->samples;
     bucket->sum += next->sum;
-    bucket->least = fmin(bucket->least, next->least);
-    bucket->most = fmax(bucket->most, next->most);
+    bucket->min = fmin(bucket->min, next->min);
+    bucket->max = fmax(bucket->max, next->max);
 }
 
 static void halve(struct curve *curve) {
@@ -42,8 +42,8 @@ json_t *curve_to_json(const struct curve *curve) {
         failed |= json_array_append_new(step, json_integer((json_int_t)bucket->last_step));
         failed |= json_array_append_new(mean, json_real(bucket->sum / (double)bucket->samples));
         if (!band) continue;
-        failed |= json_array_append_new(low, json_real(bucket->least));
-        failed |= json_array_append_new(high, json_real(bucket->most));
+        failed |= json_array_append_new(low, json_real(bucket->min));
+        failed |= json_array_append_new(high, json_real(bucket->max));
     }
     json_t *object = failed ? NULL : json_pack("{s:O, s:O}", "step", step, "mean", mean);
     if (object && band) failed = json_object_set(object, "low", low) | json_object_set(object, "high", high);

@@ -11,7 +11,7 @@ enum { CURVE_BUCKETS = 1024 }; /* about as many as a wide screen has columns for
 struct curve_bucket {
     int64_t last_step; /* of its samples */
     int64_t samples;
-    double sum, least, most;
+    double sum, min, max;
 };
 
 /* All zero: empty. */

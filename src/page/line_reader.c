@@ -11,8 +11,8 @@
 #include "base/fault.h"
 #include "base/mem.h"
 
-enum status line_reader_open(const char *path, size_t line_bytes_most, struct line_reader *out) {
-    *out = (struct line_reader){.path = mem_string(path), .line_bytes_most = line_bytes_most};
+enum status line_reader_open(const char *path, size_t max_line_bytes, struct line_reader *out) {
+    *out = (struct line_reader){.path = mem_string(path), .max_line_bytes = max_line_bytes};
     return out->path ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -54,14 +54,14 @@ static enum status read_on(struct line_reader *reader, const struct line_taker *
         taker->forget(taker->payload);
     }
     for (;;) {
-        size_t most = reader->line_bytes_most, taken;
-        ssize_t got = fault_point(FAULT_READ) ? -1 : pread(file, piece, most, (off_t)reader->offset);
+        size_t max = reader->max_line_bytes, taken;
+        ssize_t got = fault_point(FAULT_READ) ? -1 : pread(file, piece, max, (off_t)reader->offset);
         if (got < 0) return read_failed(reader);
         TRY(take_piece(reader, taker, piece, (size_t)got, &taken));
         if (taken > 0) continue;
-        if ((size_t)got < most) return STATUS_OK;
+        if ((size_t)got < max) return STATUS_OK;
         return status_set(STATUS_BAD_INPUT, "%s: line %" PRId64 ": longer than %zu bytes", reader->path,
-                          reader->lines + 1, most);
+                          reader->lines + 1, max);
     }
 }
 
@@ -70,7 +70,7 @@ enum status line_reader_advance(struct line_reader *reader, const struct line_ta
     int file = open(reader->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0 && errno == ENOENT) return STATUS_OK;
     if (file < 0) return read_failed(reader);
-    char *piece = mem_array(reader->line_bytes_most, 1);
+    char *piece = mem_array(reader->max_line_bytes, 1);
     enum status status = piece ? read_on(reader, taker, file, piece) : STATUS_FAILED;
     mem_free(piece);
     close(file);

@@ -10,7 +10,7 @@
 
 struct line_reader {
     char *path;
-    size_t line_bytes_most;
+    size_t max_line_bytes;
     int64_t offset, lines; /* bytes and lines that were read */
 };
 
@@ -23,7 +23,7 @@ struct line_taker {
 };
 
 /* The file need not exist. The caller closes. */
-enum status line_reader_open(const char *path, size_t line_bytes_most, struct line_reader *out);
+enum status line_reader_open(const char *path, size_t max_line_bytes, struct line_reader *out);
 void line_reader_close(struct line_reader *reader);
 /* Takes on to the last whole line. BAD_INPUT for what is no regular file and "FILE: line N: longer than …"; else what
  * `take` returned. */

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "page/metrics_line.h"
 
-enum { LINE_BYTES_MOST = 1 << 23 }; /* a line has about 250, one of experts a few for each */
+enum { LINE_BYTES_MAX = 1 << 23 }; /* a line has about 250, one of experts a few for each */
 
 const char *metric_name(enum metric metric) {
     static const char *const names[] = {
@@ -21,7 +21,7 @@ const char *metric_name(enum metric metric) {
 static void forget(void *payload) {
     struct metrics_reader *reader = payload;
     reader->step = reader->val_step = 0;
-    reader->least_val_loss = NAN;
+    reader->min_val_loss = NAN;
     json_decref(reader->expert_slots);
     reader->expert_slots = NULL;
     for (int i = 0; i < METRIC_COUNT; i++)
@@ -34,7 +34,7 @@ enum status metrics_reader_open(const char *path, struct metrics_reader *out) {
     struct metrics_reader reader = {.curves = mem_array(METRIC_CURVES, sizeof *reader.curves), .replans = json_array()};
     enum status status = reader.curves ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK && !reader.replans) status = status_no_memory(0, "a run's metrics");
-    if (status == STATUS_OK) status = line_reader_open(path, LINE_BYTES_MOST, &reader.lines);
+    if (status == STATUS_OK) status = line_reader_open(path, LINE_BYTES_MAX, &reader.lines);
     if (status == STATUS_OK) {
         forget(&reader);
         *out = reader;
@@ -62,7 +62,7 @@ static enum status take(struct metrics_reader *reader, const char *name, const s
         if (i < METRIC_CURVES) curve_add(&reader->curves[i], line->step, value);
         if (i != METRIC_VAL_LOSS) continue;
         reader->val_step = line->step;
-        reader->least_val_loss = fmin(reader->least_val_loss, value);
+        reader->min_val_loss = fmin(reader->min_val_loss, value);
     }
     reader->step = line->step;
     if (line->expert_slots) {
@@ -88,8 +88,8 @@ static enum status parse_line(struct metrics_reader *reader, const char *name, c
     TRY(json_parse_object(name, text, bytes, &object));
     enum status status;
     TRY_GOTO(status, json_require(name, object, "step"), done);
-    int64_t least = json_object_get(object, "replan") ? 0 : 1; /* a plan may change before the first step */
-    TRY_GOTO(status, json_read_int(name, object, "step", least, INT64_MAX, &out->step), done);
+    int64_t min = json_object_get(object, "replan") ? 0 : 1; /* a plan may change before the first step */
+    TRY_GOTO(status, json_read_int(name, object, "step", min, INT64_MAX, &out->step), done);
     for (int i = 0; i < METRIC_COUNT; i++) {
         const char *field = metric_name((enum metric)i);
         out->values[i] = NAN;
@@ -150,6 +150,6 @@ static json_t *experts_to_json(const struct metrics_reader *reader) {
 json_t *metrics_reader_to_json(const struct metrics_reader *reader) {
     return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:O}", "step", (json_int_t)reader->step, "val_step",
                      (json_int_t)reader->val_step, "last", last_to_json(reader), "least_val_loss",
-                     number_or_null(reader->least_val_loss), "curves", curves_to_json(reader), "experts",
+                     number_or_null(reader->min_val_loss), "curves", curves_to_json(reader), "experts",
                      experts_to_json(reader), "replans", reader->replans);
 }

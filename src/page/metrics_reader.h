@@ -13,8 +13,8 @@
     X(STEP_S, "step_s")                                                                                                \
     X(LR, "lr")                                                                                                        \
     X(GRAD_NORM, "grad_norm")                                                                                          \
-    X(EXPERT_MOST, "expert_most")                                                                                      \
-    X(EXPERT_LEAST, "expert_least")                                                                                    \
+    X(EXPERT_MAX, "expert_most")                                                                                      \
+    X(EXPERT_MIN, "expert_least")                                                                                    \
     X(MARGIN, "margin")                                                                                                \
     X(VAL_MARGIN, "val_margin")                                                                                        \
     X(ACCURACY, "accuracy")                                                                                            \
@@ -36,7 +36,7 @@ struct metrics_reader {
     int64_t step;     /* the last one; 0: none */
     int64_t val_step; /* of the last validation; 0: none */
     double last[METRIC_COUNT];
-    double least_val_loss; /* NaN: none */
+    double min_val_loss; /* NaN: none */
     struct curve *curves;  /* METRIC_CURVES */
     json_t *expert_slots;  /* by layer and expert, of the last line that has them; NULL: none has */
     int64_t expert_step;   /* of that line */
@@ -49,7 +49,7 @@ enum status metrics_reader_open(const char *path, struct metrics_reader *out);
 void metrics_reader_close(struct metrics_reader *reader);
 /* Reads on to the last whole line; from the start where the file became shorter. BAD_INPUT "FILE: line N: FIELD: …". */
 enum status metrics_reader_advance(struct metrics_reader *reader);
-/* {"step", "val_step", "last": {NAME: value or null}, "least_val_loss", "curves": {NAME: curve_to_json}, "experts":
+/* {"step", "val_step", "last": {NAME: value or null}, "min_val_loss", "curves": {NAME: curve_to_json}, "experts":
  * {"step", "slots"} or null, "replans": [the lines of metrics.jsonl]}; NULL when out of memory. */
 json_t *metrics_reader_to_json(const struct metrics_reader *reader);
 

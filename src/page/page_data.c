@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 #include "train/run_end.h"
 
-enum { FILE_LIMIT_BYTES = 1 << 24, MODEL_FIELDS_MOST = 64, MODEL_TEXT_MOST = 200 };
+enum { FILE_LIMIT_BYTES = 1 << 24, MODEL_FIELDS_MAX = 64, MODEL_TEXT_MAX = 200 };
 
 struct page_run {
     char *folder;
@@ -73,8 +73,8 @@ static json_t *brief_fields(const json_t *config) {
     size_t fields = 0;
     int failed = !kept;
     json_object_foreach((json_t *)(uintptr_t)config, key, value) {
-        bool brief = json_is_number(value) || (json_is_string(value) && json_string_length(value) < MODEL_TEXT_MOST);
-        if (brief && fields++ < MODEL_FIELDS_MOST) failed |= json_object_set(kept, key, value);
+        bool brief = json_is_number(value) || (json_is_string(value) && json_string_length(value) < MODEL_TEXT_MAX);
+        if (brief && fields++ < MODEL_FIELDS_MAX) failed |= json_object_set(kept, key, value);
     }
     if (!failed) return kept;
     json_decref(kept);

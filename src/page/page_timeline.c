@@ -7,7 +7,7 @@
 #include "page/timeline_rows.h"
 #include "sim/timeline.h"
 
-enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 28, KINDS_MOST = 32, BOUNDS_MOST = 6 };
+enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 28, KINDS_MAX = 32, TIMELINE_BOUNDS_MAX = 6 };
 
 /* Tenths of a microsecond are enough for a drawing, and short in the file. */
 static json_t *short_us(double us) { return json_real(round(us * 10) / 10); }
@@ -41,7 +41,7 @@ static int longest_first(const void *left, const void *right) {
 static json_t *parts_to_json(const json_t *timeline, const struct chain_part *parts, size_t count) {
     json_t *bounds = json_array();
     int failed = !bounds;
-    for (size_t i = 0; i < count && i < BOUNDS_MOST && parts[i].seconds > 0; i++) {
+    for (size_t i = 0; i < count && i < TIMELINE_BOUNDS_MAX && parts[i].seconds > 0; i++) {
         json_t *stream = json_array_get(json_object_get(timeline, "streams"), (size_t)parts[i].stream);
         json_t *phase =
             parts[i].phase < 0 ? NULL : json_array_get(json_object_get(timeline, "phases"), (size_t)parts[i].phase);
@@ -119,8 +119,8 @@ static enum status make_tier(const char *name, size_t number, const json_t *tier
     TRY(json_read_string(where, tier, "name", &title));
     TRY(json_require(where, tier, "program_bytes"));
     TRY(json_read_int(where, tier, "program_bytes", 0, INT64_MAX, &bytes));
-    if (!json_is_array(kinds) || json_array_size(kinds) > KINDS_MOST)
-        return status_set(STATUS_BAD_INPUT, "%s: kinds: must be an array of at most %d names", where, KINDS_MOST);
+    if (!json_is_array(kinds) || json_array_size(kinds) > KINDS_MAX)
+        return status_set(STATUS_BAD_INPUT, "%s: kinds: must be an array of at most %d names", where, KINDS_MAX);
     if (!json_is_array(points)) return status_set(STATUS_BAD_INPUT, "%s: points: must be an array", where);
     for (size_t i = 0; i < json_array_size(points); i++)
         if (point_bytes(json_array_get(points, i), json_array_size(kinds)) < 0)

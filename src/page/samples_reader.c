@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-enum { LINE_BYTES_MOST = 1 << 23 };
+enum { LINE_BYTES_MAX = 1 << 23 };
 
 static void forget(void *payload) {
     struct samples_reader *reader = payload;
@@ -20,7 +20,7 @@ enum status samples_reader_open(const char *path, struct samples_reader *out) {
     struct samples_reader reader = {.stride = 1, .kept = json_array()};
     enum status status;
     TRY_GOTO(status, reader.kept ? STATUS_OK : status_no_memory(0, "samples"), failed);
-    TRY_GOTO(status, line_reader_open(path, LINE_BYTES_MOST, &reader.lines), failed);
+    TRY_GOTO(status, line_reader_open(path, LINE_BYTES_MAX, &reader.lines), failed);
     *out = reader;
     return STATUS_OK;
 failed:
@@ -38,8 +38,8 @@ void samples_reader_close(struct samples_reader *reader) {
 /* The text, or its first bytes as far as whole characters go, with an ellipsis. */
 static json_t *short_text(const char *text) {
     size_t bytes = strlen(text);
-    if (bytes <= SAMPLE_TEXT_BYTES_MOST) return json_string(text);
-    for (bytes = SAMPLE_TEXT_BYTES_MOST; ((unsigned char)text[bytes] & 0xC0) == 0x80;)
+    if (bytes <= SAMPLE_TEXT_BYTES_MAX) return json_string(text);
+    for (bytes = SAMPLE_TEXT_BYTES_MAX; ((unsigned char)text[bytes] & 0xC0) == 0x80;)
         bytes--;
     return json_sprintf("%.*s…", (int)bytes, text);
 }
@@ -72,7 +72,7 @@ static enum status take_line(void *payload, const struct line_reader *lines, con
     enum status status = read_sample(name, object, &sample);
     json_decref(object);
     if (status != STATUS_OK) return status;
-    if (json_array_size(reader->kept) == SAMPLES_MOST) halve(reader);
+    if (json_array_size(reader->kept) == SAMPLES_MAX) halve(reader);
     if (reader->count % reader->stride == 0 && json_array_append(reader->kept, sample) != 0)
         status = status_no_memory(0, "samples");
     reader->count++;

@@ -8,7 +8,7 @@
 #include "page/line_reader.h"
 
 /* Texts are cut to so many bytes, which fill some screens; the file has all of them. */
-enum { SAMPLES_MOST = 128, SAMPLE_TEXT_BYTES_MOST = 4000 };
+enum { SAMPLES_MAX = 128, SAMPLE_TEXT_BYTES_MAX = 4000 };
 
 struct samples_reader {
     struct line_reader lines;

@@ -5,7 +5,7 @@
 
 #include "scale/rank_memory.h"
 
-enum { ROWS_MOST = 32, ROW_PIXELS = 22, MICRO_BATCHES_SHOWN = 8 };
+enum { ROWS_MAX = 32, ROW_PIXELS = 22, MICRO_BATCHES_SHOWN = 8 };
 static const char BLUE[] = "#0b62b8", WARM[] = "#b54708", INK[] = "#17202b", LIMIT[] = "#c01c28";
 
 static const struct {
@@ -84,8 +84,8 @@ static double tokens_per_s(const struct scale_picture *picture, size_t i) {
 
 static struct svg_frame curve_frame(const struct scale_picture *picture) {
     size_t last = picture->curve_count - 1;
-    double least = (double)picture->curve[0].devices, most = (double)picture->curve[last].devices;
-    double low = INFINITY, high = tokens_per_s(picture, 0) * most / least;
+    double min = (double)picture->curve[0].devices, max = (double)picture->curve[last].devices;
+    double low = INFINITY, high = tokens_per_s(picture, 0) * max / min;
     for (size_t i = 0; i <= last; i++) {
         low = fmin(low, tokens_per_s(picture, i));
         high = fmax(high, tokens_per_s(picture, i));
@@ -93,7 +93,7 @@ static struct svg_frame curve_frame(const struct scale_picture *picture) {
     return (struct svg_frame){.title = "Tokens a second by number of devices",
                               .across = "devices",
                               .up = "tokens a second",
-                              .x = {least / 1.2, most * 1.2, SVG_LEFT, SVG_RIGHT, true},
+                              .x = {min / 1.2, max * 1.2, SVG_LEFT, SVG_RIGHT, true},
                               .y = {low / 1.3, high * 1.3, SVG_BOTTOM, SVG_TOP, true},
                               .x_label = svg_amount,
                               .y_label = svg_amount};
@@ -138,7 +138,7 @@ static enum status draw_key(struct text_buffer *out, const struct part *parts, i
 }
 
 /* Stages that are drawn: of many, some that lie evenly from the first to the last. */
-static int32_t stages_shown(int32_t stages) { return stages < ROWS_MOST ? stages : ROWS_MOST; }
+static int32_t stages_shown(int32_t stages) { return stages < ROWS_MAX ? stages : ROWS_MAX; }
 static int32_t stage_of_row(int32_t row, int32_t stages) {
     int32_t shown = stages_shown(stages);
     return shown < 2 ? 0 : (int32_t)((int64_t)row * (stages - 1) / (shown - 1));
@@ -233,11 +233,11 @@ static enum status draw_memory(const struct scale_picture *picture, struct text_
     job_costs_find(&picture->job, &calibration, &costs);
     int32_t stages = costs.pipeline.stages, rows = stages_shown(stages);
     double bottom = SVG_TOP + ROW_PIXELS * (double)rows,
-           most = fmax(picture->capacity_bytes, rank_memory_most(&costs).total);
+           max = fmax(picture->capacity_bytes, rank_memory_max(&costs).total);
     struct svg_frame frame = {.title = "Memory of a rank of each stage",
                               .across = "bytes",
                               .up = "",
-                              .x = {0, most * 1.04, SVG_LEFT, SVG_RIGHT, false},
+                              .x = {0, max * 1.04, SVG_LEFT, SVG_RIGHT, false},
                               .y = {0, 1, bottom, SVG_TOP, false},
                               .x_label = svg_gigabytes};
     TRY(svg_begin(out, frame.title, (int)bottom + 80));

@@ -20,7 +20,7 @@
 #include "page/prometheus.h"
 
 /* What visitors can take together: 32 connections of 16 KiB, none idle for longer than 15 s. */
-enum { CONNECTIONS_MOST = 128, CONNECTION_BYTES = 1 << 14, CONNECTION_IDLE_S = 5 };
+enum { CONNECTIONS_MAX = 128, CONNECTION_BYTES = 1 << 14, CONNECTION_IDLE_S = 5 };
 /* However often it is asked for, an answer is made at most four times a second: the rest of the time is the step's. */
 enum { ANSWER_LASTS_NS = 250 * 1000 * 1000 };
 enum { HOST_BYTES = 256 };
@@ -172,7 +172,7 @@ static struct MHD_Daemon *start_daemon(struct server *server) {
     struct MHD_Daemon *daemon =
         MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC, 0, NULL, NULL, answer, server,
                          MHD_OPTION_LISTEN_SOCKET, server->listener.socket, MHD_OPTION_CONNECTION_LIMIT,
-                         (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_IDLE_S,
+                         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_IDLE_S,
                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;

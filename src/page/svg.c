@@ -48,22 +48,22 @@ enum status svg_begin(struct text_buffer *out, const char *title, int height) {
 enum status svg_end(struct text_buffer *out) { return svg_print(out, "</svg>\n"); }
 
 /* The round step (1, 2 or 5 times a power of ten) that gives at most so many ticks. */
-static double tick_step(double span, int most) {
-    double power = pow(10, floor(log10(span / most)));
+static double tick_step(double span, int max) {
+    double power = pow(10, floor(log10(span / max)));
     static const double parts[] = {1, 2, 5, 10};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (span / (parts[i] * power) <= most) return parts[i] * power;
+        if (span / (parts[i] * power) <= max) return parts[i] * power;
     return 10 * power;
 }
 
-enum { TICKS_MOST = 24 };
+enum { TICKS_MAX = 24 };
 
 /* Logarithmic: 1, 2 and 5 times each power of ten; of two decades and more the powers alone. */
-static int find_ticks(const struct svg_axis *axis, double out[TICKS_MOST]) {
+static int find_ticks(const struct svg_axis *axis, double out[TICKS_MAX]) {
     int count = 0;
     if (!axis->logarithmic) {
         double step = tick_step(axis->high - axis->low > 0 ? axis->high - axis->low : 1, 7);
-        for (double at = ceil(axis->low / step - 1e-9) * step; at <= axis->high + 1e-9 * step && count < TICKS_MOST;
+        for (double at = ceil(axis->low / step - 1e-9) * step; at <= axis->high + 1e-9 * step && count < TICKS_MAX;
              at += step)
             out[count++] = fabs(at) < 1e-9 * step ? 0 : at; /* not -0 */
         return count;
@@ -73,14 +73,14 @@ static int find_ticks(const struct svg_axis *axis, double out[TICKS_MOST]) {
     for (double power = floor(log10(axis->low)); power <= log10(axis->high); power++)
         for (int i = 0; i < (powers ? 1 : 3); i++) {
             double at = parts[i] * pow(10, power);
-            if (at >= axis->low * 0.999 && at <= axis->high * 1.001 && count < TICKS_MOST) out[count++] = at;
+            if (at >= axis->low * 0.999 && at <= axis->high * 1.001 && count < TICKS_MAX) out[count++] = at;
         }
     return count;
 }
 
 static enum status draw_ticks(struct text_buffer *out, const struct svg_frame *frame, bool up) {
     const struct svg_axis *axis = up ? &frame->y : &frame->x;
-    double values[TICKS_MOST];
+    double values[TICKS_MAX];
     int count = find_ticks(axis, values);
     for (int i = 0; i < count; i++) {
         double at = svg_at(axis, values[i]);

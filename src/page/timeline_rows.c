@@ -7,7 +7,7 @@
 #include "base/json.h"
 
 /* Files of older versions lack the last field. */
-enum { EVENT_FIELDS = 10, EVENT_FIELDS_LEAST = 9, STREAMS_MOST = 64 };
+enum { EVENT_FIELDS = 10, EVENT_FIELDS_MIN = 9, TIMELINE_STREAMS_MAX = 64 };
 
 /* The length of a list of the file; BAD_INPUT where it is none. */
 static enum status count_list(const char *name, const json_t *timeline, const char *field, int32_t *count) {
@@ -24,8 +24,8 @@ struct list_counts {
 
 static enum status count_lists(const char *name, const json_t *timeline, struct list_counts *out) {
     TRY(count_list(name, timeline, "streams", &out->streams));
-    if (out->streams > STREAMS_MOST)
-        return status_set(STATUS_BAD_INPUT, "%s: streams: more than %d", name, STREAMS_MOST);
+    if (out->streams > TIMELINE_STREAMS_MAX)
+        return status_set(STATUS_BAD_INPUT, "%s: streams: more than %d", name, TIMELINE_STREAMS_MAX);
     TRY(count_list(name, timeline, "names", &out->names));
     TRY(count_list(name, timeline, "blocks", &out->blocks));
     TRY(count_list(name, timeline, "sections", &out->sections));
@@ -41,18 +41,18 @@ static enum status read_event(const char *name, const json_t *array, size_t numb
                               struct timeline_row *out) {
     double fields[EVENT_FIELDS] = {[EVENT_FIELDS - 1] = -1};
     size_t count = json_array_size(array);
-    if (count < EVENT_FIELDS_LEAST || count > EVENT_FIELDS)
+    if (count < EVENT_FIELDS_MIN || count > EVENT_FIELDS)
         return event_refused(name, number, "must be an array of ten numbers");
     for (size_t i = 0; i < count; i++) {
         const json_t *value = json_array_get(array, i);
         if (!json_is_number(value)) return event_refused(name, number, "must be an array of ten numbers");
         fields[i] = json_number_value(value);
     }
-    const int32_t most[] = {counts->streams,  counts->names, counts->blocks,
+    const int32_t max[] = {counts->streams,  counts->names, counts->blocks,
                             counts->sections, INT32_MAX,     counts->phases};
     int32_t index[6];
     for (int i = 0; i < 6; i++) {
-        if (!(fields[i] >= (i < 2 ? 0 : -1) && fields[i] < most[i]))
+        if (!(fields[i] >= (i < 2 ? 0 : -1) && fields[i] < max[i]))
             return event_refused(name, number, "an index is outside its list");
         index[i] = (int32_t)fields[i];
     }
@@ -218,9 +218,9 @@ static void join_below(struct timeline_rows *rows, double length_us, bool all) {
     if (rows->items.count > 0) rows->items.count = kept + 1;
 }
 
-void timeline_rows_thin(struct timeline_rows *rows, size_t most) {
+void timeline_rows_thin(struct timeline_rows *rows, size_t max) {
     /* A screen shows a part in some thousands. Past a thousandth of the step, fewer rows matter more than what they
      * are; past the whole step all rows of a stream are one. */
-    for (double part = 1.0 / 16384; rows->items.count > most && part < 4; part *= 2)
+    for (double part = 1.0 / 16384; rows->items.count > max && part < 4; part *= 2)
         join_below(rows, part * rows->end_us, part > 1.0 / 1024);
 }

@@ -34,7 +34,7 @@ enum status timeline_rows_read(const char *name, const json_t *timeline, struct 
 enum status timeline_rows_chain(struct timeline_rows *rows);
 /* The row that holds an event, by the count that `first` and `cause` have; -1 for -1. */
 int32_t timeline_rows_find(const struct timeline_rows *rows, int32_t event);
-/* Joins neighbours on a stream, the shortest first, until at most `most` rows are left. */
-void timeline_rows_thin(struct timeline_rows *rows, size_t most);
+/* Joins neighbours on a stream, the shortest first, until at most `max` rows are left. */
+void timeline_rows_thin(struct timeline_rows *rows, size_t max);
 
 #endif

@@ -88,8 +88,8 @@ static enum status read_token(struct reader *reader, const char **at) {
         return status_hint(REFUSE("'%.12s' is no stage", begin),
                            "stages are f3, b3, h3, d3, or ranges of them as f0-11");
     int32_t step = last < first ? -1 : 1;
-    if (reader->stages->list.count >= STAGES_MOST)
-        return status_hint(REFUSE("has more than %d stages", STAGES_MOST), "recompute less often");
+    if (reader->stages->list.count >= STAGES_MAX)
+        return status_hint(REFUSE("has more than %d stages", STAGES_MAX), "recompute less often");
     for (int32_t block = first;; block += step) {
         TRY(add_stage(reader, letter, block));
         if (block == last) return STATUS_OK;

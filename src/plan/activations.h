@@ -17,7 +17,7 @@
 #include "plan/recompute.h"
 
 /* A stage is a whole block, so this is far more than any schedule needs. */
-enum { STAGES_MOST = 1 << 14 };
+enum { STAGES_MAX = 1 << 14 };
 
 enum stage_action { STAGE_FORWARD, STAGE_BACKWARD, STAGE_MOVE };
 

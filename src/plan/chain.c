@@ -5,8 +5,8 @@
 #include "base/mem.h"
 
 enum status chain_create(int count, struct chain *out) {
-    if (count < 1 || count > CHAIN_MOST_STAGES)
-        return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", count, CHAIN_MOST_STAGES);
+    if (count < 1 || count > CHAIN_STAGES_MAX)
+        return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", count, CHAIN_STAGES_MAX);
     struct chain_stage *stages = mem_array((size_t)count, sizeof *stages);
     if (!stages) return STATUS_FAILED;
     *out = (struct chain){.count = count, .stages = stages};
@@ -19,19 +19,19 @@ void chain_free(struct chain *chain) {
 }
 
 static enum status check_size(int stage, const char *field, int64_t size) {
-    if (size >= 0 && size <= CHAIN_MOST_SIZE) return STATUS_OK;
+    if (size >= 0 && size <= CHAIN_SIZE_MAX) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "stage %d: %s: %lld is outside 0 to %lld", stage, field, (long long)size,
-                      (long long)CHAIN_MOST_SIZE);
+                      (long long)CHAIN_SIZE_MAX);
 }
 
 static enum status check_time(int stage, const char *field, double time) {
-    if (time >= 0 && time <= CHAIN_MOST_TIME) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "stage %d: %s: %g is outside 0 to %g", stage, field, time, CHAIN_MOST_TIME);
+    if (time >= 0 && time <= CHAIN_TIME_MAX) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "stage %d: %s: %g is outside 0 to %g", stage, field, time, CHAIN_TIME_MAX);
 }
 
 enum status chain_check(const struct chain *chain) {
-    if (chain->count < 1 || chain->count > CHAIN_MOST_STAGES)
-        return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", chain->count, CHAIN_MOST_STAGES);
+    if (chain->count < 1 || chain->count > CHAIN_STAGES_MAX)
+        return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", chain->count, CHAIN_STAGES_MAX);
     TRY(check_size(0, "input", chain->input));
     for (int i = 0; i < chain->count; i++) {
         const struct chain_stage *stage = &chain->stages[i];

@@ -11,9 +11,9 @@
 
 #include "base/status.h"
 
-enum { CHAIN_MOST_STAGES = 1024 };
-#define CHAIN_MOST_SIZE ((int64_t)1 << 46) /* of one value: no sum over a chain then leaves 63 bits */
-#define CHAIN_MOST_TIME 1e30               /* of one stage: no sum of a schedule's times then leaves a double */
+enum { CHAIN_STAGES_MAX = 1024 };
+#define CHAIN_SIZE_MAX ((int64_t)1 << 46) /* of one value: no sum over a chain then leaves 63 bits */
+#define CHAIN_TIME_MAX 1e30               /* of one stage: no sum of a schedule's times then leaves a double */
 
 struct chain_stage {
     double forward_time, backward_time; /* in any one unit */
@@ -29,7 +29,7 @@ struct chain {
     struct chain_stage *stages; /* [count] */
 };
 
-/* `stages` zeroed; free with chain_free. BAD_INPUT when `count` is outside 1 to CHAIN_MOST_STAGES. */
+/* `stages` zeroed; free with chain_free. BAD_INPUT when `count` is outside 1 to CHAIN_STAGES_MAX. */
 enum status chain_create(int count, struct chain *out);
 void chain_free(struct chain *chain);
 

@@ -64,7 +64,7 @@ static int64_t block_bytes(const struct use *uses, int32_t first, int32_t count)
 }
 
 /* Gives each parameter, by its place in `uses`, the number of its chunk. One chunk of each kind is open at a time. */
-static enum status assign(const struct use *uses, int32_t count, int64_t most, int32_t *chunk_of,
+static enum status assign(const struct use *uses, int32_t count, int64_t max, int32_t *chunk_of,
                           struct chunk_list *list) {
     int32_t open[KINDS] = {-1, -1, -1, -1};
     int last_block[KINDS] = {-1, -1, -1, -1};
@@ -74,10 +74,10 @@ static enum status assign(const struct use *uses, int32_t count, int64_t most, i
         int64_t bytes = shape_bytes(&use->parameter->shape);
         bool new_block = last_block[kind] != use->block;
         int64_t wanted = new_block ? block_bytes(uses, i, count) : bytes;
-        if (wanted > most) wanted = bytes;
+        if (wanted > max) wanted = bytes;
         last_block[kind] = use->block;
         bool apart = new_block && list->within_blocks;
-        if (open[kind] < 0 || apart || list->chunks.items[open[kind]].bytes + wanted > most) {
+        if (open[kind] < 0 || apart || list->chunks.items[open[kind]].bytes + wanted > max) {
             open[kind] = (int32_t)list->chunks.count;
             TRY(vec_push(&list->chunks, (struct chunk){.block = use->block,
                                                        .trained = use->parameter->trainable,
@@ -166,18 +166,18 @@ struct deal {
     int *shard_of;   /* by id of a parameter */
 };
 
-static int find_least(const struct deal *deal) {
-    int least = 0;
+static int find_min(const struct deal *deal) {
+    int min = 0;
     for (int shard = 1; shard < deal->shards; shard++)
-        if (deal->filled[shard] < deal->filled[least]) least = shard;
-    return least;
+        if (deal->filled[shard] < deal->filled[min]) min = shard;
+    return min;
 }
 
-static int64_t find_most(const struct deal *deal) {
-    int64_t most = 0;
+static int64_t find_max(const struct deal *deal) {
+    int64_t max = 0;
     for (int shard = 0; shard < deal->shards; shard++)
-        if (deal->filled[shard] > most) most = deal->filled[shard];
-    return most;
+        if (deal->filled[shard] > max) max = deal->filled[shard];
+    return max;
 }
 
 /* A shard has `pieces` pieces (plan/shards.h), all of as many blocks. */
@@ -187,11 +187,11 @@ static void deal_chunk(struct chunk_list *list, struct chunk *chunk, int64_t pie
     for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++)
         list->first_element[list->parameters.items[i]->id] = -1;
     while ((parameter = largest_left(list, chunk))) {
-        int shard = deal->shard_of[parameter->id] = find_least(deal);
+        int shard = deal->shard_of[parameter->id] = find_min(deal);
         list->first_element[parameter->id] = deal->filled[shard];
         deal->filled[shard] += room_of(parameter);
     }
-    int64_t unit = pieces * SHARD_BLOCK, shard_elements = (find_most(deal) + unit - 1) / unit * unit;
+    int64_t unit = pieces * SHARD_BLOCK, shard_elements = (find_max(deal) + unit - 1) / unit * unit;
     for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {
         int id = list->parameters.items[i]->id;
         list->first_element[id] += deal->shard_of[id] * shard_elements;
@@ -238,7 +238,7 @@ void chunks_free(struct chunk_list *chunks) {
 }
 
 struct layer {
-    int64_t sum, most; /* bytes of its parameters, and of the largest of them */
+    int64_t sum, max; /* bytes of its parameters, and of the largest of them */
 };
 
 /* The most bytes of one block's parameters, without those larger than all others of their block together (embeddings
@@ -252,12 +252,12 @@ static enum status largest_layer(const struct graph *graph, int64_t *out) {
         struct layer *layer = &layers[tensor->block];
         int64_t bytes = shape_bytes(&tensor->shape);
         layer->sum += bytes;
-        if (bytes > layer->most) layer->most = bytes;
+        if (bytes > layer->max) layer->max = bytes;
     }
     *out = 1;
     for (size_t block = 0; block < graph->blocks.count; block++) {
         const struct layer *layer = &layers[block];
-        int64_t bytes = 2 * layer->most > layer->sum ? layer->sum - layer->most : layer->sum;
+        int64_t bytes = 2 * layer->max > layer->sum ? layer->sum - layer->max : layer->sum;
         if (bytes > *out) *out = bytes;
     }
     mem_free(layers);
@@ -279,21 +279,21 @@ static int64_t waste(const struct chunk_list *list, int64_t chunk_bytes) {
 }
 
 /* At least two chunks are on the device: one in use, one being fetched. */
-enum { LEAST_BUFFERS = 2 };
+enum { BUFFERS_MIN = 2 };
 
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out) {
     static const int64_t largest_bytes = (int64_t)256 << 20;
-    int64_t layer, least = INT64_MAX;
+    int64_t layer, min = INT64_MAX;
     TRY(largest_layer(graph, &layer));
     /* Larger sizes change nothing once all parameters are in one chunk. */
-    int64_t most = total_bytes(graph) < largest_bytes ? total_bytes(graph) : largest_bytes;
-    for (int64_t bytes = layer; bytes == layer || bytes <= most; bytes += layer) {
+    int64_t max = total_bytes(graph) < largest_bytes ? total_bytes(graph) : largest_bytes;
+    for (int64_t bytes = layer; bytes == layer || bytes <= max; bytes += layer) {
         struct chunk_list list;
         enum status status = chunks_pack(graph, bytes, &list);
-        int64_t cost = waste(&list, bytes) + LEAST_BUFFERS * bytes;
+        int64_t cost = waste(&list, bytes) + BUFFERS_MIN * bytes;
         chunks_free(&list);
         TRY(status);
-        if (cost < least) least = cost, *out = bytes;
+        if (cost < min) min = cost, *out = bytes;
     }
     return STATUS_OK;
 }

@@ -21,15 +21,15 @@ static double rate_of(int multiprocessors, int64_t tokens, int64_t width) {
 
 int64_t gpu_micro_batch_tokens(int multiprocessors, int64_t memory_bytes, int64_t layers, int64_t width) {
     double token_bytes = LAYER_BYTES * (double)layers * (double)width, best = 0;
-    int64_t most = GPU_MICRO_BATCH_LEAST;
-    while (most < GPU_MICRO_BATCH_MOST && token_bytes * (double)(2 * most) <= MEMORY_SHARE * (double)memory_bytes)
-        most *= 2;
-    for (int64_t tokens = GPU_MICRO_BATCH_LEAST; tokens <= most; tokens *= 2) {
+    int64_t max = GPU_MICRO_BATCH_MIN;
+    while (max < GPU_MICRO_BATCH_MAX && token_bytes * (double)(2 * max) <= MEMORY_SHARE * (double)memory_bytes)
+        max *= 2;
+    for (int64_t tokens = GPU_MICRO_BATCH_MIN; tokens <= max; tokens *= 2) {
         double rate = rate_of(multiprocessors, tokens, width);
         if (rate > best) best = rate;
     }
-    int64_t tokens = GPU_MICRO_BATCH_LEAST;
-    while (tokens < most && rate_of(multiprocessors, tokens, width) < ENOUGH * best)
+    int64_t tokens = GPU_MICRO_BATCH_MIN;
+    while (tokens < max && rate_of(multiprocessors, tokens, width) < ENOUGH * best)
         tokens *= 2;
     return tokens;
 }

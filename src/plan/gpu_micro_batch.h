@@ -9,10 +9,10 @@
 
 #include <stdint.h>
 
-enum { GPU_MICRO_BATCH_LEAST = 4096, GPU_MICRO_BATCH_MOST = 32768 };
+enum { GPU_MICRO_BATCH_MIN = 4096, GPU_MICRO_BATCH_MAX = 32768 };
 
-/* For a GPU of so many multiprocessors, and memory: GPU_MICRO_BATCH_LEAST times a power of two, to
- * GPU_MICRO_BATCH_MOST. */
+/* For a GPU of so many multiprocessors, and memory: GPU_MICRO_BATCH_MIN times a power of two, to
+ * GPU_MICRO_BATCH_MAX. */
 int64_t gpu_micro_batch_tokens(int multiprocessors, int64_t memory_bytes, int64_t layers, int64_t width);
 
 #endif

@@ -55,12 +55,12 @@ const char *partition_print(const struct partition *partition, const struct mesh
 }
 
 /* A number up to the mesh's ranks; 0: there is none. */
-static int read_number(const char **text, int most) {
+static int read_number(const char **text, int max) {
     char *end;
     if (**text < '1' || **text > '9') return 0;
     long value = strtol(*text, &end, 10);
     *text = end;
-    return value <= most ? (int)value : 0;
+    return value <= max ? (int)value : 0;
 }
 
 /* "N", or "in-node x across", where across above 1 needs whole nodes. */

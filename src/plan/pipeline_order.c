@@ -20,9 +20,9 @@ static struct pipeline_step nth(const struct pipeline_shape *pipeline, int64_t n
 
 /* Forwards before the first backward. */
 static int64_t warm_up(const struct pipeline_shape *pipeline, int32_t stage) {
-    int64_t most = (int64_t)pipeline->chunks * pipeline->waves, after = pipeline->stages - 1 - stage;
+    int64_t max = (int64_t)pipeline->chunks * pipeline->waves, after = pipeline->stages - 1 - stage;
     int64_t wanted = pipeline->chunks > 1 ? 2 * after + (int64_t)(pipeline->chunks - 1) * pipeline->stages : after;
-    return wanted < most ? wanted : most;
+    return wanted < max ? wanted : max;
 }
 
 void pipeline_order(const struct pipeline_shape *pipeline, int32_t stage, struct pipeline_step *out) {

@@ -12,8 +12,8 @@
 
 enum { PLAN_FILE_LIMIT_BYTES = 1 << 24 };
 
-int64_t recipe_default_micro_batch(int64_t batch, int64_t sequence_length, int64_t least_tokens) {
-    int64_t sequences = (least_tokens + sequence_length - 1) / sequence_length;
+int64_t recipe_default_micro_batch(int64_t batch, int64_t sequence_length, int64_t min_tokens) {
+    int64_t sequences = (min_tokens + sequence_length - 1) / sequence_length;
     return sequences < batch ? sequences : batch;
 }
 
@@ -128,19 +128,19 @@ enum master master_find(const char *name) {
     return master;
 }
 
-/* One list of the recipe's numbers serves checking, writing, reading and comparing: key, type, least, most and why.
+/* One list of the recipe's numbers serves checking, writing, reading and comparing: key, type, min, max and why.
  * What may be set has its limits from the table of settings. */
-#define LEAST(field) setting_table[SETTING_##field].least
-#define MOST(field) setting_table[SETTING_##field].most
+#define SETTING_MIN(field) setting_table[SETTING_##field].min
+#define SETTING_MAX(field) setting_table[SETTING_##field].max
 #define RECIPE_INTEGERS(X)                                                                                             \
-    X(round_micro_batches, "round_grains", int64_t, LEAST(round_micro_batches), MOST(round_micro_batches),             \
+    X(round_micro_batches, "round_grains", int64_t, SETTING_MIN(round_micro_batches), SETTING_MAX(round_micro_batches),             \
       "0 for all grains of a lane")                                                                                    \
-    X(batch, "batch", int64_t, LEAST(batch), MOST(batch), "a step needs at least one sequence")                        \
-    X(sequence_length, "sequence_length", int64_t, LEAST(sequence_length), MOST(sequence_length),                      \
+    X(batch, "batch", int64_t, SETTING_MIN(batch), SETTING_MAX(batch), "a step needs at least one sequence")                        \
+    X(sequence_length, "sequence_length", int64_t, SETTING_MIN(sequence_length), SETTING_MAX(sequence_length),                      \
       "a sequence needs at least one token")                                                                           \
-    X(micro_batch_sequences, "grain_sequences", int64_t, LEAST(micro_batch_sequences), recipe->batch,                  \
+    X(micro_batch_sequences, "grain_sequences", int64_t, SETTING_MIN(micro_batch_sequences), recipe->batch,                  \
       "a grain holds whole sequences and at most the batch")                                                           \
-    X(seed, "seed", uint64_t, LEAST(seed), MOST(seed), "a seed is not negative")                                       \
+    X(seed, "seed", uint64_t, SETTING_MIN(seed), SETTING_MAX(seed), "a seed is not negative")                                       \
     X(kernels_version, "kernels_version", int, 0, INT32_MAX, "a version is not negative")
 #define RECIPE_DOUBLES(X)                                                                                              \
     X(beta1, "beta1", "a decaying average's share is below 1")                                                         \
@@ -212,8 +212,8 @@ static enum status check_update(const struct plan *plan) {
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
     TRY(recipe_pairs_check(recipe)); /* first: the micro-batch of an odd batch may be larger than it */
-#define CHECK_INTEGER(field, key, type, least, most, rule)                                                             \
-    TRY(plan_check_range("recipe." key, (int64_t)recipe->field, least, most, rule));
+#define CHECK_INTEGER(field, key, type, min, max, rule)                                                             \
+    TRY(plan_check_range("recipe." key, (int64_t)recipe->field, min, max, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
     TRY(check_axes(plan));
     TRY(check_ranks(plan));
@@ -225,8 +225,8 @@ enum status plan_check(const struct plan *plan) {
 
 enum status recipe_check_optimizer(const struct recipe *recipe) {
 #define CHECK_DOUBLE(field, key, rule)                                                                                 \
-    TRY(plan_check_real("recipe." key, recipe->field, setting_table[SETTING_##field].real_least,                       \
-                        setting_table[SETTING_##field].real_most, rule));
+    TRY(plan_check_real("recipe." key, recipe->field, setting_table[SETTING_##field].min_real,                       \
+                        setting_table[SETTING_##field].max_real, rule));
     RECIPE_DOUBLES(CHECK_DOUBLE)
     if (recipe->optimizer == UPDATE_MUON)
         CHECK_DOUBLE(muon_momentum, "muon_momentum", "a decaying average's share is below 1")
@@ -257,7 +257,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     int failed = !object;
     failed |= json_object_set_new(object, "dtype", json_string(dtype_name(recipe->dtype)));
     failed |= json_object_set_new(object, "reduce_dtype", json_string(rounds_sums(recipe) ? "bf16" : "fp32"));
-#define SET_INTEGER(field, key, type, least, most, rule)                                                               \
+#define SET_INTEGER(field, key, type, min, max, rule)                                                               \
     failed |= json_object_set_new(object, key, json_integer((json_int_t)recipe->field));
     RECIPE_INTEGERS(SET_INTEGER)
 #define SET_DOUBLE(field, key, rule) failed |= json_object_set_new(object, key, json_real(recipe->field));
@@ -432,11 +432,11 @@ static enum status read_base_dtype(const char *file, const json_t *object, enum 
 
 /* Checked before it becomes a narrower type. `part` of the plan: "recipe.", or "" for what stands in none. */
 static enum status read_integer(const char *file, const json_t *object, const char *part, const char *field,
-                                int64_t least, int64_t most, const char *rule, int64_t *out) {
+                                int64_t min, int64_t max, const char *rule, int64_t *out) {
     TRY(json_read_int(file, object, field, INT64_MIN, INT64_MAX, out));
     char name[64];
     snprintf(name, sizeof name, "%s%s", part, field);
-    enum status status = plan_check_range(name, *out, least, most, rule);
+    enum status status = plan_check_range(name, *out, min, max, rule);
     return status == STATUS_OK ? status : status_prefix(status, "%s", file);
 }
 
@@ -481,7 +481,7 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
                                         "layout",
                                         "layout_rates",
                                         "strategies",
-#define NAME_INTEGER(field, key, type, least, most, rule) key,
+#define NAME_INTEGER(field, key, type, min, max, rule) key,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
                                         "isa",
@@ -492,10 +492,10 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
         TRY(json_require(file, object, known[i]));
     TRY(json_refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
-#define READ_INTEGER(field, key, type, least, most, rule)                                                              \
+#define READ_INTEGER(field, key, type, min, max, rule)                                                              \
     {                                                                                                                  \
         int64_t value = 0;                                                                                             \
-        TRY(read_integer(file, object, "recipe.", key, least, most, rule, &value));                                    \
+        TRY(read_integer(file, object, "recipe.", key, min, max, rule, &value));                                    \
         recipe->field = (type)value;                                                                                   \
     }
     RECIPE_INTEGERS(READ_INTEGER)
@@ -511,7 +511,7 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     TRY(read_base_dtype(file, object, &recipe->base_dtype));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
-    TRY(read_integer(file, object, "recipe.", "tensor", LEAST(tensor), MOST(tensor), "ranks that share tensors",
+    TRY(read_integer(file, object, "recipe.", "tensor", SETTING_MIN(tensor), SETTING_MAX(tensor), "ranks that share tensors",
                      &tensor));
     recipe->tensor = (int)tensor;
     TRY(read_sequence(file, object, &recipe->sequence));
@@ -531,7 +531,7 @@ static enum status read_threads(const char *file, const json_t *plan, int *out) 
     const json_t *holder = earlier ? recipe : plan;
     int64_t value = 0;
     TRY(json_require(file, holder, "threads"));
-    TRY(read_integer(file, holder, earlier ? "recipe." : "", "threads", LEAST(threads), MOST(threads),
+    TRY(read_integer(file, holder, earlier ? "recipe." : "", "threads", SETTING_MIN(threads), SETTING_MAX(threads),
                      "at least one compute thread", &value));
     *out = (int)value;
     return STATUS_OK;
@@ -548,7 +548,7 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     struct lane_shape ranks = {0};
     TRY(read_shape(file, policy, "ranks", &ranks));
     int64_t stages = 1;
-    TRY(read_integer(file, policy, "policy.", "stages", 1, LANES_MOST, "a pipeline has at least one stage", &stages));
+    TRY(read_integer(file, policy, "policy.", "stages", 1, LANES_MAX, "a pipeline has at least one stage", &stages));
     out->place =
         (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor = out->recipe.tensor, .stages = (int)stages};
     TRY(read_threads(file, object, &out->threads));
@@ -604,7 +604,7 @@ done:
 
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual) {
 #define DIFFERENT(key) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", key);
-#define COMPARE_INTEGER(field, key, type, least, most, rule)                                                           \
+#define COMPARE_INTEGER(field, key, type, min, max, rule)                                                           \
     if (expected->field != actual->field) DIFFERENT(key)
     RECIPE_INTEGERS(COMPARE_INTEGER)
 #define COMPARE_DOUBLE(field, key, rule)                                                                               \

@@ -196,8 +196,8 @@ struct plan {
 static inline int recipe_tensor(const struct recipe *recipe) { return recipe->tensor > 0 ? recipe->tensor : 1; }
 /* Sequences that belong together: neighbours of a batch that lie in one micro-batch. */
 static inline int64_t recipe_together(const struct recipe *recipe) { return recipe->loss == TRAINING_DPO ? 2 : 1; }
-/* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
-int64_t recipe_default_micro_batch(int64_t batch, int64_t sequence_length, int64_t least_tokens);
+/* The fewest sequences that hold at least `min_tokens` (the backend says how many), at most `batch`. */
+int64_t recipe_default_micro_batch(int64_t batch, int64_t sequence_length, int64_t min_tokens);
 /* Of a trained parameter: itself, its fp32 gradient, moments and master, for each of its own bytes. With Muon, of a
  * matrix. */
 double recipe_state_bytes_per_byte(const struct recipe *recipe);
@@ -210,11 +210,11 @@ int64_t recipe_lane_micro_batches(const struct recipe *recipe);
 /* Micro-batches that a lane adds up before it is added to others: those of the largest share of a round. */
 int64_t recipe_share_micro_batches(const struct recipe *recipe);
 
-/* BAD_INPUT "plan: FIELD: VALUE is not legal: RULE", with the nearest legal value as hint, unless least <= value <=
- * most.
+/* BAD_INPUT "plan: FIELD: VALUE is not legal: RULE", with the nearest legal value as hint, unless min <= value <=
+ * max.
  */
-enum status plan_check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule);
-enum status plan_check_real(const char *field, double value, double least, double most, const char *rule);
+enum status plan_check_range(const char *field, int64_t value, int64_t min, int64_t max, const char *rule);
+enum status plan_check_real(const char *field, double value, double min, double max, const char *rule);
 /* BAD_INPUT naming the field, the rule and the nearest legal value: recipe and policy, on which programs depend. */
 enum status plan_check(const struct plan *plan);
 /* Whether updates have the same bits on the host as on the device. Not Muon's, made of products: policy.update is the

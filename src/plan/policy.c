@@ -7,16 +7,16 @@
 #include "base/nearest.h"
 #include "plan/plan.h"
 
-enum status plan_check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule) {
-    if (value >= least && value <= most) return STATUS_OK;
+enum status plan_check_range(const char *field, int64_t value, int64_t min, int64_t max, const char *rule) {
+    if (value >= min && value <= max) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "plan: %s: %" PRId64 " is not legal: %s", field, value, rule);
-    return status_hint(status, "the nearest legal value is %" PRId64, value < least ? least : most);
+    return status_hint(status, "the nearest legal value is %" PRId64, value < min ? min : max);
 }
 
-enum status plan_check_real(const char *field, double value, double least, double most, const char *rule) {
-    if (value >= least && value <= most) return STATUS_OK;
+enum status plan_check_real(const char *field, double value, double min, double max, const char *rule) {
+    if (value >= min && value <= max) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "plan: %s: %g is not legal: %s", field, value, rule);
-    return status_hint(status, "the nearest legal value is %.15g", value > most ? most : least);
+    return status_hint(status, "the nearest legal value is %.15g", value > max ? max : min);
 }
 
 /* One list of the policy's numbers and tiers, with their keys in files, serves reading and writing. */
@@ -128,7 +128,7 @@ static enum status read_partition(const char *file, const json_t *object, struct
     snprintf(where, sizeof where, "%s: policy.partition", file);
     for (int i = 0; i < 3; i++) {
         TRY(json_require(where, widths, known[i]));
-        TRY(json_read_int(where, widths, known[i], 1, LANES_MOST, &width[i]));
+        TRY(json_read_int(where, widths, known[i], 1, LANES_MAX, &width[i]));
     }
     *out = (struct partition){(int)width[0], (int)width[1], (int)width[2]};
     return STATUS_OK;

@@ -7,16 +7,16 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* C(i,l,m) for all i <= l and m from 0 to `most`. */
+/* C(i,l,m) for all i <= l and m from 0 to `max`. */
 struct table {
     const struct chain *chain;
-    int64_t most; /* slots beside x_0 */
+    int64_t max; /* slots beside x_0 */
     double *times;
 };
 
 static double *table_row(const struct table *table, int i, int l) {
     size_t row = (size_t)l * ((size_t)l + 1) / 2 + (size_t)i;
-    return table->times + row * (size_t)(table->most + 1);
+    return table->times + row * (size_t)(table->max + 1);
 }
 
 /* Memory in which every stage keeps all, so that more slots change nothing. */
@@ -30,42 +30,42 @@ static int64_t ample_memory(const struct chain *chain) {
     return sum + temporary;
 }
 
-static enum status table_create(const struct chain *chain, int64_t most, struct table *out) {
+static enum status table_create(const struct chain *chain, int64_t max, struct table *out) {
     size_t pairs = (size_t)chain->count * ((size_t)chain->count + 1) / 2, items, bytes;
-    if (!mem_multiply(pairs, (size_t)most + 1, &items) || !mem_multiply(items, sizeof(double), &bytes) ||
-        bytes > ROTOR_MOST_TABLE_BYTES) {
+    if (!mem_multiply(pairs, (size_t)max + 1, &items) || !mem_multiply(items, sizeof(double), &bytes) ||
+        bytes > ROTOR_TABLE_BYTES_MAX) {
         (void)status_set(STATUS_BAD_INPUT, "%d stages in %lld slots: the solver's table would be larger than %zu bytes",
-                         chain->count, (long long)most, ROTOR_MOST_TABLE_BYTES);
+                         chain->count, (long long)max, ROTOR_TABLE_BYTES_MAX);
         return status_hint(STATUS_BAD_INPUT, "make the slots larger; 500 of them are customary");
     }
     double *times = mem_array(items, sizeof *times);
     if (!times) return STATUS_FAILED;
-    *out = (struct table){.chain = chain, .most = most, .times = times};
+    *out = (struct table){.chain = chain, .max = max, .times = times};
     return STATUS_OK;
 }
 
 /* Least m for the forward of stage i with nothing in memory but its input and the gradient of x_{l+1}. */
-static int64_t forward_least(const struct chain *chain, int i, int l) {
+static int64_t forward_min(const struct chain *chain, int i, int l) {
     return chain->stages[l].output + chain->stages[i].output + chain->stages[i].forward_temporary;
 }
 
-static int64_t keep_all_least(const struct chain *chain, int i, int l) {
+static int64_t keep_all_min(const struct chain *chain, int i, int l) {
     return chain->stages[l].output + chain->stages[i].saved + chain->stages[i].forward_temporary;
 }
 
 static void fill_stage(const struct table *table, int i) {
     const struct chain_stage *stage = &table->chain->stages[i];
     int64_t backward = chain_value(table->chain, i) + stage->output + stage->saved + stage->backward_temporary;
-    int64_t least = larger(keep_all_least(table->chain, i, i), backward);
+    int64_t min = larger(keep_all_min(table->chain, i, i), backward);
     double *times = table_row(table, i, i);
-    for (int64_t m = 0; m <= table->most; m++)
-        times[m] = m < least ? INFINITY : stage->forward_time + stage->backward_time;
+    for (int64_t m = 0; m <= table->max; m++)
+        times[m] = m < min ? INFINITY : stage->forward_time + stage->backward_time;
 }
 
 /* The two choices of C(i,l,m): keep all of stage i, or make x_j a checkpoint that `forward` time leads to. */
 static double keep_time(const struct table *table, int i, int l, int64_t m) {
     const struct chain *chain = table->chain;
-    if (m < keep_all_least(chain, i, l)) return INFINITY;
+    if (m < keep_all_min(chain, i, l)) return INFINITY;
     return table_row(table, i, i)[m] + table_row(table, i + 1, l)[m - chain->stages[i].saved];
 }
 
@@ -80,24 +80,24 @@ WIDE_VECTORS static void take_less(double forward, const double *restrict later,
     }
 }
 
-static void take_checkpoint(const struct table *table, int i, int l, int j, int64_t least, double forward) {
-    int64_t value = chain_value(table->chain, j), from = larger(least, value);
-    if (from > table->most) return;
+static void take_checkpoint(const struct table *table, int i, int l, int j, int64_t min, double forward) {
+    int64_t value = chain_value(table->chain, j), from = larger(min, value);
+    if (from > table->max) return;
     take_less(forward, table_row(table, j, l) + (from - value), table_row(table, i, j - 1) + from,
-              table->most - from + 1, table_row(table, i, l) + from);
+              table->max - from + 1, table_row(table, i, l) + from);
 }
 
 static void fill_segment(const struct table *table, int i, int l) {
     const struct chain *chain = table->chain;
-    int64_t least = forward_least(chain, i, l);
+    int64_t min = forward_min(chain, i, l);
     for (int j = i + 1; j < l; j++)
-        least = larger(least, chain_value(chain, j) + forward_least(chain, j, l));
+        min = larger(min, chain_value(chain, j) + forward_min(chain, j, l));
     double *times = table_row(table, i, l), forward = 0;
-    for (int64_t m = 0; m <= table->most; m++)
-        times[m] = m < least ? INFINITY : keep_time(table, i, l, m);
+    for (int64_t m = 0; m <= table->max; m++)
+        times[m] = m < min ? INFINITY : keep_time(table, i, l, m);
     for (int j = i + 1; j <= l; j++) {
         forward += chain->stages[j - 1].forward_time;
-        take_checkpoint(table, i, l, j, least, forward);
+        take_checkpoint(table, i, l, j, min, forward);
     }
 }
 
@@ -112,14 +112,14 @@ static void table_fill(const struct table *table) {
 /* The checkpoint of the fastest choice of C(i,l,m), or i where stage i keeps all. */
 static int best_checkpoint(const struct table *table, int i, int l, int64_t m) {
     const struct chain *chain = table->chain;
-    double least = keep_time(table, i, l, m), forward = 0;
+    double min = keep_time(table, i, l, m), forward = 0;
     int best = i;
     for (int j = i + 1; j <= l; j++) {
         forward += chain->stages[j - 1].forward_time;
         int64_t value = chain_value(chain, j);
         double time =
             value > m ? INFINITY : forward + table_row(table, j, l)[m - value] + table_row(table, i, j - 1)[m];
-        if (time < least) least = time, best = j;
+        if (time < min) min = time, best = j;
     }
     return best;
 }
@@ -146,7 +146,7 @@ static enum status write_segment(const struct table *table, int i, int l, int64_
 static enum status read_table(const struct table *table, int64_t slots, struct recompute_schedule *schedule,
                               struct recompute_cost *cost) {
     const struct chain *chain = table->chain;
-    int64_t beside = slots - chain->input, m = beside < table->most ? beside : table->most;
+    int64_t beside = slots - chain->input, m = beside < table->max ? beside : table->max;
     if (m < 0 || isinf(table_row(table, 0, chain->count - 1)[m])) return STATUS_OK;
     TRY(write_segment(table, 0, chain->count - 1, m, schedule));
     TRY(recompute_simulate(chain, schedule, cost));
@@ -161,10 +161,10 @@ enum status rotor_solve_each(const struct chain *chain, const int64_t *slots, in
         costs[i] = (struct recompute_cost){0};
     }
     TRY(chain_check(chain));
-    int64_t ample = ample_memory(chain), most = count > 0 ? slots[count - 1] - chain->input : -1;
+    int64_t ample = ample_memory(chain), max = count > 0 ? slots[count - 1] - chain->input : -1;
     struct table table;
-    if (most < 0) return STATUS_OK;
-    TRY(table_create(chain, most < ample ? most : ample, &table));
+    if (max < 0) return STATUS_OK;
+    TRY(table_create(chain, max < ample ? max : ample, &table));
     table_fill(&table);
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i++)

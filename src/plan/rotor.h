@@ -17,11 +17,11 @@
 
 #include "plan/recompute.h"
 
-#define ROTOR_MOST_TABLE_BYTES ((size_t)256 << 20) /* 360 stages in 500 slots, or 100 in 6600 */
+#define ROTOR_TABLE_BYTES_MAX ((size_t)256 << 20) /* 360 stages in 500 slots, or 100 in 6600 */
 
 /* The fastest schedule in `slots`, x_0 included, and what it costs; the peak is at most `slots`. Sizes of the chain are
  * in slots. Takes time O(stages^3 slots) and memory O(stages^2 slots). NO_FIT when there is no schedule; BAD_INPUT as
- * chain_check, or when the table would take more than ROTOR_MOST_TABLE_BYTES. The caller frees `out` with vec_free. */
+ * chain_check, or when the table would take more than ROTOR_TABLE_BYTES_MAX. The caller frees `out` with vec_free. */
 enum status rotor_solve(const struct chain *chain, int64_t slots, struct recompute_schedule *out,
                         struct recompute_cost *cost);
 

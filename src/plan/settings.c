@@ -11,16 +11,16 @@ const struct setting setting_table[SETTING_COUNT] = {
 };
 
 enum status setting_check_whole(const struct setting *setting, const char *where, int64_t value) {
-    if (value >= setting->least && value <= setting->most) return STATUS_OK;
+    if (value >= setting->min && value <= setting->max) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " is not legal: must be %" PRId64 " to %" PRId64, where, value,
-                      setting->least, setting->most);
+                      setting->min, setting->max);
 }
 
 enum status setting_check_real(const struct setting *setting, const char *where, double value) {
-    bool low = setting->above ? value <= setting->real_least : value < setting->real_least;
-    if (isfinite(value) && !low && value <= setting->real_most) return STATUS_OK;
+    bool low = setting->above ? value <= setting->min_real : value < setting->min_real;
+    if (isfinite(value) && !low && value <= setting->max_real) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %.9g is not legal: must be %s %g and at most %g", where, value,
-                      setting->above ? "above" : "at least", setting->real_least, setting->real_most);
+                      setting->above ? "above" : "at least", setting->min_real, setting->max_real);
 }
 
 void settings_given_join(struct settings_given *given, const struct settings_given *there) {

@@ -88,7 +88,7 @@ static enum status end(struct meeting *meeting, struct member *members, int star
 
 enum status company_measure(const struct company *company, const struct company_work *work, void *payload) {
     struct meeting meeting = {.company = company, .work = work, .payload = payload};
-    struct member members[COMPANY_MOST];
+    struct member members[COMPANY_MAX];
     int started = 0;
     enum status status = start(&meeting, members, &started);
     atomic_store(&meeting.begun, true);

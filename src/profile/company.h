@@ -9,12 +9,12 @@
 
 #include "base/status.h"
 
-enum { COMPANY_MOST = 64 };
+enum { COMPANY_MAX = 64 };
 
 struct company {
     int members;                   /* measurements at once: 0 and 1: one, alone */
     bool bound;                    /* each member has cores of its own: */
-    cpu_set_t cores[COMPANY_MOST]; /* by member; the first is the thread that measures */
+    cpu_set_t cores[COMPANY_MAX]; /* by member; the first is the thread that measures */
 };
 
 /* What a measurement is made of, called with the payload of company_measure. */

@@ -11,7 +11,7 @@
 #include "profile/measurement.h"
 
 enum { INSTRUCTIONS = 300, HOPS = 100, ROUNDS = 9 };
-static const double LEAST_S = 1e-9;
+static const double MIN_S = 1e-9;
 static const int64_t WORK_NS = 60 * 1000; /* long enough for the waiter to fall asleep */
 
 struct issuing {
@@ -122,7 +122,7 @@ static enum status time_hops(const struct hopping *hopping, int used, double *se
         TRY(asked);
         TRY(finished);
         TRY(hopping->streams->elapsed(hopping->begin, hopping->end, &rounds[i].seconds));
-        rounds[i].seconds = fmax(rounds[i].seconds / HOPS, LEAST_S);
+        rounds[i].seconds = fmax(rounds[i].seconds / HOPS, MIN_S);
     }
     *seconds = measurement_of(rounds, ROUNDS).seconds;
     return STATUS_OK;

@@ -19,14 +19,14 @@ enum status link_bench_begin(struct link_bench *bench, const struct link_trial *
                              .group = trial->group,
                              .data = base,
                              .bytes = trial->bytes,
-                             .out = base + bench->most_bytes,
-                             .staging = base + 2 * bench->most_bytes,
+                             .out = base + bench->max_bytes,
+                             .staging = base + 2 * bench->max_bytes,
                              .in_place = trial->in_place,
                              .on_device = bench->on_device,
                              .flat = trial->flat && !bench->on_device};
     int64_t staging_bytes = 0;
     TRY(comm_staging_bytes(bench->comm, &spec, &staging_bytes));
-    BUG_IF(staging_bytes > 2 * bench->most_bytes, "staging of %lld bytes", (long long)staging_bytes);
+    BUG_IF(staging_bytes > 2 * bench->max_bytes, "staging of %lld bytes", (long long)staging_bytes);
     return comm_create(bench->comm, &spec, out);
 }
 
@@ -112,7 +112,7 @@ static bool is_for_shards(enum comm_kind kind) {
 static enum status measure_sizes(struct link_bench *bench, struct link_point point, struct cluster_links *links) {
     for (int size = 0; size < POINT_SIZES; size++) {
         point.bytes = POINT_BYTES[size];
-        if (point.bytes <= bench->most_bytes) TRY(add_point(bench, point, links));
+        if (point.bytes <= bench->max_bytes) TRY(add_point(bench, point, links));
     }
     return STATUS_OK;
 }
@@ -153,7 +153,7 @@ static int count_stages(int length) {
 static enum status measure_axis(struct link_bench *bench, enum mesh_group_kind kind, bool in_place,
                                 struct transfer_rate *out) {
     struct comm *comm = bench->comm;
-    int64_t large = POINT_BYTES[LARGE] < bench->most_bytes ? POINT_BYTES[LARGE] : bench->most_bytes;
+    int64_t large = POINT_BYTES[LARGE] < bench->max_bytes ? POINT_BYTES[LARGE] : bench->max_bytes;
     const int64_t sizes[2] = {POINT_BYTES[SMALL], large};
     struct link_trial trial = {
         .kind = COMM_ALL_GATHER, .group = mesh_group(&comm->mesh, comm->rank, kind), .in_place = in_place};
@@ -178,7 +178,7 @@ static enum status measure_axes(struct link_bench *bench, struct cluster_links *
  * first of them, which does not count, uses that up. */
 static enum status add_pair(struct link_bench *bench, int first, int second, struct cluster_links *links) {
     struct link_trial trial = {.kind = COMM_BROADCAST, .group = mesh_group_pair(first, second)};
-    const int64_t sizes[2] = {POINT_BYTES[SMALL], bench->most_bytes};
+    const int64_t sizes[2] = {POINT_BYTES[SMALL], bench->max_bytes};
     double seconds[2];
     bool in = bench->comm->rank == first || bench->comm->rank == second;
     for (int i = 0; i < 2; i++) {
@@ -207,7 +207,7 @@ static enum status measure(struct link_bench *bench, const struct backend *backe
     struct link_trial sum = {.kind = COMM_ALL_REDUCE,
                              .group = comm_group_all(comm),
                              .in_place = bench->window.shared,
-                             .bytes = bench->most_bytes};
+                             .bytes = bench->max_bytes};
     double alone_s;
     TRY(measure_axes(bench, &links));
     TRY(measure_points(bench, options->thorough, &links));
@@ -222,7 +222,7 @@ static enum status measure(struct link_bench *bench, const struct backend *backe
 /* Where ranks exchange the memory of their devices, that is measured. */
 static enum status open_memory(struct link_bench *bench, const struct backend *backend) {
     struct comm *comm = bench->comm;
-    int64_t bytes = 4 * bench->most_bytes;
+    int64_t bytes = 4 * bench->max_bytes;
     bench->on_device = comm->devices != NULL;
     if (!bench->on_device) return comm_window_open(comm, bytes, &bench->window);
     bench->window.bytes = bytes;
@@ -236,7 +236,7 @@ static void close_memory(struct link_bench *bench, const struct backend *backend
         comm_window_close(bench->comm, &bench->window);
 }
 
-static int64_t find_most_bytes(const struct link_options *options) {
+static int64_t find_max_bytes(const struct link_options *options) {
     int64_t bytes = POINT_BYTES[POINT_SIZES - 1];
     while (bytes > POINT_BYTES[SMALL] && 4 * bytes > options->memory_bytes)
         bytes /= 2;
@@ -246,7 +246,7 @@ static int64_t find_most_bytes(const struct link_options *options) {
 enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
                                struct cluster_rates *rates) {
     if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
-    struct link_bench bench = {.comm = comm, .most_bytes = find_most_bytes(options)};
+    struct link_bench bench = {.comm = comm, .max_bytes = find_max_bytes(options)};
     backend->set_threads(options->threads);
     TRY(open_memory(&bench, backend));
     enum status status = measure(&bench, backend, options, rates);
@@ -259,7 +259,7 @@ const char *link_rates_way(const struct comm *comm, const struct link_options *o
              comm->devices         ? "devices"
              : comm->shares_memory ? "windows"
                                    : "messages",
-             (long long)find_most_bytes(options));
+             (long long)find_max_bytes(options));
     for (int rank = 1; rank < mesh_ranks(&comm->mesh); rank++)
         if (strcmp(comm->host[rank], comm->host[0]) != 0) way[0] = '\0';
     return way;

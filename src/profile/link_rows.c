@@ -4,14 +4,14 @@
 
 static bool is_worth(const struct cluster_links *links) {
     int ranks = mesh_ranks(&links->mesh);
-    double least = 0, most = 0;
+    double min = 0, max = 0;
     for (int i = 0; i < links->pair_count; i++) {
         double rate = links->pairs[i].rate.bytes_per_s;
         if (rate <= 0) return false;
-        if (i == 0 || rate < least) least = rate;
-        if (rate > most) most = rate;
+        if (i == 0 || rate < min) min = rate;
+        if (rate > max) max = rate;
     }
-    return ranks > 2 && links->pair_count == ranks * (ranks - 1) / 2 && most >= LINK_ROWS_FAR * least;
+    return ranks > 2 && links->pair_count == ranks * (ranks - 1) / 2 && max >= LINK_ROWS_FAR * min;
 }
 
 enum status link_rows_find(const struct cluster_links *links, struct link_rows *out) {

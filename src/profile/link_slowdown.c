@@ -11,7 +11,7 @@
 #include "base/fault.h"
 #include "profile/link_rates.h"
 
-enum { STARTS_LEAST = 2, STARTS_MOST = 64, MESSAGE_BYTES = 512 };
+enum { STARTS_MIN = 2, STARTS_MAX = 64, MESSAGE_BYTES = 512 };
 static const double WINDOW_S = 0.03;
 
 /* The thread that repeats the operation. Every rank repeats it as often, since they wait for each other. */
@@ -66,7 +66,7 @@ struct slowed {
 static enum status measure_beside(struct link_bench *bench, struct rate_work *work, struct comm_operation *operation,
                                   double alone_s, struct slowed *out) {
     struct exchange exchange = {.operation = operation};
-    double starts = fmin(STARTS_MOST, fmax(STARTS_LEAST, WINDOW_S / alone_s)), kernel_alone_s, kernel_s, together;
+    double starts = fmin(STARTS_MAX, fmax(STARTS_MIN, WINDOW_S / alone_s)), kernel_alone_s, kernel_s, together;
     exchange.starts = (int)starts;
     TRY(rate_work_run(work));
     TRY(link_largest(bench->comm, 0, &together));

@@ -7,7 +7,7 @@
 #include "profile/profile.h"
 #include "profile/profile_cache.h"
 
-enum { ALIGNMENT = 64, SIZES = 2, CALLS_MOST = 9 };
+enum { ALIGNMENT = 64, SIZES = 2, CALLS_MAX = 9 };
 
 struct product {
     int64_t rows, inputs, outputs;
@@ -113,7 +113,7 @@ static enum status time_call(const struct bench *bench, struct sample *out) {
     return STATUS_OK;
 }
 
-static bool are_settled(const struct sample calls[SIZES][CALLS_MOST], int count) {
+static bool are_settled(const struct sample calls[SIZES][CALLS_MAX], int count) {
     for (int i = 0; i < SIZES; i++)
         if (!measurement_settled(calls[i], count)) return false;
     return true;
@@ -121,7 +121,7 @@ static bool are_settled(const struct sample calls[SIZES][CALLS_MOST], int count)
 
 /* The sizes take turns, so that the calls of each are spread over the time. */
 static enum status measure_turns(const struct bench benches[SIZES], struct measurement *out) {
-    struct sample calls[SIZES][CALLS_MOST];
+    struct sample calls[SIZES][CALLS_MAX];
     struct measurement sizes[SIZES];
     double spent = 0;
     int count = 0;
@@ -133,7 +133,7 @@ static enum status measure_turns(const struct bench benches[SIZES], struct measu
             spent += calls[i][count].seconds * benches[i].flops * 1e-9;
         }
         count++;
-    } while (count < CALLS_MOST && spent < BUDGET_S && !are_settled(calls, count));
+    } while (count < CALLS_MAX && spent < BUDGET_S && !are_settled(calls, count));
     for (int i = 0; i < SIZES; i++)
         sizes[i] = measurement_of(calls[i], count);
     *out = sizes[0].seconds <= sizes[1].seconds ? sizes[0] : sizes[1];
@@ -151,7 +151,7 @@ static enum status place_all(struct bench benches[SIZES], struct bench_memory *m
 
 enum status profile_measure_matrix_rate(const struct backend *backend, enum dtype dtype, struct measurement *out) {
     struct bench benches[SIZES] = {0};
-    struct bench_memory memory = {.most_bytes = 0};
+    struct bench_memory memory = {.max_bytes = 0};
     enum status status;
     for (int i = 0; i < SIZES; i++) {
         struct product product = product_for(backend, products[i]);

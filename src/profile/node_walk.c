@@ -150,8 +150,8 @@ enum status node_walk_run(struct node_walk *walk) { return make_pass(walk, NULL)
 
 /* Which call waited for a processor is not known: all did for the same share of their time. */
 static void keep(struct walk_call *call, double seconds, const struct sample *pass) {
-    const double least_s = 1e-9;
-    if (seconds < least_s) seconds = least_s;
+    const double min_s = 1e-9;
+    if (seconds < min_s) seconds = min_s;
     call->samples[call->count++] = (struct sample){seconds, seconds * pass->waited_s / pass->seconds};
     call->settled = seconds >= LONG_CALL_S || measurement_settled(call->samples, call->count);
 }
@@ -178,7 +178,7 @@ static enum status measure(struct node_walk *walk, double budget_s, double *seco
     double spent_s = 0;
     for (int i = 0; i < walk->count; i++)
         walk->calls[i].count = 0, walk->calls[i].settled = false;
-    for (int n = 0; n < WALK_PASSES_MOST && (n < WALK_PASSES_LEAST || spent_s < budget_s) && !are_settled(walk); n++)
+    for (int n = 0; n < WALK_PASSES_MAX && (n < WALK_PASSES_MIN || spent_s < budget_s) && !are_settled(walk); n++)
         TRY(time_pass(walk, seconds, &spent_s));
     return STATUS_OK;
 }

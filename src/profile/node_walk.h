@@ -6,7 +6,7 @@
 
 #include "profile/operator_bench.h"
 
-enum { WALK_PASSES_LEAST = 2, WALK_PASSES_MOST = 7 };
+enum { WALK_PASSES_MIN = 2, WALK_PASSES_MAX = 7 };
 
 /* A node and its operands; the rest is the walk's. */
 struct walk_call {
@@ -18,7 +18,7 @@ struct walk_call {
     int64_t scalars_offset;
     bool settled; /* it is not called again, but before one that is */
     int count;    /* of the samples */
-    struct sample samples[WALK_PASSES_MOST];
+    struct sample samples[WALK_PASSES_MAX];
 };
 
 /* A pass calls all nodes. Before it, and where forward ends and backward begins, as many bytes are read as a step goes
@@ -44,7 +44,7 @@ enum status node_walk_open(const struct backend *backend, struct walk_call *call
 void node_walk_close(struct node_walk *walk);
 /* One pass that nobody times. FAILED when a kernel does. */
 enum status node_walk_run(struct node_walk *walk);
-/* Two passes, and others until `budget_s` are spent, WALK_PASSES_MOST in all. They leave out calls whose samples agree
+/* Two passes, and others until `budget_s` are spent, WALK_PASSES_MAX in all. They leave out calls whose samples agree
  * (measurement_settled), or that take over 0.15 s, of which one counts. Then each call has samples. */
 enum status node_walk_measure(struct node_walk *walk, double budget_s);
 

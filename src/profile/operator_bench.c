@@ -6,13 +6,13 @@
 #include "profile/evict.h"
 #include "profile/operator_values.h"
 
-enum { CALLS_MOST = 6, ROW_MOST = 10, ALIGNMENT = 4096 };
+enum { CALLS_MAX = 6, ROW_MAX = 10, ALIGNMENT = 4096 };
 static const double LONG_CALL_S = 0.15; /* the extra work of a first call is little beside it */
-static const double CALLS_MOST_S = 0.06, ROW_S = 1e-3;
+static const double CALLS_MAX_S = 0.06, ROW_S = 1e-3;
 /* Memory delivers fewer bytes within microseconds; emptying the caches for them would take milliseconds. */
-static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
-static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20,
-                     FLUSH_MOST_BYTES = (int64_t)64 << 20;
+static const int64_t COLD_BYTES_MIN = (int64_t)64 << 10;
+static const int64_t COPIES_BYTES_MAX = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20,
+                     FLUSH_BYTES_MAX = (int64_t)64 << 20;
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
@@ -35,16 +35,16 @@ static int64_t flush_bytes(const struct backend *backend) {
 /* As many copies as fill the caches, but no more than there are calls or room for. On a device, where several calls are
  * one sample, calls use a copy more than once. */
 static int count_copies(const struct backend *backend, int64_t bytes, int64_t left_bytes) {
-    int64_t most = backend->streams ? INT16_MAX : CALLS_MOST + 1;
-    if (bytes == 0 || (backend->streams && bytes < COLD_LEAST_BYTES)) return 1;
-    if (left_bytes > COPIES_MOST_BYTES) left_bytes = COPIES_MOST_BYTES;
+    int64_t max = backend->streams ? INT16_MAX : CALLS_MAX + 1;
+    if (bytes == 0 || (backend->streams && bytes < COLD_BYTES_MIN)) return 1;
+    if (left_bytes > COPIES_BYTES_MAX) left_bytes = COPIES_BYTES_MAX;
     int64_t copies = flush_bytes(backend) / bytes + 1;
     if (copies > left_bytes / bytes) copies = left_bytes / bytes;
-    return (int)(copies < 1 ? 1 : copies > most ? most : copies);
+    return (int)(copies < 1 ? 1 : copies > max ? max : copies);
 }
 
 /* Sets the offsets of all storages; returns their bytes together. */
-static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
+static int64_t lay_out(struct operator_bench *bench, int64_t max_bytes) {
     int64_t warm = 0, cold = 0;
     for (int i = 0; i < bench->operands.storage_count; i++) {
         const struct operand_storage *storage = &bench->operands.storages[i];
@@ -56,7 +56,7 @@ static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
     bench->workspace_offset = warm + align(SCALAR_COUNT * sizeof(double));
     bench->cold_offset = bench->workspace_offset + align(bench->kernel->workspace_bytes);
     bench->cold_bytes = cold;
-    bench->copies = bench->evicts ? 1 : count_copies(bench->clock.backend, cold, most_bytes - bench->cold_offset);
+    bench->copies = bench->evicts ? 1 : count_copies(bench->clock.backend, cold, max_bytes - bench->cold_offset);
     return bench->cold_offset + bench->copies * cold;
 }
 
@@ -69,7 +69,7 @@ static char *storage_data(const struct operator_bench *bench, int storage, int c
 static int64_t room_to_flush(const struct backend *backend, int64_t left_bytes) {
     int64_t bytes = flush_bytes(backend);
     if (backend->memory) return bytes <= left_bytes ? bytes : 0;
-    if (bytes > FLUSH_MOST_BYTES) bytes = FLUSH_MOST_BYTES;
+    if (bytes > FLUSH_BYTES_MAX) bytes = FLUSH_BYTES_MAX;
     return bytes <= left_bytes ? bytes : left_bytes > 0 ? left_bytes : 0;
 }
 
@@ -136,11 +136,11 @@ static enum status open_bench(const struct backend *backend, struct bench_memory
                               struct operator_bench *bench) {
     TRY(work_clock_open(backend, &bench->clock));
     TRY(backend_kernel_create(backend, bench->operands.node, &bench->kernel));
-    int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(bench, most);
-    bool flushes = !bench->evicts && bench->cold_bytes >= COLD_LEAST_BYTES &&
+    int64_t max = memory->max_bytes > 0 ? memory->max_bytes : INT64_MAX, bytes = lay_out(bench, max);
+    bool flushes = !bench->evicts && bench->cold_bytes >= COLD_BYTES_MIN &&
                    bench->copies * bench->cold_bytes < flush_bytes(backend);
     bench->flush_offset = bytes;
-    bench->flush_bytes = flushes ? room_to_flush(backend, most - bytes) : 0;
+    bench->flush_bytes = flushes ? room_to_flush(backend, max - bytes) : 0;
     TRY(bench_memory_grow(backend, memory, bytes + bench->flush_bytes));
     bench->base = memory->arena.base;
     TRY(fill(bench));
@@ -198,11 +198,11 @@ static enum status time_calls(struct operator_bench *bench, int calls, struct sa
 /* The number of calls that make one sample. */
 static int row_calls(const struct operator_bench *bench, double call_s) {
     if (!bench->clock.stream || call_s > ROW_S) return 1;
-    return call_s * ROW_MOST <= ROW_S ? ROW_MOST : (int)(ROW_S / call_s);
+    return call_s * ROW_MAX <= ROW_S ? ROW_MAX : (int)(ROW_S / call_s);
 }
 
 enum status operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out) {
-    struct sample calls[CALLS_MOST], first;
+    struct sample calls[CALLS_MAX], first;
     int count = 0;
     if (bench->clock.stream) TRY(time_calls(bench, 1, &first)); /* it loads the kernel's code */
     TRY(time_calls(bench, 1, &first));
@@ -217,7 +217,7 @@ enum status operator_bench_measure(struct operator_bench *bench, double budget_s
         TRY(time_calls(bench, row, &calls[count]));
         spent += calls[count++].seconds * row;
         if (!bench->clock.stream && measurement_settled(calls, count)) break;
-    } while (count < CALLS_MOST && spent < fmin(budget_s, CALLS_MOST_S));
+    } while (count < CALLS_MAX && spent < fmin(budget_s, CALLS_MAX_S));
     *out = measurement_of(calls, count);
     return STATUS_OK;
 }

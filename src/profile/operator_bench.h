@@ -14,7 +14,7 @@
 struct bench_memory {
     struct arena arena;
     int64_t
-        most_bytes; /* that copies and what empties the caches may make it; an operator takes what it takes. 0: any */
+        max_bytes; /* that copies and what empties the caches may make it; an operator takes what it takes. 0: any */
 };
 void bench_memory_free(struct bench_memory *memory);
 /* To at least so many bytes of the backend's device tier; what was there is lost. */

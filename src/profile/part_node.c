@@ -5,9 +5,9 @@
 
 #include "ops/ops.h"
 
-enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024, HEAD_PARTS = 3 };
+enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_MIN = 1024, HEAD_PARTS = 3 };
 /* The most of a lookup's table that is measured: a table of this size is already out of the caches. */
-static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
+static const int64_t TABLE_BYTES_MAX = (int64_t)256 << 20;
 
 /* The shape [S, T, …] that the node works on. */
 static const struct shape *micro_batch_of(const struct node *node) { return &node->in[0]->shape; }
@@ -49,13 +49,13 @@ static struct parts attention_parts(const struct node *node, double large_flops)
 static struct parts head_parts(const struct node *node, double large_flops) {
     int64_t vocab = node->in[1]->shape.dims[0], tokens = tokens_of(node) < PART_TOKENS ? 0 : PART_TOKENS;
     double flops = flops_of(node) * (tokens > 0 ? (double)tokens / (double)tokens_of(node) : 1);
-    int64_t part = round_down((int64_t)((double)vocab * fmin(large_flops / HEAD_PARTS / flops, 1)), VOCAB_LEAST);
+    int64_t part = round_down((int64_t)((double)vocab * fmin(large_flops / HEAD_PARTS / flops, 1)), VOCAB_MIN);
     return (struct parts){.count = 1, .part = {{.tokens = tokens, .vocab = part < vocab ? part : 0}}};
 }
 
 static struct parts table_parts(const struct tensor *table) {
-    int64_t row = shape_columns(&table->shape) * dtype_bytes(table->shape.dtype), rows = TABLE_MOST_BYTES / row + 1;
-    if (shape_bytes(&table->shape) <= TABLE_MOST_BYTES) return (struct parts){0};
+    int64_t row = shape_columns(&table->shape) * dtype_bytes(table->shape.dtype), rows = TABLE_BYTES_MAX / row + 1;
+    if (shape_bytes(&table->shape) <= TABLE_BYTES_MAX) return (struct parts){0};
     return (struct parts){.count = 1, .part = {{.vocab = rows}}};
 }
 
@@ -120,8 +120,8 @@ void part_node_make(const struct operands *operands, const struct part *part, st
     if (operands->node->op->set_table_rows && part->vocab > 0) set_table_rows(part->vocab, out);
 }
 
-double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MOST]) {
-    double whole = flops_of(operands->node), flops[PARTS_MOST];
+double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MAX]) {
+    double whole = flops_of(operands->node), flops[PARTS_MAX];
     for (int i = 0; i < parts->count; i++) {
         struct part_node node;
         part_node_make(operands, &parts->part[i], &node);

@@ -5,7 +5,7 @@
 
 #include "profile/operands.h"
 
-enum { PARTS_MOST = 2 };
+enum { PARTS_MAX = 2 };
 
 /* The dimensions of a part; 0: the node's own. */
 struct part {
@@ -21,7 +21,7 @@ struct part {
  * the tokens; the head has one, as it works tile by tile. */
 struct parts {
     int count;
-    struct part part[PARTS_MOST]; /* the smaller one first */
+    struct part part[PARTS_MAX]; /* the smaller one first */
 };
 
 /* Nodes with at most `large_flops` are measured whole; 0: all are. */
@@ -32,11 +32,11 @@ struct part_node {
     struct node node;
     struct tensor tensors[OPERAND_COUNT], bases[OPERAND_COUNT];
     struct operands operands;
-    _Alignas(max_align_t) char attributes[OP_ATTRIBUTES_MOST_BYTES]; /* where they hold the table's rows */
+    _Alignas(max_align_t) char attributes[OP_ATTRIBUTES_BYTES_MAX]; /* where they hold the table's rows */
 };
 void part_node_make(const struct operands *operands, const struct part *part, struct part_node *out);
 
 /* Seconds of a node from those of its parts. */
-double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MOST]);
+double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MAX]);
 
 #endif

@@ -12,8 +12,8 @@
 
 enum {
     ELEMENT_BYTES = 4 * 4,
-    PASSES_MOST = 3,
-    CALLS_LEAST = 2 /* of a measurement, the first of which does not count */
+    PASSES_MAX = 3,
+    CALLS_MIN = 2 /* of a measurement, the first of which does not count */
 };
 
 void points_free(struct points *points) {
@@ -210,14 +210,14 @@ static double left_s(const struct measuring *measuring) { return (double)(measur
 
 /* In walks; `must`: all of them. */
 static enum status walk(struct measuring *measuring, bool must) {
-    double left = left_s(measuring), least = 1e-9;
+    double left = left_s(measuring), min = 1e-9;
     const struct walk_options options = {.backend = measuring->backend,
                                          .cache = measuring->cache,
                                          .memory = measuring->memory,
                                          .budget_s = left,
                                          .left_s = must           ? 0
-                                                   : left > least ? left
-                                                                  : least};
+                                                   : left > min ? left
+                                                                  : min};
     return walk_points_measure(measuring->points, &options, &measuring->measured);
 }
 
@@ -229,7 +229,7 @@ static enum status measure_pass(struct measuring *measuring, bool must) {
     for (size_t i = 0; i < measuring->count; i++) {
         if (!is_alone(measuring, measuring->order[i])) continue;
         double budget_s = allowance_next(&allowance);
-        if (!must && measuring->order[i]->measurement.seconds > left_s(measuring) / CALLS_LEAST) continue;
+        if (!must && measuring->order[i]->measurement.seconds > left_s(measuring) / CALLS_MIN) continue;
         TRY(measure_once(measuring, measuring->order[i], budget_s));
         if (must) progress_add(1);
     }
@@ -249,7 +249,7 @@ static enum status measure_passes(struct points *points, struct measuring *measu
     note_begin(measuring, points);
     progress_begin(PROGRESS_COUNT, (int64_t)measuring->count, "measuring operators");
     enum status status = STATUS_OK;
-    for (int pass = 0; pass < PASSES_MOST && status == STATUS_OK; pass++)
+    for (int pass = 0; pass < PASSES_MAX && status == STATUS_OK; pass++)
         status = measure_pass(measuring, pass == 0);
     progress_end();
     return status;
@@ -262,7 +262,7 @@ enum status points_measure(struct points *points, const struct backend *backend,
     measuring.memory = mem_array((size_t)members, sizeof *measuring.memory);
     if (!measuring.memory) return STATUS_FAILED;
     for (int i = 0; i < members; i++)
-        measuring.memory[i].most_bytes = cache->memory_bytes;
+        measuring.memory[i].max_bytes = cache->memory_bytes;
     enum status status = measure_passes(points, &measuring);
     *measured += measuring.measured;
     for (int i = 0; i < members; i++)

@@ -19,7 +19,7 @@ enum { DEVICE_BYTES = 512, MESH_KEY_BYTES = 32, CACHE_VERSION = 2, FILE_LIMIT_BY
 enum section { SECTION_OPERATORS, SECTION_PRODUCTS, SECTION_RATES, SECTION_LINKS, SECTIONS };
 static const char *const sections[SECTIONS] = {"operators", "products", "rates", "links"};
 /* Less time than any measurement can have. */
-static const double LEAST_S = 1e-10, MOST_S = 1e30;
+static const double MIN_S = 1e-10, MAX_S = 1e30;
 /* Larger than for operators: the times of disks always vary. */
 static const double NOISY_RATES = 0.5;
 
@@ -31,7 +31,7 @@ static int64_t find_memory(int64_t allowed, int members) {
     cluster_find_memory(&memory);
     memory.capacity_bytes /= members;
     if (allowed > 0 && allowed < memory.capacity_bytes) memory.capacity_bytes = allowed;
-    while (bytes > PROFILE_MEMORY_LEAST_BYTES && bytes > memory.capacity_bytes)
+    while (bytes > PROFILE_MEMORY_BYTES_MIN && bytes > memory.capacity_bytes)
         bytes /= 2;
     return bytes;
 }
@@ -63,15 +63,15 @@ static json_t *section_of(const struct profile_cache *cache, enum section sectio
     return json_object_get(cache->values, sections[section]);
 }
 
-static bool read_real(const json_t *value, double least, double *out) {
+static bool read_real(const json_t *value, double min, double *out) {
     *out = json_number_value(value);
-    return json_is_number(value) && isfinite(*out) && *out >= least && *out < MOST_S;
+    return json_is_number(value) && isfinite(*out) && *out >= min && *out < MAX_S;
 }
 
 /* Whether the value is possible. */
 static bool read_measurement(const json_t *value, struct measurement *out) {
     struct measurement found;
-    if (!read_real(json_array_get(value, 0), LEAST_S, &found.seconds)) return false;
+    if (!read_real(json_array_get(value, 0), MIN_S, &found.seconds)) return false;
     if (!read_real(json_array_get(value, 1), 0, &found.spread)) return false;
     *out = found;
     return true;

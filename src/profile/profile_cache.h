@@ -35,7 +35,7 @@ struct profile_cache {
  * they are kept apart, by the memory rounded down to a power of two, and times measured with enough memory come first.
  */
 #define PROFILE_MEMORY_BYTES ((int64_t)512 << 20)
-#define PROFILE_MEMORY_LEAST_BYTES ((int64_t)16 << 20)
+#define PROFILE_MEMORY_BYTES_MIN ((int64_t)16 << 20)
 
 /* `memory_bytes`: how much available memory each member may take; 0: all. Without a folder in the options the cache
  * begins empty and is not written; `anew`: it begins empty. FAILED without memory. Close in any case. */

@@ -19,7 +19,7 @@ struct rate_machine rate_machine_make(const struct backend *backend, int threads
                                    .block_bytes = RATE_WORK_BLOCK_BYTES,
                                    .kernel_bytes = backend->streams ? 0 : CPU_KERNEL_BYTES};
     if (memory_bytes >= PROFILE_MEMORY_BYTES) return machine;
-    if (memory_bytes < PROFILE_MEMORY_LEAST_BYTES) memory_bytes = PROFILE_MEMORY_LEAST_BYTES;
+    if (memory_bytes < PROFILE_MEMORY_BYTES_MIN) memory_bytes = PROFILE_MEMORY_BYTES_MIN;
     machine.kernel_bytes = memory_bytes / 8;
     while (machine.block_bytes > memory_bytes / 16)
         machine.block_bytes /= 2;
@@ -71,7 +71,7 @@ static enum status open_kernel(struct rate_work *work) {
     graph_begin_block(work->graph, "rate");
     struct node *node =
         product ? add_product(work->graph, scale) : add_update(work->graph, scale, work->machine->kernel_bytes);
-    work->memory.most_bytes = product ? work->machine->kernel_bytes / PRODUCT_PART : work->machine->kernel_bytes;
+    work->memory.max_bytes = product ? work->machine->kernel_bytes / PRODUCT_PART : work->machine->kernel_bytes;
     TRY(graph_status(work->graph));
     operands_find(work->graph, node, &operands);
     return operator_bench_open(backend, &operands, false, &work->memory, &work->kernel);

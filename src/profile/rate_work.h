@@ -25,7 +25,7 @@ struct rate_machine {
 };
 /* An arena of the machine's backend; not for the disk. */
 enum status rate_arena_open(const struct rate_machine *machine, enum tier tier, int64_t bytes, struct arena *out);
-/* Sizes works so that two of each activity take about memory_bytes together. At least PROFILE_MEMORY_LEAST_BYTES are
+/* Sizes works so that two of each activity take about memory_bytes together. At least PROFILE_MEMORY_BYTES_MIN are
  * taken; PROFILE_MEMORY_BYTES are enough for all. */
 struct rate_machine rate_machine_make(const struct backend *backend, int threads, int64_t memory_bytes);
 

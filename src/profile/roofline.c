@@ -72,10 +72,10 @@ static const struct {
  * TFLOP/s in place of 260, backward 238 (arXiv 2407.08608, figures 5 and 6). */
 static const double SMALL_HEAD = 128, SMALL_HEAD_PART = 0.88;
 /* Gradients of norms whose rows a warp holds (backend/cuda/norm.cu) read them once. */
-static const int64_t NARROW_LEAST = 257, NARROW_MOST = 1024;
+static const int64_t NARROW_MIN = 257, NARROW_MAX = 1024;
 static const double NARROW_PART = 0.75;
 /* What a block of a product's grid makes of the result, and the least of its sums that is worth a block of its own. */
-static const int64_t TILE_ROWS = 128, TILE_COLUMNS = 256, SPLIT_LEAST = 2048;
+static const int64_t TILE_ROWS = 128, TILE_COLUMNS = 256, SPLIT_MIN = 2048;
 /* Of a logit, beside its products: read as fp32; its gradient written as bf16. */
 static const double LOSS_BYTES = 4, LOSS_GRADIENT_BYTES = 6;
 /* AdamW on a host's cores, of its memory's rate. */
@@ -88,7 +88,7 @@ static int64_t tiles_along(int64_t size, int64_t tile) { return (size + tile - 1
 static double filled(const struct shape *result, int64_t terms, int64_t multiprocessors) {
     int64_t tiles = tiles_along(shape_rows(result), TILE_ROWS) * tiles_along(shape_columns(result), TILE_COLUMNS);
     double best = 0;
-    for (int64_t parts = 1; parts == 1 || parts * SPLIT_LEAST <= terms; parts *= 2) {
+    for (int64_t parts = 1; parts == 1 || parts * SPLIT_MIN <= terms; parts *= 2) {
         int64_t tile_waves = tiles_along(tiles * parts, multiprocessors);
         double part = (double)(tiles * parts) / (double)(tile_waves * multiprocessors);
         if (part > best) best = part;
@@ -141,7 +141,7 @@ static double expected_part_of_bytes(const struct node *node) {
     const struct tensor *weight = node->in[2]; /* NULL: a bias's gradient, which is a column sum all the same */
     if (work != OP_WORK_NORM_GRAD || !weight) return classes[work].bytes;
     int64_t group = shape_columns(&weight->shape);
-    return group >= NARROW_LEAST && group <= NARROW_MOST ? NARROW_PART : classes[work].bytes;
+    return group >= NARROW_MIN && group <= NARROW_MAX ? NARROW_PART : classes[work].bytes;
 }
 
 static double part_of_bytes(const struct node *node, enum roofline_case which) {

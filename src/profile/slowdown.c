@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 
-enum { RACERS = 2, MESSAGE_BYTES = 512, ROUNDS_LEAST = 2 };
-static const double WINDOW_MOST_S = 0.007, SAME = 0.05;
+enum { RACERS = 2, MESSAGE_BYTES = 512, ROUNDS_MIN = 2 };
+static const double WINDOW_MAX_S = 0.007, SAME = 0.05;
 
 /* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
  * The first works without pause, as the compute stream does. The second pauses after each piece for as long as the
@@ -80,7 +80,7 @@ static void *race_thread(void *argument) {
 /* The first racer works in the calling thread, so that none waits for a second one that could not be started. */
 static enum status race(struct rate_work *const *works, int count, struct racer racers[RACERS]) {
     double window_s = allowance_next(works[0]->machine->allowance);
-    if (window_s > WINDOW_MOST_S) window_s = WINDOW_MOST_S;
+    if (window_s > WINDOW_MAX_S) window_s = WINDOW_MAX_S;
     struct race race = {.unfinished = count, .window_ns = (int64_t)(window_s * 1e9)};
     for (int i = 0; i < count; i++)
         racers[i] = (struct racer){.race = &race, .work = works[i], .rests = i > 0};
@@ -160,7 +160,7 @@ static bool agree(const struct slowdowns *slowdowns, int round, int a, int b) {
 
 /* Two rounds that agree stand for the third. */
 static bool is_known(struct slowdowns *slowdowns, int round, int a, int b) {
-    if (round < ROUNDS_LEAST || !agree(slowdowns, round, a, b) || !agree(slowdowns, round, b, a)) return false;
+    if (round < ROUNDS_MIN || !agree(slowdowns, round, a, b) || !agree(slowdowns, round, b, a)) return false;
     slowdowns->beside[a][b][round] = slowdowns->beside[a][b][round - 1];
     slowdowns->beside[b][a][round] = slowdowns->beside[b][a][round - 1];
     return true;
@@ -180,11 +180,11 @@ static enum status race_pairs(struct slowdowns *slowdowns, int round) {
 }
 
 /* The least of all rounds. A round in which the other hardly worked gives an uncertain, large value. */
-static double least_slowdown(const struct beside *rounds, int count, double alone_s) {
-    double least = INFINITY;
+static double min_slowdown(const struct beside *rounds, int count, double alone_s) {
+    double min = INFINITY;
     for (int i = 0; i < count; i++)
-        least = fmin(least, slowdown_in(&rounds[i], alone_s));
-    return least;
+        min = fmin(min, slowdown_in(&rounds[i], alone_s));
+    return min;
 }
 
 static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_rates *rates) {
@@ -197,7 +197,7 @@ static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_r
         }
         for (int b = 0; b < ACTIVITY_COUNT; b++)
             if (is_pair(slowdowns->present, a, b))
-                rates->slowdown[a][b] = least_slowdown(slowdowns->beside[a][b], rounds, alone[racer_of(a, b)].seconds);
+                rates->slowdown[a][b] = min_slowdown(slowdowns->beside[a][b], rounds, alone[racer_of(a, b)].seconds);
     }
 }
 

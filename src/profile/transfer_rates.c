@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "profile/evict.h"
 
-enum { REPEATS_MOST = 15, ROW = 8, SIZES = 2, ZERO_BLOCKS = 4 };
-static const double BUDGET_MOST_S = 0.04; /* of one size of one transfer */
+enum { REPEATS_MAX = 15, ROW = 8, SIZES = 2, ZERO_BLOCKS = 4 };
+static const double BUDGET_MAX_S = 0.04; /* of one size of one transfer */
 static const int64_t MEMORY_SMALL = (int64_t)256 << 10;
 static const int64_t DISK_SMALL = (int64_t)1 << 20;
 static const double DISK_LONG_S = 0.1, DISK_SLOW_S = 0.02;
@@ -65,12 +65,12 @@ static enum status move(void *payload) {
 
 /* Times several transfers of this size, after one that does not count. */
 static enum status time_size(struct transfer *transfer, int64_t bytes, struct measurement *out) {
-    double budget_s = fmin(allowance_next(transfer->machine->allowance), BUDGET_MOST_S), spent = 0;
+    double budget_s = fmin(allowance_next(transfer->machine->allowance), BUDGET_MAX_S), spent = 0;
     int row = transfer->clock.stream && !uses_disk(transfer) ? ROW : 1, count = 0;
-    struct sample samples[REPEATS_MOST];
+    struct sample samples[REPEATS_MAX];
     transfer->bytes = bytes;
     TRY(work_clock_time(&transfer->clock, move, transfer, 1, &samples[0]));
-    for (; count == 0 || (count < REPEATS_MOST && spent < budget_s); count++) {
+    for (; count == 0 || (count < REPEATS_MAX && spent < budget_s); count++) {
         make_cold(transfer);
         TRY(work_clock_time(&transfer->clock, move, transfer, row, &samples[count]));
         spent += samples[count].seconds * row;

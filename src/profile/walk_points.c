@@ -14,7 +14,7 @@ static const double NODE_S = 0.016;
  * most. Half of the memory holds a layer, and taking memory is most of what a walk takes beside its passes. */
 enum { WALK_PARTS = 2, FLUSH_PARTS = 8 };
 /* Steps of fewer bytes stay in the caches. */
-static const int64_t STEP_LEAST_BYTES = (int64_t)16 << 20;
+static const int64_t STEP_BYTES_MIN = (int64_t)16 << 20;
 
 bool walk_points_has(const struct points *points, const struct point *point) {
     return points->graph && point->elements == 0 && point->part.tokens == 0 && point->part.vocab == 0;
@@ -192,7 +192,7 @@ static bool leaves_caches(const struct walking *walking) {
     const struct arena *arena = &walking->options->memory[0].arena;
     int64_t step = step_bytes(walking->points->graph), bytes = step < arena->bytes ? step : arena->bytes;
     double again = INFINITY, evicted = INFINITY;
-    if (!evict_possible() || step < STEP_LEAST_BYTES) return false;
+    if (!evict_possible() || step < STEP_BYTES_MIN) return false;
     if (step > backend->cache_bytes()) return true;
     (void)write_s(arena->base, bytes, false);
     for (int i = 0; i < ROUNDS; i++) {
@@ -206,20 +206,20 @@ static bool leaves_caches(const struct walking *walking) {
 static enum status walk_all(const struct walking *walking) {
     const struct graph *graph = walking->points->graph;
     const struct walk_options *options = walking->options;
-    int64_t most = options->cache->memory_bytes / WALK_PARTS - walking->flush_bytes;
+    int64_t max = options->cache->memory_bytes / WALK_PARTS - walking->flush_bytes;
     int count = (int)walking->calls.count;
     int64_t all = count > 0 ? node_walk_lay_out(graph, walking->calls.items, count, walking->places)
                             : step_bytes(graph); /* for leaves_caches */
     for (int i = 0; i < company_members(&options->cache->company); i++)
         TRY(bench_memory_grow(options->backend, &options->memory[i],
-                              (all < most ? all : most) + walking->flush_bytes)); /* once, not walk by walk */
+                              (all < max ? all : max) + walking->flush_bytes)); /* once, not walk by walk */
     walking->points->evicts = leaves_caches(walking);
     for (int i = 0; i < count && !walking->points->evicts; i++)
         walking->calls.items[i].evicts = 0;
     for (int first = 0, end; first < count; first = end) {
         struct walk_call *calls = &walking->calls.items[first];
         for (end = first + 1; end < count; end++)
-            if (node_walk_lay_out(graph, calls, end + 1 - first, walking->places) > most) break;
+            if (node_walk_lay_out(graph, calls, end + 1 - first, walking->places) > max) break;
         TRY(walk(walking, first, end));
     }
     return STATUS_OK;
@@ -227,10 +227,10 @@ static enum status walk_all(const struct walking *walking) {
 
 /* Reading 1.5 times the bytes of the last cache replaces all that it holds. */
 static int64_t flush_bytes(const struct walking *walking) {
-    int64_t most = walking->options->cache->memory_bytes / FLUSH_PARTS, step = step_bytes(walking->points->graph);
+    int64_t max = walking->options->cache->memory_bytes / FLUSH_PARTS, step = step_bytes(walking->points->graph);
     int64_t cache = walking->options->backend->cache_bytes();
-    if (cache > 0 && most > cache / 2 * 3) most = cache / 2 * 3;
-    return step < most ? step : most;
+    if (cache > 0 && max > cache / 2 * 3) max = cache / 2 * 3;
+    return step < max ? step : max;
 }
 
 enum status walk_points_measure(struct points *points, const struct walk_options *options, int32_t *measured) {

@@ -1,7 +1,7 @@
 #include "profile/work_clock.h"
 
 /* Shorter than any clock resolves. */
-static const double LEAST_S = 1e-9;
+static const double MIN_S = 1e-9;
 
 enum status work_clock_open(const struct backend *backend, struct work_clock *out) {
     const struct backend_streams *streams = backend->streams;
@@ -55,7 +55,7 @@ enum status work_clock_time(const struct work_clock *clock, work_call *work, voi
     TRY(clock->stream ? time_stream(clock, work, payload, calls, out) : time_calls(work, payload, calls, out));
     out->seconds /= calls;
     out->waited_s /= calls;
-    if (out->seconds < LEAST_S) out->seconds = LEAST_S;
+    if (out->seconds < MIN_S) out->seconds = MIN_S;
     return STATUS_OK;
 }
 

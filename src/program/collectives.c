@@ -188,14 +188,14 @@ struct comm_range collectives_own_block(const struct program *program, const str
     while (operation->owner && operation->owner[block] != position)
         block++;
     if (!operation->owner) block = position;
-    int64_t begin = block * operation->block_bytes, end = begin + operation->block_bytes, most = operation->bytes;
-    return (struct comm_range){begin < most ? begin : most, end < most ? end : most};
+    int64_t begin = block * operation->block_bytes, end = begin + operation->block_bytes, max = operation->bytes;
+    return (struct comm_range){begin < max ? begin : max, end < max ? end : max};
 }
 
 enum status collectives_check_count(size_t count) {
-    if (count <= COMM_OPERATIONS_MOST) return STATUS_OK;
+    if (count <= COMM_OPERATIONS_MAX) return STATUS_OK;
     return status_hint(status_set(STATUS_NO_FIT, "more than %d operations between ranks, the most that there can be",
-                                  COMM_OPERATIONS_MOST),
+                                  COMM_OPERATIONS_MAX),
                        COLLECTIVES_FEWER);
 }
 

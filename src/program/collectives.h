@@ -39,7 +39,7 @@ enum status collectives_of_node(const struct program *program, const struct node
  * them before there is one. program->place, lanes and flat are set. */
 enum status collectives_of_graph(struct program *program, const struct graph *graph);
 
-/* NO_FIT where a rank's programs have more than COMM_OPERATIONS_MOST, with the hint how they become fewer. */
+/* NO_FIT where a rank's programs have more than COMM_OPERATIONS_MAX, with the hint how they become fewer. */
 #define COLLECTIVES_FEWER                                                                                              \
     "sums are made once a round and gathers once a pass: a greater --round, or a larger --micro-batch"
 enum status collectives_check_count(size_t count);

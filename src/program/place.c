@@ -116,7 +116,7 @@ static int64_t place_persistent(struct program *program, enum tier tier) {
 
 typedef int buffer_order(const void *a, const void *b);
 static buffer_order *const orders[] = {by_bytes, by_area, by_duration};
-enum { GREEDY_BUFFERS_MOST = 8192 };
+enum { GREEDY_BUFFERS_MAX = 8192 };
 
 /* Within a thousandth of the lower bound another order is not tried: one takes 0.1 s for 8192 buffers. */
 static bool is_tight(int64_t top, int64_t live) { return top <= live + live / 1024; }
@@ -200,12 +200,12 @@ static bool move_highest(const struct tier_buffers *tier) {
 
 /* A placement compares each of n buffers with up to n; that many in all, for each order that is changed: 1 ms or two.
  */
-enum { MOVES_MOST = 40, COMPARED_MOST = 4 << 20 };
+enum { MOVES_MAX = 40, COMPARED_MAX = 4 << 20 };
 
 static enum status improve(struct tier_buffers *tier, buffer_order *by) {
-    size_t moves = COMPARED_MOST / (tier->count * tier->count + 1);
+    size_t moves = COMPARED_MAX / (tier->count * tier->count + 1);
     int64_t top;
-    if (moves > MOVES_MOST) moves = MOVES_MOST;
+    if (moves > MOVES_MAX) moves = MOVES_MAX;
     if (moves == 0 || is_placed(tier)) return STATUS_OK;
     qsort(tier->list, tier->count, sizeof *tier->list, by);
     for (size_t i = 0; i < moves && !is_placed(tier); i++) {
@@ -217,7 +217,7 @@ static enum status improve(struct tier_buffers *tier, buffer_order *by) {
 }
 
 static enum status try_orders(struct tier_buffers *tier) {
-    size_t tried = tier->count <= GREEDY_BUFFERS_MOST ? sizeof orders / sizeof *orders : 0;
+    size_t tried = tier->count <= GREEDY_BUFFERS_MAX ? sizeof orders / sizeof *orders : 0;
     TRY(place_by_sweep(tier));
     for (size_t k = 0; k < tried && !is_placed(tier); k++)
         TRY(place_by(tier, orders[k]));

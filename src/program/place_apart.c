@@ -5,11 +5,11 @@
 
 /* How many groups lie between two uses of the same bytes, and one. A stream that fetches is a few groups ahead of what
  * it fetches for where it can, so that more make no difference. */
-enum { DISTANCE_LIVE = 0 /* in use together */, DISTANCE_MOST = 6 };
+enum { DISTANCE_LIVE = 0 /* in use together */, DISTANCE_MAX = 6 };
 /* A copy much smaller than the largest keeps nothing waiting for long. */
 enum { SMALL_PART = 64 };
 /* Each copy is compared with all buffers; 4 million comparisons take some milliseconds. */
-enum { COMPARED_MOST = 4 << 20 };
+enum { COMPARED_MAX = 4 << 20 };
 
 /* A buffer's bytes and groups, side by side in memory. */
 struct range {
@@ -36,32 +36,32 @@ struct apart {
 static int32_t distance(const struct range *copy, const struct range *other) {
     if (other->first <= copy->last && copy->first <= other->last) return DISTANCE_LIVE;
     bool before = other->last < copy->first;
-    if (!before && other->waits) return DISTANCE_MOST;
+    if (!before && other->waits) return DISTANCE_MAX;
     int32_t groups = before ? copy->first_group - other->last_group : other->first_group - copy->last_group;
     int32_t distance = groups < 0 ? 1 : groups + 1;
-    return distance < DISTANCE_MOST ? distance : DISTANCE_MOST;
+    return distance < DISTANCE_MAX ? distance : DISTANCE_MAX;
 }
 
 /* Returns the least distance of those whose bytes the copy has now. */
 static int32_t list_near(struct apart *apart, const struct range *copy) {
-    int32_t least = DISTANCE_MOST;
+    int32_t min = DISTANCE_MAX;
     apart->near_count = 0;
     for (size_t i = 0; i < apart->count; i++) {
         const struct range *other = &apart->ranges[i];
-        int32_t far = other == copy ? DISTANCE_MOST : distance(copy, other);
-        if (far == DISTANCE_MOST) continue;
+        int32_t far = other == copy ? DISTANCE_MAX : distance(copy, other);
+        if (far == DISTANCE_MAX) continue;
         apart->near[apart->near_count++] = (struct near){other->offset, other->end, far};
-        if (far < least && other->offset < copy->end && copy->offset < other->end) least = far;
+        if (far < min && other->offset < copy->end && copy->offset < other->end) min = far;
     }
-    return least;
+    return min;
 }
 
-/* The lowest offset at which none is nearer than `least`; -1: there is none. */
-static int64_t find_offset(const struct apart *apart, int64_t bytes, int32_t least) {
+/* The lowest offset at which none is nearer than `min`; -1: there is none. */
+static int64_t find_offset(const struct apart *apart, int64_t bytes, int32_t min) {
     int64_t offset = apart->base;
     for (size_t i = 0; i < apart->near_count && apart->near[i].offset < offset + bytes; i++) {
         const struct near *near = &apart->near[i];
-        if (near->distance < least && near->end > offset) offset = near->end;
+        if (near->distance < min && near->end > offset) offset = near->end;
     }
     return offset + bytes <= apart->top ? offset : -1;
 }
@@ -86,8 +86,8 @@ static void move_copy(struct apart *apart, const struct buffer *buffer) {
     copy->waits = false;
     int32_t own = list_near(apart, copy);
     int64_t offset = -1;
-    for (int32_t least = DISTANCE_MOST; least > own && offset < 0; least--)
-        offset = find_offset(apart, copy->end - copy->offset, least);
+    for (int32_t min = DISTANCE_MAX; min > own && offset < 0; min--)
+        offset = find_offset(apart, copy->end - copy->offset, min);
     if (offset >= 0) set_offset(apart, at, offset);
 }
 
@@ -114,7 +114,7 @@ static bool is_copy(const struct program *program, const struct buffer *buffer) 
 
 /* The largest copies, in the order of time. */
 static size_t list_copies(const struct program *program, struct buffer **list, size_t count) {
-    size_t found = 0, large = 0, most = COMPARED_MOST / (count + 1);
+    size_t found = 0, large = 0, max = COMPARED_MAX / (count + 1);
     for (size_t i = 0; i < count; i++) {
         struct buffer *buffer = list[i];
         if (!is_copy(program, buffer)) continue;
@@ -122,7 +122,7 @@ static size_t list_copies(const struct program *program, struct buffer **list, s
         list[found++] = buffer;
     }
     if (found > 0) qsort(list, found, sizeof(struct buffer *), by_bytes);
-    while (large < found && large < most && list[large]->bytes >= list[0]->bytes / SMALL_PART)
+    while (large < found && large < max && list[large]->bytes >= list[0]->bytes / SMALL_PART)
         large++;
     if (large > 0) qsort(list, large, sizeof(struct buffer *), by_first);
     return large;

@@ -12,7 +12,7 @@ struct place {
 struct places {
     struct residencies *residencies;
     struct place *items;
-    int64_t count, most;
+    int64_t count, max;
     int section;
     int32_t latest; /* fetches come in the order of residencies: one stream makes them */
 };
@@ -67,7 +67,7 @@ static enum status refuse_buffers(const struct places *places, int32_t group) {
     }
     enum status status =
         status_set(STATUS_BAD_INPUT, "plan: policy.buffers: %" PRId64 " is not legal: one block uses %lld chunks",
-                   places->most, needed);
+                   places->max, needed);
     return status_hint(status, "the nearest legal value is %lld; or choose a larger policy.chunk_bytes", needed);
 }
 
@@ -82,7 +82,7 @@ static enum status take_place(struct places *places, size_t v) {
     struct residency *residency = &residencies->list.items[v];
     int32_t freed = residencies->program->sections.items[places->section].first;
     struct place *place = &places->items[places->count];
-    if (places->count == places->most) {
+    if (places->count == places->max) {
         int64_t chosen = choose_place(places, residency->first);
         if (chosen < 0) return refuse_buffers(places, residencies_group(residencies, residency->first));
         place = &places->items[chosen];
@@ -121,8 +121,8 @@ static void drop_merged(struct residencies *residencies) {
 
 enum status residencies_hold(struct residencies *residencies) {
     struct timed *order = mem_array(residencies->list.count, sizeof *order);
-    struct places places = {.residencies = residencies, .most = residencies->policy->buffers, .section = -1};
-    places.items = mem_array((size_t)places.most, sizeof *places.items);
+    struct places places = {.residencies = residencies, .max = residencies->policy->buffers, .section = -1};
+    places.items = mem_array((size_t)places.max, sizeof *places.items);
     size_t count = 0;
     enum status status;
     TRY_GOTO(status, order && places.items ? STATUS_OK : STATUS_FAILED, done);

@@ -127,7 +127,7 @@ static int64_t count_waves(const struct lane_shares *shares, int64_t round, int6
 }
 
 static int64_t count_waves_elsewhere(const struct scheduler *scheduler, int64_t round) {
-    return count_waves(&scheduler->most, round, scheduler->slots) -
+    return count_waves(&scheduler->max, round, scheduler->slots) -
            count_waves(&scheduler->shares, round, scheduler->slots);
 }
 
@@ -190,29 +190,29 @@ static int64_t count_share_waves(const struct scheduler *scheduler, const struct
 /* All data ranks of a stage go through the same waves, since they exchange shards in them. The first one has the most
  * shares in a round, and where others have micro-batches in it too, all of its shares have the most of these. So the
  * others begin a round with whole shares of it, and each of their own with waves of it. */
-static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *most,
+static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *max,
                                                 int64_t count, struct execution_list *executions) {
     const struct section section = {
         .name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     for (int64_t i = 0; i < count; i++)
         TRY(schedule_pipeline(scheduler, section, (struct wave_part){.slots = 0},
-                              count_share_waves(scheduler, &most->first[i]), executions));
+                              count_share_waves(scheduler, &max->first[i]), executions));
     return STATUS_OK;
 }
 
 static enum status schedule_staged(struct scheduler *scheduler, struct execution_list *executions) {
     const struct lane_share *share = scheduler->share;
     struct round_shares own = shares_of_round(&scheduler->shares, share->round);
-    struct round_shares most = shares_of_round(&scheduler->most, share->round);
-    int64_t before = most.count - own.count;
-    int64_t waves = count_share_waves(scheduler, &most.first[before + (share - own.first)]);
+    struct round_shares max = shares_of_round(&scheduler->max, share->round);
+    int64_t before = max.count - own.count;
+    int64_t waves = count_share_waves(scheduler, &max.first[before + (share - own.first)]);
     struct section section = {.name = "pipeline",
                               .repeat = 1,
                               .first_micro_batch = share->first_micro_batch,
                               .micro_batches = share->micro_batches};
     if (share->micro_batches == 0)
         section = (struct section){.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
-    if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &most, before, executions));
+    if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &max, before, executions));
     return schedule_pipeline(
         scheduler, section, (struct wave_part){.slots = share->micro_batches, .closes_share = true}, waves, executions);
 }
@@ -273,7 +273,7 @@ static enum status cut_step(struct scheduler *scheduler) {
     scheduler->unrolled = !equal;
     struct rank_place first = plan->place;
     first.rank = 0;
-    TRY(program_cut(scheduler->graph, &plan->recipe, &first, &scheduler->most));
+    TRY(program_cut(scheduler->graph, &plan->recipe, &first, &scheduler->max));
     return program_cut(scheduler->graph, &plan->recipe, &plan->place, &scheduler->shares);
 }
 
@@ -327,11 +327,11 @@ static enum status make_buffers(struct scheduler *scheduler) {
 /* Slots of a section: a wave's micro-batches, or all that a pipeline has in flight and its waves
  * (executions_of_pipeline). */
 static int64_t count_slots(const struct scheduler *scheduler) {
-    int64_t most = 0;
-    for (size_t i = 0; i < scheduler->most.list.count; i++)
-        if (scheduler->most.list.items[i].micro_batches > most) most = scheduler->most.list.items[i].micro_batches;
+    int64_t max = 0;
+    for (size_t i = 0; i < scheduler->max.list.count; i++)
+        if (scheduler->max.list.items[i].micro_batches > max) max = scheduler->max.list.items[i].micro_batches;
     bool staged = scheduler->source.spans.stages > 1;
-    return staged ? most + movement_split_waves(most, scheduler->slots).count : scheduler->slots;
+    return staged ? max + movement_split_waves(max, scheduler->slots).count : scheduler->slots;
 }
 
 static enum status schedule_all(struct scheduler *scheduler) {
@@ -359,7 +359,7 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
     chunks_free(&scheduler.chunks);
     execution_source_free(&scheduler.source);
     lane_shares_free(&scheduler.shares);
-    lane_shares_free(&scheduler.most);
+    lane_shares_free(&scheduler.max);
     step_buffers_free(&scheduler.buffers);
     instances_free(&scheduler.activations);
     mem_free(scheduler.zeroed);

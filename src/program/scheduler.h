@@ -18,7 +18,7 @@ struct scheduler {
     struct execution_source source;
     int64_t slots; /* micro-batches in flight */
     struct lane_shares shares;
-    struct lane_shares most; /* of the first data rank, which has the most lanes, each with the most micro-batches */
+    struct lane_shares max; /* of the first data rank, which has the most lanes, each with the most micro-batches */
     const struct lane_share *share; /* the present one */
     bool unrolled;                  /* every wave has a section of its own */
     struct step_buffers buffers;

@@ -32,8 +32,8 @@ static void put(struct border_set *set, int32_t index) {
 }
 
 static enum status grow(struct border_set *set) {
-    enum { SLOTS_LEAST = 1024 };
-    size_t count = set->slots ? 2 * (set->mask + 1) : SLOTS_LEAST;
+    enum { SLOTS_MIN = 1024 };
+    size_t count = set->slots ? 2 * (set->mask + 1) : SLOTS_MIN;
     mem_free(set->slots);
     set->slots = mem_array(count, sizeof *set->slots);
     if (!set->slots) return STATUS_FAILED;

@@ -44,8 +44,8 @@ struct stretch {
 static void settle_blocks(struct stretch *stretch) {
     stretch->block_begin = stretch->begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
     int64_t end = (stretch->end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
-    int64_t most = stretch->block_begin + RUNNER_WINDOW_BYTES;
-    stretch->block_end = end < most ? end : most;
+    int64_t max = stretch->block_begin + RUNNER_WINDOW_BYTES;
+    stretch->block_end = end < max ? end : max;
 }
 
 static int64_t present_bytes(const struct stretch *stretch) {

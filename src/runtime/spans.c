@@ -27,7 +27,7 @@ static bool can_be_captured(const struct program *program, const struct instruct
 static enum status close_span(struct finder *finder) {
     struct span span = finder->open;
     finder->open = (struct span){0};
-    return span.count < SPAN_LEAST ? STATUS_OK : vec_push(&finder->out->all, span);
+    return span.count < SPAN_MIN ? STATUS_OK : vec_push(&finder->out->all, span);
 }
 
 static enum status visit(struct finder *finder, int32_t index) {

@@ -16,7 +16,7 @@
 /* Launching a graph takes a processor some 2.5 us however long it is (NVIDIA, "Constant Time Launch for Straight-Line
  * CUDA Graphs", CUDA 12.6), which is what one or two kernels take: with fewer than four calls little is saved for what
  * a graph takes of the device's memory. */
-enum { SPAN_LEAST = 4 };
+enum { SPAN_MIN = 4 };
 
 struct span {
     int32_t first, last; /* instructions of the stream; those of others in between are not part of it */

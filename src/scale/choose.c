@@ -9,7 +9,7 @@
 struct candidate {
     struct layout layout;
     double bytes;   /* of a device at its peak */
-    double least_s; /* no step of it is faster */
+    double min_s; /* no step of it is faster */
 };
 
 struct candidates {
@@ -46,7 +46,7 @@ static enum status consider(const struct choice_request *request, const struct c
         return STATUS_OK;
     }
     job_costs_find(&job, calibration, &costs);
-    struct candidate one = {job.layout, rank_memory_most(&costs).total, bound_s(&costs)};
+    struct candidate one = {job.layout, rank_memory_max(&costs).total, bound_s(&costs)};
     out->fewest_bytes = fmin(out->fewest_bytes, one.bytes);
     if (one.bytes > (double)request->cluster.device.tiers[0].capacity_bytes) return STATUS_OK;
     return vec_push(&out->list, one);
@@ -113,7 +113,7 @@ static enum status consider_meshes(const struct choice_request *request, const s
 
 static int by_bound(const void *left, const void *right) {
     const struct candidate *a = left, *b = right;
-    if (a->least_s != b->least_s) return a->least_s < b->least_s ? -1 : 1;
+    if (a->min_s != b->min_s) return a->min_s < b->min_s ? -1 : 1;
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
@@ -144,7 +144,7 @@ static enum status simulate_candidates(const struct choice_request *request, con
     for (size_t i = 0; i < candidates->list.count; i++) {
         const struct candidate *one = &candidates->list.items[i];
         struct choice choice = {.devices = request->devices, .layout = one->layout};
-        if (is_beaten(out, one->least_s, one->bytes)) continue;
+        if (is_beaten(out, one->min_s, one->bytes)) continue;
         struct training job = job_of(request, &one->layout);
         TRY(forecast_step(&job, calibration, &choice.forecast));
         out->simulated++;
@@ -221,13 +221,13 @@ enum status choose_fastest(const struct choice_request *request, const struct ca
     return STATUS_OK;
 }
 
-enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t least,
-                         int64_t most, struct choice out[CHOICE_CURVE_MOST], int *count) {
+enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t min,
+                         int64_t max, struct choice out[CHOICE_CURVE_MAX], int *count) {
     *count = 0;
-    for (int64_t size = request->cluster.network.devices; size <= most && *count < CHOICE_CURVE_MOST;
+    for (int64_t size = request->cluster.network.devices; size <= max && *count < CHOICE_CURVE_MAX;
          size = next_size(size, request->cluster.network.devices)) {
         bool fits;
-        if (size < least) continue;
+        if (size < min) continue;
         TRY(choose_fastest(request, calibration, size, &out[*count], &fits));
         *count += fits;
     }

@@ -37,10 +37,10 @@ const struct choice *choices_fastest(const struct choices *choices);
 enum status choose_fastest(const struct choice_request *request, const struct calibration *calibration, int64_t devices,
                            struct choice *out, bool *fits);
 
-enum { CHOICE_CURVE_MOST = 40 }; /* up to four million devices */
-/* The fastest layout by number of devices: a node doubled, and three times that, from `least` to `most`. Returns how
+enum { CHOICE_CURVE_MAX = 40 }; /* up to four million devices */
+/* The fastest layout by number of devices: a node doubled, and three times that, from `min` to `max`. Returns how
  * many there are; numbers for which nothing fits are left out. FAILED without memory. */
-enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t least,
-                         int64_t most, struct choice out[CHOICE_CURVE_MOST], int *count);
+enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t min,
+                         int64_t max, struct choice out[CHOICE_CURVE_MAX], int *count);
 
 #endif

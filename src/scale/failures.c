@@ -8,15 +8,15 @@ static double time_between_s(const struct failures *failures, int64_t nodes) {
 
 double failures_best_interval_s(const struct failures *failures, int64_t nodes) {
     double between = time_between_s(failures, nodes), checkpoint = failures->checkpoint_s / between;
-    double least = 0, most = 1;
+    double min = 0, max = 1;
     for (int i = 0; i < 60; i++) {
-        double middle = (least + most) / 2;
+        double middle = (min + max) / 2;
         if (log1p(-middle) + middle + checkpoint > 0)
-            least = middle;
+            min = middle;
         else
-            most = middle;
+            max = middle;
     }
-    return most * between;
+    return max * between;
 }
 
 double failures_useful_part(const struct failures *failures, int64_t nodes, double interval_s) {

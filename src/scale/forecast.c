@@ -70,7 +70,7 @@ enum status forecast_step(const struct training *job, const struct calibration *
                              .flops = model_flops(job),
                              .busy_s = span.busy_s,
                              .exposed_s = fmax(0, span.step_s - span.busy_s),
-                             .peak_bytes = (int64_t)fmin(rank_memory_most(&costs).total, 9e18),
+                             .peak_bytes = (int64_t)fmin(rank_memory_max(&costs).total, 9e18),
                              .instructions = span.instructions};
     return STATUS_OK;
 }

@@ -34,7 +34,7 @@ static struct share share_of(const struct training *job, const struct gpu *gpu) 
     };
 }
 
-static int64_t at_least_one(int64_t value) { return value > 0 ? value : 1; }
+static int64_t one_or_more(int64_t value) { return value > 0 ? value : 1; }
 
 /* The product of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
 static double weight_s(const struct share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
@@ -48,17 +48,17 @@ static double weight_s(const struct share *share, int64_t count, int64_t tokens,
 
 static double attention_products_s(const struct share *share, bool backward) {
     int64_t hidden = share->job->model.hidden, queries = transformer_query_width(&share->job->model);
-    return weight_s(share, 1, share->tokens, at_least_one(share->keys_out / share->across), hidden, backward) +
-           weight_s(share, 1, share->tokens, hidden, at_least_one(queries / share->across), backward);
+    return weight_s(share, 1, share->tokens, one_or_more(share->keys_out / share->across), hidden, backward) +
+           weight_s(share, 1, share->tokens, hidden, one_or_more(queries / share->across), backward);
 }
 
 /* A token visits so many experts. Each of a rank's experts has as many tokens as the others, in one batched product. */
 static double mlp_products_s(const struct share *share, bool backward) {
     const struct transformer *model = &share->job->model;
-    int64_t mine = at_least_one(model->experts / layout_expert_ranks(&share->job->layout));
+    int64_t mine = one_or_more(model->experts / layout_expert_ranks(&share->job->layout));
     int64_t visits = model->experts > 0 ? model->experts_a_token : 1,
-            tokens = at_least_one(share->tokens * visits / mine);
-    int64_t in = at_least_one(share->ffn_in / share->across), out = at_least_one(model->ffn / share->across);
+            tokens = one_or_more(share->tokens * visits / mine);
+    int64_t in = one_or_more(share->ffn_in / share->across), out = one_or_more(model->ffn / share->across);
     double router = model->experts > 0 ? weight_s(share, 1, share->tokens, model->experts, model->hidden, backward) : 0;
     return router + weight_s(share, mine, tokens, in, model->hidden, backward) +
            weight_s(share, mine, tokens, model->hidden, out, backward);
@@ -68,7 +68,7 @@ static double attention_kernel_s(const struct share *share, bool gradient) {
     const struct layout *layout = &share->job->layout;
     const struct transformer *model = &share->job->model;
     struct attention_shape shape = {.sequences = layout->micro_batch,
-                                    .heads = at_least_one(model->heads / share->across),
+                                    .heads = one_or_more(model->heads / share->across),
                                     .queries = layout->sequence_length / layout->context,
                                     .keys = layout->sequence_length,
                                     .head_size = transformer_head_size(model),

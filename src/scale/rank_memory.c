@@ -73,11 +73,11 @@ struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) 
     return memory;
 }
 
-struct rank_memory rank_memory_most(const struct job_costs *costs) {
-    struct rank_memory most = {0};
+struct rank_memory rank_memory_max(const struct job_costs *costs) {
+    struct rank_memory max = {0};
     for (int32_t stage = 0; stage < costs->pipeline.stages; stage++) {
         struct rank_memory memory = rank_memory_of(costs, stage);
-        if (memory.total > most.total) most = memory;
+        if (memory.total > max.total) max = memory;
     }
-    return most;
+    return max;
 }

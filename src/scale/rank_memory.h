@@ -13,6 +13,6 @@ struct rank_memory {
 /* Of a rank of the stage. */
 struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage);
 /* Of the fullest stage. */
-struct rank_memory rank_memory_most(const struct job_costs *costs);
+struct rank_memory rank_memory_max(const struct job_costs *costs);
 
 #endif

@@ -13,8 +13,8 @@ void job_costs_find(const struct training *job, const struct calibration *calibr
 
 /* Layers of the first `count` of the parts, filled one after the other; the last ones have one at least. */
 static int64_t filled_until(int64_t layers, int64_t parts, int64_t count) {
-    int64_t filled = count * ((layers + parts - 1) / parts), most = layers - (parts - count);
-    return filled < most ? filled : most;
+    int64_t filled = count * ((layers + parts - 1) / parts), max = layers - (parts - count);
+    return filled < max ? filled : max;
 }
 
 int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk) {

@@ -92,7 +92,7 @@ static enum status check_experts(const struct training *job) {
 }
 
 /* Layers' passes of a step, above which it is not simulated: some gigabytes of instructions. */
-static const double PASSES_MOST = 1 << 24;
+static const double PASSES_MAX = 1 << 24;
 
 enum status training_check(const struct training *job) {
     const struct layout *layout = &job->layout;
@@ -101,7 +101,7 @@ enum status training_check(const struct training *job) {
     TRY(check_partition(layout));
     TRY(check_experts(job));
     if ((double)layout->micro_batches * (double)(layout->pipeline * layout->virtual_stages + model->layers) >
-        PASSES_MOST)
+        PASSES_MAX)
         return refuse("micro-batches", "are more than can be simulated");
     if (job->cluster.network.devices < 1) return refuse("network", "the cluster does not describe one");
     if (job->cluster.device.limits.bf16_flops_per_s <= 0) return refuse("limits", "the cluster does not describe them");

@@ -66,12 +66,12 @@ static double wait_part_of(const struct estimates *estimates, int32_t family) {
 }
 
 static double with_exposed(const struct estimates *estimates, const struct policy_seconds *seconds, double share) {
-    if (estimates->input->objective == OBJECTIVE_SUM) return outcome_least_s(estimates->input, seconds);
+    if (estimates->input->objective == OBJECTIVE_SUM) return outcome_min_s(estimates->input, seconds);
     return (seconds->step_s + share * (seconds->serial_s - seconds->step_s)) / stages_of(estimates);
 }
 
 double estimates_clan_s(const struct estimates *estimates, const struct clan *clan) {
-    return with_exposed(estimates, &clan->least, EXPOSED_SHARE[LOOKAHEADS - 1]);
+    return with_exposed(estimates, &clan->min, EXPOSED_SHARE[LOOKAHEADS - 1]);
 }
 
 double estimates_family_s(const struct estimates *estimates, int32_t family, const struct policy_seconds *seconds) {

@@ -29,9 +29,9 @@ static bool take_bytes(const struct search_input *input, int64_t enough_bytes, c
                        struct candidate *candidate) {
     bool enough = true;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-        int64_t bytes = program->tier_bytes[tier], most = input->capacity_bytes[tier];
+        int64_t bytes = program->tier_bytes[tier], max = input->capacity_bytes[tier];
         if (bytes > candidate->tier_bytes[tier]) candidate->tier_bytes[tier] = bytes;
-        enough &= bytes <= most || (tier == TIER_DEVICE && bytes <= enough_bytes);
+        enough &= bytes <= max || (tier == TIER_DEVICE && bytes <= enough_bytes);
     }
     return enough;
 }

@@ -46,17 +46,17 @@ static double total(const struct load *load) {
 /* Least time of two streams, one of which (`narrow`) has one activity. While both run for t seconds, a of the wide one
  * gets t / s(a,n) of its work done and the narrow one t / s(n,a): that saves t (1 / s(a,n) + 1 / s(n,a) - 1). Savings
  * are taken from the activity that gives most for the narrow one's work, as in a fractional knapsack. */
-static double pair_least(const struct cluster_rates *rates, const struct load *wide, enum activity narrow,
+static double pair_min(const struct cluster_rates *rates, const struct load *wide, enum activity narrow,
                          double narrow_s) {
     double left[ACTIVITY_COUNT], narrow_left = narrow_s, saved = 0;
     memcpy(left, wide->seconds, sizeof left);
     while (narrow_left > 0) {
         int best = -1;
-        double most = 0;
+        double max = 0;
         for (int a = 0; a < ACTIVITY_COUNT; a++) {
             double mine = rates->slowdown[a][narrow], its = rates->slowdown[narrow][a];
             double gain = its * (1 / mine + 1 / its - 1); /* per second of the narrow one's work */
-            if (left[a] > 0 && gain > most) most = gain, best = a;
+            if (left[a] > 0 && gain > max) max = gain, best = a;
         }
         if (best < 0) break;
         double mine = rates->slowdown[best][narrow], its = rates->slowdown[narrow][best];
@@ -81,23 +81,23 @@ static enum activity only_activity(const struct load *load) {
 
 /* A pair takes at most the sum of both, so few pairs can raise the bound; and where both have one activity each, either
  * may be the narrow one. */
-static double least_seconds(const struct loads *loads) {
-    double totals[STREAM_ROLE_COUNT], most = 0;
+static double min_seconds(const struct loads *loads) {
+    double totals[STREAM_ROLE_COUNT], max = 0;
     enum activity only[STREAM_ROLE_COUNT];
     for (int role = 0; role < STREAM_ROLE_COUNT; role++) {
         totals[role] = total(&loads->streams[role]);
         only[role] = only_activity(&loads->streams[role]);
-        most = fmax(most, totals[role]);
+        max = fmax(max, totals[role]);
     }
     for (int narrow = 0; narrow < STREAM_ROLE_COUNT; narrow++)
         for (int wide = 0; wide < STREAM_ROLE_COUNT && only[narrow] != ACTIVITY_COUNT; wide++) {
             bool done = wide == narrow || (wide < narrow && only[wide] != ACTIVITY_COUNT);
-            if (done || totals[wide] + totals[narrow] <= most) continue;
+            if (done || totals[wide] + totals[narrow] <= max) continue;
             const struct cluster_rates *rates = &loads->costs->rates;
-            most = fmax(most, pair_least(rates, &loads->streams[wide], only[narrow], totals[narrow]));
+            max = fmax(max, pair_min(rates, &loads->streams[wide], only[narrow], totals[narrow]));
         }
     /* Sums in another order than the simulator's differ in their last digits. */
-    return most * (1 - 1e-9);
+    return max * (1 - 1e-9);
 }
 
 /* The chunks that are elsewhere: of one policy, or of that of several policies with the fewest. */
@@ -264,7 +264,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     add_exchanged(input, policy, elsewhere->updates, &loads);
     add_updates(input, policy, elsewhere, &loads);
     add_sums(input, &loads);
-    struct policy_seconds seconds = {least_seconds(&loads), 0};
+    struct policy_seconds seconds = {min_seconds(&loads), 0};
     for (int role = 0; role < STREAM_ROLE_COUNT; role++)
         seconds.serial_s += total(&loads.streams[role]);
     return seconds;
@@ -272,10 +272,10 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
 
 /* Each stream gets the least work that any of the policies gives it: copies and deferred updates become fewer as more
  * chunks stay, updates at the end of the step as fewer stay. */
-struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input *input, const struct policy *policy,
-                                                 int64_t most_persistent) {
+struct policy_seconds policy_bound_min_seconds(const struct policy_bound_input *input, const struct policy *policy,
+                                                 int64_t max_persistent) {
     const struct states *states = input->states;
-    const struct elsewhere elsewhere = {&input->from[most_persistent], &input->from[0], policy->buffers,
+    const struct elsewhere elsewhere = {&input->from[max_persistent], &input->from[0], policy->buffers,
                                         states->largest[0]};
     return bound_seconds(input, policy, &elsewhere);
 }
@@ -414,15 +414,15 @@ static int64_t wave_bytes(const struct policy_bound_input *input, const struct p
     memset(walk.changes, 0, policy_bound_scratch(cost) * sizeof *walk.changes);
     add_gradient_windows(&walk);
     add_update_windows(&walk);
-    int64_t windows = 0, most = 0;
+    int64_t windows = 0, max = 0;
     for (int64_t i = 0; i < walk.groups; i++) {
         const struct group_bytes *group = &cost->groups.items[i];
         windows += walk.changes[i];
         int64_t others = (wave.slots - 1) * larger(group->before, group->after);
         int64_t beginning = wave.slots * group->before + group_parameters(&walk, i);
-        most = larger(most, windows + larger(group->peak + others, beginning));
+        max = larger(max, windows + larger(group->peak + others, beginning));
     }
-    return larger(most, windows + walk.changes[walk.groups]);
+    return larger(max, windows + walk.changes[walk.groups]);
 }
 
 /* Gradients' shards that a deferred update leaves in a tier; those of chunks that stay are updated at the step's end.
@@ -446,10 +446,10 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
     bool continues = waves.first > 0 && input->cut->shares.list.items[0].micro_batches > waves.first;
     const struct wave first = {.first = true, .opens = true, .continues = continues, .slots = waves.first};
     const struct wave deepest = {.opens = true, .waiting = step_cut_waiting(input->cut), .slots = waves.deepest};
-    int64_t most = waves.first > 0 ? wave_bytes(input, policy, first) : 0;
-    if (waves.deepest > 0) most = larger(most, wave_bytes(input, policy, deepest));
-    if (waves.later > 0) most = larger(most, wave_bytes(input, policy, (struct wave){.slots = waves.later}));
-    return constant_bytes(input, policy) + most;
+    int64_t max = waves.first > 0 ? wave_bytes(input, policy, first) : 0;
+    if (waves.deepest > 0) max = larger(max, wave_bytes(input, policy, deepest));
+    if (waves.later > 0) max = larger(max, wave_bytes(input, policy, (struct wave){.slots = waves.later}));
+    return constant_bytes(input, policy) + max;
 }
 
 /* Those of the first wave alone; later ones may be repetitions of it. A pipeline's stages share them. */
@@ -459,7 +459,7 @@ int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t 
 }
 
 static int64_t activation_bytes(const struct schedule_cost *cost, int64_t slots) {
-    return slots > 0 ? schedule_cost_least_bytes(cost, slots) : -1;
+    return slots > 0 ? schedule_cost_min_bytes(cost, slots) : -1;
 }
 
 struct wave_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
@@ -482,26 +482,26 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
     int64_t gradients = all->gradients - (elsewhere ? away->gradients : 0);
     int64_t waiting = step_cut_waiting(input->cut) * (all->summed - (elsewhere ? away->summed : 0));
     if (input->early && activations->later < 0) gradients = 0; /* each is gone before the next is there */
-    int64_t most = larger(activations->first, input->cut->computed > 0 ? gradients : 0);
+    int64_t max = larger(activations->first, input->cut->computed > 0 ? gradients : 0);
     if (activations->later >= 0)
-        most = larger(most, input->early ? larger(gradients, activations->later) : gradients + activations->later);
-    if (activations->deepest >= 0) most = larger(most, waiting + activations->deepest);
-    return constant_bytes(input, policy) + most;
+        max = larger(max, input->early ? larger(gradients, activations->later) : gradients + activations->later);
+    if (activations->deepest >= 0) max = larger(max, waiting + activations->deepest);
+    return constant_bytes(input, policy) + max;
 }
 
 /* Copies in the host tier for the update of one chunk. Of a tied parameter's gradients only their sum is copied. */
 static int64_t host_update_bytes(const struct policy_bound_input *input, const struct policy *policy) {
-    int64_t most = 0;
+    int64_t max = 0;
     if (policy->optimizer == TIER_DEVICE || policy->update != TIER_HOST) return 0;
     for (size_t g = 0; g < input->states->gradients.count; g++) {
         const struct gradient_pack *gradients = &input->states->gradients.items[g];
         struct chunk_sum chunk = chunk_sum_of(input->from, gradients->chunk);
         if (gradients->chunk < policy->persistent_chunks) continue;
-        most = larger(most, (policy->optimizer != TIER_HOST ? chunk.optimizer : 0) +
+        max = larger(max, (policy->optimizer != TIER_HOST ? chunk.optimizer : 0) +
                                 (policy->gradients != TIER_HOST && !cuts_gradients(policy) ? gradients->bytes : 0) +
                                 (policy->parameters != TIER_HOST ? chunk.trained : 0));
     }
-    return most;
+    return max;
 }
 
 static int64_t lower_bytes(const struct policy_bound_input *input, const struct policy *policy, enum tier tier) {

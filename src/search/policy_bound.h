@@ -40,10 +40,10 @@ struct policy_bound policy_bound_of(const struct policy_bound_input *input, cons
                                     int64_t device_bytes);
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy);
 
-/* A bound for all policies that keep at most `most_persistent` chunks and have at most the buffers of `policy`, and are
+/* A bound for all policies that keep at most `max_persistent` chunks and have at most the buffers of `policy`, and are
  * like `policy` otherwise. */
-struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input *input, const struct policy *policy,
-                                                 int64_t most_persistent);
+struct policy_seconds policy_bound_min_seconds(const struct policy_bound_input *input, const struct policy *policy,
+                                                 int64_t max_persistent);
 
 /* Peak bytes of activations in some waves (step_cut_largest); -1: there is none. */
 struct wave_activations {

@@ -2,13 +2,13 @@
 
 #include <stdlib.h>
 
-enum { RUNNERS_UP_MOST = 8 };
+enum { RUNNERS_UP_MAX = 8 };
 
 double outcome_seconds(const struct search_input *input, const struct candidate *candidate) {
     return input->objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
 }
 
-double outcome_least_s(const struct search_input *input, const struct policy_seconds *seconds) {
+double outcome_min_s(const struct search_input *input, const struct policy_seconds *seconds) {
     bool sum = input->objective == OBJECTIVE_SUM;
     return (sum ? seconds->serial_s * (1 - 1e-9) : seconds->step_s) / rank_place_stages(&input->place);
 }
@@ -40,7 +40,7 @@ static bool same_kind(const struct outcomes *outcomes, size_t a, size_t b) {
 static enum status add_runner_up(const struct outcomes *outcomes, const struct ranked *ranks, size_t at) {
     for (size_t i = 0; i < at; i++)
         if (same_kind(outcomes, ranks[i].index, ranks[at].index)) return STATUS_OK;
-    if (outcomes->result->runners_up.count == RUNNERS_UP_MOST) return STATUS_OK;
+    if (outcomes->result->runners_up.count == RUNNERS_UP_MAX) return STATUS_OK;
     return vec_push(&outcomes->result->runners_up, outcomes->result->tried.items[ranks[at].index]);
 }
 
@@ -56,10 +56,10 @@ enum status outcomes_rank(const struct outcomes *outcomes) {
     }
     if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
     enum status status = STATUS_OK;
-    int64_t least = INT64_MAX;
+    int64_t min = INT64_MAX;
     for (size_t i = 0; i < count; i++) {
-        if (ranks[i].bytes < least) {
-            least = ranks[i].bytes;
+        if (ranks[i].bytes < min) {
+            min = ranks[i].bytes;
             TRY_GOTO(status, vec_push(&outcomes->result->front, outcomes->result->tried.items[ranks[i].index]), done);
         }
         if (i > 0) TRY_GOTO(status, add_runner_up(outcomes, ranks, i), done);
@@ -72,7 +72,7 @@ done:
 static void note_bounds(const struct outcomes *outcomes, int32_t division, struct partition_outcome *out) {
     for (size_t c = 0; c < outcomes->space->clans.count; c++) {
         const struct clan *clan = &outcomes->space->clans.items[c];
-        double bound = outcome_least_s(outcomes->input, &clan->least);
+        double bound = outcome_min_s(outcomes->input, &clan->min);
         if (clan->division != division || !clan->may_fit) continue;
         if (!out->may_fit || bound < out->bound_s) out->bound_s = bound;
         out->may_fit = true;

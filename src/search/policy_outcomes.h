@@ -7,7 +7,7 @@
 /* The fewer, the better. Of what was simulated; and at least, by its bound: of a pipeline the longest stage takes at
  * least its part of the whole model's. */
 double outcome_seconds(const struct search_input *input, const struct candidate *candidate);
-double outcome_least_s(const struct search_input *input, const struct policy_seconds *seconds);
+double outcome_min_s(const struct search_input *input, const struct policy_seconds *seconds);
 
 struct outcomes {
     const struct search_input *input;

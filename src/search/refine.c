@@ -20,7 +20,7 @@ static double exposed_share(const struct refinement *refinement) {
 }
 
 static double expected_s(const struct refinement *refinement, const struct policy_seconds *seconds) {
-    if (refinement->input->objective == OBJECTIVE_SUM) return outcome_least_s(refinement->input, seconds);
+    if (refinement->input->objective == OBJECTIVE_SUM) return outcome_min_s(refinement->input, seconds);
     double all = seconds->step_s + exposed_share(refinement) * (seconds->serial_s - seconds->step_s);
     return all / rank_place_stages(&refinement->input->place);
 }
@@ -37,12 +37,12 @@ static enum status propose(const struct refinement *refinement, int32_t f, struc
                            struct queue *out) {
     const struct family *family = &refinement->space->families.items[f];
     if (space_is_hopeless(refinement->space, family) || space_is_crowded(refinement->space, family)) return STATUS_OK;
-    if (!may_win(refinement, outcome_least_s(refinement->input, &family->least))) return STATUS_OK;
+    if (!may_win(refinement, outcome_min_s(refinement->input, &family->min))) return STATUS_OK;
     TRY(space_members(refinement->space, family, members));
     for (size_t m = 0; m < members->list.count; m++) {
         const struct member *member = &members->list.items[m];
         const struct proposal proposal = {.key = expected_s(refinement, &member->bound.seconds),
-                                          .bound = outcome_least_s(refinement->input, &member->bound.seconds),
+                                          .bound = outcome_min_s(refinement->input, &member->bound.seconds),
                                           .family = f,
                                           .stage = PROPOSAL_MEMBER,
                                           .member = *member};
@@ -59,15 +59,15 @@ static bool was_tried(const struct refinement *refinement, const struct proposal
     return false;
 }
 
-static bool is_left(const struct refinement *refinement) { return refinement->result->compiled < refinement->most; }
+static bool is_left(const struct refinement *refinement) { return refinement->result->compiled < refinement->max; }
 
 /* In their order, until one is faster than the best: others are near to that. What is expected not to fit comes last, a
  * few of those at most. */
 static enum status compile_near(const struct refinement *refinement, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     int32_t around = refinement->best->family;
-    int64_t most = refinement->result->compiled + refinement->most / (doubtful ? 1 : DOUBTFUL_PART);
-    while (is_left(refinement) && refinement->result->compiled < most && refinement->best->family == around &&
+    int64_t max = refinement->result->compiled + refinement->max / (doubtful ? 1 : DOUBTFUL_PART);
+    while (is_left(refinement) && refinement->result->compiled < max && refinement->best->family == around &&
            queue_pop(queue, &next)) {
         if (!may_win(refinement, next.bound) || !is_worth(refinement, next.key) || was_tried(refinement, &next))
             continue;
@@ -102,7 +102,7 @@ static enum status look_around(const struct refinement *refinement) {
 /* ---- smaller chunks ---- */
 
 /* How many kinds' best policies are tried with smaller chunks, and by how much they may be behind the best of all. */
-enum { KINDS_MOST = 3, KINDS_PART = 2 /* of the programs that are left */ };
+enum { KINDS_MAX = 3, KINDS_PART = 2 /* of the programs that are left */ };
 static const double KINDS_WITHIN = 1.3;
 
 static const struct family *family_of(const struct refinement *refinement, int32_t index) {
@@ -127,8 +127,8 @@ static int find_best_of_other(const struct refinement *refinement, const size_t 
         bool other = family_moves_states(family);
         for (int k = 0; k < count; k++)
             other &= !same_kind(family, family_of(refinement, refinement->families->list.items[bests[k]]));
-        double least = found < 0 ? refinement->best->seconds * KINDS_WITHIN : seconds_of(refinement, (size_t)found);
-        if (other && seconds_of(refinement, i) < least) found = (int)i;
+        double min = found < 0 ? refinement->best->seconds * KINDS_WITHIN : seconds_of(refinement, (size_t)found);
+        if (other && seconds_of(refinement, i) < min) found = (int)i;
     }
     return found;
 }
@@ -187,7 +187,7 @@ static enum status find_alike(const struct refinement *refinement, int32_t f, co
 
 static enum status compile_alike(const struct refinement *refinement, int32_t f, const struct member *member) {
     struct proposal proposal = {.key = expected_s(refinement, &member->bound.seconds),
-                                .bound = outcome_least_s(refinement->input, &member->bound.seconds),
+                                .bound = outcome_min_s(refinement->input, &member->bound.seconds),
                                 .family = f,
                                 .stage = PROPOSAL_MEMBER,
                                 .member = *member};
@@ -200,36 +200,36 @@ static enum status compile_alike(const struct refinement *refinement, int32_t f,
 
 /* One that was tried, with ever smaller chunks while these gain. */
 static enum status try_finer(const struct refinement *refinement, size_t tried, const struct family_numbers *near,
-                             int64_t most) {
+                             int64_t max) {
     struct policy policy = refinement->result->tried.items[tried].policy;
     int32_t like = refinement->families->list.items[tried], finer;
-    double least = seconds_of(refinement, tried);
+    double min = seconds_of(refinement, tried);
     int64_t bytes = packings_of(refinement, family_of(refinement, like))[0].chunk_bytes; /* the least that is listed */
     struct member member;
     bool any;
-    while (refinement->result->compiled < most && (finer = find_finer(refinement, near, like, bytes)) >= 0) {
+    while (refinement->result->compiled < max && (finer = find_finer(refinement, near, like, bytes)) >= 0) {
         size_t before = refinement->result->tried.count;
         TRY(find_alike(refinement, finer, &policy, &member, &any));
         if (any) TRY(compile_alike(refinement, finer, &member));
         bool compiled = refinement->result->tried.count > before;
-        if (!any || (compiled && seconds_of(refinement, before) > least)) break;
-        if (compiled) least = seconds_of(refinement, before);
+        if (!any || (compiled && seconds_of(refinement, before) > min)) break;
+        if (compiled) min = seconds_of(refinement, before);
         bytes = chunk_bytes(refinement, family_of(refinement, finer));
     }
     return STATUS_OK;
 }
 
 static enum status try_kinds(const struct refinement *refinement) {
-    size_t bests[KINDS_MOST];
-    int64_t compiled = refinement->result->compiled, most = compiled + (refinement->most - compiled) / KINDS_PART;
+    size_t bests[KINDS_MAX];
+    int64_t compiled = refinement->result->compiled, max = compiled + (refinement->max - compiled) / KINDS_PART;
     enum status status = STATUS_OK;
-    for (int k = 0, found; k < KINDS_MOST && status == STATUS_OK; k++) {
+    for (int k = 0, found; k < KINDS_MAX && status == STATUS_OK; k++) {
         struct family_numbers near = {0};
         if ((found = find_best_of_other(refinement, bests, k)) < 0) break;
         bests[k] = (size_t)found;
         status = space_list_near(refinement->space, refinement->families->list.items[found], &near);
         if (status == STATUS_OK) status = refinement->follow(refinement->payload);
-        if (status == STATUS_OK) status = try_finer(refinement, bests[k], &near, most);
+        if (status == STATUS_OK) status = try_finer(refinement, bests[k], &near, max);
         vec_free(&near.list);
     }
     return status;

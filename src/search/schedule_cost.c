@@ -138,12 +138,12 @@ static enum status walk(struct measurer *measurer) {
 }
 
 static void sum_away(const struct measurer *measurer, enum tier tier) {
-    int64_t live = 0, most = 0;
+    int64_t live = 0, max = 0;
     for (int32_t i = 0; i < PLACES * measurer->count; i++) {
         live += measurer->changes[tier][i];
-        if (live > most) most = live;
+        if (live > max) max = live;
     }
-    measurer->cost->away_bytes[tier] = most;
+    measurer->cost->away_bytes[tier] = max;
 }
 
 static enum status sum_groups(const struct measurer *measurer) {
@@ -265,14 +265,14 @@ void schedule_cost_free(struct schedule_cost *cost) {
     *cost = (struct schedule_cost){0};
 }
 
-int64_t schedule_cost_least_bytes(const struct schedule_cost *cost, int64_t slots) {
-    int64_t most = 0;
+int64_t schedule_cost_min_bytes(const struct schedule_cost *cost, int64_t slots) {
+    int64_t max = 0;
     for (size_t i = 0; i < cost->groups.count; i++) {
         const struct group_bytes *group = &cost->groups.items[i];
         int64_t waiting = group->before > group->after ? group->before : group->after;
         int64_t running = group->peak + (slots - 1) * waiting, beginning = slots * group->before;
         int64_t bytes = running > beginning ? running : beginning;
-        if (bytes > most) most = bytes;
+        if (bytes > max) max = bytes;
     }
-    return most;
+    return max;
 }

@@ -49,6 +49,6 @@ enum status schedule_cost_copy(const struct schedule_cost *cost, const char *sch
                                struct schedule_cost *out);
 void schedule_cost_free(struct schedule_cost *cost);
 /* The peak of activations' bytes in a wave over `slots` micro-batches. */
-int64_t schedule_cost_least_bytes(const struct schedule_cost *cost, int64_t slots);
+int64_t schedule_cost_min_bytes(const struct schedule_cost *cost, int64_t slots);
 
 #endif

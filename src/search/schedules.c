@@ -60,15 +60,15 @@ done:
     return status;
 }
 
-/* The k-th of `most` counts up to `layers`. */
-static int32_t count_of(int32_t layers, int32_t most, int32_t k) {
-    return (int32_t)(((int64_t)layers * k + most - 1) / most);
+/* The k-th of `max` counts up to `layers`. */
+static int32_t count_of(int32_t layers, int32_t max, int32_t k) {
+    return (int32_t)(((int64_t)layers * k + max - 1) / max);
 }
 
-static enum status add_moving(struct schedule_list *out, enum tier tier, int32_t blocks, int32_t most) {
-    int32_t layers = blocks - 2, coarse = most < 4 ? most : 4;
-    for (int32_t k = 1; k <= most; k++)
-        TRY(add_split(out, SCHEDULE_MOVE, tier, blocks, (struct split){count_of(layers, most, k), 0, false}));
+static enum status add_moving(struct schedule_list *out, enum tier tier, int32_t blocks, int32_t max) {
+    int32_t layers = blocks - 2, coarse = max < 4 ? max : 4;
+    for (int32_t k = 1; k <= max; k++)
+        TRY(add_split(out, SCHEDULE_MOVE, tier, blocks, (struct split){count_of(layers, max, k), 0, false}));
     for (int32_t k = 1; k < coarse; k++)
         for (int32_t m = 1; m + k <= coarse; m++) {
             int32_t moved = count_of(layers, coarse, k), both = count_of(layers, coarse, k + m);
@@ -103,19 +103,19 @@ done:
     return status;
 }
 
-enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out) {
+enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t max, struct schedule_list *out) {
     int32_t layers = blocks - 2;
     *out = (struct schedule_list){0};
     TRY(vec_push(&out->list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, -1, ""}));
-    if (most > layers) most = layers;
-    for (int32_t k = 1; k <= most; k++)
+    if (max > layers) max = layers;
+    for (int32_t k = 1; k <= max; k++)
         TRY(add_split(out, SCHEDULE_RECOMPUTE, TIER_DEVICE, blocks,
-                      (struct split){0, count_of(layers, most, k), false}));
+                      (struct split){0, count_of(layers, max, k), false}));
     int32_t before = 0, here = 0; /* where the schedules of the tier before begin, and those of this one; 0: none */
-    for (enum tier tier = TIER_HOST; tier < TIER_COUNT && most > 0; tier++) {
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT && max > 0; tier++) {
         if (!tiers[tier]) continue;
         before = here, here = (int32_t)out->list.count;
-        TRY(add_moving(out, tier, blocks, most));
+        TRY(add_moving(out, tier, blocks, max));
         for (int32_t i = here; i < (int32_t)out->list.count && before > 0; i++)
             out->list.items[i].twin = before + i - here;
     }
@@ -135,8 +135,8 @@ static enum status add_solved(const struct recompute_schedule *solved, struct sc
 
 /* `chain` and `slots` in slots. */
 static enum status solve(const struct chain *chain, const int64_t *slots, int count, struct schedule_list *out) {
-    struct recompute_schedule solved[BUDGETS_MOST];
-    struct recompute_cost costs[BUDGETS_MOST];
+    struct recompute_schedule solved[BUDGETS_MAX];
+    struct recompute_cost costs[BUDGETS_MAX];
     enum status status = rotor_solve_each(chain, slots, count, solved, costs);
     for (int i = 0; i < count && status == STATUS_OK; i++)
         status = add_solved(&solved[i], out);
@@ -152,16 +152,16 @@ static int compare_slots(const void *a, const void *b) {
 
 enum status schedules_add_fastest(const struct chain *chain, const int64_t *budgets_bytes, int count,
                                   struct schedule_list *out) {
-    int64_t most = 0, slots[BUDGETS_MOST];
+    int64_t max = 0, slots[BUDGETS_MAX];
     int used = 0;
     for (int i = 0; i < count; i++)
-        if (budgets_bytes[i] > most) most = budgets_bytes[i];
-    if (most < SOLVER_SLOTS || chain->count > SOLVED_BLOCKS_MOST) return STATUS_OK;
-    for (int i = 0; i < count && used < BUDGETS_MOST; i++)
-        if (budgets_bytes[i] > 0) slots[used++] = (int64_t)((__int128)budgets_bytes[i] * SOLVER_SLOTS / most);
+        if (budgets_bytes[i] > max) max = budgets_bytes[i];
+    if (max < SOLVER_SLOTS || chain->count > SOLVED_BLOCKS_MAX) return STATUS_OK;
+    for (int i = 0; i < count && used < BUDGETS_MAX; i++)
+        if (budgets_bytes[i] > 0) slots[used++] = (int64_t)((__int128)budgets_bytes[i] * SOLVER_SLOTS / max);
     qsort(slots, (size_t)used, sizeof *slots, compare_slots);
     struct chain rounded;
-    TRY(chain_discretise(chain, most, SOLVER_SLOTS, &rounded));
+    TRY(chain_discretise(chain, max, SOLVER_SLOTS, &rounded));
     enum status status = solve(&rounded, slots, used, out);
     chain_free(&rounded);
     return status;

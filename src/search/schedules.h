@@ -31,14 +31,14 @@ struct schedule_list {
     struct scratch memory; /* of the texts */
 };
 
-/* For `blocks` blocks, embedding and head among them. `tiers`: whether activations may wait there. `most`: how many
+/* For `blocks` blocks, embedding and head among them. `tiers`: whether activations may wait there. `max`: how many
  * numbers of moved or recomputed blocks are tried of each kind, spread evenly. The caller frees, also after a failure.
  */
-enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out);
+enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t max, struct schedule_list *out);
 /* Adds the fastest schedules (plan/rotor.h) whose activations of one micro-batch stay within budgets of bytes, those
  * that are not in the list yet. Nothing is added where no schedule stays within a budget, nor for more than
- * SOLVED_BLOCKS_MOST blocks. */
-enum { SOLVED_BLOCKS_MOST = 128, BUDGETS_MOST = 8 };
+ * SOLVED_BLOCKS_MAX blocks. */
+enum { SOLVED_BLOCKS_MAX = 128, BUDGETS_MAX = 8 };
 enum status schedules_add_fastest(const struct chain *chain, const int64_t *budgets_bytes, int count,
                                   struct schedule_list *out);
 void schedules_free(struct schedule_list *schedules);

@@ -16,16 +16,16 @@
  * to 13% faster than the first that fits, in shapes of 64 ranks for GPT-3 175B. */
 static const double CATCH_UP = 1.15;
 /* Programs of fewer nodes take too little time to be spared. */
-enum { SLOW_TRY_LESS = 8, SLOW_TRIED_LEAST = 2, SLOW_NODES = 500 };
+enum { SLOW_TRY_LESS = 8, SLOW_TRIED_MIN = 2, SLOW_NODES = 500 };
 /* Of all programs the part that is for those near the best. */
 enum { REFINE_PART = 2 };
 /* Where nothing fits: how many of the smallest are compiled. */
 enum { SMALLEST_COMPILED = 12 };
-enum { COMPILED_LEAST = 6, COMPILED_NODES = 16000 };
+enum { COMPILED_MIN = 6, COMPILED_NODES = 16000 };
 
-int search_most_compiled(const struct graph *graph) {
+int search_max_compiled(const struct graph *graph) {
     size_t count = COMPILED_NODES / (graph->nodes.count + 1);
-    return count < COMPILED_LEAST ? COMPILED_LEAST : (int)count;
+    return count < COMPILED_MIN ? COMPILED_MIN : (int)count;
 }
 
 struct search {
@@ -42,8 +42,8 @@ struct search {
     struct best_program best;
     struct policy best_policy;
     bool refines;           /* so that not all programs are for the order of what is expected */
-    int64_t enough_bytes;   /* of the device: a policy that needs no more ends search_least */
-    struct candidate least; /* needs least of the device, of those compiled that fit the tiers below it */
+    int64_t enough_bytes;   /* of the device: a policy that needs no more ends search_min_memory */
+    struct candidate min; /* needs least of the device, of those compiled that fit the tiers below it */
 };
 
 static int stages_of(const struct search *search) { return rank_place_stages(&search->input->place); }
@@ -71,8 +71,8 @@ static enum status push_families(struct search *search, int32_t from) {
             search->result->crowded++;
             continue;
         }
-        struct proposal proposal = {.key = expected_s(search, f, &family->least),
-                                    .bound = outcome_least_s(search->input, &family->least),
+        struct proposal proposal = {.key = expected_s(search, f, &family->min),
+                                    .bound = outcome_min_s(search->input, &family->min),
                                     .family = f};
         bool moves = family_moves_states(family) || space_schedule(&search->space, family)->tier != TIER_DEVICE;
         proposal.stage = PROPOSAL_FAMILY;
@@ -87,7 +87,7 @@ static enum status push_clans(struct search *search) {
         const struct clan *clan = &search->space.clans.items[c];
         if (!clan->may_fit) continue;
         const struct proposal proposal = {.key = estimates_clan_s(&search->estimates, clan),
-                                          .bound = outcome_least_s(search->input, &clan->least),
+                                          .bound = outcome_min_s(search->input, &clan->min),
                                           .family = c,
                                           .stage = PROPOSAL_CLAN};
         bool moves = clan->at.parameters != TIER_DEVICE || clan->at.gradients != TIER_DEVICE ||
@@ -121,7 +121,7 @@ static enum status expand(struct search *search, int32_t family, struct queue *q
     for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
         const struct member *member = &members.list.items[m];
         struct proposal proposal = {.key = expected_s(search, family, &member->bound.seconds),
-                                    .bound = outcome_least_s(search->input, &member->bound.seconds),
+                                    .bound = outcome_min_s(search->input, &member->bound.seconds),
                                     .family = family,
                                     .stage = PROPOSAL_MEMBER,
                                     .learned = search->result->compiled,
@@ -151,9 +151,9 @@ static enum status note_compiled(struct search *search, const struct proposal *p
     int64_t bytes = candidate->tier_bytes[TIER_DEVICE];
     struct candidate lower = *candidate;
     lower.tier_bytes[TIER_DEVICE] = 0;
-    if (search_fits(search->input, &lower) && bytes < search->result->least_bytes) {
-        search->result->least_bytes = bytes;
-        search->least = *candidate;
+    if (search_fits(search->input, &lower) && bytes < search->result->min_bytes) {
+        search->result->min_bytes = bytes;
+        search->min = *candidate;
     }
     if (candidate->step_s > 0 && outcome_seconds(search->input, candidate) < search->best_s)
         take_best(search, proposal, candidate, program);
@@ -184,20 +184,20 @@ static enum status compile(struct search *search, const struct proposal *proposa
 /* Of several inputs one is tried half as often as if it were the only one, and less while it is not likely to be the
  * fastest: by what is expected of the next proposal, and by the best so far. Until a program fits, it is tried more
  * often: else its plan would be the smallest one (plan_policy.c), with most of the memory unused. */
-static int most_tries(const struct search *search, const struct proposal *proposal) {
+static int max_tries(const struct search *search, const struct proposal *proposal) {
     const struct search_input *input = search->input;
-    int most = input->most_compiled, few = most / SLOW_TRY_LESS;
-    if (search->refines && search->best.family >= 0) return most - most / REFINE_PART;
-    if (input->faster_than_s <= 0 || input->graph->nodes.count < SLOW_NODES) return most;
+    int max = input->max_compiled, few = max / SLOW_TRY_LESS;
+    if (search->refines && search->best.family >= 0) return max - max / REFINE_PART;
+    if (input->faster_than_s <= 0 || input->graph->nodes.count < SLOW_NODES) return max;
     bool expected = proposal->key < input->faster_than_s;
-    if (search->best_s == INFINITY) return expected ? most : most / 2;
+    if (search->best_s == INFINITY) return expected ? max : max / 2;
     bool behind = search->best_s > CATCH_UP * input->faster_than_s;
-    if (!behind && expected) return most / 2;
-    return few < SLOW_TRIED_LEAST ? SLOW_TRIED_LEAST : few;
+    if (!behind && expected) return max / 2;
+    return few < SLOW_TRIED_MIN ? SLOW_TRIED_MIN : few;
 }
 
 static bool may_compile(const struct search *search, const struct proposal *proposal) {
-    return search->input->most_compiled == 0 || search->result->compiled < most_tries(search, proposal);
+    return search->input->max_compiled == 0 || search->result->compiled < max_tries(search, proposal);
 }
 
 /* Whether more was learned since a proposal's key was found, by which it takes longer. A program is compiled between
@@ -246,9 +246,9 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
 static enum status scout(struct search *search) {
     struct queue later = {0};
     struct proposal next;
-    int most = search->input->most_compiled / 2;
+    int max = search->input->max_compiled / 2;
     enum status status = STATUS_OK;
-    while ((most == 0 || search->result->compiled < most) && queue_pop(&search->resident, &next)) {
+    while ((max == 0 || search->result->compiled < max) && queue_pop(&search->resident, &next)) {
         if (cannot_win(search, next.bound)) continue;
         bool waits = next.stage != PROPOSAL_CLAN && search->scouted[search->space.families.items[next.family].division];
         TRY_GOTO(status,
@@ -288,7 +288,7 @@ static enum status compile_best(struct search *search) {
 /* More lookahead only needs more bytes, and so do more micro-batches in a wave, unless the wave is the last of its
  * share and does away with gradients that else wait whole for the next: those that are cut, and those that are updated
  * early. */
-static bool may_be_least(const struct search *search, const struct family *family) {
+static bool may_need_min_memory(const struct search *search, const struct family *family) {
     int64_t fixed = search->input->micro_batches_per_wave;
     const struct division *division = &search->space.divisions.items[family->division];
     bool waits = partition_width(division->partition.gradients) > 1 || division->early;
@@ -298,13 +298,13 @@ static bool may_be_least(const struct search *search, const struct family *famil
 
 /* Whether no program of it is enough. Then none but the first is compiled where another of several inputs may fit. */
 static bool is_too_large(const struct search *search, const struct proposal *proposal) {
-    int64_t most = search->enough_bytes * stages_of(search);
-    return search->input->faster_than_s > 0 && most > 0 && search->least.compiled &&
-           proposal->member.bound.bytes[TIER_DEVICE] > most;
+    int64_t max = search->enough_bytes * stages_of(search);
+    return search->input->faster_than_s > 0 && max > 0 && search->min.compiled &&
+           proposal->member.bound.bytes[TIER_DEVICE] > max;
 }
 
 static bool is_enough(const struct search *search) {
-    return search->least.compiled && search->least.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
+    return search->min.compiled && search->min.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
 }
 
 /* Of several partitions: all but the parameters cut as fine as can be, these so or not at all; and nothing cut, which
@@ -352,20 +352,20 @@ static enum status compile_smallest(struct search *search) {
     for (int32_t f = 0; f < (int32_t)search->space.families.count && status == STATUS_OK; f++) {
         const struct family *family = &search->space.families.items[f];
         struct proposal proposal = {.family = f, .stage = PROPOSAL_MEMBER};
-        if (!may_be_least(search, family)) continue;
+        if (!may_need_min_memory(search, family)) continue;
         if (space_is_crowded(&search->space, family)) {
             search->result->crowded++;
             continue;
         }
-        proposal.member = space_least(&search->space, family);
+        proposal.member = space_min_memory(&search->space, family);
         const struct policy_bound *bound = &proposal.member.bound;
         if (!space_may_fit(&search->space, bound, TIER_HOST)) continue;
         proposal.key = (double)bound->likely_bytes;
-        proposal.bound = outcome_least_s(search->input, &bound->seconds);
+        proposal.bound = outcome_min_s(search->input, &bound->seconds);
         status = queue_push(&smallest, proposal);
     }
     struct queue doubtful = {0};
-    int asked = search->input->most_compiled;
+    int asked = search->input->max_compiled;
     int left = asked != 0 && asked < SMALLEST_COMPILED ? asked : SMALLEST_COMPILED;
     if (status == STATUS_OK) status = compile_some(search, &smallest, &doubtful, &left);
     if (status == STATUS_OK) status = compile_some(search, &doubtful, NULL, &left);
@@ -393,9 +393,9 @@ static void close(struct search *search) {
 
 static void lower_bound(const struct search *search, const struct policy_seconds *seconds, struct search_bound *bound) {
     int64_t fixed = search->input->micro_batches_per_wave;
-    double least = outcome_least_s(search->input, seconds),
-           expected = least * (1 + estimates_wait_part(&search->estimates, fixed > 0 ? fixed : 1));
-    if (!bound->may_fit || least < bound->seconds) bound->seconds = least;
+    double min = outcome_min_s(search->input, seconds),
+           expected = min * (1 + estimates_wait_part(&search->estimates, fixed > 0 ? fixed : 1));
+    if (!bound->may_fit || min < bound->seconds) bound->seconds = min;
     if (!bound->may_fit || expected < bound->expected_s) bound->expected_s = expected;
     bound->may_fit = true;
 }
@@ -406,10 +406,10 @@ enum status search_bound(const struct search_input *input, struct search_bound *
     enum status status = open_space(&search);
     const struct space *space = &search.space;
     for (size_t c = 0; c < space->clans.count && status == STATUS_OK; c++)
-        if (space->clans.items[c].may_fit) lower_bound(&search, &space->clans.items[c].least, out);
+        if (space->clans.items[c].may_fit) lower_bound(&search, &space->clans.items[c].min, out);
     for (size_t f = 0; f < space->families.count && status == STATUS_OK; f++)
         if (!space_is_hopeless(space, &space->families.items[f]))
-            lower_bound(&search, &space->families.items[f].least, out);
+            lower_bound(&search, &space->families.items[f].min, out);
     close(&search);
     return status;
 }
@@ -434,7 +434,7 @@ static enum status refine_best(struct search *search) {
                                           .best = &search->best,
                                           .result = search->result,
                                           .families = &search->families,
-                                          .most = search->input->most_compiled,
+                                          .max = search->input->max_compiled,
                                           .payload = search,
                                           .follow = follow,
                                           .compile = compile_proposal,
@@ -461,7 +461,7 @@ static enum status search_space(struct search *search) {
     TRY(compile_best(search));
     TRY(refine_best(search));
     bool any = search->best_s < INFINITY || search->input->faster_than_s > 0;
-    if (!any && search->input->most_compiled >= 0) TRY(compile_smallest(search));
+    if (!any && search->input->max_compiled >= 0) TRY(compile_smallest(search));
     const struct outcomes outcomes = {search->input, &search->space, search->families.list.items, search->result};
     TRY(outcomes_note_partitions(&outcomes));
     TRY(outcomes_rank(&outcomes));
@@ -470,12 +470,12 @@ static enum status search_space(struct search *search) {
 }
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
-    *out = (struct search_result){.least_bytes = INT64_MAX};
+    *out = (struct search_result){.min_bytes = INT64_MAX};
     struct search search = {.input = input,
                             .result = out,
                             .best_s = INFINITY,
                             .best.family = -1,
-                            .refines = input->most_compiled > 0 && input->faster_than_s <= 0};
+                            .refines = input->max_compiled > 0 && input->faster_than_s <= 0};
     enum status status = search_space(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);
@@ -483,10 +483,10 @@ enum status search_policies(const struct search_input *input, struct search_resu
 }
 
 /* With costs of nothing, and a device of no bytes, so that no program fits and none is simulated. */
-enum status search_least(const struct search_input *input, struct candidate *out) {
+enum status search_min_memory(const struct search_input *input, struct candidate *out) {
     struct costs free_of_charge = {.count = (int32_t)input->graph->nodes.count};
     struct search_input sizes = *input;
-    struct search_result result = {.least_bytes = INT64_MAX};
+    struct search_result result = {.min_bytes = INT64_MAX};
     struct search search = {.input = &sizes,
                             .result = &result,
                             .best_s = INFINITY,
@@ -505,7 +505,7 @@ enum status search_least(const struct search_input *input, struct candidate *out
     close(&search);
     costs_free(&free_of_charge);
     search_result_free(&result);
-    *out = search.least;
+    *out = search.min;
     return status;
 }
 

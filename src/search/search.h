@@ -45,9 +45,9 @@ struct search_input {
     enum search_collectives collectives;
     enum search_objective objective;
     double faster_than_s; /* above 0: the best of several inputs is sought (INFINITY: none of those before fits), and
-                             what is not faster is of no use. Of large graphs half of most_compiled are compiled then,
+                             what is not faster is of no use. Of large graphs half of max_compiled are compiled then,
                              an eighth where the best is far behind, or none is expected to be faster */
-    int most_compiled;    /* 0: as many as it takes to prove that none is faster; else at most this many;
+    int max_compiled;    /* 0: as many as it takes to prove that none is faster; else at most this many;
                              below 0: none, only what precedes the first */
 };
 
@@ -81,13 +81,13 @@ struct search_result {
                         `front` */
     double left_s;   /* none of those that were not compiled takes less; INFINITY: none of them can be faster */
     struct program *best; /* of the first of `front`, where it is one rank's; owned, NULL where it was taken */
-    int64_t least_bytes;  /* the least of the device that a compiled program needs; for when nothing fits */
+    int64_t min_bytes;  /* the least of the device that a compiled program needs; for when nothing fits */
 };
 
-/* `most_compiled` for the start of a run. A program takes 10 ms to compile and simulate at 12 layers (546 nodes), 70 ms
+/* `max_compiled` for the start of a run. A program takes 10 ms to compile and simulate at 12 layers (546 nodes), 70 ms
  * at 96 (4242): the search then takes about a third of a second, or half of one where the least number applies. Small
  * models get more: with 24 programs instead of 57, the choice for 6 layers on a slow disk was 20% behind the best. */
-int search_most_compiled(const struct graph *graph);
+int search_max_compiled(const struct graph *graph);
 
 /* What no policy of the space goes below; nothing is compiled. Of the input the workspace may be less than it is, and
  * the costs of kernels too. */
@@ -102,7 +102,7 @@ enum status search_bound(const struct search_input *input, struct search_bound *
 enum status search_policies(const struct search_input *input, struct search_result *out);
 /* The policy that needs least of the device, of those that fit the tiers below it. The smallest by their bounds are
  * compiled, up to the first that fits the device (capacity 0: a dozen). Needs no costs (input->costs may be NULL). */
-enum status search_least(const struct search_input *input, struct candidate *out);
+enum status search_min_memory(const struct search_input *input, struct candidate *out);
 void search_result_free(struct search_result *result);
 
 #endif

@@ -6,7 +6,7 @@
 #include "search/step_chain.h"
 
 /* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */
-enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, MICRO_BATCHES_MOST = 32 };
+enum { COUNTS_MAX = 8, CHUNKS_ALL_MAX = 12, MICRO_BATCHES_MAX = 32 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
     return tier == TIER_DEVICE || input->capacity_bytes[tier] > 0;
@@ -34,7 +34,7 @@ static enum status list_schedules(struct space *space, bool trains) {
     bool tiers[TIER_COUNT];
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         tiers[tier] = tier != TIER_DEVICE && is_there(input, tier);
-    return schedules_list(graph_count_blocks(input->graph), tiers, COUNTS_MOST, &space->schedules);
+    return schedules_list(graph_count_blocks(input->graph), tiers, COUNTS_MAX, &space->schedules);
 }
 
 struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead) {
@@ -63,13 +63,13 @@ static enum status measure_schedule(struct space *space, int32_t s, struct execu
 
 /* 1/2, 1/4, 1/8 and 1/16 of the bytes of keeping all; and what is left of the device beside all states, beside all but
  * the optimizer's, beside none, and beside shards by the finest partition. */
-static int list_budgets(const struct space *space, const struct schedule_cost *keep, int64_t budgets[BUDGETS_MOST]) {
+static int list_budgets(const struct space *space, const struct schedule_cost *keep, int64_t budgets[BUDGETS_MAX]) {
     const struct chunk_sum *all = space->divisions.items[0].from[0];
     const struct division *finest = &space->divisions.items[space->divisions.count - 1];
     const int64_t cut = finest->from[0]->parameters + finest->from[0]->optimizer;
     const int64_t states[] = {all->parameters + all->gradients + all->optimizer, all->parameters + all->gradients, 0,
                               cut};
-    int64_t kept = schedule_cost_least_bytes(keep, 1);
+    int64_t kept = schedule_cost_min_bytes(keep, 1);
     int count = 0;
     for (int divisor = 2; divisor <= 16; divisor *= 2)
         budgets[count++] = kept / divisor;
@@ -85,7 +85,7 @@ static enum status add_fastest(struct space *space, struct execution_list *execu
     const struct search_input *input = space->input;
     struct schedule_cost keep = {0};
     struct chain chain = {0};
-    int64_t budgets[BUDGETS_MOST];
+    int64_t budgets[BUDGETS_MAX];
     TRY(schedule_list_executions(&space->source, "", executions));
     enum status status;
     TRY_GOTO(status, schedule_cost_measure(&space->source, executions, input->workspace, input->costs, "", 0, &keep),
@@ -240,15 +240,15 @@ static struct policy_bound_input bound_input(const struct space *space, const st
                                        division->early};
 }
 
-static int64_t least_buffers(const struct space *space, const struct family *family, int64_t persistent) {
-    const int32_t *least = states_of(space, family)->least_buffers;
-    if (space_gathers(space, family)) return least[0];
-    return family->at.parameters == TIER_DEVICE ? 0 : least[persistent];
+static int64_t min_buffers(const struct space *space, const struct family *family, int64_t persistent) {
+    const int32_t *min = states_of(space, family)->min_buffers;
+    if (space_gathers(space, family)) return min[0];
+    return family->at.parameters == TIER_DEVICE ? 0 : min[persistent];
 }
 
 /* By the closed form: the most chunks that can stay, -1 when the device is too small even for 0. Bytes grow with them.
  */
-static int64_t quick_most_persistent(struct space *space, const struct family *family,
+static int64_t quick_max_persistent(struct space *space, const struct family *family,
                                      const struct wave_activations *activations) {
     struct policy_bound_input input = bound_input(space, family);
     int64_t capacity = space->capacity_bytes[TIER_DEVICE];
@@ -270,21 +270,21 @@ int32_t space_fit_number(const struct placement *at) {
     return is_away(at->parameters) + 2 * is_away(at->gradients) + 4 * is_away(at->optimizer) + 8 * is_away(at->update);
 }
 
-static int64_t most_micro_batches(const struct space *space) {
+static int64_t max_micro_batches(const struct space *space) {
     int64_t fixed = space->input->micro_batches_per_wave;
     int64_t share = recipe_share_micro_batches(space->input->recipe); /* no wave has micro-batches of two lanes */
-    return fixed > 0 ? fixed : share < MICRO_BATCHES_MOST ? share : MICRO_BATCHES_MOST;
+    return fixed > 0 ? fixed : share < MICRO_BATCHES_MAX ? share : MICRO_BATCHES_MAX;
 }
 
 /* A family that does not fit has no seconds; it is kept for the search for the least bytes. */
 enum status space_add_family(struct space *space, struct family family, const struct wave_activations *activations) {
     struct policy_bound_input input = bound_input(space, &family);
     struct fit *fit = &space->fits.items[family.fit];
-    set_policy(space, &family, 0, least_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
-    if (!fit->listed) fit->most_persistent = quick_most_persistent(space, &family, activations);
+    set_policy(space, &family, 0, min_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
+    if (!fit->listed) fit->max_persistent = quick_max_persistent(space, &family, activations);
     fit->listed = true;
-    if (fit->most_persistent >= 0)
-        family.least = policy_bound_least_seconds(&input, &space->policy, fit->most_persistent);
+    if (fit->max_persistent >= 0)
+        family.min = policy_bound_min_seconds(&input, &space->policy, fit->max_persistent);
     return vec_push(&space->families, family);
 }
 
@@ -314,17 +314,17 @@ static enum status add_schedule(struct space *space, struct family family, const
     int32_t schedule = family.schedule, twin = space->schedules.list.items[schedule].twin;
     int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
     space->first_fits[schedule] = fit;
-    int64_t fixed = space->input->micro_batches_per_wave, most = most_micro_batches(space);
+    int64_t fixed = space->input->micro_batches_per_wave, max = max_micro_batches(space);
     for (family.lookahead = 0; family.lookahead < LOOKAHEADS; family.lookahead++)
         for (int64_t micro_batches = fixed > 0 ? fixed : 1;;
-             micro_batches = 2 * micro_batches < most ? 2 * micro_batches : most) {
+             micro_batches = 2 * micro_batches < max ? 2 * micro_batches : max) {
             family.micro_batches_per_wave = micro_batches;
             bool first = family.lookahead == 0 && (fixed > 0 || micro_batches == 1);
             while ((int32_t)space->fits.count < fit + PACKINGS_MAX * SPACE_FITS)
                 TRY(vec_push(&space->fits, (struct fit){0}));
             TRY(add_families(space, family, placements, fit, first));
             fit += PACKINGS_MAX * SPACE_FITS;
-            if (micro_batches == most) break;
+            if (micro_batches == max) break;
         }
     return STATUS_OK;
 }
@@ -364,16 +364,16 @@ static void bound_clan(struct space *space, struct clan *clan) {
     struct family family = {.division = clan->division,
                             .flat = clan->flat,
                             .at = clan->at,
-                            .micro_batches_per_wave = most_micro_batches(space)};
+                            .micro_batches_per_wave = max_micro_batches(space)};
     const int32_t packings = packings_of(space, clan->division)->listed;
     for (family.packing = 0; family.packing < packings; family.packing++) {
         struct policy_bound_input input = bound_input(space, &family);
-        set_policy(space, &family, 0, least_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
-        int64_t stay = quick_most_persistent(space, &family, &space->least);
+        set_policy(space, &family, 0, min_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
+        int64_t stay = quick_max_persistent(space, &family, &space->min);
         if (stay < 0) continue;
-        struct policy_seconds least = policy_bound_least_seconds(&input, &space->policy, stay);
-        if (!clan->may_fit || least.step_s < clan->least.step_s) clan->least.step_s = least.step_s;
-        if (!clan->may_fit || least.serial_s < clan->least.serial_s) clan->least.serial_s = least.serial_s;
+        struct policy_seconds min = policy_bound_min_seconds(&input, &space->policy, stay);
+        if (!clan->may_fit || min.step_s < clan->min.step_s) clan->min.step_s = min.step_s;
+        if (!clan->may_fit || min.serial_s < clan->min.serial_s) clan->min.serial_s = min.serial_s;
         clan->may_fit = true;
     }
 }
@@ -416,11 +416,11 @@ static enum status list_space(struct space *space, bool trains) {
 
 /* ---- all ---- */
 
-static void find_least_activations(struct space *space) {
-    space->least = (struct wave_activations){INT64_MAX, -1, -1};
+static void find_min_activations(struct space *space) {
+    space->min = (struct wave_activations){INT64_MAX, -1, -1};
     for (int32_t s = 0; s < (int32_t)space->schedules.list.count; s++) {
         int64_t bytes = policy_bound_activations(space_schedule_cost(space, s, 0), &space->cut, 1).first;
-        if (bytes < space->least.first) space->least.first = bytes;
+        if (bytes < space->min.first) space->min.first = bytes;
     }
 }
 
@@ -438,7 +438,7 @@ enum status space_create(const struct search_input *input, struct space *out) {
     TRY(divide(out));
     TRY(list_schedules(out, trains));
     TRY(measure_schedules(out, trains));
-    find_least_activations(out);
+    find_min_activations(out);
     return list_space(out, trains);
 }
 
@@ -484,19 +484,19 @@ bool space_may_fit(const struct space *space, const struct policy_bound *bound, 
     return true;
 }
 
-struct member space_least(struct space *space, const struct family *family) {
-    return bound_member(space, family, 0, least_buffers(space, family, 0), device_bytes(space, family, 0));
+struct member space_min_memory(struct space *space, const struct family *family) {
+    return bound_member(space, family, 0, min_buffers(space, family, 0), device_bytes(space, family, 0));
 }
 
 static enum status add_members(struct space *space, const struct family *family, int64_t persistent,
                                struct member_list *out) {
     static const int64_t more[] = {0, 1, 2, BUFFERS_MORE_MAX};
-    int64_t least = least_buffers(space, family, persistent);
+    int64_t min = min_buffers(space, family, persistent);
     bool buffers = space_gathers(space, family) || family->at.parameters != TIER_DEVICE;
-    int64_t most = states_count(states_of(space, family)) - (space_gathers(space, family) ? 0 : persistent);
+    int64_t max = states_count(states_of(space, family)) - (space_gathers(space, family) ? 0 : persistent);
     for (size_t i = 0; i < (!buffers ? 1 : sizeof more / sizeof *more); i++) {
-        if (i > 0 && least + more[i] > most) break;
-        struct member member = bound_member(space, family, persistent, least + more[i], 0);
+        if (i > 0 && min + more[i] > max) break;
+        struct member member = bound_member(space, family, persistent, min + more[i], 0);
         if (space_may_fit(space, &member.bound, TIER_DEVICE)) TRY(vec_push(&out->list, member));
     }
     return STATUS_OK;
@@ -507,7 +507,7 @@ static const struct fit *find_fit(struct space *space, const struct family *fami
     struct fit *fit = &space->fits.items[family->fit];
     int64_t capacity = space->capacity_bytes[TIER_DEVICE];
     if (fit->fullest_known) return fit;
-    int64_t low = -1, high = fit->most_persistent;
+    int64_t low = -1, high = fit->max_persistent;
     for (int64_t next = high; low < high; next = low + (high - low + 1) / 2) {
         int64_t bytes = device_bytes(space, family, next);
         if (bytes <= capacity)
@@ -523,7 +523,7 @@ static const struct fit *find_fit(struct space *space, const struct family *fami
 bool space_fullest(struct space *space, const struct family *family, struct member *out) {
     const struct fit *fit = find_fit(space, family);
     if (fit->fullest < 0) return false;
-    int64_t buffers = least_buffers(space, family, fit->fullest);
+    int64_t buffers = min_buffers(space, family, fit->fullest);
     *out = bound_member(space, family, fit->fullest, buffers, fit->fullest_bytes);
     return true;
 }
@@ -536,21 +536,21 @@ void space_bound_device(struct space *space, const struct family *family, struct
 }
 
 bool space_is_hopeless(const struct space *space, const struct family *family) {
-    return space->fits.items[family->fit].most_persistent < 0;
+    return space->fits.items[family->fit].max_persistent < 0;
 }
 
 bool space_is_crowded(const struct space *space, const struct family *family) {
     struct policy_bound_input input = bound_input(space, family);
     int64_t beside =
         space->input->operations_beside * family->micro_batches_per_wave / rank_place_stages(&space->cut.place);
-    return policy_bound_operations(&input, family->micro_batches_per_wave) + beside > COMM_OPERATIONS_MOST;
+    return policy_bound_operations(&input, family->micro_batches_per_wave) + beside > COMM_OPERATIONS_MAX;
 }
 
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
-    int64_t chunks = states_count(states_of(space, family)), most = find_fit(space, family)->fullest;
+    int64_t chunks = states_count(states_of(space, family)), max = find_fit(space, family)->fullest;
     out->list.count = 0;
-    for (int64_t fewer = 0; fewer <= most; fewer = chunks <= CHUNKS_ALL_MOST || fewer < 2 ? fewer + 1 : 2 * fewer)
-        TRY(add_members(space, family, most - fewer, out));
+    for (int64_t fewer = 0; fewer <= max; fewer = chunks <= CHUNKS_ALL_MAX || fewer < 2 ? fewer + 1 : 2 * fewer)
+        TRY(add_members(space, family, max - fewer, out));
     return STATUS_OK;
 }
 

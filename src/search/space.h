@@ -26,9 +26,9 @@ enum {
 
 /* The device's bytes, which are the same for families that differ only in tiers below the device. */
 struct fit {
-    int64_t most_persistent;        /* chunks that may stay, by a closed form; -1: no member fits */
+    int64_t max_persistent;        /* chunks that may stay, by a closed form; -1: no member fits */
     int64_t fullest, fullest_bytes; /* chunks that stay, and device bytes, of the fullest member */
-    bool listed, fullest_known;     /* whether most_persistent, and the others, are known */
+    bool listed, fullest_known;     /* whether max_persistent, and the others, are known */
 };
 
 /* A partition to choose from, by chunk size: its model states, and what its operations between ranks take. */
@@ -45,7 +45,7 @@ struct clan {
     bool flat;
     struct placement at;
     bool may_fit;                /* the device's bytes; by a closed form */
-    struct policy_seconds least; /* no program of any family takes less */
+    struct policy_seconds min; /* no program of any family takes less */
 };
 
 struct family {
@@ -55,7 +55,7 @@ struct family {
     int64_t update_ahead; /* 1 only near another family (space_near.c) … */
     bool has_ahead;       /* … which has this then */
     struct placement at;
-    struct policy_seconds least; /* no program of any member takes less */
+    struct policy_seconds min; /* no program of any member takes less */
 };
 
 struct member {
@@ -91,7 +91,7 @@ struct space {
     size_t coarse_families;      /* without those that space_list_near added; 0: it was not called */
     VEC(struct fit) fits;
     int32_t *first_fits;           /* by schedule, of the clan that is being listed */
-    struct wave_activations least; /* of all schedules, a micro-batch a wave */
+    struct wave_activations min; /* of all schedules, a micro-batch a wave */
     int64_t fixed_bytes;
     int64_t *scratch; /* for the schedule with the most groups */
     size_t scratch_count;
@@ -119,7 +119,7 @@ bool space_is_crowded(const struct space *space, const struct family *family);
 enum status space_members(struct space *space, const struct family *family, struct member_list *out);
 void space_bound_device(struct space *space, const struct family *family, struct member *member);
 /* The member that needs least of the device: no chunk stays. */
-struct member space_least(struct space *space, const struct family *family);
+struct member space_min_memory(struct space *space, const struct family *family);
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from);
 /* From 0 to SPACE_FITS - 1. */
 int32_t space_fit_number(const struct placement *at);

@@ -222,15 +222,15 @@ static enum status find_read_again(struct states *states) {
     return STATUS_OK;
 }
 
-static enum status find_least_buffers(struct states *states) {
+static enum status find_min_buffers(struct states *states) {
     int64_t chunks = states_count(states);
-    states->least_buffers = mem_array((size_t)chunks + 1, sizeof *states->least_buffers);
-    if (!states->least_buffers) return STATUS_FAILED;
+    states->min_buffers = mem_array((size_t)chunks + 1, sizeof *states->min_buffers);
+    if (!states->min_buffers) return STATUS_FAILED;
     for (int64_t first = 0; first <= chunks; first++) {
-        states->least_buffers[first] = 1;
+        states->min_buffers[first] = 1;
         for (int32_t block = 0; block < states->blocks; block++) {
             int32_t count = count_users(states, block, first);
-            if (count > states->least_buffers[first]) states->least_buffers[first] = count;
+            if (count > states->min_buffers[first]) states->min_buffers[first] = count;
         }
     }
     return STATUS_OK;
@@ -326,7 +326,7 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
     TRY(find_largest(out));
     TRY(find_users(graph, out));
     TRY(find_read_again(out));
-    return find_least_buffers(out);
+    return find_min_buffers(out);
 }
 
 void states_free(struct states *states) {
@@ -339,7 +339,7 @@ void states_free(struct states *states) {
     mem_free(states->users);
     mem_free(states->users_bytes);
     mem_free(states->read_again);
-    mem_free(states->least_buffers);
+    mem_free(states->min_buffers);
     *states = (struct states){0};
 }
 

@@ -172,7 +172,7 @@ static void set_scalars(struct engine *engine, int64_t step, double learning_rat
 enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, enum status filled,
                                 int64_t targets, struct step_numbers *out) {
     int64_t all;
-    double figures[LOSS_FIGURES_MOST] = {0};
+    double figures[LOSS_FIGURES_MAX] = {0};
     TRY(step_exchange_targets(&engine->exchange, filled, targets, &all));
     set_scalars(engine, step, learning_rate, all);
     engine->partially_updated = true;
@@ -182,7 +182,7 @@ enum status engine_compute_step(struct engine *engine, int64_t step, double lear
     const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
     double scale = engine->scalars[SCALAR_LOSS_SCALE];
     *out = (struct step_numbers){.loss = figures[0] * scale, .grad_norm = clip[0]};
-    for (int i = 0; i < LOSS_FIGURES_MOST && engine->exchange.figures > 1; i++)
+    for (int i = 0; i < LOSS_FIGURES_MAX && engine->exchange.figures > 1; i++)
         out->preference[i] = figures[i] * scale;
     return STATUS_OK;
 }
@@ -198,8 +198,8 @@ enum status engine_agree(struct engine *engine, enum status mine) {
     return step_exchange_agree(&engine->exchange, mine);
 }
 
-enum status engine_agree_least(struct engine *engine, enum status mine, int64_t value, int64_t *least) {
-    return step_exchange_least(&engine->exchange, mine, value, least);
+enum status engine_agree_min(struct engine *engine, enum status mine, int64_t value, int64_t *min) {
+    return step_exchange_min(&engine->exchange, mine, value, min);
 }
 
 enum status engine_settle(struct engine *engine) {
@@ -247,7 +247,7 @@ enum status engine_join_loss(struct engine *engine) {
 }
 
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch,
-                            double figures[LOSS_FIGURES_MOST], int64_t *targets) {
+                            double figures[LOSS_FIGURES_MAX], int64_t *targets) {
     double scalars[SCALAR_COUNT] = {0};
     int64_t counted;
     enum status filled = fill_batch(engine, PROGRAM_LOSS, dataset, DATASET_VALID, batch, &counted);

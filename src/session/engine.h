@@ -96,16 +96,16 @@ enum status engine_count_experts(struct engine *engine);
  * failed. */
 enum status engine_agree(struct engine *engine, enum status mine);
 /* The same, and the least of all ranks' values. */
-enum status engine_agree_least(struct engine *engine, enum status mine, int64_t value, int64_t *least);
+enum status engine_agree_min(struct engine *engine, enum status mine, int64_t value, int64_t *min);
 /* The last step once more, inputs and all: updates change nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
 /* What a program of a loss sums up: the loss, and of pairs what enum preference_figure has behind it. */
-enum { LOSS_FIGURES_MOST = PREFERENCE_FIGURES };
+enum { LOSS_FIGURES_MAX = PREFERENCE_FIGURES };
 /* Adds batch `batch` of the validation split, which is settled, to the sums: of the loss's figures, and of what counts
  * (dataset_fill_rows). The plan has PROGRAM_LOSS, and no update
  * is left (engine_settle). Of ranks that have the same batch, what one of them adds counts once. */
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch,
-                            double figures[LOSS_FIGURES_MOST], int64_t *targets);
+                            double figures[LOSS_FIGURES_MAX], int64_t *targets);
 /* This rank's place among those that each have a batch of their own (of ranks that share tensors or are stages of one
  * pipeline, one), and how many there are. */
 struct engine_turn {

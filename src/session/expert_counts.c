@@ -73,8 +73,8 @@ struct expert_spread expert_counts_spread(const struct expert_counts *counts) {
             sum += of[e];
         for (int64_t e = 0; e < counts->experts && sum > 0; e++) {
             double part = of[e] * (double)counts->experts / sum;
-            spread.least = fmin(spread.least, part);
-            spread.most = fmax(spread.most, part);
+            spread.min = fmin(spread.min, part);
+            spread.max = fmax(spread.max, part);
         }
     }
     return spread;

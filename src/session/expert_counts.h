@@ -24,7 +24,7 @@ enum status expert_counts_collect(struct expert_counts *counts, const struct run
 /* The least and the most slots of an expert, over all layers, as parts of what each of the layer's would have if all
  * had the same number. */
 struct expert_spread {
-    double least, most;
+    double min, max;
 };
 struct expert_spread expert_counts_spread(const struct expert_counts *counts);
 

@@ -20,7 +20,7 @@ struct relay {
     struct hash_run *runs; /* [rank][number] */
     int32_t *order;        /* [number][turn]: the rank, -1 behind the last turn */
     size_t *used;          /* by rank */
-    size_t most;           /* batons that a rank hands on in a turn */
+    size_t max;           /* batons that a rank hands on in a turn */
     struct baton *states;  /* by number */
     struct baton *sent, *come;
     void *room; /* BYTE_STORE_PIECE */
@@ -58,7 +58,7 @@ static size_t count_turn(struct relay *relay, size_t turn) {
         int32_t rank = rank_at(relay, i, turn);
         if (rank < 0) continue;
         things++;
-        if (++relay->used[rank] > relay->most) relay->most = relay->used[rank];
+        if (++relay->used[rank] > relay->max) relay->max = relay->used[rank];
     }
     return things;
 }
@@ -104,7 +104,7 @@ static void keep_states(struct relay *relay, size_t turn) {
     memset(relay->used, 0, relay->ranks * sizeof *relay->used);
     for (size_t i = 0; i < relay->asked->count; i++) {
         int32_t rank = rank_at(relay, i, turn);
-        if (rank >= 0) relay->states[i] = relay->come[(size_t)rank * relay->most + relay->used[rank]++];
+        if (rank >= 0) relay->states[i] = relay->come[(size_t)rank * relay->max + relay->used[rank]++];
     }
 }
 
@@ -115,7 +115,7 @@ static enum status run_turns(struct relay *relay, uint64_t *hashes) {
     for (size_t turn = 0; count_turn(relay, turn) > 0; turn++) {
         enum status mine = take_turn(relay, turn);
         if (status == STATUS_OK) status = mine;
-        TRY(comm_exchange(asked->comm, &asked->group, relay->sent, relay->most * sizeof *relay->sent, relay->come));
+        TRY(comm_exchange(asked->comm, &asked->group, relay->sent, relay->max * sizeof *relay->sent, relay->come));
         keep_states(relay, turn);
     }
     for (size_t i = 0; i < asked->count; i++) {
@@ -135,8 +135,8 @@ static enum status make_tables(struct relay *relay) {
 
 static enum status make_batons(struct relay *relay) {
     relay->states = mem_array(relay->asked->count, sizeof *relay->states);
-    relay->sent = mem_array(relay->most, sizeof *relay->sent);
-    relay->come = mem_array(relay->ranks * relay->most, sizeof *relay->come);
+    relay->sent = mem_array(relay->max, sizeof *relay->sent);
+    relay->come = mem_array(relay->ranks * relay->max, sizeof *relay->come);
     relay->room = mem_array(BYTE_STORE_PIECE, 1);
     relay->state = XXH3_createState();
     bool made = relay->states && relay->sent && relay->come && relay->room && relay->state;

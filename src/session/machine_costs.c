@@ -42,7 +42,7 @@ static struct mesh mesh_of(const struct programs *programs) {
 /* As many at once as ranks of the programs' mesh share a node: those that are here, or as planned for. */
 static struct company company_of(const struct machine *machine, const struct mesh *mesh) {
     if (mesh->nodes == machine->mesh.nodes && mesh->per_node == machine->mesh.per_node) return machine->company;
-    return (struct company){.members = mesh->per_node < COMPANY_MOST ? mesh->per_node : COMPANY_MOST};
+    return (struct company){.members = mesh->per_node < COMPANY_MAX ? mesh->per_node : COMPANY_MAX};
 }
 
 static enum status begin_asking(const struct machine *machine, const struct programs *programs,

@@ -31,7 +31,7 @@ void plan_choice_place(struct session_plan *plan) {
 
 enum status plan_choice_compile(struct session_plan *plan) {
     enum status status = programs_compile(plan->session, &plan->request.set, &plan->chosen, &plan->programs);
-    plan->least_bytes = plan->programs.tier_bytes[TIER_DEVICE];
+    plan->min_bytes = plan->programs.tier_bytes[TIER_DEVICE];
     return name_origin(status, plan->request.origin);
 }
 
@@ -129,7 +129,7 @@ static enum status compile_first(struct session_plan *plan, bool uncut, bool aga
     if (after > before && !one_of_several_shapes)
         log_note("uses micro-batches of %" PRId64 " sequences instead of %" PRId64
                  ": smaller ones need more than %d operations between ranks",
-                 after, before, COMM_OPERATIONS_MOST);
+                 after, before, COMM_OPERATIONS_MAX);
     return status;
 }
 

@@ -9,24 +9,24 @@
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 
-enum { SEQUENCE_LEAST = 32 };
+enum { SEQUENCE_MIN = 32 };
 
 /* The least memory of the same request with another plan, in tiers of these capacities. */
-static enum status find_least(const struct session_plan *plan, const struct plan *other,
-                              const int64_t capacity_bytes[TIER_COUNT], struct least_memory *out) {
+static enum status find_min_memory(const struct session_plan *plan, const struct plan *other,
+                              const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
     struct plan_request request = plan->request;
     request.plan = *other;
-    return plan_policy_find_least(plan->session, &request, capacity_bytes, out);
+    return plan_policy_find_min_memory(plan->session, &request, capacity_bytes, out);
 }
 
 /* The same plan with a disk of any size. A fixed policy takes what it takes. */
-static enum status find_with_disk(const struct session_plan *plan, struct least_memory *out) {
+static enum status find_with_disk(const struct session_plan *plan, struct min_memory *out) {
     int64_t capacity_bytes[TIER_COUNT];
-    *out = (struct least_memory){.least_bytes = INT64_MAX};
+    *out = (struct min_memory){.min_bytes = INT64_MAX};
     if (plan->request.policy_fixed) return STATUS_OK;
     memcpy(capacity_bytes, plan->session->machine.capacity_bytes, sizeof capacity_bytes);
     capacity_bytes[TIER_DISK] = INT64_MAX / 4;
-    return find_least(plan, &plan->chosen, capacity_bytes, out);
+    return find_min_memory(plan, &plan->chosen, capacity_bytes, out);
 }
 
 /* Plans that take less, from the one that changes least: fewer micro-batches at once, smaller micro-batches, then
@@ -39,7 +39,7 @@ static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
         return false;
     else if (recipe->micro_batch_sequences > recipe_together(recipe))
         recipe->micro_batch_sequences = recipe_together(recipe);
-    else if (recipe->sequence_length >= 2 * SEQUENCE_LEAST)
+    else if (recipe->sequence_length >= 2 * SEQUENCE_MIN)
         recipe->sequence_length /= 2;
     else
         return false;
@@ -58,15 +58,15 @@ static void describe_change(const struct plan *from, const struct plan *to, char
     text[used > 2 ? used - 2 : 0] = '\0';
 }
 
-/* The first plan that fits; of those that do not, the first with the least bytes. `least` is at first the plan's. */
-static enum status find_fit(const struct session_plan *plan, struct plan *out, struct least_memory *least) {
+/* The first plan that fits; of those that do not, the first with the least bytes. `min` is at first the plan's. */
+static enum status find_fit(const struct session_plan *plan, struct plan *out, struct min_memory *min) {
     struct plan other = plan->chosen;
     *out = other;
-    while (!least->fits && reduce_plan(&other, plan->request.recipe_fixed)) {
-        struct least_memory found;
-        TRY(find_least(plan, &other, plan->session->machine.capacity_bytes, &found));
-        if (!found.fits && found.least_bytes >= least->least_bytes) continue;
-        *least = found;
+    while (!min->fits && reduce_plan(&other, plan->request.recipe_fixed)) {
+        struct min_memory found;
+        TRY(find_min_memory(plan, &other, plan->session->machine.capacity_bytes, &found));
+        if (!found.fits && found.min_bytes >= min->min_bytes) continue;
+        *min = found;
         *out = other;
     }
     return STATUS_OK;
@@ -152,17 +152,17 @@ static enum status describe_disk(const struct session_plan *plan, int64_t free_b
 }
 
 /* Proposes a disk ("--disk DIR with 1.31 GiB free; or "), or less device memory with a larger one. */
-static enum status offer_disk(const struct session_plan *plan, const struct least_memory *with_disk, int64_t needed,
+static enum status offer_disk(const struct session_plan *plan, const struct min_memory *with_disk, int64_t needed,
                               int64_t free_bytes, char **out) {
     const struct memory_options *limits = &plan->session->machine.limits;
     const char *folder = SETTINGS_HAVE(limits, disk_folder) ? limits->disk_folder : "DIR";
     bool given = SETTINGS_HAVE(limits, disk_folder);
     int64_t bytes = with_disk->tier_bytes[TIER_DISK];
     char size[SIZE_TEXT], memory[64];
-    if (!with_disk->fits && (!given || with_disk->least_bytes >= needed))
+    if (!with_disk->fits && (!given || with_disk->min_bytes >= needed))
         *out = mem_string("");
     else if (!with_disk->fits) {
-        TRY(describe_memory(plan, with_disk->least_bytes, memory));
+        TRY(describe_memory(plan, with_disk->min_bytes, memory));
         *out = mem_format("%s with a larger --disk; or ", memory);
     } else if (!given)
         *out = mem_format("--disk DIR with %s free; or ", size_print_up(bytes, size));
@@ -175,27 +175,27 @@ static enum status offer_disk(const struct session_plan *plan, const struct leas
 
 /* Hints at all that would fit: a smaller plan, a disk, more memory. Each of them was compiled. `disk`: about the disk
  * that was given. */
-static enum status hint_fit(const struct session_plan *plan, const struct plan *other, const struct least_memory *least,
+static enum status hint_fit(const struct session_plan *plan, const struct plan *other, const struct min_memory *min,
                             int64_t needed, const char *offer, const char *disk) {
     char size[SIZE_TEXT], change[128], memory[64], small_memory[64], less[256] = "", small[256] = "";
     describe_change(&plan->chosen, other, change);
     TRY(describe_memory(plan, needed, memory));
-    TRY(describe_memory(plan, least->least_bytes, small_memory));
-    bool saves = least->least_bytes < needed && strcmp(memory, small_memory) != 0;
-    if (least->fits)
-        snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(least->least_bytes, size));
-    if (!least->fits && saves) snprintf(small, sizeof small, "; or %s with %s", small_memory, change);
+    TRY(describe_memory(plan, min->min_bytes, small_memory));
+    bool saves = min->min_bytes < needed && strcmp(memory, small_memory) != 0;
+    if (min->fits)
+        snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(min->min_bytes, size));
+    if (!min->fits && saves) snprintf(small, sizeof small, "; or %s with %s", small_memory, change);
     return status_hint(STATUS_NO_FIT, "%s%s%s%s%s", less, offer, memory, small, disk);
 }
 
 static enum status refuse_device(const struct session_plan *plan, int64_t needed) {
     const struct machine *machine = &plan->session->machine;
-    struct least_memory least = {.least_bytes = needed}, with_disk;
+    struct min_memory min = {.min_bytes = needed}, with_disk;
     struct plan other;
     char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT], *offer = NULL, *disk = NULL;
     int64_t capacity = machine->capacity_bytes[TIER_DEVICE], free_bytes = 0;
     enum status status;
-    TRY(find_fit(plan, &other, &least));
+    TRY(find_fit(plan, &other, &min));
     TRY(find_with_disk(plan, &with_disk));
     bool given = SETTINGS_HAVE(&machine->limits, disk_folder);
     if (given) TRY(machine_measure_disk(machine->limits.disk_folder, &free_bytes));
@@ -204,7 +204,7 @@ static enum status refuse_device(const struct session_plan *plan, int64_t needed
     machine->backend->set_threads(plan->chosen.threads);
     status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
                size_print(needed, need), size_print(needed - capacity, over), size_print(capacity, there));
-    status = hint_fit(plan, &other, &least, needed, offer, disk ? disk : "");
+    status = hint_fit(plan, &other, &min, needed, offer, disk ? disk : "");
 done:
     mem_free(offer);
     mem_free(disk);
@@ -217,5 +217,5 @@ enum status session_plan_check_memory(const struct session_plan *plan) {
         TRY(check_lower_tier(plan, tier));
     int64_t bytes = plan->programs.tier_bytes[TIER_DEVICE];
     if (bytes <= machine->capacity_bytes[TIER_DEVICE]) return STATUS_OK;
-    return refuse_device(plan, plan->request.policy_fixed ? bytes : plan->least_bytes);
+    return refuse_device(plan, plan->request.policy_fixed ? bytes : plan->min_bytes);
 }

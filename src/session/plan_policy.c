@@ -65,7 +65,7 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     if (status == STATUS_NO_FIT) return STATUS_OK; /* it has too many operations between ranks */
     TRY(status);
     int64_t bytes = made.tier_bytes[TIER_DEVICE];
-    if (fits_below(choosing, made.tier_bytes) && bytes < plan->least_bytes) plan->least_bytes = bytes;
+    if (fits_below(choosing, made.tier_bytes) && bytes < plan->min_bytes) plan->min_bytes = bytes;
     *fitted = fits(choosing, made.tier_bytes);
     status = fit_stages(choosing, &tried, fitted);
     if (status != STATUS_OK) *fitted = false;
@@ -110,13 +110,13 @@ static enum status try_small(struct choosing *choosing, const struct candidate *
 }
 
 /* With no regard to what the device holds of the main program: others of the set may need more. */
-static enum status try_least(struct choosing *choosing) {
+static enum status try_min_memory(struct choosing *choosing) {
     struct search_input any = choosing->input;
-    struct candidate least;
+    struct candidate min;
     bool fitted;
     any.capacity_bytes[TIER_DEVICE] = 0;
-    TRY(search_least(&any, &least));
-    return least.compiled ? try_policy(choosing, &least.policy, NULL, &fitted) : STATUS_OK;
+    TRY(search_min_memory(&any, &min));
+    return min.compiled ? try_policy(choosing, &min.policy, NULL, &fitted) : STATUS_OK;
 }
 
 /* First the policy that takes least: where even that does not fit, there is no need to measure. */
@@ -126,16 +126,16 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     bool fitted = false, free = !choosing->plan->request.partition_fixed;
     if (fastest && free && choosing->fits_as_is) return try_fastest(choosing, &fitted);
     struct search_input sizes = *input; /* what is smallest is found by trying: as often for a pipeline */
-    sizes.most_compiled *= rank_place_stages(&input->place);
-    TRY(search_least(&sizes, &small));
+    sizes.max_compiled *= rank_place_stages(&input->place);
+    TRY(search_min_memory(&sizes, &small));
     if (!small.compiled) return STATUS_OK;
     bool one_of_several = choosing->plan->request.faster_than_s > 0;
     bool hopeless = small.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE];
-    if (hopeless && one_of_several) choosing->plan->least_bytes = small.tier_bytes[TIER_DEVICE];
+    if (hopeless && one_of_several) choosing->plan->min_bytes = small.tier_bytes[TIER_DEVICE];
     if (hopeless) return one_of_several ? STATUS_OK : try_policy(choosing, &small.policy, NULL, &fitted);
     if (fastest) TRY(try_fastest(choosing, &fitted));
     if (fastest && one_of_several && choosing->plan->search.front.count == 0) TRY(try_small(choosing, &small, &fitted));
-    return fitted || one_of_several ? STATUS_OK : try_least(choosing);
+    return fitted || one_of_several ? STATUS_OK : try_min_memory(choosing);
 }
 
 enum status plan_policy_check_ways(const struct plan_request *request, const struct rank_place *place) {
@@ -186,7 +186,7 @@ static enum status list_partitions(struct choosing *choosing) {
     if (plan->request.partition_fixed) return STATUS_OK;
     TRY(partition_list(&data, &choosing->partitions, &input->partition_count));
     input->partition_count = keep_legal(&plan->chosen, choosing->partitions, input->partition_count);
-    input->most_compiled *= RANKS_TRY_MORE;
+    input->max_compiled *= RANKS_TRY_MORE;
     if (!trains) input->partition_count = keep_inference(choosing->partitions, input->partition_count);
     input->partitions = choosing->partitions;
     return STATUS_OK;
@@ -201,11 +201,11 @@ static enum status check_asked(const struct session_plan *plan) {
         return status_hint(status_set(STATUS_NO_FIT,
                                       "no plan fits: with the partition %s there are more than %d operations "
                                       "between ranks",
-                                      partition_print(asked, &plan->chosen.place.mesh, text), COMM_OPERATIONS_MOST),
+                                      partition_print(asked, &plan->chosen.place.mesh, text), COMM_OPERATIONS_MAX),
                            COLLECTIVES_FEWER);
     return status_hint(status_set(STATUS_NO_FIT, "no plan fits: with the partition %s the device tier needs %s",
                                   partition_print(asked, &plan->chosen.place.mesh, text),
-                                  size_print(plan->least_bytes, size)),
+                                  size_print(plan->min_bytes, size)),
                        "give it more by --device-memory SIZE, or leave out --partition");
 }
 
@@ -213,17 +213,17 @@ static enum status check_asked(const struct session_plan *plan) {
  * so many then. With 32 programs of one micro-batch the search of 36 layers takes 0.2 s. */
 enum { FEW_MICRO_BATCHES = 4, COMPILED_SOON = 32 };
 
-static int with_few_micro_batches(const struct plan *plan, int most) {
+static int with_few_micro_batches(const struct plan *plan, int max) {
     int64_t micro_batches = recipe_share_micro_batches(&plan->recipe);
-    if (rank_place_ranks(&plan->place) > 1 || micro_batches >= FEW_MICRO_BATCHES || most >= COMPILED_SOON) return most;
-    int64_t more = most * FEW_MICRO_BATCHES / (micro_batches > 0 ? micro_batches : 1);
+    if (rank_place_ranks(&plan->place) > 1 || micro_batches >= FEW_MICRO_BATCHES || max >= COMPILED_SOON) return max;
+    int64_t more = max * FEW_MICRO_BATCHES / (micro_batches > 0 ? micro_batches : 1);
     return more < COMPILED_SOON ? (int)more : COMPILED_SOON;
 }
 
 /* Of a pipeline each try is as many programs as there are stages. */
-static int most_compiled(const struct plan *plan, const struct graph *graph) {
-    int most = search_most_compiled(graph) / rank_place_stages(&plan->place);
-    return with_few_micro_batches(plan, most > COMPILED_FEWEST ? most : COMPILED_FEWEST);
+static int max_compiled(const struct plan *plan, const struct graph *graph) {
+    int max = search_max_compiled(graph) / rank_place_stages(&plan->place);
+    return with_few_micro_batches(plan, max > COMPILED_FEWEST ? max : COMPILED_FEWEST);
 }
 
 /* For each micro-batch of a wave: a loss has the forward's operations. */
@@ -252,7 +252,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
         .operations_beside = operations_beside(plan, graph),
         .objective = plan->request.objective,
         .faster_than_s = plan->request.faster_than_s,
-        .most_compiled = most_compiled(&plan->chosen, graph)};
+        .max_compiled = max_compiled(&plan->chosen, graph)};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         choosing->input.capacity_bytes[tier] = choosing->capacity_bytes[tier];
 }
@@ -302,18 +302,18 @@ enum status plan_policy_measure(struct session_plan *plan, struct candidate *out
     return policy_measure(&choosing.input, 0, out, NULL);
 }
 
-enum status plan_policy_find_least(const struct session *session, const struct plan_request *request,
-                                   const int64_t capacity_bytes[TIER_COUNT], struct least_memory *out) {
+enum status plan_policy_find_min_memory(const struct session *session, const struct plan_request *request,
+                                   const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
     struct session_plan plan = {.session = session, .request = *request, .chosen = request->plan};
-    *out = (struct least_memory){.fits = true};
+    *out = (struct min_memory){.fits = true};
     TRY(programs_compile(session, &request->set, &plan.chosen, &plan.programs));
-    plan.least_bytes = plan.programs.tier_bytes[TIER_DEVICE];
+    plan.min_bytes = plan.programs.tier_bytes[TIER_DEVICE];
     enum status status = request->policy_fixed ? STATUS_OK : choose(&plan, capacity_bytes, false);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         out->tier_bytes[tier] = plan.programs.tier_bytes[tier];
         out->fits &= out->tier_bytes[tier] <= capacity_bytes[tier];
     }
-    out->least_bytes = plan.least_bytes;
+    out->min_bytes = plan.min_bytes;
     session_plan_free(&plan);
     return status;
 }

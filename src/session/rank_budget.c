@@ -43,7 +43,7 @@ enum status rank_budget_share(struct comm *comm, struct machine *machine) {
     return status;
 }
 
-enum status rank_budget_least(struct comm *comm, int64_t *bytes) {
+enum status rank_budget_min(struct comm *comm, int64_t *bytes) {
     struct comm_group all = comm_group_all(comm);
     int64_t *each = mem_array((size_t)all.count, sizeof *each);
     enum status status = comm_agree(comm, each ? STATUS_OK : STATUS_FAILED);

@@ -10,7 +10,7 @@
  * the least capacity of any rank, since all make the same plan. Does nothing on one rank. */
 enum status rank_budget_share(struct comm *comm, struct machine *machine);
 /* Collective: the least that one of them has. */
-enum status rank_budget_least(struct comm *comm, int64_t *bytes);
+enum status rank_budget_min(struct comm *comm, int64_t *bytes);
 /* As rank_budget_share, for ranks that are only planned for, `per_node` on a machine like this one. A device with
  * memory of its own is one rank's. */
 void rank_budget_plan(int per_node, struct machine *machine);

@@ -42,7 +42,7 @@ enum status rank_cores_find_company(struct comm *comm, struct company *out) {
     struct company company = {.members = 1};
     TRY(gather(comm, &mine, &each));
     company.cores[0] = mine;
-    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && company.members < COMPANY_MOST; rank++) {
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && company.members < COMPANY_MAX; rank++) {
         if (rank == comm->rank || !is_here(comm, rank)) continue;
         company.bound |= !CPU_EQUAL(&mine, &each[rank]);
         company.cores[company.members++] = each[rank];

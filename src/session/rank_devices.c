@@ -7,7 +7,7 @@
 #include "plan/shards.h"
 #include "session/train_options.h"
 
-enum { GROUPS_MOST = 4 };
+enum { GROUPS_MAX = 4 };
 
 /* Which of the ranks on its host this one is. */
 static int place_of(const struct comm *comm) {
@@ -34,7 +34,7 @@ enum status rank_devices_find(const struct comm *comm, const char *device, const
 }
 
 /* This rank's groups that gather under the partition that is asked for; else those that partitions mostly have. */
-static int find_groups(const struct comm *comm, const char *partition, struct comm_group groups[GROUPS_MOST]) {
+static int find_groups(const struct comm *comm, const char *partition, struct comm_group groups[GROUPS_MAX]) {
     int ranks = mesh_ranks(&comm->mesh), rank = comm->rank;
     struct partition cut;
     if (!partition || partition_parse(partition, &comm->mesh, &cut) != STATUS_OK) { /* the plan will say why */
@@ -47,11 +47,11 @@ static int find_groups(const struct comm *comm, const char *partition, struct co
     groups[1] = shard_group(rank, parameters, partition_width(cut.optimizer));
     groups[2] = shard_group(rank, 1, gradients);
     groups[3] = shard_group(rank, gradients, ranks);
-    return GROUPS_MOST;
+    return GROUPS_MAX;
 }
 
 static enum status connect(struct comm *comm, const char *partition, const struct backend *backend) {
-    struct comm_group groups[GROUPS_MOST];
+    struct comm_group groups[GROUPS_MAX];
     int count = find_groups(comm, partition, groups);
     return comm_device_open(comm, &(struct comm_device_settings){backend, groups, count});
 }

@@ -8,8 +8,8 @@ struct proof {
     const struct session *session;
     const struct program_set *set;
     const struct executable *step;
-    struct graph *graphs[RANK_PROOF_MOST];
-    struct program *programs[RANK_PROOF_MOST];
+    struct graph *graphs[RANK_PROOF_MAX];
+    struct program *programs[RANK_PROOF_MAX];
 };
 
 static enum status find_graph(struct proof *proof, const struct plan *own, const struct graph **out) {
@@ -35,7 +35,7 @@ static enum status compile_others(struct proof *proof, const struct plan *plan, 
 }
 
 static void free_others(struct proof *proof) {
-    for (int rank = 1; rank < RANK_PROOF_MOST; rank++) {
+    for (int rank = 1; rank < RANK_PROOF_MAX; rank++) {
         program_free(proof->programs[rank]);
         graph_free(proof->graphs[rank]);
     }

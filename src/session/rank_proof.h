@@ -5,12 +5,12 @@
 #include "session/programs.h"
 
 /* With more ranks it takes too long for a start: they are proved one by one alone. */
-enum { RANK_PROOF_MOST = 8 };
+enum { RANK_PROOF_MAX = 8 };
 
 /* Whether it is made: for few ranks. */
 static inline bool rank_proof_is_made(const struct rank_place *place) {
     int ranks = rank_place_ranks(place);
-    return ranks > 1 && ranks <= RANK_PROOF_MOST;
+    return ranks > 1 && ranks <= RANK_PROOF_MAX;
 }
 /* For rank 0, with its training step of the set under a plan: compiles the steps of the others, stages and ranks that
  * share tensors among them, and proves all of them together. FAILED with what does not fit, which is a fault of

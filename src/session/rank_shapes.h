@@ -10,7 +10,7 @@ enum shape_outcome {
     SHAPE_OPEN,    /* not looked at */
     SHAPE_SAME,    /* its ranks do what those of a shape before it do: the solver cuts as Megatron-LM does */
     SHAPE_REFUSED, /* the model cannot be cut so, or Ballast does not run it: `reason` */
-    SHAPE_NO_FIT,  /* no policy fits: by a bound where least_bytes is 0, else none that was tried */
+    SHAPE_NO_FIT,  /* no policy fits: by a bound where min_bytes is 0, else none that was tried */
     SHAPE_BOUNDED, /* not compiled: no policy is faster than bound_s, and the best one is */
     SHAPE_UNTRIED, /* expected to take longer than the best one by a tenth or more; at least bound_s */
     SHAPE_PLANNED  /* its best policy, of those tried, takes step_s */
@@ -24,7 +24,7 @@ struct rank_shape {
     double bound_s, expected_s, step_s; /* 0: unknown */
     double left_s;                      /* no plan of it that was not simulated takes less; INFINITY: none is faster */
     int64_t tier_bytes[TIER_COUNT];     /* SHAPE_PLANNED */
-    int64_t least_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
+    int64_t min_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
     char reason[SHAPE_REASON_BYTES];    /* SHAPE_REFUSED */
     bool unjudged;                      /* SHAPE_REFUSED: it has more operations between ranks than there can be */
     bool larger_micro_batch;            /* SHAPE_PLANNED: since smaller ones have too many operations */
@@ -33,7 +33,7 @@ struct rank_shape {
  * may add to under other limits of memory. None: the shape is settled. */
 struct rank_shapes {
     VEC(struct rank_shape) list;
-    double least_s; /* by bounds, no plan of any shape takes less, but for tiles; of those that were searched */
+    double min_s; /* by bounds, no plan of any shape takes less, but for tiles; of those that were searched */
 };
 
 /* Whether options leave the tensor ranks or the stages open ("auto"). */

@@ -22,7 +22,7 @@ enum status selective_recompute_choose(struct session_plan *plan) {
     TRY(plan_choice_compile(&other));
     int64_t before = plan->programs.tier_bytes[TIER_DEVICE], bytes = other.programs.tier_bytes[TIER_DEVICE];
     int64_t part =
-        plan->chosen.recipe.dtype == DTYPE_F32 ? SELECTIVE_RECOMPUTE_LEAST_PART_FP32 : SELECTIVE_RECOMPUTE_LEAST_PART;
+        plan->chosen.recipe.dtype == DTYPE_F32 ? SELECTIVE_RECOMPUTE_PART_MIN_FP32 : SELECTIVE_RECOMPUTE_PART_MIN;
     if (before - bytes < (fitted ? before / part : 1)) {
         programs_free(&other.programs);
         return STATUS_OK;
@@ -31,6 +31,6 @@ enum status selective_recompute_choose(struct session_plan *plan) {
     costs_free(&plan->costs); /* a pipeline was cut by them; they are of the other graph */
     plan->programs = other.programs;
     plan->chosen = other.chosen;
-    plan->least_bytes = other.least_bytes;
+    plan->min_bytes = other.min_bytes;
     return STATUS_OK;
 }

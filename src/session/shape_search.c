@@ -163,7 +163,7 @@ static void note_planned(const struct session_plan *plan, const struct candidate
 /* What came of a shape: its own programs fit (`made`), or the search found them too slow to be made. */
 static enum status time_plan(struct session_plan *plan, double best_s, struct rank_shape *shape, bool *made) {
     struct candidate measured = {.bound_s = 0};
-    shape->least_bytes = plan->least_bytes;
+    shape->min_bytes = plan->min_bytes;
     shape->outcome = SHAPE_NO_FIT;
     if (fits(plan)) {
         TRY(session_plan_measure(plan));
@@ -263,43 +263,43 @@ static enum status search(struct shape_choice *choice) {
 }
 
 /* The best plan's step, or less where a plan that was not simulated may take less. */
-static double least_seconds(const struct rank_shapes *shapes, double best_s) {
-    double least_s = best_s;
+static double min_seconds(const struct rank_shapes *shapes, double best_s) {
+    double min_s = best_s;
     for (size_t i = 0; i < shapes->list.count; i++) {
         const struct rank_shape *shape = &shapes->list.items[i];
-        if (shape->left_s > 0) least_s = fmin(least_s, shape->left_s);
+        if (shape->left_s > 0) min_s = fmin(min_s, shape->left_s);
     }
-    return least_s;
+    return min_s;
 }
 
 /* What was not compiled needs more than what was. */
 static bool needs_less(const struct rank_shape *a, const struct rank_shape *b) {
-    int64_t x = a->least_bytes > 0 ? a->least_bytes : INT64_MAX, y = b->least_bytes > 0 ? b->least_bytes : INT64_MAX;
+    int64_t x = a->min_bytes > 0 ? a->min_bytes : INT64_MAX, y = b->min_bytes > 0 ? b->min_bytes : INT64_MAX;
     return x < y;
 }
 
 /* Nothing fits: the plan of the shape that needs least, by which a message can say what is missing. */
-static enum status make_least(struct shape_choice *choice) {
+static enum status make_min_memory(struct shape_choice *choice) {
     const struct rank_shapes *shapes = &choice->plan->shapes;
-    const struct rank_shape *least = NULL;
+    const struct rank_shape *min = NULL;
     for (size_t i = shapes->list.count; i-- > 0;) {
         const struct rank_shape *shape = &shapes->list.items[i];
-        if (shape->outcome == SHAPE_NO_FIT && (!least || needs_less(shape, least))) least = shape;
+        if (shape->outcome == SHAPE_NO_FIT && (!min || needs_less(shape, min))) min = shape;
     }
-    if (!least) return status_set(STATUS_BAD_INPUT, "%s", shapes->list.items[0].reason);
-    choice->best = plan_of(choice, least);
+    if (!min) return status_set(STATUS_BAD_INPUT, "%s", shapes->list.items[0].reason);
+    choice->best = plan_of(choice, min);
     return plan_choice_make(&choice->best);
 }
 
 enum status shape_search(struct session_plan *plan) {
     struct shape_choice choice = {.plan = plan, .best_s = INFINITY};
     enum status status = search(&choice);
-    if (status == STATUS_OK && !choice.best.session) status = make_least(&choice);
+    if (status == STATUS_OK && !choice.best.session) status = make_min_memory(&choice);
     forget_cuts(&choice);
     vec_free(&choice.cuts);
     vec_free(&choice.rates);
     if (status == STATUS_OK) {
-        plan->shapes.least_s = least_seconds(&plan->shapes, choice.best_s);
+        plan->shapes.min_s = min_seconds(&plan->shapes, choice.best_s);
         choice.best.shapes = plan->shapes;
         *plan = choice.best;
     } else {

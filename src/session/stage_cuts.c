@@ -67,16 +67,16 @@ static enum status try_cut(const struct session_plan *plan, const struct block_c
 }
 
 /* Megatron-LM's users take 2 to 4; each more costs messages. */
-enum { INTERLEAVE_MOST = 4 };
+enum { INTERLEAVE_MAX = 4 };
 
 static enum status try_cuts(const struct session_plan *plan, const struct block_costs *costs, struct tried_cut *best) {
-    int64_t asked = plan->request.interleave, least = asked > 0 ? asked : 1, most = asked > 0 ? asked : INTERLEAVE_MOST;
+    int64_t asked = plan->request.interleave, min = asked > 0 ? asked : 1, max = asked > 0 ? asked : INTERLEAVE_MAX;
     int stages = rank_place_stages(&plan->chosen.place);
-    for (int64_t interleave = least; interleave <= most; interleave++) {
+    for (int64_t interleave = min; interleave <= max; interleave++) {
         struct tried_cut tried;
-        if (interleave > least && interleave * stages > costs->blocks) break;
+        if (interleave > min && interleave * stages > costs->blocks) break;
         TRY(try_cut(plan, costs, (int32_t)interleave, &tried));
-        if (interleave == least || tried.step_s < best->step_s) *best = tried;
+        if (interleave == min || tried.step_s < best->step_s) *best = tried;
     }
     return STATUS_OK;
 }

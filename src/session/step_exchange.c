@@ -133,11 +133,11 @@ enum status step_exchange_agree(struct step_exchange *exchange, enum status mine
     return first_status(exchange, mine);
 }
 
-enum status step_exchange_least(struct step_exchange *exchange, enum status mine, int64_t value, int64_t *least) {
+enum status step_exchange_min(struct step_exchange *exchange, enum status mine, int64_t value, int64_t *min) {
     TRY(tell(exchange, mine, value));
-    *least = value;
+    *min = value;
     for (int rank = 0; rank < ranks_of(exchange); rank++)
-        if (word_of(exchange, rank)->value < *least) *least = word_of(exchange, rank)->value;
+        if (word_of(exchange, rank)->value < *min) *min = word_of(exchange, rank)->value;
     return first_status(exchange, mine);
 }
 

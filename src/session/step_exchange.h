@@ -32,7 +32,7 @@ void step_exchange_close(struct step_exchange *exchange);
  */
 enum status step_exchange_agree(struct step_exchange *exchange, enum status mine);
 /* The same, and the least of all ranks' values. */
-enum status step_exchange_least(struct step_exchange *exchange, enum status mine, int64_t value, int64_t *least);
+enum status step_exchange_min(struct step_exchange *exchange, enum status mine, int64_t value, int64_t *min);
 /* The same, and the sum over all data ranks of the targets that count. */
 enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all);
 /* The figures of the step's loss, each added as gradients are: lanes by the tree, rounds in order. `mine`: by share of

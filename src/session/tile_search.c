@@ -52,10 +52,10 @@ static enum status try_tile(struct session_plan *plan, int64_t tile_tokens, doub
     enum status status = choose_with(&tiled);
     tiled.request.faster_than_s = 0;
     if (status == STATUS_OK) status = time_step(&tiled, &seconds);
-    if (tiled.least_bytes < plan->least_bytes) plan->least_bytes = tiled.least_bytes;
+    if (tiled.min_bytes < plan->min_bytes) plan->min_bytes = tiled.min_bytes;
     if (status == STATUS_OK && seconds < *best_s) {
         *best_s = seconds;
-        tiled.least_bytes = plan->least_bytes;
+        tiled.min_bytes = plan->min_bytes;
         session_plan_free(plan);
         *plan = tiled;
     } else {

@@ -130,8 +130,8 @@ static enum status find_number(const char *file, const json_t *object, const str
     *given = true;
     if (setting->fallback) return json_require(file, object, setting->key);
     bool real = setting->type == SETTING_REAL;
-    double least = real ? setting->real_least : (double)setting->least, number = json_number_value(value);
-    bool old = json_is_number(value) && (number <= 0 && number >= -1) && (number < least || (real && number <= least));
+    double min = real ? setting->min_real : (double)setting->min, number = json_number_value(value);
+    bool old = json_is_number(value) && (number <= 0 && number >= -1) && (number < min || (real && number <= min));
     *given = value && !json_is_null(value) && !old;
     return STATUS_OK;
 }
@@ -143,7 +143,7 @@ static enum status read_whole(const char *file, const json_t *object, enum setti
     TRY(find_number(file, object, setting, &there));
     if (!there) return STATUS_OK;
     given->of[id] = true;
-    return json_read_int(file, object, setting->key, setting->least, setting->most, out);
+    return json_read_int(file, object, setting->key, setting->min, setting->max, out);
 }
 
 static enum status read_real(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
@@ -153,9 +153,9 @@ static enum status read_real(const char *file, const json_t *object, enum settin
     TRY(find_number(file, object, setting, &there));
     if (!there) return STATUS_OK;
     given->of[id] = true;
-    TRY(json_read_double(file, object, setting->key, setting->real_least, setting->real_most, out));
-    if (setting->above && *out <= setting->real_least)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", file, setting->key, setting->real_least);
+    TRY(json_read_double(file, object, setting->key, setting->min_real, setting->max_real, out));
+    if (setting->above && *out <= setting->min_real)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", file, setting->key, setting->min_real);
     return STATUS_OK;
 }
 

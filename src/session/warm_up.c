@@ -50,15 +50,15 @@ static enum status call_node(const struct executable *executable, const struct n
     return executable->backend->streams->finish(stream);
 }
 
-static int64_t most_bytes(const struct executable *executable) {
-    int64_t most = 0;
+static int64_t max_bytes(const struct executable *executable) {
+    int64_t max = 0;
     for (size_t i = 0; i < executable->graph->nodes.count; i++) {
         const struct node *node = executable->graph->nodes.items[i];
         if (!executable->kernels[node->id]) continue;
         const struct call_places places = find_places(executable, node);
-        most = places.bytes > most ? places.bytes : most;
+        max = places.bytes > max ? places.bytes : max;
     }
-    return most;
+    return max;
 }
 
 static enum status call_all(const struct executable *executable, char *block) {
@@ -75,7 +75,7 @@ static enum status call_all(const struct executable *executable, char *block) {
 
 static enum status warm_program(const struct executable *executable) {
     const struct backend *backend = executable->backend;
-    int64_t bytes = most_bytes(executable);
+    int64_t bytes = max_bytes(executable);
     void *block;
     if (bytes == 0) return STATUS_OK;
     backend->set_threads(executable->threads);

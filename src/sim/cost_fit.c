@@ -4,7 +4,7 @@
 
 /* Costs that are wrong by some times put other things beside each other than a step has, which the first rounds mend.
  */
-enum { FIT_ROUNDS_MOST = 8 };
+enum { FIT_ROUNDS_MAX = 8 };
 static const double FIT_CLOSE = 0.005;
 
 /* Two numbers, which a company adds up. */
@@ -139,7 +139,7 @@ enum status costs_fit(const struct program *program, const struct timeline *reco
     struct fit fit;
     double furthest = 1;
     enum status status = fit_begin(program->graph, costs, &fit);
-    for (int round = 0; round < FIT_ROUNDS_MOST && furthest > FIT_CLOSE; round++) {
+    for (int round = 0; round < FIT_ROUNDS_MAX && furthest > FIT_CLOSE; round++) {
         if (status == STATUS_OK) status = add_step(&fit, recorded);
         status = add_company(company, status, &fit);
         if (status != STATUS_OK) break;

@@ -138,7 +138,7 @@ static bool begin_ready(struct simulation *simulation) {
 /* Seconds until the first of a rank's active ones ends; below 0: it has none. */
 static double set_rates(const struct simulation *simulation, struct machine_rank *rank) {
     int streams = rank->program->streams;
-    double least_s = -1;
+    double min_s = -1;
     for (int s = 0; s < streams; s++) {
         struct stream *stream = &rank->streams[s];
         if (!stream->active) continue;
@@ -148,19 +148,19 @@ static double set_rates(const struct simulation *simulation, struct machine_rank
             if (other != s && rank->streams[other].active) slower += slowdown[rank->streams[other].activity] - 1;
         stream->rate = 1 / slower;
         double seconds = stream->left_s / stream->rate;
-        if (least_s < 0 || seconds < least_s) least_s = seconds;
+        if (min_s < 0 || seconds < min_s) min_s = seconds;
     }
-    return least_s;
+    return min_s;
 }
 
 /* Of all ranks. */
 static double find_next_end(struct simulation *simulation) {
-    double least_s = -1;
+    double min_s = -1;
     for (int r = 0; r < simulation->count; r++) {
         double seconds = set_rates(simulation, &simulation->ranks[r]);
-        if (seconds >= 0 && (least_s < 0 || seconds < least_s)) least_s = seconds;
+        if (seconds >= 0 && (min_s < 0 || seconds < min_s)) min_s = seconds;
     }
-    return least_s;
+    return min_s;
 }
 
 static void end_event(const struct simulation *simulation, struct machine_rank *rank, struct stream *stream) {

@@ -115,13 +115,13 @@ enum status step_summary_add_communication(const struct timeline *timeline, json
     return failed ? status_no_memory(0, "a step's JSON") : STATUS_OK;
 }
 
-enum { STEP_MOST_S = 1000000000 };
+enum { STEP_MAX_S = 1000000000 };
 
 static enum status read_stream(const char *file, const json_t *item, struct timeline_stream *out) {
     const char *role = "";
     TRY(json_read_string(file, item, "role", &role));
-    TRY(json_read_double(file, item, "busy_s", 0, STEP_MOST_S, &out->busy_s));
-    TRY(json_read_double(file, item, "waiting_s", 0, STEP_MOST_S, &out->waiting_s));
+    TRY(json_read_double(file, item, "busy_s", 0, STEP_MAX_S, &out->busy_s));
+    TRY(json_read_double(file, item, "waiting_s", 0, STEP_MAX_S, &out->waiting_s));
     for (out->role = 0; out->role < STREAM_ROLE_COUNT; out->role++)
         if (strcmp(stream_role_name(out->role), role) == 0) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: streams: no stream is called \"%.60s\"", file, role);
@@ -133,7 +133,7 @@ static enum status read_bound(const char *file, const json_t *item, struct bound
     const char *what = "";
     char words[BOUND_WORDS_BYTES];
     TRY(json_read_string(file, item, "what", &what));
-    TRY(json_read_double(file, item, "seconds", 0, STEP_MOST_S, &out->seconds));
+    TRY(json_read_double(file, item, "seconds", 0, STEP_MAX_S, &out->seconds));
     for (out->activity = 0; out->activity < ACTIVITY_COUNT; out->activity++)
         for (out->phase = 0; out->phase < PHASE_COUNT; out->phase++)
             for (int i = 0; i < 2; i++) {
@@ -149,8 +149,8 @@ static enum status read_communication(const char *file, const json_t *object, st
     if (!object) return STATUS_OK;
     snprintf(where, sizeof where, "%s: communication", file);
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
-    TRY(json_read_double(where, object, "seconds", 0, STEP_MOST_S, &out->communication_s));
-    TRY(json_read_double(where, object, "hidden_s", 0, STEP_MOST_S, &out->hidden_s));
+    TRY(json_read_double(where, object, "seconds", 0, STEP_MAX_S, &out->communication_s));
+    TRY(json_read_double(where, object, "hidden_s", 0, STEP_MAX_S, &out->hidden_s));
     TRY(json_read_int(where, object, "in_node_bytes", 0, INT64_MAX, &out->traffic.sent[MESH_IN_NODE]));
     TRY(json_read_int(where, object, "across_bytes", 0, INT64_MAX, &out->traffic.sent[MESH_ACROSS]));
     return json_read_int(where, object, "read_bytes", 0, INT64_MAX, &out->traffic.read);
@@ -159,7 +159,7 @@ static enum status read_communication(const char *file, const json_t *object, st
 enum status step_summary_read_json(const char *file, const json_t *object, struct step_summary *out) {
     struct step_summary summary = {.step_s = 0};
     const json_t *streams = json_object_get(object, "streams"), *bounds = json_object_get(object, "binds");
-    TRY(json_read_double(file, object, "step_s", 0, STEP_MOST_S, &summary.step_s));
+    TRY(json_read_double(file, object, "step_s", 0, STEP_MAX_S, &summary.step_s));
     if (json_array_size(streams) > STREAM_ROLE_COUNT || json_array_size(bounds) > BOUNDS_MAX)
         return status_set(STATUS_BAD_INPUT, "%s: more streams or bounds than a step has", file);
     for (size_t i = 0; i < json_array_size(streams); i++)

@@ -146,8 +146,8 @@ static enum status parse_conditional(struct jinja_parser *parser, struct jinja_n
 }
 
 enum status jinja_parse_expression(struct jinja_parser *parser, struct jinja_node **out) {
-    if (++parser->depth > JINJA_PARSE_DEPTH_MOST)
-        return jinja_parse_refuse(parser, "nested more than %d deep", JINJA_PARSE_DEPTH_MOST);
+    if (++parser->depth > JINJA_PARSE_DEPTH_MAX)
+        return jinja_parse_refuse(parser, "nested more than %d deep", JINJA_PARSE_DEPTH_MAX);
     enum status status = parse_conditional(parser, out);
     parser->depth--;
     return status;
@@ -327,8 +327,8 @@ static enum status parse_call(struct jinja_parser *parser, struct jinja_node *ca
 
 /* Chains like a.b.c are nested nodes too, and count as such. */
 static enum status count_link(const struct jinja_parser *parser, int *links) {
-    if (++*links <= JINJA_PARSE_DEPTH_MOST) return STATUS_OK;
-    return jinja_parse_refuse(parser, "more than %d calls, filters and attributes in a row", JINJA_PARSE_DEPTH_MOST);
+    if (++*links <= JINJA_PARSE_DEPTH_MAX) return STATUS_OK;
+    return jinja_parse_refuse(parser, "more than %d calls, filters and attributes in a row", JINJA_PARSE_DEPTH_MAX);
 }
 
 static enum status parse_postfix(struct jinja_parser *parser, struct jinja_node **out) {
@@ -423,8 +423,8 @@ static enum status parse_filters_and_tests(struct jinja_parser *parser, struct j
 }
 
 static enum status parse_unary(struct jinja_parser *parser, bool with_filters, struct jinja_node **out) {
-    if (++parser->depth > JINJA_PARSE_DEPTH_MOST)
-        return jinja_parse_refuse(parser, "nested more than %d deep", JINJA_PARSE_DEPTH_MOST);
+    if (++parser->depth > JINJA_PARSE_DEPTH_MAX)
+        return jinja_parse_refuse(parser, "nested more than %d deep", JINJA_PARSE_DEPTH_MAX);
     const struct jinja_token *token = parser->next;
     if (next_is_any(parser, " + - ")) {
         struct jinja_node *operand;

@@ -59,14 +59,14 @@ FILTER(filter_default) {
 
 FILTER(filter_replace) {
     struct jinja_value text, from, to;
-    int64_t most = -1;
+    int64_t max = -1;
     BIND("replace", 3, "old", "new", "count");
     if (arguments->count + arguments->keyword_count < 2) return jinja_fail(rendering, "replace: takes two arguments");
     TRY(jinja_to_string(rendering, value, &text));
     TRY(jinja_to_string(rendering, &a[0], &from));
     TRY(jinja_to_string(rendering, &a[1], &to));
-    if (a[2].kind == JINJA_INTEGER) most = a[2].integer;
-    return jinja_replace(rendering, &text, &from, &to, most, out);
+    if (a[2].kind == JINJA_INTEGER) max = a[2].integer;
+    return jinja_replace(rendering, &text, &from, &to, max, out);
 }
 
 FILTER(filter_join) {
@@ -208,8 +208,8 @@ static enum status indent_lines(struct jinja_rendering *rendering, const struct 
         TRY(jinja_charge_moved(rendering, bytes));
         if ((at_first ? first : blank || bytes > 0)) TRY(text_append(out, indent, strlen(indent)));
         TRY(text_append(out, from, bytes + (line ? 1 : 0)));
-        if (out->count > JINJA_OUTPUT_MOST)
-            return jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MOST);
+        if (out->count > JINJA_OUTPUT_MAX)
+            return jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MAX);
         more = line != NULL;
         from = line ? line + 1 : end;
     }

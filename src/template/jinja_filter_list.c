@@ -192,12 +192,12 @@ FILTER(filter_dictsort) {
 }
 
 static enum status find_extreme(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                const struct jinja_arguments *arguments, bool most, struct jinja_value *out) {
+                                const struct jinja_arguments *arguments, bool max, struct jinja_value *out) {
     const struct jinja_list *items;
     struct jinja_value sorted;
     BIND("min and max", 2, "case_sensitive", "attribute");
     TRY(jinja_iterate(rendering, value, &items));
-    TRY(sort_items(rendering, items, &a[1], jinja_is_true(&a[0]), most, &sorted));
+    TRY(sort_items(rendering, items, &a[1], jinja_is_true(&a[0]), max, &sorted));
     return take_end(rendering, &sorted, true, out);
 }
 
@@ -244,8 +244,8 @@ FILTER(filter_map) {
     rest.items++;
     rest.count--;
     TRY(jinja_make_list(rendering, JINJA_LIST, items->count, out, &to));
-    if (++rendering->depth > JINJA_DEPTH_MOST)
-        return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MOST);
+    if (++rendering->depth > JINJA_DEPTH_MAX)
+        return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
     for (size_t i = 0; i < items->count; i++)
         TRY(filter->apply(rendering, &items->items[i], &rest, &to[i]));
     rendering->depth--;

@@ -23,7 +23,7 @@ static enum status call_range(struct jinja_rendering *rendering, const struct ji
     if (step == 0) return jinja_fail(rendering, "range: the step is zero");
     __int128 span = step > 0 ? (__int128)last - first : (__int128)first - last;
     __int128 stride = step > 0 ? step : -(__int128)step, count = span > 0 ? (span - 1) / stride + 1 : 0;
-    if (count > JINJA_RANGE_MOST) return jinja_fail(rendering, "range: more than %d items", JINJA_RANGE_MOST);
+    if (count > JINJA_RANGE_MAX) return jinja_fail(rendering, "range: more than %d items", JINJA_RANGE_MAX);
     return jinja_make_range(rendering, first, last, step, (size_t)count, out);
 }
 

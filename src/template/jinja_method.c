@@ -12,7 +12,7 @@
 struct method {
     enum jinja_kind kind;
     const char *name;
-    size_t least, most; /* arguments */
+    size_t min, max; /* arguments */
     enum status (*call)(struct jinja_rendering *rendering, const struct jinja_value *self, const struct jinja_value *a,
                         struct jinja_value *out);
     const char *names[2]; /* of the arguments that may be given by name */
@@ -51,9 +51,9 @@ CASE_METHOD(call_capitalize, JINJA_CASE_CAPITALIZE)
 CASE_METHOD(call_title, JINJA_CASE_TITLE)
 
 METHOD(call_replace) {
-    int64_t most;
-    TRY(read_count(rendering, &a[2], -1, &most));
-    return jinja_replace(rendering, self, &a[0], &a[1], most, out);
+    int64_t max;
+    TRY(read_count(rendering, &a[2], -1, &max));
+    return jinja_replace(rendering, self, &a[0], &a[1], max, out);
 }
 
 METHOD(call_join) {
@@ -114,17 +114,17 @@ struct parts {
 
 /* At most as many as a list may have. */
 static enum status add_part(struct parts *parts, size_t from, size_t to) {
-    size_t most = (JINJA_MEMORY_MOST - parts->rendering->memory_bytes) / sizeof(struct jinja_value);
+    size_t max = (JINJA_MEMORY_MAX - parts->rendering->memory_bytes) / sizeof(struct jinja_value);
     TRY(jinja_charge(parts->rendering, 2));
-    if (parts->spans.count >= most)
-        return jinja_fail(parts->rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MOST);
+    if (parts->spans.count >= max)
+        return jinja_fail(parts->rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MAX);
     return vec_push(&parts->spans, (struct text_span){from, to});
 }
 
-static enum status split_at(const struct jinja_value *self, const struct jinja_value *separator, int64_t most,
+static enum status split_at(const struct jinja_value *self, const struct jinja_value *separator, int64_t max,
                             struct parts *parts) {
     size_t at = 0, bytes = self->string.bytes;
-    for (int64_t cuts = 0; most < 0 || cuts < most; cuts++) {
+    for (int64_t cuts = 0; max < 0 || cuts < max; cuts++) {
         size_t found = jinja_find_text(self->string.text, bytes, at, separator->string.text, separator->string.bytes);
         TRY(jinja_charge_searched(parts->rendering, (found > bytes ? bytes : found) - at, separator->string.bytes));
         if (found > bytes) break;
@@ -145,12 +145,12 @@ static enum status text_is_at(struct jinja_rendering *rendering, const char *tex
 }
 
 /* The same from the end; parts come in reverse. */
-static enum status split_at_last(const struct jinja_value *self, const struct jinja_value *separator, int64_t most,
+static enum status split_at_last(const struct jinja_value *self, const struct jinja_value *separator, int64_t max,
                                  struct parts *parts) {
     const char *text = self->string.text;
     size_t end = self->string.bytes, wanted = separator->string.bytes, at = end;
     int64_t cuts = 0;
-    while (at >= wanted && (most < 0 || cuts < most)) {
+    while (at >= wanted && (max < 0 || cuts < max)) {
         bool here;
         TRY(text_is_at(parts->rendering, text + at - wanted, separator, &here));
         if (!here) {
@@ -164,15 +164,15 @@ static enum status split_at_last(const struct jinja_value *self, const struct ji
     return add_part(parts, 0, end);
 }
 
-/* Splits at white space. No part begins or ends with white space, but the last may where `most` cuts are made. */
-static enum status split_at_space(const struct jinja_value *self, int64_t most, struct parts *parts) {
+/* Splits at white space. No part begins or ends with white space, but the last may where `max` cuts are made. */
+static enum status split_at_space(const struct jinja_value *self, int64_t max, struct parts *parts) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = jinja_leading_space(text, bytes), length;
     for (int64_t cuts = 0; at < bytes; cuts++) {
         size_t end = at;
         while (end < bytes && !jinja_is_space(utf8_decode_valid(text + end, &length)))
             end += length;
-        if (most >= 0 && cuts >= most) end = bytes;
+        if (max >= 0 && cuts >= max) end = bytes;
         TRY(add_part(parts, at, end));
         at = end + jinja_leading_space(text + end, bytes - end);
     }
@@ -195,17 +195,17 @@ static enum status split(struct jinja_rendering *rendering, const struct jinja_v
                          bool last, struct jinja_value *out) {
     bool space = !is_given(&a[0]) || a[0].kind == JINJA_NONE;
     struct parts parts = {.rendering = rendering};
-    int64_t most;
-    TRY(read_count(rendering, &a[1], -1, &most));
+    int64_t max;
+    TRY(read_count(rendering, &a[1], -1, &max));
     if (space) TRY(jinja_charge(rendering, self->string.bytes));
     if (!space) TRY(require_string(rendering, &a[0]));
     if (!space && a[0].string.bytes == 0) return jinja_fail(rendering, "empty separator");
-    if (space && last && most >= 0) return jinja_fail_unsupported(rendering, "method", "rsplit() at white space", 23);
+    if (space && last && max >= 0) return jinja_fail_unsupported(rendering, "method", "rsplit() at white space", 23);
     enum status status;
     TRY_GOTO(status,
-             space  ? split_at_space(self, most, &parts)
-             : last ? split_at_last(self, &a[0], most, &parts)
-                    : split_at(self, &a[0], most, &parts),
+             space  ? split_at_space(self, max, &parts)
+             : last ? split_at_last(self, &a[0], max, &parts)
+                    : split_at(self, &a[0], max, &parts),
              done);
     TRY_GOTO(status, list_parts(rendering, self, &parts, last && !space, out), done);
 done:
@@ -399,18 +399,18 @@ static enum status call_cycle(struct jinja_rendering *rendering, const struct ji
 
 enum status jinja_call_method(struct jinja_rendering *rendering, const struct jinja_method *method,
                               const struct jinja_arguments *arguments, struct jinja_value *out) {
-    enum { ARGUMENTS_MOST = 3 };
-    struct jinja_value values[ARGUMENTS_MOST];
+    enum { ARGUMENTS_MAX = 3 };
+    struct jinja_value values[ARGUMENTS_MAX];
     char what[32] = "";
     if (method->self.kind == JINJA_LOOP) return call_cycle(rendering, method->self.loop, arguments, out);
     const struct method *found = find_method(&method->self, method->name, method->name_bytes);
     if (!found->call) return jinja_fail_unsupported(rendering, "method", method->name, method->name_bytes);
     memcpy(what, found->name, strlen(found->name));
-    if (arguments->count + arguments->keyword_count < found->least)
-        return jinja_fail(rendering, "%s() takes at least %zu arguments", what, found->least);
-    for (size_t i = 0; i < ARGUMENTS_MOST; i++)
+    if (arguments->count + arguments->keyword_count < found->min)
+        return jinja_fail(rendering, "%s() takes at least %zu arguments", what, found->min);
+    for (size_t i = 0; i < ARGUMENTS_MAX; i++)
         values[i] = jinja_undefined("", 0);
-    const char *const names[ARGUMENTS_MOST] = {found->names[0], found->names[1]};
-    TRY(jinja_bind_arguments(rendering, what, arguments, names, found->most, values));
+    const char *const names[ARGUMENTS_MAX] = {found->names[0], found->names[1]};
+    TRY(jinja_bind_arguments(rendering, what, arguments, names, found->max, values));
     return found->call(rendering, &method->self, values, out);
 }

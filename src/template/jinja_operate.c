@@ -11,8 +11,8 @@ static enum status repeat_text(struct jinja_rendering *rendering, const struct j
     size_t total, bytes = text->string.bytes;
     char *copy;
     if (count < 0) count = 0;
-    if (!mem_multiply(bytes, (size_t)count, &total) || total >= JINJA_MEMORY_MOST)
-        return jinja_fail(rendering, "a string of more than %d bytes", JINJA_MEMORY_MOST);
+    if (!mem_multiply(bytes, (size_t)count, &total) || total >= JINJA_MEMORY_MAX)
+        return jinja_fail(rendering, "a string of more than %d bytes", JINJA_MEMORY_MAX);
     TRY(jinja_alloc(rendering, total + 1, 1, &copy));
     for (size_t done = 0, here; done < total; done += here) {
         here = done == 0 ? bytes : done < total - done ? done : total - done; /* twice as much each time */

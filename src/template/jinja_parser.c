@@ -7,7 +7,7 @@
 
 #include "template/jinja.h"
 
-enum { TEMPLATE_MOST_BYTES = 1 << 22 };
+enum { TEMPLATE_BYTES_MAX = 1 << 22 };
 
 static enum status parse_body(struct jinja_parser *parser, const char *const *ends, struct jinja_node **out);
 
@@ -266,8 +266,8 @@ static bool at_end(const struct jinja_parser *parser, const char *const *ends) {
 
 /* Up to a tag that begins with one of the words, whose begin is passed; NULL: to the template's end. */
 static enum status parse_body(struct jinja_parser *parser, const char *const *ends, struct jinja_node **out) {
-    if (++parser->depth > JINJA_PARSE_DEPTH_MOST)
-        return jinja_parse_refuse(parser, "nested more than %d deep", JINJA_PARSE_DEPTH_MOST);
+    if (++parser->depth > JINJA_PARSE_DEPTH_MAX)
+        return jinja_parse_refuse(parser, "nested more than %d deep", JINJA_PARSE_DEPTH_MAX);
     struct jinja_node *block, *piece;
     TRY(jinja_make_node(parser, JINJA_NODE_BLOCK, &block));
     while (!ends || !at_end(parser, ends)) {
@@ -295,9 +295,9 @@ static enum status keep_words(struct jinja_template *template, const struct jinj
 }
 
 static enum status parse_template(struct jinja_template *template, const char *text, size_t bytes) {
-    if (bytes > TEMPLATE_MOST_BYTES)
+    if (bytes > TEMPLATE_BYTES_MAX)
         return status_set(STATUS_BAD_INPUT, "%s: %zu bytes are more than a template may have (%d)", template->name,
-                          bytes, TEMPLATE_MOST_BYTES);
+                          bytes, TEMPLATE_BYTES_MAX);
     struct jinja_tokens tokens = {0};
     enum status status = jinja_tokenize(template->name, text, bytes, &template->memory, &tokens);
     if (status == STATUS_OK) status = keep_words(template, &tokens);

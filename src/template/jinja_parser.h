@@ -5,7 +5,7 @@
 #include "template/jinja_ast.h"
 #include "template/jinja_lexer.h"
 
-enum { JINJA_PARSE_DEPTH_MOST = 60 };
+enum { JINJA_PARSE_DEPTH_MAX = 60 };
 
 struct jinja_parser {
     struct jinja_template *template;

@@ -63,9 +63,9 @@ PREDICATE(is_unequal) {
     }
 
 ORDER_PREDICATE(is_less, order < 0)
-ORDER_PREDICATE(is_at_most, order <= 0)
+ORDER_PREDICATE(is_less_or_equal, order <= 0)
 ORDER_PREDICATE(is_greater, order > 0)
-ORDER_PREDICATE(is_at_least, order >= 0)
+ORDER_PREDICATE(is_greater_or_equal, order >= 0)
 
 PREDICATE(is_in) { return jinja_contains(rendering, argument, value, out); }
 
@@ -141,10 +141,10 @@ const struct jinja_predicate jinja_predicates[] = {
     {"ne", 1, is_unequal},
     {"lt", 1, is_less},
     {"lessthan", 1, is_less},
-    {"le", 1, is_at_most},
+    {"le", 1, is_less_or_equal},
     {"gt", 1, is_greater},
     {"greaterthan", 1, is_greater},
-    {"ge", 1, is_at_least},
+    {"ge", 1, is_greater_or_equal},
     {"in", 1, is_in},
     {"divisibleby", 1, is_divisible},
     {"even", 0, is_even},

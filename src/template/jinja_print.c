@@ -157,8 +157,8 @@ static enum status append_repr(struct jinja_rendering *rendering, const struct j
 /* Every level and item is charged, so that printing a value always ends; a number is charged more. */
 static enum status enter(struct jinja_rendering *rendering, const struct text_buffer *out) {
     TRY(jinja_charge(rendering, 8));
-    if (out->count > JINJA_OUTPUT_MOST) return jinja_fail(rendering, "a text of more than %d bytes", JINJA_OUTPUT_MOST);
-    if (++rendering->depth > JINJA_DEPTH_MOST) return jinja_fail(rendering, "values nested too deeply");
+    if (out->count > JINJA_OUTPUT_MAX) return jinja_fail(rendering, "a text of more than %d bytes", JINJA_OUTPUT_MAX);
+    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "values nested too deeply");
     return STATUS_OK;
 }
 

@@ -24,8 +24,8 @@ enum status jinja_fail_unsupported(struct jinja_rendering *rendering, const char
 }
 
 enum status jinja_charge(struct jinja_rendering *rendering, size_t amount) {
-    rendering->work += amount < JINJA_WORK_MOST ? (int64_t)amount : JINJA_WORK_MOST;
-    if (rendering->work < JINJA_WORK_MOST) return STATUS_OK;
+    rendering->work += amount < JINJA_WORK_MAX ? (int64_t)amount : JINJA_WORK_MAX;
+    if (rendering->work < JINJA_WORK_MAX) return STATUS_OK;
     return jinja_fail(rendering, "the template takes too much work");
 }
 
@@ -40,8 +40,8 @@ enum status jinja_charge_searched(struct jinja_rendering *rendering, size_t byte
 enum status jinja_alloc(struct jinja_rendering *rendering, size_t count, size_t size, void *out) {
     size_t bytes;
     bool fits = mem_multiply(count, size, &bytes) && mem_add(bytes, 16, &bytes); /* 16: for what rounding adds */
-    if (!fits || bytes > JINJA_MEMORY_MOST - rendering->memory_bytes)
-        return jinja_fail(rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MOST);
+    if (!fits || bytes > JINJA_MEMORY_MAX - rendering->memory_bytes)
+        return jinja_fail(rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MAX);
     TRY(jinja_charge(rendering, 1 + bytes / 64));
     void *block = scratch_alloc(&rendering->memory, count, size);
     if (!block) return STATUS_FAILED;
@@ -82,8 +82,8 @@ enum status jinja_bind(struct jinja_rendering *rendering, const char *name, size
 /* Appends text to the present output. */
 static enum status jinja_write(struct jinja_rendering *rendering, const char *text, size_t bytes) {
     TRY(jinja_charge_moved(rendering, bytes));
-    if (bytes > JINJA_OUTPUT_MOST - rendering->written)
-        return jinja_fail(rendering, "more than %d bytes of output", JINJA_OUTPUT_MOST);
+    if (bytes > JINJA_OUTPUT_MAX - rendering->written)
+        return jinja_fail(rendering, "more than %d bytes of output", JINJA_OUTPUT_MAX);
     rendering->written += bytes;
     return text_append(rendering->out, text, bytes);
 }
@@ -266,8 +266,8 @@ static enum status execute(struct jinja_rendering *rendering, const struct jinja
 static enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node) {
     TRY(jinja_charge(rendering, 1));
     rendering->line = node->line;
-    if (++rendering->depth > JINJA_DEPTH_MOST)
-        return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MOST);
+    if (++rendering->depth > JINJA_DEPTH_MAX)
+        return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
     TRY(execute(rendering, node));
     rendering->depth--;
     return STATUS_OK;

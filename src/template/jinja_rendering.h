@@ -7,11 +7,11 @@
 #include "template/jinja_value.h"
 
 enum {
-    JINJA_WORK_MOST = 1 << 26,   /* see jinja_charge */
-    JINJA_MEMORY_MOST = 1 << 27, /* bytes of values */
-    JINJA_OUTPUT_MOST = 1 << 26, /* bytes */
-    JINJA_DEPTH_MOST = 200,      /* of nodes within nodes, macros included */
-    JINJA_RANGE_MOST = 100000,   /* items of range(), as in Jinja's sandbox */
+    JINJA_WORK_MAX = 1 << 26,   /* see jinja_charge */
+    JINJA_MEMORY_MAX = 1 << 27, /* bytes of values */
+    JINJA_OUTPUT_MAX = 1 << 26, /* bytes */
+    JINJA_DEPTH_MAX = 200,      /* of nodes within nodes, macros included */
+    JINJA_RANGE_MAX = 100000,   /* items of range(), as in Jinja's sandbox */
 };
 
 /* Names in the order in which they came. */

@@ -93,18 +93,18 @@ enum status jinja_strip(struct jinja_rendering *rendering, const struct jinja_va
 static enum status append_bounded(struct jinja_rendering *rendering, struct text_buffer *out, const char *text,
                                   size_t bytes) {
     TRY(jinja_charge_moved(rendering, bytes));
-    if (bytes > JINJA_OUTPUT_MOST - out->count)
-        return jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MOST);
+    if (bytes > JINJA_OUTPUT_MAX - out->count)
+        return jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MAX);
     return text_append(out, text, bytes);
 }
 
 /* An empty `from` is found before each character and at the end. */
 static enum status replace_into(struct jinja_rendering *rendering, const struct jinja_value *text,
-                                const struct jinja_value *from, const struct jinja_value *to, int64_t most,
+                                const struct jinja_value *from, const struct jinja_value *to, int64_t max,
                                 struct text_buffer *out) {
     const char *start = text->string.text;
     size_t bytes = text->string.bytes, at = 0;
-    for (int64_t done = 0; most < 0 || done < most; done++) {
+    for (int64_t done = 0; max < 0 || done < max; done++) {
         size_t found = jinja_find_text(start, bytes, at, from->string.text, from->string.bytes);
         TRY(jinja_charge_searched(rendering, (found > bytes ? bytes : found) - at, from->string.bytes));
         if (found > bytes) break;
@@ -121,13 +121,13 @@ static enum status replace_into(struct jinja_rendering *rendering, const struct 
 }
 
 enum status jinja_replace(struct jinja_rendering *rendering, const struct jinja_value *text,
-                          const struct jinja_value *from, const struct jinja_value *to, int64_t most,
+                          const struct jinja_value *from, const struct jinja_value *to, int64_t max,
                           struct jinja_value *out) {
     struct text_buffer replaced = {0};
     if (from->kind != JINJA_STRING || to->kind != JINJA_STRING)
         return jinja_fail(rendering, "replace: the arguments must be strings");
     enum status status;
-    TRY_GOTO(status, replace_into(rendering, text, from, to, most, &replaced), done);
+    TRY_GOTO(status, replace_into(rendering, text, from, to, max, &replaced), done);
     TRY_GOTO(status, jinja_copy_string(rendering, replaced.items, replaced.count, out), done);
 done:
     vec_free(&replaced);

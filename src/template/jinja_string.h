@@ -11,9 +11,9 @@ enum status jinja_change_case(struct jinja_rendering *rendering, const struct ji
 /* str.strip and its halves: of white space when `set` is none or undefined, else of the set's characters. */
 enum status jinja_strip(struct jinja_rendering *rendering, const struct jinja_value *text,
                         const struct jinja_value *set, bool left, bool right, struct jinja_value *out);
-/* str.replace; `most` below 0: all. */
+/* str.replace; `max` below 0: all. */
 enum status jinja_replace(struct jinja_rendering *rendering, const struct jinja_value *text,
-                          const struct jinja_value *from, const struct jinja_value *to, int64_t most,
+                          const struct jinja_value *from, const struct jinja_value *to, int64_t max,
                           struct jinja_value *out);
 /* separator.join(items), each by str() where `any`, else all must be strings. */
 enum status jinja_join(struct jinja_rendering *rendering, const struct jinja_value *separator,

@@ -269,7 +269,7 @@ static enum status equal_values(struct jinja_rendering *rendering, const struct 
 enum status jinja_equal(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b,
                         bool *out) {
     TRY(jinja_charge(rendering, 1));
-    if (++rendering->depth > JINJA_DEPTH_MOST) return jinja_fail(rendering, "values nested too deeply");
+    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "values nested too deeply");
     TRY(equal_values(rendering, a, b, out));
     rendering->depth--;
     return STATUS_OK;

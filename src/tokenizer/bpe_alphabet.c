@@ -71,7 +71,7 @@ void bpe_alphabet_last(const struct bpe_alphabet *alphabet, const char *text, si
     *code = alphabet->bytes ? (unsigned char)text[bytes - 1] : utf8_decode_last(text, bytes, &length);
 }
 
-size_t bpe_alphabet_fall_back(const struct bpe_alphabet *alphabet, uint32_t code, uint32_t ids[BPE_MOST_START_IDS]) {
+size_t bpe_alphabet_fall_back(const struct bpe_alphabet *alphabet, uint32_t code, uint32_t ids[BPE_START_IDS_MAX]) {
     if (!alphabet->byte_fallback) return 0;
     char text[4];
     size_t length = token_write(alphabet, code, text);

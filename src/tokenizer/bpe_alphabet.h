@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "tokenizer/string_table.h"
 
-enum { BPE_NO_ID = -1, BPE_MOST_START_IDS = 4 };
+enum { BPE_NO_ID = -1, BPE_START_IDS_MAX = 4 };
 
 /* What the vocabulary says of a character. */
 struct bpe_character {
@@ -52,7 +52,7 @@ void bpe_alphabet_last(const struct bpe_alphabet *alphabet, const char *text, si
 /* NULL when the vocabulary has no token for it. */
 const struct bpe_character *bpe_alphabet_find(const struct bpe_alphabet *alphabet, uint32_t code);
 /* The ids of a character that is no token by its bytes; returns their number, 0 where one has none. */
-size_t bpe_alphabet_fall_back(const struct bpe_alphabet *alphabet, uint32_t code, uint32_t ids[BPE_MOST_START_IDS]);
+size_t bpe_alphabet_fall_back(const struct bpe_alphabet *alphabet, uint32_t code, uint32_t ids[BPE_START_IDS_MAX]);
 /* Whether a word may be cut between two characters. */
 bool bpe_alphabet_may_cut(const struct bpe_alphabet *alphabet, uint32_t left, uint32_t right);
 

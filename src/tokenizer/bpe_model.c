@@ -79,7 +79,7 @@ static enum status unknown_flush(struct word_start *start) {
 static enum status character_start(struct word_start *start, uint32_t code) {
     const struct bpe_alphabet *alphabet = start->alphabet;
     const struct bpe_character *character = bpe_alphabet_find(alphabet, code);
-    uint32_t ids[BPE_MOST_START_IDS];
+    uint32_t ids[BPE_START_IDS_MAX];
     if (character) {
         TRY(unknown_flush(start));
         return symbol_add(start->workspace, character->id);

@@ -1,7 +1,7 @@
 #include "tokenizer/bpe_queue.h"
 
 /* Below this the heap alone is faster: its few entries lie side by side. */
-enum { LEAST_LISTED_SYMBOLS = 96 };
+enum { LISTED_SYMBOLS_MIN = 96 };
 
 struct bpe_list {
     uint32_t first, last; /* places */
@@ -49,7 +49,7 @@ static bool heap_first(struct bpe_queue *queue, const struct bpe_symbol *symbols
 /* --- the lists --- */
 
 enum status bpe_queue_open(struct bpe_queue *queue, size_t count, size_t ranks) {
-    queue->uses_lists = count >= LEAST_LISTED_SYMBOLS;
+    queue->uses_lists = count >= LISTED_SYMBOLS_MIN;
     if (!queue->uses_lists || queue->lists || ranks == 0) return STATUS_OK;
     TRY(rank_set_create(&queue->listed, ranks));
     queue->lists = mem_array(ranks, sizeof *queue->lists);
@@ -97,7 +97,7 @@ bool bpe_queue_take(struct bpe_queue *queue, struct bpe_symbol *symbols, uint32_
     uint32_t rank;
     uint64_t entry = 0;
     bool heaped = heap_first(queue, symbols, &entry);
-    if (queue->uses_lists && rank_set_least(&queue->listed, &rank)) {
+    if (queue->uses_lists && rank_set_min(&queue->listed, &rank)) {
         uint64_t listed = (uint64_t)rank << 32 | queue->lists[rank].first;
         if (!heaped || listed < entry) {
             *place = (uint32_t)listed;
@@ -113,7 +113,7 @@ bool bpe_queue_take(struct bpe_queue *queue, struct bpe_symbol *symbols, uint32_
 void bpe_queue_clear(struct bpe_queue *queue) {
     uint32_t rank;
     queue->heap.count = 0;
-    while (rank_set_least(&queue->listed, &rank))
+    while (rank_set_min(&queue->listed, &rank))
         rank_set_remove(&queue->listed, rank);
 }
 

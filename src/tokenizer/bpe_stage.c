@@ -7,7 +7,7 @@
 /* The cache is a table in which each word has one place; a newer word takes it from an older one. So its size is
  * bounded and a lookup is one comparison. It begins small, for texts of a few words, and starts over larger as it
  * fills. Long words, and those of many tokens, do not come back often enough to be kept. */
-enum { CACHE_FIRST_ENTRIES = 1 << 7, CACHE_MOST_ENTRIES = 1 << 15, CACHED_WORD_BYTES = 46, CACHED_IDS = 20 };
+enum { CACHE_FIRST_ENTRIES = 1 << 7, CACHE_ENTRIES_MAX = 1 << 15, CACHED_WORD_BYTES = 46, CACHED_IDS = 20 };
 
 struct cache_entry {
     uint8_t bytes, id_count; /* bytes 0: free */
@@ -41,7 +41,7 @@ static enum status bpe_start(const void *settings, void *state) {
 static enum status cache_store(struct bpe_stage_state *own, uint64_t hash, const char *word, size_t bytes) {
     const struct token_ids *ids = &own->ids;
     if (bytes > CACHED_WORD_BYTES || ids->count > CACHED_IDS) return STATUS_OK;
-    if (own->stored++ == own->cache_entries && own->cache_entries < CACHE_MOST_ENTRIES)
+    if (own->stored++ == own->cache_entries && own->cache_entries < CACHE_ENTRIES_MAX)
         TRY(cache_make(own, 4 * own->cache_entries));
     struct cache_entry *entry = &own->cache[hash & (own->cache_entries - 1)];
     entry->bytes = (uint8_t)bytes;

@@ -150,12 +150,12 @@ static enum status pair_merge(struct training *training, struct bpe_pair_count *
     return status == STATUS_OK ? bpe_pairs_queue(&training->pairs, before) : status;
 }
 
-static enum status merges_learn(struct training *training, size_t size, int64_t least_count) {
+static enum status merges_learn(struct training *training, size_t size, int64_t min_count) {
     enum status status = STATUS_OK;
     progress_begin(PROGRESS_COUNT, (int64_t)(size - training->vocabulary->tokens.count), "tokenizer: learning tokens");
     while (training->vocabulary->tokens.count < size && status == STATUS_OK) {
         struct bpe_pair_count *best = bpe_pairs_take(&training->pairs);
-        if (!best || best->count < least_count) break;
+        if (!best || best->count < min_count) break;
         status = pair_merge(training, best);
         progress_add(1);
     }
@@ -163,13 +163,13 @@ static enum status merges_learn(struct training *training, size_t size, int64_t 
     return status;
 }
 
-enum status bpe_train(const struct bpe_words *words, const uint32_t byte_ids[256], size_t size, int64_t least_count,
+enum status bpe_train(const struct bpe_words *words, const uint32_t byte_ids[256], size_t size, int64_t min_count,
                       struct bpe_vocabulary *vocabulary) {
     struct training training = {.vocabulary = vocabulary};
     enum status status;
     TRY_GOTO(status, symbols_fill(&training, words, byte_ids), done);
     TRY_GOTO(status, pairs_fill(&training, words->items.count), done);
-    TRY_GOTO(status, merges_learn(&training, size, least_count), done);
+    TRY_GOTO(status, merges_learn(&training, size, min_count), done);
 done:
     mem_free(training.symbols);
     mem_free(training.words);

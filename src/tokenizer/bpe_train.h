@@ -37,10 +37,10 @@ enum status bpe_vocabulary_add(struct bpe_vocabulary *vocabulary, const char *te
 enum status bpe_vocabulary_add_bytes(struct bpe_vocabulary *vocabulary, uint32_t ids[256]);
 void bpe_vocabulary_free(struct bpe_vocabulary *vocabulary);
 
-/* Merges the most frequent pair, again and again, until there are `size` tokens or no pair occurs `least_count` times.
+/* Merges the most frequent pair, again and again, until there are `size` tokens or no pair occurs `min_count` times.
  * Of equally frequent pairs the one with the smaller ids comes first. The vocabulary must hold the bytes as byte_ids.
  */
-enum status bpe_train(const struct bpe_words *words, const uint32_t byte_ids[256], size_t size, int64_t least_count,
+enum status bpe_train(const struct bpe_words *words, const uint32_t byte_ids[256], size_t size, int64_t min_count,
                       struct bpe_vocabulary *vocabulary);
 
 #endif

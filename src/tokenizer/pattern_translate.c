@@ -4,7 +4,7 @@
 
 #include "tokenizer/pattern_class.h"
 
-enum { DEEPEST_GROUP = 64, MOST_REPEATS = 1000, LONGEST_PATTERN_BYTES = 1 << 16 };
+enum { DEEPEST_GROUP = 64, REPEATS_MAX = 1000, LONGEST_PATTERN_BYTES = 1 << 16 };
 static const size_t NO_ATOM = SIZE_MAX;
 
 struct translator {
@@ -68,10 +68,10 @@ struct escape {
     size_t name_bytes;
 };
 
-static enum status read_hex(struct translator *t, size_t least, size_t most, uint32_t *code) {
+static enum status read_hex(struct translator *t, size_t min, size_t max, uint32_t *code) {
     size_t count = 0;
     uint32_t value = 0;
-    for (; count < most && t->place < t->bytes; count++, t->place++) {
+    for (; count < max && t->place < t->bytes; count++, t->place++) {
         char c = t->in[t->place];
         uint32_t digit;
         if (c >= '0' && c <= '9')
@@ -82,7 +82,7 @@ static enum status read_hex(struct translator *t, size_t least, size_t most, uin
             break;
         value = value << 4 | digit;
     }
-    if (count < least || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
+    if (count < min || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
         return refuse(t, "not the number of a character");
     *code = value;
     return STATUS_OK;
@@ -190,21 +190,21 @@ static bool read_number(struct translator *t, unsigned *number) {
     size_t start = t->place;
     *number = 0;
     for (; t->place < t->bytes && t->in[t->place] >= '0' && t->in[t->place] <= '9'; t->place++)
-        if (*number <= MOST_REPEATS) *number = *number * 10 + (unsigned)(t->in[t->place] - '0');
+        if (*number <= REPEATS_MAX) *number = *number * 10 + (unsigned)(t->in[t->place] - '0');
     return t->place > start;
 }
 
 /* {n}, {n,} or {n,m}; `exact` for the first. */
 static enum status translate_braces(struct translator *t, bool *exact) {
     size_t start = t->place;
-    unsigned least, most;
+    unsigned min, max;
     t->place++;
-    if (!read_number(t, &least)) return refuse(t, "{ does not begin a repeat (write \\{ for the character)");
-    most = least;
+    if (!read_number(t, &min)) return refuse(t, "{ does not begin a repeat (write \\{ for the character)");
+    max = min;
     *exact = !take(t, ",");
-    if (!*exact && !next_is(t, "}") && !read_number(t, &most)) return refuse(t, "not a repeat");
+    if (!*exact && !next_is(t, "}") && !read_number(t, &max)) return refuse(t, "not a repeat");
     if (!take(t, "}")) return refuse(t, "not a repeat");
-    if (least > MOST_REPEATS || most > MOST_REPEATS || most < least) return refuse(t, "the bounds of a repeat");
+    if (min > REPEATS_MAX || max > REPEATS_MAX || max < min) return refuse(t, "the bounds of a repeat");
     return text_append(t->out, t->in + start, t->place - start);
 }
 

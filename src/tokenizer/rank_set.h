@@ -53,7 +53,7 @@ static inline void rank_set_remove(struct rank_set *set, uint32_t number) {
 }
 
 /* False when it is empty. */
-static inline bool rank_set_least(const struct rank_set *set, uint32_t *number) {
+static inline bool rank_set_min(const struct rank_set *set, uint32_t *number) {
     if (set->level_count == 0 || set->levels[set->level_count - 1][0] == 0) return false;
     *number = 0;
     for (size_t level = set->level_count; level-- > 0;)

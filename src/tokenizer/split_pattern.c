@@ -6,8 +6,8 @@
 #include "tokenizer/pattern_translate.h"
 
 enum {
-    JIT_STACK_LEAST_BYTES = 32 << 10,
-    JIT_STACK_MOST_BYTES = 32 << 20,
+    JIT_STACK_BYTES_MIN = 32 << 10,
+    JIT_STACK_BYTES_MAX = 32 << 20,
     /* Steps that one match may take: far more than any pattern in use needs, few enough to end a runaway one. */
     MATCH_STEPS = 1 << 20,
     MATCH_STEPS_PER_BYTE = 32,
@@ -113,12 +113,12 @@ enum status split_matcher_create(const struct split_pattern *pattern, struct spl
     if (memory) {
         made->data = pcre2_match_data_create_from_pattern(pattern->code, memory);
         made->context = pcre2_match_context_create(memory);
-        made->stack = pcre2_jit_stack_create(JIT_STACK_LEAST_BYTES, JIT_STACK_MOST_BYTES, memory);
+        made->stack = pcre2_jit_stack_create(JIT_STACK_BYTES_MIN, JIT_STACK_BYTES_MAX, memory);
         pcre2_general_context_free(memory);
     }
     if (!made || !made->data || !made->context || !made->stack) {
         split_matcher_free(made);
-        return status_no_memory(JIT_STACK_LEAST_BYTES, "a pattern's working memory");
+        return status_no_memory(JIT_STACK_BYTES_MIN, "a pattern's working memory");
     }
     pcre2_jit_stack_assign(made->context, NULL, made->stack);
     *out = made;

@@ -29,9 +29,9 @@ static bool word_after(const struct added_pass *pass, size_t place) {
     return place < pass->view.bytes && unicode_is_word(utf8_decode_valid(pass->view.text + place, &length));
 }
 
-/* Where the white space before `place` begins, not going back beyond `least`. */
-static size_t space_start(const struct added_pass *pass, size_t least, size_t place) {
-    for (size_t length; place > least; place -= length)
+/* Where the white space before `place` begins, not going back beyond `min`. */
+static size_t space_start(const struct added_pass *pass, size_t min, size_t place) {
+    for (size_t length; place > min; place -= length)
         if (!unicode_is_space(utf8_decode_last(pass->view.text, place, &length))) break;
     return place;
 }

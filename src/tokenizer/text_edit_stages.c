@@ -63,20 +63,20 @@ const struct text_stage_type text_prefix_stage = {
     .reset = prefix_reset,
 };
 
-enum { MOST_CODES = 2 };
+enum { CODES_MAX = 2 };
 
 struct text_map {
-    size_t (*map)(uint32_t code, uint32_t out[MOST_CODES]); /* returns how many it wrote */
+    size_t (*map)(uint32_t code, uint32_t out[CODES_MAX]); /* returns how many it wrote */
 };
 
 /* Lowercase_Mapping character by character. Only U+0130 becomes two (SpecialCasing.txt, unconditional mappings). */
-static size_t lowercase(uint32_t code, uint32_t out[MOST_CODES]) {
+static size_t lowercase(uint32_t code, uint32_t out[CODES_MAX]) {
     out[0] = code == 0x130 ? 'i' : unicode_to_lower(code);
     out[1] = 0x307;
     return code == 0x130 ? 2 : 1;
 }
 
-static size_t strip_accent(uint32_t code, uint32_t out[MOST_CODES]) {
+static size_t strip_accent(uint32_t code, uint32_t out[CODES_MAX]) {
     out[0] = code;
     return unicode_is_mark(code) ? 0 : 1;
 }
@@ -93,7 +93,7 @@ static enum status map_apply(const void *settings, void *state, struct text_view
     struct text_buffer *text = &((struct map_state *)state)->text;
     text->count = 0;
     for (size_t place = 0, length; place < view.bytes; place += length) {
-        uint32_t codes[MOST_CODES];
+        uint32_t codes[CODES_MAX];
         size_t count = map->map(utf8_decode_valid(view.text + place, &length), codes);
         for (size_t i = 0; i < count; i++)
             TRY(text_append_code(text, codes[i]));

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { LEAST_LONG_BYTES = 64 };
+enum { LONG_BYTES_MIN = 64 };
 
 struct text_stage {
     struct text_stage_spec spec;
@@ -28,7 +28,7 @@ static void stage_reset(struct text_stage *stage) {
 static enum status keep_rest(struct text_stage *stage, struct text_view view, size_t consumed) {
     size_t rest = view.bytes - consumed;
     /* A stage that waits for more text is called again only when the text has doubled: linear time in all. */
-    stage->retry_bytes = rest < LEAST_LONG_BYTES ? 0 : 2 * rest;
+    stage->retry_bytes = rest < LONG_BYTES_MIN ? 0 : 2 * rest;
     if (view.text != stage->kept.items) return text_append(&stage->kept, view.text + consumed, rest);
     if (consumed > 0) memmove(stage->kept.items, stage->kept.items + consumed, rest);
     stage->kept.count = rest;

@@ -13,7 +13,7 @@ static enum status token_parse(struct tokenizer *tokenizer, const char *where, c
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
     TRY(json_only(where, object, fields));
     TRY(json_require(where, object, "id"));
-    TRY(json_read_int(where, object, "id", 0, TOKENIZER_MOST_IDS - 1, &id));
+    TRY(json_read_int(where, object, "id", 0, TOKENIZER_IDS_MAX - 1, &id));
     TRY(json_require_string(where, object, "content", &content));
     TRY(json_require_bool(where, object, "single_word", &out->single_word));
     TRY(json_require_bool(where, object, "lstrip", &out->left_strip));

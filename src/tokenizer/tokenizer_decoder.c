@@ -33,7 +33,7 @@ enum status tokenizer_read_replace_decoder(struct tokenizer *tokenizer, const ch
 }
 
 enum status tokenizer_read_strip_decoder(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    enum { MOST = 1 << 20 };
+    enum { MAX = 1 << 20 };
     int64_t start = 0, stop = 0;
     struct text_strip *strip = scratch_alloc(&tokenizer->memory, 1, sizeof *strip);
     if (!strip) return STATUS_FAILED;
@@ -41,8 +41,8 @@ enum status tokenizer_read_strip_decoder(struct tokenizer *tokenizer, const char
     TRY(json_require_character(where, object, "content", &strip->code));
     TRY(json_require(where, object, "start"));
     TRY(json_require(where, object, "stop"));
-    TRY(json_read_int(where, object, "start", 0, MOST, &start));
-    TRY(json_read_int(where, object, "stop", 0, MOST, &stop));
+    TRY(json_read_int(where, object, "start", 0, MAX, &start));
+    TRY(json_read_int(where, object, "stop", 0, MAX, &stop));
     strip->start = (size_t)start;
     strip->stop = (size_t)stop;
     return vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_strip_stage, strip});

@@ -43,9 +43,9 @@ static enum status vocabulary_measure(struct tokenizer *tokenizer, const char *w
     for (void *item = json_object_iter(object); item; item = json_object_iter_next(object, item)) {
         const json_t *value = json_object_iter_value(item);
         json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
-        if (id < 0 || id >= TOKENIZER_MOST_IDS)
+        if (id < 0 || id >= TOKENIZER_IDS_MAX)
             return status_set(STATUS_BAD_INPUT, "%s: vocab: %.60s: must be a whole number from 0 to %d", where,
-                              json_object_iter_key(item), TOKENIZER_MOST_IDS - 1);
+                              json_object_iter_key(item), TOKENIZER_IDS_MAX - 1);
         if (id > largest) largest = id;
         *text_bytes += strlen(json_object_iter_key(item)) + 1;
     }

@@ -9,7 +9,7 @@
 #include "tokenizer/text_stages.h"
 #include "tokenizer/tokenizer_parts.h"
 
-enum { PART_BYTES = 1 << 17, LEAST_PAIR_COUNT = 2, BYTES = 256 };
+enum { PART_BYTES = 1 << 17, PAIR_COUNT_MIN = 2, BYTES = 256 };
 
 static enum status word_take(void *payload, const char *text, size_t bytes, bool end) {
     BUG_IF(!end && bytes > 0, "a split handed on a part of a word");
@@ -118,7 +118,7 @@ static enum status train(const struct file_input *text, size_t vocab_size, const
                           "a vocabulary of %zu tokens is too small: bytes and special tokens take %zu", vocab_size,
                           vocabulary->tokens.count);
     TRY(words_count(text, words));
-    TRY(bpe_train(words, byte_ids, vocab_size, LEAST_PAIR_COUNT, vocabulary));
+    TRY(bpe_train(words, byte_ids, vocab_size, PAIR_COUNT_MIN, vocabulary));
     if (vocabulary->tokens.count == vocab_size) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "the text is too small for a vocabulary of %zu tokens: it gives %zu", vocab_size,
                      vocabulary->tokens.count);
@@ -127,9 +127,9 @@ static enum status train(const struct file_input *text, size_t vocab_size, const
 
 enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_size, const char *const *special_tokens,
                                  size_t special_token_count, const char *out_tokenizer_json) {
-    if (vocab_size < 0 || vocab_size > TOKENIZER_MOST_IDS)
+    if (vocab_size < 0 || vocab_size > TOKENIZER_IDS_MAX)
         return status_set(STATUS_BAD_INPUT, "a vocabulary of %lld tokens: must be 0 to %d", (long long)vocab_size,
-                          TOKENIZER_MOST_IDS);
+                          TOKENIZER_IDS_MAX);
     struct bpe_words words = {0};
     struct bpe_vocabulary vocabulary = {0};
     enum status status;

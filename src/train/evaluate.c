@@ -72,11 +72,11 @@ static enum status add_batches(struct evaluation *evaluation, const struct datas
 static enum status sum_losses(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
                               struct loss_sum *sum, struct eval_file *out) {
     int64_t ranks = engine_turn_of(&evaluation->engine).places;
-    int64_t batch = evaluation->plan.chosen.recipe.batch, most = evaluation->options->most_batches;
+    int64_t batch = evaluation->plan.chosen.recipe.batch, max = evaluation->options->max_batches;
     out->sequences = dataset_valid_sequences(dataset);
     int64_t batches = (out->sequences + batch - 1) / batch;
-    if (most > 0 && batches > most) {
-        batches = most;
+    if (max > 0 && batches > max) {
+        batches = max;
         out->sequences = batches * batch;
     }
     enum status status = STATUS_OK;
@@ -103,7 +103,7 @@ static bool is_of_pairs(const struct evaluation *evaluation) {
 }
 
 static void describe(const struct evaluation *evaluation, const struct loss_sum *sum, struct eval_file *out) {
-    double means[LOSS_FIGURES_MOST];
+    double means[LOSS_FIGURES_MAX];
     loss_sum_means(sum, means);
     out->loss = means[0];
     out->perplexity = is_of_pairs(evaluation) ? NAN : exp(out->loss);
@@ -150,7 +150,7 @@ static enum status evaluate_all(struct evaluation *evaluation, struct eval_resul
         struct loss_sum sum = {0};
         struct eval_file *file = &result->files[i];
         TRY(evaluate_one(evaluation, i, &sum, file));
-        for (int k = 0; k < LOSS_FIGURES_MOST; k++)
+        for (int k = 0; k < LOSS_FIGURES_MAX; k++)
             total.figures[k] += sum.figures[k];
         total.targets += file->tokens;
         result->total.tokens += file->tokens;

@@ -10,7 +10,7 @@ enum status loss_sum_add(struct comm *comm, enum status status, const struct los
     TRY_GOTO(status, comm_agree(comm, status), done);
     TRY_GOTO(status, comm_exchange(comm, &all, mine, sizeof *mine, every), done);
     for (int rank = 0; rank < all.count; rank++) {
-        for (int i = 0; i < LOSS_FIGURES_MOST; i++)
+        for (int i = 0; i < LOSS_FIGURES_MAX; i++)
             sum->figures[i] += every[rank].figures[i];
         sum->targets += every[rank].targets;
         sum->stopped |= every[rank].stopped;
@@ -20,7 +20,7 @@ done:
     return status;
 }
 
-void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MOST]) {
-    for (int i = 0; i < LOSS_FIGURES_MOST; i++)
+void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MAX]) {
+    for (int i = 0; i < LOSS_FIGURES_MAX; i++)
         means[i] = sum->figures[i] / (double)(sum->targets > 0 ? sum->targets : 1);
 }

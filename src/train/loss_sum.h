@@ -11,7 +11,7 @@
 
 /* Of one batch, or of all so far. */
 struct loss_sum {
-    double figures[LOSS_FIGURES_MOST]; /* the loss first */
+    double figures[LOSS_FIGURES_MAX]; /* the loss first */
     int64_t targets;                   /* that count, or pairs */
     bool stopped;                      /* a rank was asked to stop, and the batches of this turn may be missing */
 };
@@ -20,6 +20,6 @@ struct loss_sum {
  * there is none for it any more. With its status; a failure of one is all ranks'. */
 enum status loss_sum_add(struct comm *comm, enum status status, const struct loss_sum *mine, struct loss_sum *sum);
 /* The figures by what counts; as they are where nothing does. */
-void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MOST]);
+void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MAX]);
 
 #endif

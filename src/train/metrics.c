@@ -106,7 +106,7 @@ enum status metrics_write_validation(struct metrics *metrics, int64_t step, cons
 /* "[1,2,…]" */
 static enum status append_layer(struct metrics *metrics, const double *slots, int64_t experts) {
     enum { NUMBER_BYTES = 24 };
-    char text[ROUTING_EXPERTS_MOST * NUMBER_BYTES];
+    char text[ROUTING_EXPERTS_MAX * NUMBER_BYTES];
     size_t used = 0;
     for (int64_t e = 0; e < experts; e++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%c%.0f", e == 0 ? '[' : ',', slots[e]);
@@ -119,7 +119,7 @@ enum status metrics_write_experts(struct metrics *metrics, int64_t step, const s
     struct expert_spread spread = expert_counts_spread(counts);
     int length = snprintf(text, sizeof text,
                           "{\"step\": %" PRId64 ", \"expert_least\": %.6g, \"expert_most\": %.6g, \"expert_slots\": [",
-                          step, spread.least, spread.most);
+                          step, spread.min, spread.max);
     TRY(metrics_append(metrics, text, (size_t)length));
     for (int64_t layer = 0; layer < counts->layers; layer++) {
         if (layer > 0) TRY(metrics_append(metrics, ",", 1));

@@ -56,7 +56,7 @@ static enum status enter_engine(struct train_run *run, const struct kept_states 
 /* What memory each rank may take, with no engine open. */
 static enum status find_capacity(const struct train_run *run, int64_t *bytes) {
     TRY(run_agree(run, machine_follow_memory(&run->session.machine, 0, bytes)));
-    return rank_budget_least(run->session.comm, bytes);
+    return rank_budget_min(run->session.comm, bytes);
 }
 
 static enum status renew(struct train_run *run, const struct costs *costs, struct session_plan *out) {
@@ -87,7 +87,7 @@ static enum status choose_now(struct train_run *run, struct session_plan *out) {
         TRY(choose_once(run, out));
         enum status status = find_capacity(run, &capacity);
         int64_t room = capacity - out->programs.tier_bytes[TIER_DEVICE];
-        if (status == STATUS_OK) status = rank_budget_least(run->session.comm, &room);
+        if (status == STATUS_OK) status = rank_budget_min(run->session.comm, &room);
         if (status == STATUS_OK && (room >= 0 || i == TRIES - 1)) return STATUS_OK;
         session_plan_free(out);
         TRY(status);

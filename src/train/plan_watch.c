@@ -34,7 +34,7 @@ static enum status know_costs(struct train_run *run) {
 
 static enum status know_needed(struct train_run *run) {
     int64_t negative = -run->plan.programs.tier_bytes[TIER_DEVICE];
-    TRY(rank_budget_least(run->session.comm, &negative));
+    TRY(rank_budget_min(run->session.comm, &negative));
     run->watch.needed_bytes = -negative;
     return STATUS_OK;
 }
@@ -224,11 +224,11 @@ int64_t plan_watch_look(struct train_run *run) {
     return wants ? ASKS_ALL_TO_LOOK : NOTHING_SEEN;
 }
 
-void plan_watch_hear(struct train_run *run, int64_t least) {
+void plan_watch_hear(struct train_run *run, int64_t min) {
     struct plan_watch *watch = &run->watch;
-    if (!watch->on || least == NOTHING_SEEN) return;
+    if (!watch->on || min == NOTHING_SEEN) return;
     if (all_look(run) || session_ranks(&run->session) == 1)
-        watch->room_bytes = least, watch->looks = false;
+        watch->room_bytes = min, watch->looks = false;
     else
         watch->looks = true;
 }

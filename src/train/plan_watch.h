@@ -53,7 +53,7 @@ void plan_watch_take(struct plan_watch *watch, const struct timeline *recorded);
 /* Between steps, before and after ranks tell each other whether to go on: what this rank says of its memory, and the
  * least that one of them said. */
 int64_t plan_watch_look(struct train_run *run);
-void plan_watch_hear(struct train_run *run, int64_t least);
+void plan_watch_hear(struct train_run *run, int64_t min);
 /* Between steps: changes the plan where that is due. Collective. Not OK: what ends the run. */
 enum status plan_watch_turn(struct train_run *run);
 

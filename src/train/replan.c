@@ -4,11 +4,11 @@
 #include "session/rank_costs.h"
 
 /* Predictions are wrong by some percent: less is no reason. */
-static const double GAIN_LEAST = 0.05;
+static const double GAIN_MIN = 0.05;
 /* A search for a policy takes about so long (search/search.h). */
 static const double SEARCH_S = 0.5;
 /* Written and read again; no disk that one would train on is slower. */
-static const double CHANGE_BYTES_PER_S = 1e8, CHANGE_LEAST_S = 0.1;
+static const double CHANGE_BYTES_PER_S = 1e8, CHANGE_MIN_S = 0.1;
 
 const char *replan_reason_name(enum replan_reason reason) {
     static const char *const names[] = {[REPLAN_NONE] = "none",
@@ -20,7 +20,7 @@ const char *replan_reason_name(enum replan_reason reason) {
 
 bool replan_pays(const struct replan_gain *gain) {
     double saved_s = gain->now_s - gain->other_s;
-    return saved_s > GAIN_LEAST * gain->now_s && saved_s * (double)gain->steps > gain->change_s;
+    return saved_s > GAIN_MIN * gain->now_s && saved_s * (double)gain->steps > gain->change_s;
 }
 
 int64_t replan_horizon(int64_t step, int64_t steps, int64_t forced_step) {
@@ -29,11 +29,11 @@ int64_t replan_horizon(int64_t step, int64_t steps, int64_t forced_step) {
 }
 
 int64_t replan_pause(int64_t pause) {
-    const int64_t most = 1 << 22;
-    return pause < most ? 2 * pause : pause;
+    const int64_t max = 1 << 22;
+    return pause < max ? 2 * pause : pause;
 }
 
-double replan_change_s(int64_t state_bytes) { return CHANGE_LEAST_S + (double)state_bytes / CHANGE_BYTES_PER_S; }
+double replan_change_s(int64_t state_bytes) { return CHANGE_MIN_S + (double)state_bytes / CHANGE_BYTES_PER_S; }
 
 static enum status predict(const struct session_plan *plan, const struct costs *costs, double *step_s) {
     struct stage_steps steps;
@@ -64,7 +64,7 @@ static enum status look_for_other(const struct replan_facts *facts, const struct
     int64_t misfit = 0;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (choice->plan.programs.tier_bytes[tier] > machine->capacity_bytes[tier]) misfit = -1;
-    enum status status = rank_budget_least(comm_of(facts), &misfit);
+    enum status status = rank_budget_min(comm_of(facts), &misfit);
     if (status == STATUS_OK && comm_of(facts)->rank == 0) status = predict(&choice->plan, costs, &choice->gain.other_s);
     status = share_gain(facts, status, &choice->gain);
     choice->pays = status == STATUS_OK && misfit == 0 && replan_pays(&choice->gain);
@@ -79,6 +79,6 @@ enum status replan_choose(const struct replan_facts *facts, struct costs *costs,
     TRY(fit(facts, costs));
     if (comm_of(facts)->rank == 0) status = predict(facts->now, costs, &out->gain.now_s);
     TRY(share_gain(facts, status, &out->gain));
-    double most_s = out->gain.now_s * (double)out->gain.steps; /* that any plan can save */
-    return GAIN_LEAST * most_s > SEARCH_S ? look_for_other(facts, costs, out) : STATUS_OK;
+    double max_s = out->gain.now_s * (double)out->gain.steps; /* that any plan can save */
+    return GAIN_MIN * max_s > SEARCH_S ? look_for_other(facts, costs, out) : STATUS_OK;
 }

@@ -11,9 +11,9 @@ static enum status count_steps(const struct recipe *recipe, int64_t rows, struct
     const double slack = 1e-12;
     const struct setting *limits = &setting_table[SETTING_steps];
     double steps = ceil(options->epochs * (double)rows / (double)recipe->batch * (1 - slack));
-    if (steps > (double)limits->most)
+    if (steps > (double)limits->max)
         return status_set(STATUS_BAD_INPUT, "epochs: %g of %" PRId64 " sequences take more than %" PRId64 " steps",
-                          options->epochs, rows, limits->most);
+                          options->epochs, rows, limits->max);
     options->steps = steps < 1 ? 1 : (int64_t)steps;
     return STATUS_OK;
 }

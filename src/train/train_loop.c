@@ -85,13 +85,13 @@ static enum status record_experts(struct train_run *run) {
     if (counts->layers == 0 || (step != 1 && step % EXPERTS_EVERY != 0)) return STATUS_OK;
     TRY(engine_count_experts(&run->engine));
     struct expert_spread spread = expert_counts_spread(counts);
-    const struct event_scalar scalars[] = {{"expert_least", spread.least}, {"expert_most", spread.most}};
+    const struct event_scalar scalars[] = {{"expert_least", spread.min}, {"expert_most", spread.max}};
     TRY(metrics_write_experts(&run->metrics, step, counts));
     return event_file_write(&run->events_file, step, scalars, sizeof scalars / sizeof *scalars);
 }
 
 /* `figures`: means of the loss's (engine.h). */
-static enum status record_validation(struct train_run *run, const double figures[LOSS_FIGURES_MOST]) {
+static enum status record_validation(struct train_run *run, const double figures[LOSS_FIGURES_MAX]) {
     bool pairs = run->plan.chosen.recipe.loss == TRAINING_DPO;
     const struct event_scalar scalars[] = {{"val_loss", figures[0]},
                                            {"val_margin", preference_margin(figures)},
@@ -188,14 +188,14 @@ static enum status validate(struct train_run *run) {
     TRY(run_agree(run, dataset_settle(dataset, DATASET_VALID)));
     TRY(engine_settle(&run->engine));
     int64_t batch = run->plan.chosen.recipe.batch, sequences = dataset_valid_sequences(dataset);
-    int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches;
-    if (most > 0 && batches > most) batches = most;
+    int64_t batches = (sequences + batch - 1) / batch, max = run->options->valid_batches;
+    if (max > 0 && batches > max) batches = max;
     struct loss_sum sum = {0};
     for (int64_t b = 0; b < batches; b += engine_turn_of(&run->engine).places) {
         TRY(add_losses(run, b, batches, &sum));
         if (sum.stopped) return STATUS_OK;
     }
-    double means[LOSS_FIGURES_MOST];
+    double means[LOSS_FIGURES_MAX];
     loss_sum_means(&sum, means);
     if (!isfinite(means[0]))
         return status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
@@ -264,10 +264,10 @@ enum status train_loop_stop(struct train_run *run, enum status how) {
 static enum status agree_to_go_on(struct train_run *run) {
     bool looks = run_leads(run) && run->state.step % LOOKS_AFTER_STEPS == 0;
     enum status mine = looks ? require_place(run) : STATUS_OK;
-    int64_t least;
+    int64_t min;
     if (mine == STATUS_OK) mine = train_loop_asked(run);
-    TRY(engine_agree_least(&run->engine, mine, plan_watch_look(run), &least));
-    plan_watch_hear(run, least);
+    TRY(engine_agree_min(&run->engine, mine, plan_watch_look(run), &min));
+    plan_watch_hear(run, min);
     return STATUS_OK;
 }
 

@@ -90,13 +90,13 @@ const char *cudaGetErrorString(cudaError_t error) { return error == cudaSuccess 
 
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 
-enum { PAGE = 4096, PAGES_MOST = 4096 };
+enum { PAGE = 4096, PAGES_MAX = 4096 };
 
 static int resident_pages(void *base, size_t bytes) {
-    static unsigned char pages[PAGES_MOST];
+    static unsigned char pages[PAGES_MAX];
     size_t count = (bytes + PAGE - 1) / PAGE;
     int resident = 0;
-    assert_true(count <= PAGES_MOST);
+    assert_true(count <= PAGES_MAX);
     if (mincore(base, bytes, pages) != 0) return -1;
     for (size_t i = 0; i < count; i++)
         resident += pages[i] & 1;

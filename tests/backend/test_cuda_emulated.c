@@ -107,12 +107,12 @@ static void compare(const struct op_case *op_case, int output, const struct op_i
     double *expected = values_of(cpu, output), *found = values_of(cuda, output), *second = values_of(again, output);
     bool bf16 = cpu->graph->dtype == DTYPE_BF16, exact = updates_by_element(op_case->op);
     /* fp32: sums of some thousand steps, in blocks of other lengths; the head's largest are off by 2.1e-6. */
-    double error = relative_error(found, expected, count), most = exact ? 0 : bf16 ? 5e-3 : 4e-6;
+    double error = relative_error(found, expected, count), max = exact ? 0 : bf16 ? 5e-3 : 4e-6;
     /* It adds products of both signs with y, which each backend has rounded before. */
-    if (bf16 && op_case->op == &op_attention_sinks_grad) most = 3e-2;
-    if (!(error <= most))
+    if (bf16 && op_case->op == &op_attention_sinks_grad) max = 3e-2;
+    if (!(error <= max))
         fail_msg("%s in %s: %s is off by %.2e, more than %.0e", op_case->name, bf16 ? "bf16" : "fp32", tensor->name,
-                 error, most);
+                 error, max);
     if (memcmp(found, second, (size_t)count * sizeof *found) != 0)
         fail_msg("%s in %s: %s depends on the order of threads", op_case->name, bf16 ? "bf16" : "fp32", tensor->name);
     mem_free(expected);
@@ -168,8 +168,8 @@ static void emulated_kernels_are_as_on_the_processor(void **state) {
         if (backend_has_kernel(&backend_cuda, op_cases[i].op)) check_case(&op_cases[i]);
 }
 
-static double draw(double least, double most, uint64_t *draws) {
-    return least + (most - least) * random_uniform(SEED, RANDOM_TEST, 1, (*draws)++);
+static double draw(double min, double max, uint64_t *draws) {
+    return min + (max - min) * random_uniform(SEED, RANDOM_TEST, 1, (*draws)++);
 }
 
 /* The values of a step are rounded by the kernel: whatever they are, its bits are the CPU's. */

@@ -14,7 +14,7 @@
 
 #ifdef BALLAST_CUDA_EMULATED
 
-enum { TOKENS = 13, EXPERTS = 3, CHOSEN = 2, SLOTS = TOKENS * CHOSEN, WEIGHTS_MOST = 3 };
+enum { TOKENS = 13, EXPERTS = 3, CHOSEN = 2, SLOTS = TOKENS * CHOSEN, WEIGHTS_MAX = 3 };
 
 struct subject {
     int64_t columns, inner;

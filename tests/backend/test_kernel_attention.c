@@ -48,7 +48,7 @@ static void plain_row(struct plain_attention *plain, int64_t s, int64_t head, in
     plain->lse[(s * at->heads + head) * plain->length + query] = log(total);
 }
 
-static void check_attention(const char *name, enum dtype dtype, double most) {
+static void check_attention(const char *name, enum dtype dtype, double max) {
     struct op_instance instance = plain_case_make(name, dtype);
     op_instance_run_all(&instance);
     const struct shape *shape = &instance.node->in[0]->shape, *lse_shape = &instance.node->out[1]->shape;
@@ -69,7 +69,7 @@ static void check_attention(const char *name, enum dtype dtype, double most) {
             for (int64_t query = 0; query < plain.length; query++)
                 plain_row(&plain, s, head, query);
     double *y = plain_case_values(&instance, "y"), *lse = plain_case_values(&instance, "lse");
-    plain_case_expect(name, y, plain.y, shape_elements(shape), most);
+    plain_case_expect(name, y, plain.y, shape_elements(shape), max);
     plain_case_expect("its lse", lse, plain.lse, shape_elements(lse_shape), 1e-5);
     double *all[] = {plain.q, plain.k, plain.v, plain.segments, plain.sinks, plain.y, plain.lse, y, lse};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
@@ -133,7 +133,7 @@ static void plain_gradient_row(const struct plain_gradient *plain, int64_t s, in
     mem_free(p);
 }
 
-static void check_gradient(const char *name, enum dtype dtype, double most) {
+static void check_gradient(const char *name, enum dtype dtype, double max) {
     struct op_instance instance = plain_case_make(name, dtype);
     op_instance_run_all(&instance);
     const struct shape *q = &instance.node->in[1]->shape, *k = &instance.node->in[2]->shape;
@@ -156,9 +156,9 @@ static void check_gradient(const char *name, enum dtype dtype, double most) {
                 plain_gradient_row(&plain, s, head, query);
     double *dq = plain_case_values(&instance, "d.q"), *dk = plain_case_values(&instance, "d.k");
     double *dv = plain_case_values(&instance, "d.v");
-    plain_case_expect(name, dq, plain.dq, queries, most);
-    plain_case_expect(name, dk, plain.dk, keys, most);
-    plain_case_expect(name, dv, plain.dv, keys, most);
+    plain_case_expect(name, dq, plain.dq, queries, max);
+    plain_case_expect(name, dk, plain.dk, keys, max);
+    plain_case_expect(name, dv, plain.dv, keys, max);
     double *all[] = {plain.q, plain.k, plain.v, plain.dy, plain.segments, plain.dq, plain.dk, plain.dv, dq, dk, dv};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
@@ -226,7 +226,7 @@ struct plain_cache {
 };
 
 /* New rows stand in the caches, all others are as they were, and what does not count is zero. */
-static void check_cached(const char *name, enum dtype dtype, double most) {
+static void check_cached(const char *name, enum dtype dtype, double max) {
     struct op_instance instance = plain_case_make(name, dtype);
     const struct attention_cache_attributes *cache = NODE_ATTRIBUTES(instance.node, attention_cache_attributes);
     const struct attention_attributes *at = &cache->attention;
@@ -256,7 +256,7 @@ static void check_cached(const char *name, enum dtype dtype, double most) {
     }
     double *y = plain_case_values(&instance, "y"), *keys = plain_case_values(&instance, "keys"),
            *values = plain_case_values(&instance, "values");
-    plain_case_expect(name, y, plain.y, shape_elements(shape), most);
+    plain_case_expect(name, y, plain.y, shape_elements(shape), max);
     size_t bytes = (size_t)shape_elements(&instance.node->out[1]->shape) * sizeof(double);
     assert_memory_equal(keys, plain.keys, bytes);
     assert_memory_equal(values, plain.values, bytes);

@@ -12,7 +12,7 @@ enum { POISON = 0xff };
 /* The rows of a table are counted by the mean number of different random tokens. */
 static const double DRAWN = 1.02;
 /* Larger cases take too long. Each operator has a smaller one. */
-static const double WORK_MOST = 2e9;
+static const double WORK_MAX = 2e9;
 
 /* Output 0 lies in this input's buffer, as it does in a step. */
 static int in_place_input(const struct node *node) {
@@ -198,7 +198,7 @@ static void check_case(const struct op_case *op_case, bool *judged) {
     struct op_cost cost;
     assert_int_equal(op_instance_create(op_case_build(op_case, DTYPE_F32, &op_case->sizes), &instance), STATUS_OK);
     op_cost(instance.node, &cost);
-    *judged = work_of(instance.node, &cost) < WORK_MOST;
+    *judged = work_of(instance.node, &cost) < WORK_MAX;
     double touched = *judged ? touched_bytes(&instance, in_place_input(instance.node)) : INFINITY;
     bool copies = touched == 0; /* in place nothing shows that it does */
     if (copies) touched = touched_bytes(&instance, -1);

@@ -11,8 +11,8 @@
 #include "support/plain_case.h"
 #include "support/unit.h"
 
-enum { SEQUENCES = 2, LENGTH = 37, LENGTH_MOST = 550, COLUMNS = 22, INNER = 19, EXPERTS_MOST = 5 };
-enum { TOKENS_MOST = SEQUENCES * LENGTH_MOST };
+enum { SEQUENCES = 2, LENGTH = 37, LENGTH_MAX = 550, COLUMNS = 22, INNER = 19, EXPERTS_MAX = 5 };
+enum { TOKENS_MAX = SEQUENCES * LENGTH_MAX };
 
 /* Logits of a token. */
 typedef double logit_of(int64_t token, int64_t expert);
@@ -38,7 +38,7 @@ static const struct routing_case cases[] = {
     {"spread", spread_logit, 5, 2, false, LENGTH},          {"spread, normalised", spread_logit, 5, 3, true, LENGTH},
     {"all equal", equal_logit, 4, 2, true, LENGTH},         {"all to one", third_logit, 4, 1, false, LENGTH},
     {"pairs of equals", paired_logit, 4, 3, false, LENGTH}, {"all experts", spread_logit, 3, 3, true, LENGTH},
-    {"one expert", equal_logit, 1, 1, false, LENGTH},       {"several pieces", third_logit, 3, 1, false, LENGTH_MOST},
+    {"one expert", equal_logit, 1, 1, false, LENGTH},       {"several pieces", third_logit, 3, 1, false, LENGTH_MAX},
 };
 
 static int64_t tokens_of(const struct routing_case *routing) { return SEQUENCES * routing->length; }
@@ -48,7 +48,7 @@ struct layer {
     struct graph *graph;
     struct tensor *logits, *x, *y;
     struct routing routed;
-    struct expert_weights weights[EXPERTS_MOST];
+    struct expert_weights weights[EXPERTS_MAX];
 };
 
 static struct tensor *activation(struct graph *graph, const char *name, int64_t columns) {
@@ -120,9 +120,9 @@ static void write_all(struct op_instance *instance, const struct tensor *tensor,
 
 /* What plain loops make. */
 struct plain {
-    double y[TOKENS_MOST * COLUMNS], dx[TOKENS_MOST * COLUMNS], dlogits[TOKENS_MOST * EXPERTS_MOST];
-    double dgate[EXPERTS_MOST][INNER * COLUMNS], dup[EXPERTS_MOST][INNER * COLUMNS],
-        ddown[EXPERTS_MOST][COLUMNS * INNER];
+    double y[TOKENS_MAX * COLUMNS], dx[TOKENS_MAX * COLUMNS], dlogits[TOKENS_MAX * EXPERTS_MAX];
+    double dgate[EXPERTS_MAX][INNER * COLUMNS], dup[EXPERTS_MAX][INNER * COLUMNS],
+        ddown[EXPERTS_MAX][COLUMNS * INNER];
 };
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
@@ -168,9 +168,9 @@ static int64_t next_expert(const double *logits, int64_t experts, const bool *ta
 
 static void plain_token(const struct routing_case *routing, const struct plain_weights *weights, const double *logits,
                         const double *x, const double *dy, int64_t token, struct plain *out) {
-    bool taken[EXPERTS_MOST] = {false};
-    double p[EXPERTS_MOST], dp[EXPERTS_MOST] = {0}, sum = 0, chosen_sum = 0, mean = 0;
-    int64_t chosen[EXPERTS_MOST];
+    bool taken[EXPERTS_MAX] = {false};
+    double p[EXPERTS_MAX], dp[EXPERTS_MAX] = {0}, sum = 0, chosen_sum = 0, mean = 0;
+    int64_t chosen[EXPERTS_MAX];
     for (int64_t e = 0; e < routing->experts; e++)
         sum += p[e] = exp(logits[e]);
     for (int64_t i = 0; i < routing->chosen; i++) {
@@ -198,7 +198,7 @@ static void plain_token(const struct routing_case *routing, const struct plain_w
 static struct plain *plain_of(const struct layer *layer, const struct op_instance *instance) {
     struct plain *out = mem_array(1, sizeof *out);
     assert_non_null(out);
-    struct plain_weights weights[EXPERTS_MOST] = {{0}};
+    struct plain_weights weights[EXPERTS_MAX] = {{0}};
     double *logits = read(instance, layer->logits), *x = read(instance, layer->x);
     double *dy = read(instance, gradient_tensor(layer, layer->y));
     for (int64_t e = 0; e < layer->routing->experts; e++)
@@ -217,15 +217,15 @@ static struct plain *plain_of(const struct layer *layer, const struct op_instanc
 static void expect_close(const struct layer *layer, const struct op_instance *instance, const struct tensor *tensor,
                          const double *expected) {
     double *found = read(instance, tensor), difference = 0, norm = 1e-12;
-    double most = layer->graph->dtype == DTYPE_F32 ? 2e-6 : 2e-2;
+    double max = layer->graph->dtype == DTYPE_F32 ? 2e-6 : 2e-2;
     for (int64_t i = 0; i < shape_elements(&tensor->shape); i++) {
         difference += (found[i] - expected[i]) * (found[i] - expected[i]);
         norm += expected[i] * expected[i];
     }
     mem_free(found);
-    if (!(sqrt(difference) <= most * sqrt(norm)))
+    if (!(sqrt(difference) <= max * sqrt(norm)))
         fail_msg("%s in %s: %s is off by %.2e, more than %.0e", layer->routing->name, dtype_name(layer->graph->dtype),
-                 tensor->name, sqrt(difference / norm), most);
+                 tensor->name, sqrt(difference / norm), max);
 }
 
 static void check(const struct routing_case *routing, enum dtype dtype) {
@@ -276,17 +276,17 @@ static void rows_hold_any_spread_of_slots(void **state) {
         }
 }
 
-static void check_pieces(int64_t tile, int64_t most, bool any) {
-    struct expert_pieces pieces = expert_pieces_of(tile, most, any);
-    for (int64_t rows = 1; rows <= most; rows += rows < 200 ? 1 : 61) {
+static void check_pieces(int64_t tile, int64_t max, bool any) {
+    struct expert_pieces pieces = expert_pieces_of(tile, max, any);
+    for (int64_t rows = 1; rows <= max; rows += rows < 200 ? 1 : 61) {
         int64_t step = tile < PIECE_ROWS_STEP ? tile : PIECE_ROWS_STEP, covered = 0, count = 0;
         for (int size = 0; covered < rows; count++) {
             int64_t piece = expert_pieces_first(&pieces, rows - covered, &size);
-            assert_true(piece > 0 && piece <= pieces.most && piece % step == 0);
+            assert_true(piece > 0 && piece <= pieces.max && piece % step == 0);
             covered += piece;
         }
         assert_int_equal(covered, (rows + step - 1) / step * step);
-        if (any) assert_int_equal(count, (rows + PIECE_ROWS_MOST - 1) / PIECE_ROWS_MOST);
+        if (any) assert_int_equal(count, (rows + PIECE_ROWS_MAX - 1) / PIECE_ROWS_MAX);
     }
 }
 
@@ -294,9 +294,9 @@ static void check_pieces(int64_t tile, int64_t most, bool any) {
 static void pieces_hold_all_rows(void **state) {
     (void)state;
     for (int64_t tile = 1; tile <= 64; tile *= 4)
-        for (int64_t most = tile; most < 5000; most *= 7) {
-            check_pieces(tile, most / tile * tile, true);
-            check_pieces(tile, most / tile * tile, false);
+        for (int64_t max = tile; max < 5000; max *= 7) {
+            check_pieces(tile, max / tile * tile, true);
+            check_pieces(tile, max / tile * tile, false);
         }
 }
 
@@ -313,7 +313,7 @@ static int64_t weight_at(const struct plain_glu *glu, int64_t out, int64_t in, i
     return glu->attributes->weights_are_kn ? in * outs + out : out * ins + in;
 }
 
-static double clamped(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
+static double clamped(double x, double min, double max) { return x < min ? min : x > max ? max : x; }
 
 static void plain_glu_row(const struct plain_glu *glu, const double *x, const double *dy, double *y, double *dx) {
     int64_t c = glu->columns, f = glu->width;
@@ -376,7 +376,7 @@ static void check_glu(const char *name, enum dtype dtype) {
     glu.gate_up_bias = read_named(&instance, "gate_up_bias"), glu.down_bias = read_named(&instance, "down_bias");
     glu.dgate_up = before[0], glu.ddown = before[1], glu.dgate_up_bias = before[2], glu.ddown_bias = before[3];
     double *x = read_named(&instance, "x"), *dy = gradient ? read_named(&instance, "dy") : NULL;
-    double *ranges = read(&instance, node->in[gradient ? 2 : 1]), most = dtype == DTYPE_F32 ? 3e-6 : 2e-2;
+    double *ranges = read(&instance, node->in[gradient ? 2 : 1]), max = dtype == DTYPE_F32 ? 3e-6 : 2e-2;
     int64_t c = glu.columns, begin = (int64_t)ranges[2], end = (int64_t)ranges[3];
     int64_t tile = routing_tile(attributes->glu.expert.slots, attributes->glu.expert.experts);
     int64_t step = tile < 16 ? tile : 16, covered = (end - begin + step - 1) / step * step;
@@ -387,10 +387,10 @@ static void check_glu(const char *name, enum dtype dtype) {
         plain_glu_row(&glu, x + at, dy ? dy + at : NULL, dy ? NULL : expected + r * c, expected + r * c);
     }
     assert_true(covered > 0);
-    plain_case_expect(name, out[0] + begin * c, expected, covered * c, most);
+    plain_case_expect(name, out[0] + begin * c, expected, covered * c, max);
     for (int i = 0; i < 4 && gradient; i++)
         plain_case_expect(node->out[1 + i]->name, out[1 + i], before[i], shape_elements(&node->out[1 + i]->shape),
-                          most);
+                          max);
     double *all[] = {glu.gate_up, glu.down, glu.gate_up_bias, glu.down_bias, x, dy, ranges, expected};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);

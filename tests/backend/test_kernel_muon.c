@@ -92,7 +92,7 @@ static void plain_muon(const struct op_instance *instance, const double *gradien
 
 /* Of what an update moves, how much of it may be wrong: in bf16 three operands of each product are rounded to 1 in 512,
  * and what is wrong of small singular values grows with them. */
-static void check(const char *name, enum dtype dtype, const char *weight, double moment_most, double most) {
+static void check(const char *name, enum dtype dtype, const char *weight, double max_moment, double max) {
     struct op_instance instance = create(name, dtype);
     int64_t count = shape_elements(&instance.node->in[0]->shape);
     assert_true(((double *)instance.data[instance.node->in[1]->id])[1] == 0.7);
@@ -112,7 +112,7 @@ static void check(const char *name, enum dtype dtype, const char *weight, double
     double moment_off = quantized ? 0 : off_by(count, moment, m, none), off = off_by(count, found, w, before);
     print_message("%-16s %s: moment off by %.1e, weight by %.1e of its change\n", name, dtype_name(dtype), moment_off,
                   off);
-    if (!(moment_off <= moment_most && off <= most)) fail_msg("%s: off by %.2e and %.2e", name, moment_off, off);
+    if (!(moment_off <= max_moment && off <= max)) fail_msg("%s: off by %.2e and %.2e", name, moment_off, off);
     double *all[] = {g, w, m, moment, found, before, none};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);

@@ -96,7 +96,7 @@ static void log_probabilities_are_those_of_plain_c(void **state) {
 }
 
 /* A head whose logits lie where its weight's gradient will be, next to one with tiles of logits. */
-static void check_beginning(const char *name, enum dtype dtype, double most) {
+static void check_beginning(const char *name, enum dtype dtype, double max) {
     struct op_case without = *plain_case_find(name);
     struct op_instance begins = plain_case_make(name, dtype), tiles;
     without.flags &= ~(unsigned)CASE_BEGINS;
@@ -110,7 +110,7 @@ static void check_beginning(const char *name, enum dtype dtype, double most) {
         const struct tensor *own = begins.node->out[i], *other = tiles.node->out[i];
         if (!own) continue;
         double *found = op_instance_read(&begins, own), *expected = op_instance_read(&tiles, other);
-        plain_case_expect(own->name, found, expected, shape_elements(&own->shape), most);
+        plain_case_expect(own->name, found, expected, shape_elements(&own->shape), max);
         mem_free(found);
         mem_free(expected);
     }
@@ -272,8 +272,8 @@ static void check_parts(const char *name, enum dtype dtype, int dimension, int64
         if (own >= 0 && part != own) continue;
         int64_t in_parts = (own >= 0 ? 0 : part * part_elements) + place, from = joins ? in_parts : i;
         double found = y[joins ? i : in_parts], expected = x[from];
-        double most = instance.node->out[0]->shape.dtype == DTYPE_BF16 ? 4e-3 * fabs(expected) : 0;
-        if (!(fabs(found - expected) <= most))
+        double max = instance.node->out[0]->shape.dtype == DTYPE_BF16 ? 4e-3 * fabs(expected) : 0;
+        if (!(fabs(found - expected) <= max))
             fail_msg("%s: element %lld: %g, not %g", name, (long long)i, found, expected);
         checked++;
     }

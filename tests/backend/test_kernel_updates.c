@@ -366,12 +366,12 @@ static void expect_nearest(const char *name, const double *exact, const double *
         for (int64_t i = block; i < end; i++)
             scale = fmax(scale, fabs(exact[i]));
         for (int64_t i = block; i < end; i++) {
-            double least = HUGE_VAL;
+            double min = HUGE_VAL;
             for (int code = 0; code < 256; code++)
-                least = fmin(least, fabs(map[code] * scale - exact[i]));
-            if (!(fabs(found[i] - exact[i]) <= least + 1e-6 * (scale * 1e-6 + fabs(exact[i]))))
+                min = fmin(min, fabs(map[code] * scale - exact[i]));
+            if (!(fabs(found[i] - exact[i]) <= min + 1e-6 * (scale * 1e-6 + fabs(exact[i]))))
                 fail_msg("%s[%lld] is %.9g for %.9g, off by more than %g", name, (long long)i, found[i], exact[i],
-                         least);
+                         min);
         }
     }
 }

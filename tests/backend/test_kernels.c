@@ -223,8 +223,8 @@ static void zeroes_are_written(void **state) {
 /* A run that is asked to keep to an instruction set says so. */
 static void the_instruction_set_is_held(void **state) {
     (void)state;
-    const char *most = getenv("BALLAST_MAX_ISA");
-    if (most) assert_string_equal(backend_cpu.isa(), most);
+    const char *max = getenv("BALLAST_MAX_ISA");
+    if (max) assert_string_equal(backend_cpu.isa(), max);
     assert_string_not_equal(backend_cpu.isa(), "none");
 }
 

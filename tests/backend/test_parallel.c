@@ -8,12 +8,12 @@
 #include "backend/cpu/parallel.h"
 #include "support/unit.h"
 
-enum { COUNT_MOST = 300, THREADS_MOST = 5 };
+enum { COUNT_MAX = 300, THREADS_MAX = 5 };
 
 struct seen {
     int64_t count, block;
     int threads;
-    _Atomic int times[COUNT_MOST]; /* that an index was worked on */
+    _Atomic int times[COUNT_MAX]; /* that an index was worked on */
     _Atomic int tasks, wrong;
     _Atomic int64_t last; /* task */
     bool uneven;
@@ -25,7 +25,7 @@ static void see_range(const void *context, int64_t begin, int64_t end) {
     struct seen *seen = *(struct seen *const *)context;
     bool whole = begin % seen->block == 0 && (end == begin + seen->block || end == seen->count);
     if (!whole || begin >= end || end > seen->count) seen->wrong++;
-    for (int64_t i = begin; i < end && i < COUNT_MOST; i++)
+    for (int64_t i = begin; i < end && i < COUNT_MAX; i++)
         seen->times[i]++;
     seen->tasks++;
     if (seen->uneven && begin == 0) pause_a_while();
@@ -47,15 +47,15 @@ static void see_task(const void *context, int64_t task, int thread) {
 static void check(const struct seen *seen, int tasks) {
     assert_int_equal(seen->wrong, 0);
     assert_int_equal(seen->tasks, tasks);
-    for (int i = 0; i < COUNT_MOST; i++)
+    for (int i = 0; i < COUNT_MAX; i++)
         assert_int_equal(seen->times[i], i < seen->count);
 }
 
-static const int64_t counts[] = {0, 1, 2, 3, 7, 64, COUNT_MOST}, blocks[] = {1, 2, 5, 1000};
+static const int64_t counts[] = {0, 1, 2, 3, 7, 64, COUNT_MAX}, blocks[] = {1, 2, 5, 1000};
 
 static void each_range_once(void **state) {
     (void)state;
-    for (int threads = 1; threads <= THREADS_MOST; threads++)
+    for (int threads = 1; threads <= THREADS_MAX; threads++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
             for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
                 struct seen seen = {.count = counts[c], .block = blocks[b], .uneven = b == 1}, *at = &seen;
@@ -67,7 +67,7 @@ static void each_range_once(void **state) {
 
 static void each_task_once(void **state) {
     (void)state;
-    for (int threads = 1; threads <= THREADS_MOST; threads++)
+    for (int threads = 1; threads <= THREADS_MAX; threads++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
             struct seen seen = {.count = counts[c], .threads = threads, .last = counts[c], .uneven = c % 2};
             struct seen *at = &seen;
@@ -79,10 +79,10 @@ static void each_task_once(void **state) {
 /* More threads than a loop has shares. */
 static void many_threads(void **state) {
     (void)state;
-    struct seen seen = {.count = COUNT_MOST, .block = 1}, *at = &seen;
+    struct seen seen = {.count = COUNT_MAX, .block = 1}, *at = &seen;
     omp_set_num_threads(70);
     parallel_for(seen.count, seen.block, see_range, &at);
-    check(&seen, COUNT_MOST);
+    check(&seen, COUNT_MAX);
 }
 
 /* The first range of a thread that is held up leaves its others to the rest. */

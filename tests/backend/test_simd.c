@@ -18,10 +18,10 @@ static float *floats(size_t count) {
     return values;
 }
 
-/* From `least` to `most` in equal steps. */
-static void sweep(float *values, double least, double most) {
+/* From `min` to `max` in equal steps. */
+static void sweep(float *values, double min, double max) {
     for (int i = 0; i < COUNT; i++)
-        values[i] = (float)(least + (most - least) * i / (COUNT - 1));
+        values[i] = (float)(min + (max - min) * i / (COUNT - 1));
 }
 
 /* Upper halves of all kinds, with lower halves around the tie. */
@@ -76,8 +76,8 @@ static void exponentials_are_within_bounds(void **state) {
 static void soft_caps_are_within_bounds(void **state) {
     (void)state;
     float *x = floats(COUNT), *y = floats(COUNT);
-    for (double most = 1e-3; most < 30; most *= 9) {
-        sweep(x, -most, most);
+    for (double max = 1e-3; max < 30; max *= 9) {
+        sweep(x, -max, max);
         memcpy(y, x, COUNT * sizeof *y);
         cpu_simd()->soft_cap(COUNT, 1, y);
         for (int i = 0; i < COUNT; i++)

@@ -31,21 +31,21 @@ static void assert_holds(const char *path, const void *data, size_t bytes) {
 }
 
 static void what_was_written_is_read(void **state) {
-    enum { MOST = 3 << 20 };
+    enum { MAX = 3 << 20 };
     const char *path = temp_path(*state, "data");
-    unsigned char *data = mem_array(MOST, 1);
+    unsigned char *data = mem_array(MAX, 1);
     uint64_t seed = 1234;
     print_message("seed %llu\n", (unsigned long long)seed);
-    for (size_t i = 0; i < MOST; i += 8) {
+    for (size_t i = 0; i < MAX; i += 8) {
         uint64_t draw = random_u64(seed, RANDOM_TEST, 0, i);
         memcpy(data + i, &draw, 8);
     }
     /* Pieces around the buffer's size of 1 MiB, so that every way through the buffer is taken. */
-    static const size_t pieces[] = {1, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, MOST};
+    static const size_t pieces[] = {1, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, MAX};
     enum { PIECES = sizeof pieces / sizeof *pieces };
     for (size_t way = 0; way < 2 * PIECES; way++) {
         size_t piece = pieces[way % PIECES];
-        for (size_t total = 0; total <= MOST; total = total * 7 + 1) {
+        for (size_t total = 0; total <= MAX; total = total * 7 + 1) {
             struct file_writer writer;
             assert_int_equal(file_writer_open(path, &writer), STATUS_OK);
             if (way >= PIECES) file_writer_pass_cache(&writer);

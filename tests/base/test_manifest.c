@@ -159,8 +159,8 @@ static void what_changed_is_named(void **state) {
 
 /* A file of small blocks, some of them made elsewhere: the same sums, and damage is found by one share of several. */
 static void blocks_are_shared_out(void **state) {
-    enum { BYTES = 10 * FILE_BLOCK_BYTES_LEAST + 5, SHARES = 3 };
-    struct manifest manifest = {.block_bytes = FILE_BLOCK_BYTES_LEAST};
+    enum { BYTES = 10 * FILE_BLOCK_BYTES_MIN + 5, SHARES = 3 };
+    struct manifest manifest = {.block_bytes = FILE_BLOCK_BYTES_MIN};
     struct file_sums *sums, part = {0};
     char folder[512], path[600];
     unsigned char *data = make_bytes(BYTES);
@@ -169,10 +169,10 @@ static void blocks_are_shared_out(void **state) {
     assert_int_equal(folder_create(folder), STATUS_OK);
     temp_write(path, data, BYTES);
     assert_int_equal(manifest_add(&manifest, path, &sums), STATUS_OK);
-    file_sums_add(sums, data, 3 * FILE_BLOCK_BYTES_LEAST);
+    file_sums_add(sums, data, 3 * FILE_BLOCK_BYTES_MIN);
     assert_int_equal(file_sums_begin(&part), STATUS_OK);
-    part.block_bytes = FILE_BLOCK_BYTES_LEAST;
-    file_sums_add(&part, data + 3 * FILE_BLOCK_BYTES_LEAST, BYTES - 3 * FILE_BLOCK_BYTES_LEAST);
+    part.block_bytes = FILE_BLOCK_BYTES_MIN;
+    file_sums_add(&part, data + 3 * FILE_BLOCK_BYTES_MIN, BYTES - 3 * FILE_BLOCK_BYTES_MIN);
     assert_int_equal(file_sums_end(&part), STATUS_OK);
     assert_int_equal(file_sums_append(sums, part.blocks.items, part.blocks.count, part.bytes), STATUS_OK);
     file_sums_free(&part);
@@ -182,7 +182,7 @@ static void blocks_are_shared_out(void **state) {
     assert_int_equal(manifest_read(folder, &manifest), STATUS_OK);
     for (long block = 0; block <= 10; block++) {
         size_t found = 0;
-        flip(path, block * FILE_BLOCK_BYTES_LEAST + 4);
+        flip(path, block * FILE_BLOCK_BYTES_MIN + 4);
         for (int share = 0; share < SHARES; share++) {
             struct manifest_findings findings = {0};
             struct manifest_share of = {share, SHARES};
@@ -192,7 +192,7 @@ static void blocks_are_shared_out(void **state) {
             vec_free(&findings.items);
         }
         assert_int_equal(found, 1);
-        flip(path, block * FILE_BLOCK_BYTES_LEAST + 4);
+        flip(path, block * FILE_BLOCK_BYTES_MIN + 4);
     }
     manifest_free(&manifest);
     mem_free(data);

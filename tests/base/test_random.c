@@ -71,11 +71,11 @@ static void draws_have_their_moments(void **state) {
  * border that the series alone would give the other one. */
 static void runs_of_normals_are_the_same_draws(void **state) {
     (void)state;
-    enum { MOST = 1 << 20 };
-    static float values[MOST];
+    enum { MAX = 1 << 20 };
+    static float values[MAX];
     static const double scales[] = {0.02, 1, 3.7e-30, 1.1e-38};
     for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) {
-        size_t count = k == 0 ? MOST : 200 + 97 * k;
+        size_t count = k == 0 ? MAX : 200 + 97 * k;
         uint64_t first = k * 0x123456789abu;
         random_normals(11 + k, RANDOM_TEST, 9, first, count, scales[k], values);
         for (size_t i = 0; i < count; i++) {
@@ -87,9 +87,9 @@ static void runs_of_normals_are_the_same_draws(void **state) {
 
 static void permutations_are_permutations(void **state) {
     (void)state;
-    enum { MOST = 3000 };
-    static unsigned char seen[MOST];
-    for (uint64_t count = 1; count <= MOST; count = count < 70 ? count + 1 : count * 3 / 2) {
+    enum { MAX = 3000 };
+    static unsigned char seen[MAX];
+    for (uint64_t count = 1; count <= MAX; count = count < 70 ? count + 1 : count * 3 / 2) {
         for (uint32_t round = 0; round < 3; round++) {
             memset(seen, 0, sizeof seen);
             for (uint64_t i = 0; i < count; i++) {

@@ -18,12 +18,12 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
-enum { FILES = 2, TENSORS = 9, ELEMENTS_MOST = 6000, BLOCK_BYTES = FILE_BLOCK_BYTES_LEAST };
+enum { FILES = 2, TENSORS = 9, ELEMENTS_MAX = 6000, BLOCK_BYTES = FILE_BLOCK_BYTES_MIN };
 
 /* What is written: tensors of both files, of any size. */
 struct content {
     int elements[FILES][TENSORS];
-    float values[FILES][TENSORS][ELEMENTS_MOST];
+    float values[FILES][TENSORS][ELEMENTS_MAX];
     char names[FILES][TENSORS][16];
 };
 
@@ -46,7 +46,7 @@ static void make_content(uint64_t seed, struct content *out) {
     for (int f = 0; f < FILES; f++)
         for (int t = 0; t < TENSORS; t++) {
             uint64_t draw = random_u64(seed, RANDOM_TEST, (uint32_t)f, (uint64_t)t);
-            out->elements[f][t] = draw % 4 == 0 ? 1 + (int)((draw >> 8) % 5) : 1 + (int)((draw >> 8) % ELEMENTS_MOST);
+            out->elements[f][t] = draw % 4 == 0 ? 1 + (int)((draw >> 8) % 5) : 1 + (int)((draw >> 8) % ELEMENTS_MAX);
             snprintf(out->names[f][t], sizeof out->names[f][t], "t%d", t);
             for (int i = 0; i < out->elements[f][t]; i++)
                 out->values[f][t][i] = (float)random_u64(seed, RANDOM_TEST, (uint32_t)(f * 100 + t), (uint64_t)i);

@@ -20,7 +20,7 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
-enum { STEPS = 8, ROUNDS_MOST = 20 }; /* steps: as in the settings */
+enum { STEPS = 8, ROUNDS_MAX = 20 }; /* steps: as in the settings */
 #define SETTINGS                                                                                                       \
     "--batch", "4", "--seq", "32", "--micro-batch", "1", "--steps", "8", "--save-every", "3", "--keep", "2", "--lr",   \
         "1e-2", "--dtype", "bf16", "--threads", "2", "--quiet"
@@ -270,7 +270,7 @@ static void kills_lose_nothing(void **state) {
         char run[1200];
         snprintf(run, sizeof run, "%s/killed-%d", place.folder, (int)seed);
         uint64_t kills = 1 + seed % 3;
-        for (uint32_t round = 0; kills > 0 && round < ROUNDS_MOST; round++)
+        for (uint32_t round = 0; kills > 0 && round < ROUNDS_MAX; round++)
             kills -= kill_once(run, seed, round);
         struct program_run ended = finish_allowing(go_on(run), 0);
         program_run_free(&ended);

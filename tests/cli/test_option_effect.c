@@ -143,7 +143,7 @@ static void parse(const struct command *command, const char *text, char copy[256
                                      "--heads=1",  "--vocab=300", "--context=8"};
     char *words[WORDS_MAX] = {model};
     int count = 1;
-    if (command->least > 1) words[count++] = data;
+    if (command->min > 1) words[count++] = data;
     snprintf(copy, 256, "%s", text);
     for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
         words[count++] = word;

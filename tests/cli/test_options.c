@@ -47,7 +47,7 @@ static void table_is_whole(void **state) {
         assert_int_equal(option_find_key(option_key(option, key)), i);
         if (option->setting->type == SETTING_CHOICE) assert_non_null(option->setting->choices);
         if (option->excludes) assert_true(option_find(option->commands, option->excludes) < OPTION_COUNT);
-        if (option->setting->type == SETTING_WHOLE) assert_true(option->setting->least <= option->setting->most);
+        if (option->setting->type == SETTING_WHOLE) assert_true(option->setting->min <= option->setting->max);
         struct option_value value = {0};
         if (option->setting->fallback)
             assert_int_equal(option_value_set(option, option->setting->name, option->setting->fallback, &value),

@@ -107,7 +107,7 @@ static int connect_to(int port, int flags) {
 
 /* Sends a request and returns all of the answer, "" where nobody listens; free. */
 static char *ask(int port, const char *request, size_t length) {
-    static const size_t most = 8 << 20;
+    static const size_t max = 8 << 20;
     int handle = connect_to(port, 0);
     if (handle < 0) return calloc(1, 1);
     for (size_t sent = 0; sent < length;) {
@@ -115,9 +115,9 @@ static char *ask(int port, const char *request, size_t length) {
         if (put <= 0) break; /* refused before it was all said */
         sent += (size_t)put;
     }
-    char *answer = malloc(most + 1);
+    char *answer = malloc(max + 1);
     size_t used = 0;
-    for (ssize_t got; used < most && (got = recv(handle, answer + used, most - used, 0)) > 0;)
+    for (ssize_t got; used < max && (got = recv(handle, answer + used, max - used, 0)) > 0;)
         used += (size_t)got;
     answer[used] = '\0';
     close(handle);

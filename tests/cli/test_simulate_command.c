@@ -51,12 +51,12 @@ static void put_on_disk(const char *path) {
     json_decref(plan);
 }
 
-enum { PREDICTED = 1, MEASURED = 2, PROCESSES = MEASURED, THREADS_MOST = 64 };
+enum { PREDICTED = 1, MEASURED = 2, PROCESSES = MEASURED, THREADS_MAX = 64 };
 
 /* Processes are named, and every span is in a thread that has a name. */
 static void expect_trace(const char *path, int processes) {
     const char *const names[] = {[PREDICTED] = "predicted", [MEASURED] = "measured"};
-    bool named[PROCESSES + 1][THREADS_MOST] = {0};
+    bool named[PROCESSES + 1][THREADS_MAX] = {0};
     int processes_named = 0, spans[PROCESSES + 1] = {0};
     json_t *object = json_load_file(path, 0, NULL);
     size_t index;
@@ -67,7 +67,7 @@ static void expect_trace(const char *path, int processes) {
         int64_t process = json_integer_value(json_object_get(event, "pid"));
         int64_t thread = json_integer_value(json_object_get(event, "tid"));
         assert_in_range(process, PREDICTED, processes);
-        assert_in_range(thread, 0, THREADS_MOST - 1);
+        assert_in_range(thread, 0, THREADS_MAX - 1);
         if (strcmp(name, "process_name") == 0) {
             const json_t *args = json_object_get(event, "args");
             assert_string_equal(json_string_value(json_object_get(args, "name")), names[process]);

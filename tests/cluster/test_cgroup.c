@@ -41,7 +41,7 @@ static void no_cgroup_is_no_limit(void **state) {
     assert_true(limits.processors <= 0);
 }
 
-static void v2_takes_the_least_of_all_levels(void **state) {
+static void v2_takes_the_minimum_of_all_levels(void **state) {
     const char *root = *state;
     struct cgroup_limits limits;
     put_v2(root, "0::/work/job\n", "/");
@@ -156,7 +156,7 @@ int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
         CASE(no_cgroup_is_no_limit),
-        CASE(v2_takes_the_least_of_all_levels),
+        CASE(v2_takes_the_minimum_of_all_levels),
         CASE(v2_is_read_where_the_mount_is_the_group),
         CASE(v1_has_a_huge_number_for_no_limit),
         CASE(use_above_the_limit_leaves_no_room),

@@ -8,17 +8,17 @@
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
-enum { RANKS_MOST = 16, MESSAGE = 256, STEP_KINDS = STEP_MEET + 1 };
+enum { RANKS_MAX = 16, MESSAGE = 256, STEP_KINDS = STEP_MEET + 1 };
 
 struct job {
     struct mesh mesh;
     struct comm_spec spec;
     int ranks;
-    struct comm_schedule schedules[RANKS_MOST];
-    struct comm_spec specs[RANKS_MOST];
-    bool empty[RANKS_MOST]; /* spec.empty, where that is set */
-    int owner[RANKS_MOST], owners[RANKS_MOST][RANKS_MOST];
-    bool deal, takes[RANKS_MOST];
+    struct comm_schedule schedules[RANKS_MAX];
+    struct comm_spec specs[RANKS_MAX];
+    bool empty[RANKS_MAX]; /* spec.empty, where that is set */
+    int owner[RANKS_MAX], owners[RANKS_MAX][RANKS_MAX];
+    bool deal, takes[RANKS_MAX];
 };
 
 static void make(struct job *job) {

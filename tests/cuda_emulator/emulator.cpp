@@ -13,7 +13,7 @@ extern "C" {
 
 enum {
     LANES = 32,
-    THREADS_MOST = 1024,
+    THREADS_MAX = 1024,
     STACK_BYTES = 1 << 17,
     SHARED_BYTES = 227 << 10,
     CANARY_BYTES = 4096,
@@ -111,7 +111,7 @@ static void fiber_resume(int number) {
 
 /* Lets fibers [begin, end) go on if all that have not ended wait for each other. */
 static bool release(int begin, int end, bool block) {
-    static void *arguments[THREADS_MOST];
+    static void *arguments[THREADS_MAX];
     emulator_combine *combine = NULL;
     int waiting = 0;
     for (int i = begin; i < end; i++) {
@@ -169,7 +169,7 @@ static void shared_check(size_t bytes) {
 void emulator_launch(const cudaLaunchConfig_t *config, const std::function<void()> &thread) {
     int threads = (int)(config->blockDim.x * config->blockDim.y);
     unsigned blocks = config->gridDim.x * config->gridDim.y;
-    if (threads % LANES || threads > THREADS_MOST || blocks == 0 || config->gridDim.y > 65535 ||
+    if (threads % LANES || threads > THREADS_MAX || blocks == 0 || config->gridDim.y > 65535 ||
         config->dynamicSmemBytes > SHARED_BYTES)
         emulator_fail("a launch that no device takes");
     if (fibers.size() < (size_t)threads) fibers.resize((size_t)threads);

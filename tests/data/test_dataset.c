@@ -20,12 +20,12 @@
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 
-enum { VOCAB = 5000, MOST_TOKENS = 4096 };
+enum { VOCAB = 5000, TOKENS_MAX = 4096 };
 
 /* Token i of the whole data is i, so that what is read says where it came from. */
 static void write_tokens(const char *path, int token_bytes, uint32_t first, size_t count) {
-    static uint32_t ids[MOST_TOKENS];
-    assert_true(count <= MOST_TOKENS);
+    static uint32_t ids[TOKENS_MAX];
+    assert_true(count <= TOKENS_MAX);
     for (size_t i = 0; i < count; i++)
         ids[i] = first + (uint32_t)i;
     token_file_write(path, token_bytes, ids, count);

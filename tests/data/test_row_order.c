@@ -8,10 +8,10 @@
 #include "data/row_order.h"
 #include "support/unit.h"
 
-enum { MOST_ROWS = 3000, EPOCHS = 3 };
+enum { ROWS_MAX = 3000, EPOCHS = 3 };
 
 /* Epoch by epoch, in the first window by window, each a permutation under a number of its own. */
-static void write_out(uint64_t seed, int64_t rows, int64_t order[EPOCHS * MOST_ROWS]) {
+static void write_out(uint64_t seed, int64_t rows, int64_t order[EPOCHS * ROWS_MAX]) {
     int64_t at = 0, window = 64, begin = 0;
     for (uint32_t k = 0; begin < rows; k++, begin += window, window *= 2) {
         int64_t count = begin + window <= rows ? window : rows - begin;
@@ -24,12 +24,12 @@ static void write_out(uint64_t seed, int64_t rows, int64_t order[EPOCHS * MOST_R
             order[at++] = (int64_t)random_permute(seed, epoch, (uint64_t)i, (uint64_t)rows);
 }
 
-static const int64_t counts[] = {1, 2, 63, 64, 65, 191, 192, 193, 447, 448, 449, 1000, MOST_ROWS};
+static const int64_t counts[] = {1, 2, 63, 64, 65, 191, 192, 193, 447, 448, 449, 1000, ROWS_MAX};
 enum { COUNTS = sizeof counts / sizeof *counts };
 
 static void the_order_is_that_written_out(void **state) {
     (void)state;
-    static int64_t expected[EPOCHS * MOST_ROWS];
+    static int64_t expected[EPOCHS * ROWS_MAX];
     for (int c = 0; c < COUNTS; c++)
         for (uint64_t seed = 1; seed <= 3; seed++) {
             write_out(seed, counts[c], expected);
@@ -42,7 +42,7 @@ static void each_epoch_has_each_row_once(void **state) {
     (void)state;
     for (int c = 0; c < COUNTS; c++)
         for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
-            static unsigned char seen[MOST_ROWS];
+            static unsigned char seen[ROWS_MAX];
             memset(seen, 0, sizeof seen);
             for (int64_t i = 0; i < counts[c]; i++)
                 assert_int_equal(seen[row_order_at(7, epoch * counts[c] + i, counts[c])]++, 0);

@@ -199,7 +199,7 @@ static enum status open_fresh(void *payload) {
 }
 
 /* Whether a cache was made; there is nothing else. */
-static bool expect_cache_at_most(const char *folder) {
+static bool expect_cache_or_nothing(const char *folder) {
     struct names names = {0};
     if (!file_exists(folder)) return false;
     assert_int_equal(folder_list(folder, &names), STATUS_OK);
@@ -253,7 +253,7 @@ static void without_a_cache_it_goes_on(void **state) {
             fault_arm(FAULT_WRITE, nth, false);
             expect_right(place, 2);
             fault_arm(FAULT_WRITE, 0, false);
-            made += expect_cache_at_most(place->base.cache_folder); /* what could not be written was for other ranks */
+            made += expect_cache_or_nothing(place->base.cache_folder); /* what could not be written was for other ranks */
         }
         assert_true(made < writes / 2 + 1);
     }

@@ -62,7 +62,7 @@ static enum status run_to_end(const struct tokenize_options *options, const char
 static enum status run(enum source_kind kind, int64_t eos_token, const char *text, size_t bytes,
                        struct token_ids *out) {
     struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos_token, .kind = kind};
-    return run_to_end(&options, text, bytes, TOKENIZE_MOST_CHUNKS, (struct token_sink){ids_collect, out});
+    return run_to_end(&options, text, bytes, TOKENIZE_CHUNKS_MAX, (struct token_sink){ids_collect, out});
 }
 
 static void expect_equal(const struct token_ids *a, const struct token_ids *b) {

@@ -7,11 +7,11 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void build(const struct model_config *config, enum model_purpose purpose) {
-    enum { MOST_LAYERS = 4 };
+    enum { LAYERS_MAX = 4 };
     struct model model = {.config = *config, .prefix = ""};
     struct graph *graph;
     struct tensor *out;
-    if (config->layers > MOST_LAYERS) return; /* more of the same */
+    if (config->layers > LAYERS_MAX) return; /* more of the same */
     enum status status = model_build_graph(&model, purpose, DTYPE_BF16, 2, 3, &graph, &out);
     if (status == STATUS_BAD_INPUT) return;
     BUG_IF(status != STATUS_OK, "%s", status_message());

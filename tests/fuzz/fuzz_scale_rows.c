@@ -6,12 +6,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void simulate(const struct scale_row *row) {
-    enum { MOST_PASSES = 20000 }; /* more of the same */
+    enum { PASSES_MAX = 20000 }; /* more of the same */
     const struct layout *layout = &row->job.layout;
     struct calibration calibration = calibration_default();
     struct forecast forecast;
-    if (!row->described || layout->pipeline > MOST_PASSES || row->job.model.layers > MOST_PASSES) return;
-    if (layout->micro_batches > MOST_PASSES / layout->pipeline / layout->virtual_stages / row->job.model.layers) return;
+    if (!row->described || layout->pipeline > PASSES_MAX || row->job.model.layers > PASSES_MAX) return;
+    if (layout->micro_batches > PASSES_MAX / layout->pipeline / layout->virtual_stages / row->job.model.layers) return;
     enum status status = forecast_step(&row->job, &calibration, &forecast);
     BUG_IF(status != STATUS_OK, "%s", status_message());
     BUG_IF(!(forecast.step_s > 0), "a step of no time");

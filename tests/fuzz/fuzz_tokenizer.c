@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-enum { MOST_TEXT_BYTES = 4096 };
+enum { TEXT_BYTES_MAX = 4096 };
 
 static enum status ids_gather(void *payload, const uint32_t *ids, size_t count) {
     struct token_ids *out = payload;
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (status == STATUS_OK) status = tokenizer_read("fuzz", object, &tokenizer);
     BUG_IF(status != STATUS_OK && (status != STATUS_BAD_INPUT || status_message()[0] == '\0'), "no message");
     if (status != STATUS_OK) return 0;
-    use(tokenizer, text, text_bytes < MOST_TEXT_BYTES ? text_bytes : MOST_TEXT_BYTES);
+    use(tokenizer, text, text_bytes < TEXT_BYTES_MAX ? text_bytes : TEXT_BYTES_MAX);
     tokenizer_free(tokenizer);
     return 0;
 }

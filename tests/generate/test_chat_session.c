@@ -130,7 +130,7 @@ static void full_caches_are_told(void **state) {
     const char *folder = model_folder(*state, plain);
     int64_t dropped = 0;
     expect_status(open_session(folder, 0, &session), STATUS_OK, NULL);
-    session.most = 8;
+    session.max = 8;
     for (int i = 0; i < 6; i++) {
         say(&session, "the river ran", &said);
         dropped += said.answer.dropped;
@@ -140,7 +140,7 @@ static void full_caches_are_told(void **state) {
     }
     assert_true(dropped >= 2);
     /* An answer ends where the caches do. */
-    session.most = 0;
+    session.max = 0;
     say(&session, "the sea", &said);
     assert_true(said.answer.result.finish != GENERATE_FINISH_LENGTH || session.ids.count == POSITIONS);
     vec_free(&said.text);

@@ -255,9 +255,9 @@ static void make_model(const char *folder, const char *family) {
 
 static const char *const families[] = {"llama", "mistral", "gpt2", "opt"};
 
-enum { TEXTS = 10, WRITTEN = 4, PROMPT_MOST = 90, POSITIONS = PROMPT_MOST + WRITTEN };
+enum { TEXTS = 10, WRITTEN = 4, PROMPT_MAX = 90, POSITIONS = PROMPT_MAX + WRITTEN };
 
-static size_t prompt_length(int64_t text) { return (size_t)(3 + text * text * 7 % (PROMPT_MOST - 3)); }
+static size_t prompt_length(int64_t text) { return (size_t)(3 + text * text * 7 % (PROMPT_MAX - 3)); }
 
 static uint32_t prompt_id(int64_t text, size_t i) {
     return (uint32_t)((text * 1009 + (int64_t)i * (int64_t)i * 31 + 5) % TINY_VOCAB);
@@ -357,13 +357,13 @@ static void check_kept(const char *folder, enum dtype dtype) {
     open_text(folder, dtype, POSITIONS, &engine);
     static const struct {
         size_t common, there; /* tokens that both have; that stay */
-    } cases[] = {{0, 0}, {5, 5}, {70, 70}, {PROMPT_MOST - 9, PROMPT_MOST - 9}, {PROMPT_MOST, PROMPT_MOST - 8}};
+    } cases[] = {{0, 0}, {5, 5}, {70, 70}, {PROMPT_MAX - 9, PROMPT_MAX - 9}, {PROMPT_MAX, PROMPT_MAX - 8}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         decoding_keep(&engine.decoding, 0, 0);
         for (size_t i = 0; i < POSITIONS; i++)
             text.ids[i] = prompt_id(1, i);
-        find_logits(&engine.decoding, 0, text.ids, PROMPT_MOST - 8, &logits);
-        for (size_t count = PROMPT_MOST - 7; count <= PROMPT_MOST; count++)
+        find_logits(&engine.decoding, 0, text.ids, PROMPT_MAX - 8, &logits);
+        for (size_t count = PROMPT_MAX - 7; count <= PROMPT_MAX; count++)
             find_logits(&engine.decoding, 0, text.ids, count, &logits);
         for (size_t i = cases[c].common; i < POSITIONS; i++)
             text.ids[i] = prompt_id(2, i);

@@ -15,7 +15,7 @@
 
 static const char text[] = "the river ran by the old mill and the river ran on to the sea, to the sea by the mill";
 
-enum { TOKENS = 270, VOCAB = 300, POSITIONS = 40, MOST = 14 };
+enum { TOKENS = 270, VOCAB = 300, POSITIONS = 40, MAX = 14 };
 
 static const char prompt_lines[] =
     "the river\nran\nthe sea, to the sea by the mill, the old\nby\r\nx\nq\nmill the mill\n"
@@ -61,7 +61,7 @@ static enum status write_prompts(struct prompt_encoder *encoder, const struct ba
     struct generate_options generate;
     struct generate_result total;
     generate_options_init(&generate);
-    generate.tokens = MOST;
+    generate.tokens = MAX;
     generate.stops = stops;
     generate.stop_count = 1;
     TRY(options->only ? prompts_add_text(encoder, options->only, prompts)

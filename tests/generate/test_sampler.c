@@ -75,7 +75,7 @@ static void bad_values_are_refused(void **state) {
     sampler_free(&sampler);
 }
 
-enum { VOCAB = 40, IDS_MOST = 16 };
+enum { VOCAB = 40, IDS_MAX = 16 };
 
 static double number(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
 
@@ -86,7 +86,7 @@ static void check_case(const json_t *recorded) {
                                        .repetition_penalty = number(recorded, "repetition_penalty")};
     const json_t *ids = json_object_get(recorded, "ids"), *expected = json_object_get(recorded, "probabilities");
     float values[VOCAB];
-    uint32_t seen[IDS_MOST];
+    uint32_t seen[IDS_MAX];
     double found[VOCAB] = {0}, sum = 0;
     for (size_t i = 0; i < VOCAB; i++)
         values[i] = (float)json_number_value(json_array_get(json_object_get(recorded, "logits"), i));

@@ -9,7 +9,7 @@
 struct output {
     char text[256];
     size_t bytes;
-    size_t most; /* bytes that the sink takes */
+    size_t max; /* bytes that the sink takes */
 };
 
 static bool take(void *payload, const char *text, size_t bytes) {
@@ -17,11 +17,11 @@ static bool take(void *payload, const char *text, size_t bytes) {
     memcpy(output->text + output->bytes, text, bytes);
     output->bytes += bytes;
     output->text[output->bytes] = '\0';
-    return output->bytes < output->most;
+    return output->bytes < output->max;
 }
 
 static struct stop_text start(const char *const *stops, size_t count, struct output *output) {
-    *output = (struct output){.most = sizeof output->text};
+    *output = (struct output){.max = sizeof output->text};
     return (struct stop_text){.stops = stops, .stop_count = count, .sink = take, .payload = output};
 }
 
@@ -65,7 +65,7 @@ static void text_goes_on_without_stops(void **state) {
     assert_string_equal(output.text, "all of it");
     stop_text_free(&text);
     text = start(NULL, 0, &output);
-    output.most = 2;
+    output.max = 2;
     push(&text, "abc");
     assert_true(text.stopped);
     push(&text, "d");

@@ -69,8 +69,8 @@ static enum status read_whole(void *payload, const struct weight_piece *piece) {
 }
 
 /* In pieces of so many bytes, the first one first or last. */
-static unsigned char *take(const struct tensor *part, const unsigned char *whole, int64_t most, bool backwards) {
-    int64_t all = shape_bytes(&part->shape), pieces = (all + most - 1) / most;
+static unsigned char *take(const struct tensor *part, const unsigned char *whole, int64_t max, bool backwards) {
+    int64_t all = shape_bytes(&part->shape), pieces = (all + max - 1) / max;
     unsigned char *bytes = mem_array((size_t)all, 1);
     struct weight_part_reader *reader;
     assert_non_null(bytes);
@@ -79,7 +79,7 @@ static unsigned char *take(const struct tensor *part, const unsigned char *whole
     assert_int_equal(weight_part_open(part, source, &reader), STATUS_OK);
     const struct weight_source own = weight_part_source(reader);
     for (int64_t i = 0; i < pieces; i++) {
-        int64_t at = (backwards ? pieces - 1 - i : i) * most, count = all - at < most ? all - at : most;
+        int64_t at = (backwards ? pieces - 1 - i : i) * max, count = all - at < max ? all - at : max;
         assert_int_equal(own.read(own.payload, &(struct weight_piece){at, count, bytes + at}), STATUS_OK);
     }
     weight_part_close(reader);

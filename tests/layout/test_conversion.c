@@ -18,8 +18,8 @@ struct draw {
 static uint64_t draw_below(struct draw *draw, uint64_t limit) {
     return random_u64(draw->seed, RANDOM_TEST, 0, draw->at++) % limit;
 }
-static double draw_between(struct draw *draw, double least, double most) {
-    return least + (most - least) * random_uniform(draw->seed, RANDOM_TEST, 1, draw->at++);
+static double draw_between(struct draw *draw, double min, double max) {
+    return min + (max - min) * random_uniform(draw->seed, RANDOM_TEST, 1, draw->at++);
 }
 
 static struct device_mesh draw_mesh(struct draw *draw) {
@@ -51,7 +51,7 @@ static void relax_all(const struct conversions *c, int source, double *price) {
         for (int at = 0; at < c->count; at++) {
             struct layout layout = layout_of_number(at, &c->mesh, c->shape.rank);
             double bytes = (double)(layout_local_elements(&layout, &c->mesh, &c->shape) * c->element_bytes);
-            struct layout_step steps[LAYOUT_MOST_STEPS];
+            struct layout_step steps[LAYOUT_STEPS_MAX];
             int count = isinf(price[at]) ? 0 : layout_steps(&layout, &c->mesh, c->shape.rank, steps);
             for (int i = 0; i < count; i++) {
                 struct layout after = layout_after(&layout, &steps[i]);
@@ -66,7 +66,7 @@ static void relax_all(const struct conversions *c, int source, double *price) {
 }
 
 static double price_walk(const struct conversions *c, const struct layout *from, const struct layout *to) {
-    struct layout_step steps[CONVERSION_MOST_STEPS];
+    struct layout_step steps[CONVERSION_STEPS_MAX];
     struct layout at = *from;
     double sum = 0;
     int count = published_walk(&c->mesh, &c->shape, from, to, steps);
@@ -79,15 +79,15 @@ static double price_walk(const struct conversions *c, const struct layout *from,
     return count < 0 ? INFINITY : sum;
 }
 
-static void check_pair(const struct conversions *c, const struct layout *from, const struct layout *to, double least) {
-    struct conversion_step path[CONVERSION_MOST_STEPS];
+static void check_pair(const struct conversions *c, const struct layout *from, const struct layout *to, double min) {
+    struct conversion_step path[CONVERSION_STEPS_MAX];
     double price = conversions_price(c, from, to), sum = 0;
     struct layout at = *from;
-    if (isinf(least)) {
+    if (isinf(min)) {
         assert_true(isinf(price));
         return;
     }
-    assert_true(fabs(price - least) <= 1e-9 * (1 + least));
+    assert_true(fabs(price - min) <= 1e-9 * (1 + min));
     assert_true(price <= price_walk(c, from, to) * (1 + 1e-12));
     int count = conversions_path(c, from, to, path);
     for (int i = 0; i < count; i++) {
@@ -100,18 +100,18 @@ static void check_pair(const struct conversions *c, const struct layout *from, c
 }
 
 static void check_all_pairs(const struct conversions *c) {
-    double *least = malloc((size_t)c->count * sizeof *least);
-    assert_non_null(least);
+    double *min = malloc((size_t)c->count * sizeof *min);
+    assert_non_null(min);
     for (int source = 0; source < c->count; source++) {
         struct layout from = layout_of_number(source, &c->mesh, c->shape.rank);
         bool fits = layout_fits(&from, &c->mesh, &c->shape);
-        if (fits) relax_all(c, source, least);
+        if (fits) relax_all(c, source, min);
         for (int target = 0; target < c->count; target++) {
             struct layout to = layout_of_number(target, &c->mesh, c->shape.rank);
-            check_pair(c, &from, &to, fits ? least[target] : INFINITY);
+            check_pair(c, &from, &to, fits ? min[target] : INFINITY);
         }
     }
-    free(least);
+    free(min);
 }
 
 static void nothing_is_cheaper(void **state) {
@@ -163,7 +163,7 @@ static void steps_reach_only_devices_of_their_axis(void **state) {
     struct layout_shape shape = {3, {12, 12, 4}};
     for (int number = 0; number < layout_count(&mesh, 3); number++) {
         struct layout layout = layout_of_number(number, &mesh, 3);
-        struct layout_step steps[LAYOUT_MOST_STEPS];
+        struct layout_step steps[LAYOUT_STEPS_MAX];
         int count = layout_fits(&layout, &mesh, &shape) ? layout_steps(&layout, &mesh, 3, steps) : 0;
         for (int i = 0; i < count; i++) {
             struct layout after = layout_after(&layout, &steps[i]);

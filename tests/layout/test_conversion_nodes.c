@@ -71,7 +71,7 @@ static void expect_values(const struct graph_ranks *ranks, int rank, const struc
 
 static struct tensor *add_way(struct graph *graph, const struct subject *subject, const struct conversions *ways,
                               const struct layout *from, const struct layout *to, struct tensor *x, int rank) {
-    struct conversion_step steps[CONVERSION_MOST_STEPS];
+    struct conversion_step steps[CONVERSION_STEPS_MAX];
     int count = conversions_path(ways, from, to, steps);
     for (int i = 0; i < count; i++) {
         struct group_part part = conversion_step_part(&subject->mesh, &steps[i].step, rank);
@@ -86,7 +86,7 @@ static void convert(const struct subject *subject, const struct conversions *way
     struct graph_ranks ranks = {.ranks =
                                     (int)device_mesh_devices(&subject->mesh, device_mesh_all_axes(&subject->mesh))};
     struct layout whole = layout_replicated();
-    struct tensor *y[GRAPH_RANKS_MOST];
+    struct tensor *y[GRAPH_RANKS_MAX];
     char text[3][LAYOUT_TEXT], what[4 * LAYOUT_TEXT];
     snprintf(what, sizeof what, "[%lld, %lld, %lld] on %d axes from %s to %s", (long long)subject->shape.dims[0],
              (long long)subject->shape.dims[1], (long long)subject->shape.dims[2], subject->mesh.axes,
@@ -116,7 +116,7 @@ static void add_up(const struct subject *subject, int to) {
     int count = (int)subject->mesh.sizes[0];
     struct graph_ranks ranks = {.ranks = count};
     struct layout whole = layout_replicated(), layout = whole;
-    struct tensor *y[GRAPH_RANKS_MOST];
+    struct tensor *y[GRAPH_RANKS_MAX];
     layout.dimension[0] = (int8_t)to;
     for (int r = 0; r < count; r++) {
         struct graph *graph = ranks.graphs[r] = graph_create(DTYPE_F32, 1, 1);

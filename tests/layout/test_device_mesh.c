@@ -53,7 +53,7 @@ static void wrong_meshes_are_refused(void **state) {
     assert_int_equal(device_mesh_check(&mesh), STATUS_BAD_INPUT);
 }
 
-enum { MOST = 12 };
+enum { MAX = 12 };
 /* All pairs of `count` devices, those with the same lead[] fast. */
 static int make_pairs(int count, const int *lead, double fast, double slow, struct device_pair *out) {
     int pairs = 0;
@@ -64,7 +64,7 @@ static int make_pairs(int count, const int *lead, double fast, double slow, stru
 }
 
 static void expect_rows(int count, const int *lead, double fast, double slow, int rows, const int *expected) {
-    struct device_pair pairs[MOST * MOST];
+    struct device_pair pairs[MAX * MAX];
     struct mesh_rows found;
     int pair_count = make_pairs(count, lead, fast, slow, pairs);
     assert_int_equal(mesh_rows_search(count, pairs, pair_count, &found), STATUS_OK);
@@ -106,7 +106,7 @@ static enum status search_and_free(void *payload) {
 
 static void faults_are_reported(void **state) {
     (void)state;
-    struct device_pair pairs[MOST * MOST];
+    struct device_pair pairs[MAX * MAX];
     make_pairs(4, (const int[]){0, 0, 1, 1}, 1, 9, pairs);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, search_and_free, pairs) >= 4);
 }

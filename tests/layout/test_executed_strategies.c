@@ -107,7 +107,7 @@ static void differentiate(struct graph *graph, struct tensor *last) {
 }
 
 static void make_ranks(const struct subject *subject, const struct device_mesh *mesh, const struct strategy *strategy,
-                       struct graph_ranks *out, struct tensor *last[GRAPH_RANKS_MOST]) {
+                       struct graph_ranks *out, struct tensor *last[GRAPH_RANKS_MAX]) {
     static const struct strategy none = {.index = {OP_INDEX_NONE, OP_INDEX_NONE, OP_INDEX_NONE}};
     const struct strategy **taken = mem_array(subject->graph->nodes.count, sizeof *taken);
     struct shard_choices choices;
@@ -155,15 +155,15 @@ struct compared {
 
 static void compare_values(struct compared *compared, const char *what, const double *values, const float *expected,
                            int64_t count) {
-    double most = 1e-30, apart = 0;
+    double max = 1e-30, apart = 0;
     for (int64_t i = 0; i < count; i++) {
-        most = fmax(most, fabs((double)expected[i]));
+        max = fmax(max, fabs((double)expected[i]));
         double gap = fabs(values[i] - (double)expected[i]);
         apart = gap <= apart ? apart : gap;
     }
-    if (apart / most > compared->worst) compared->worst = apart / most;
-    if (!(apart <= 1e-5 * most))
-        fail_msg("%s, %s: %s is %g of %g away from one rank's", compared->name, compared->layout, what, apart, most);
+    if (apart / max > compared->worst) compared->worst = apart / max;
+    if (!(apart <= 1e-5 * max))
+        fail_msg("%s, %s: %s is %g of %g away from one rank's", compared->name, compared->layout, what, apart, max);
 }
 
 static void compare_whole(struct compared *compared, const char *what, const struct graph_ranks *one,
@@ -262,7 +262,7 @@ static struct graph *copy_differentiated(const struct subject *subject, struct t
 
 static void execute(const struct subject *subject, const struct device_mesh *mesh, const struct strategy *strategy,
                     struct compared *compared) {
-    struct tensor *last, *own[GRAPH_RANKS_MOST];
+    struct tensor *last, *own[GRAPH_RANKS_MAX];
     struct graph_ranks one = {.ranks = 1, .graphs = {copy_differentiated(subject, &last)}}, ranks;
     make_ranks(subject, mesh, strategy, &ranks, own);
     run(&one), run(&ranks);

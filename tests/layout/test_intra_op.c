@@ -10,17 +10,17 @@
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
-enum { MOST_NODES = 40, MOST_CHOICES = 6, MOST_EDGES = 80, MOST_MOMENTS = 8 };
+enum { NODES_MAX = 40, CHOICES_MAX = 6, EDGES_MAX = 80, MOMENTS_MAX = 8 };
 
 /* A program with its arrays. */
 struct made {
     struct intra_op_program program;
-    struct intra_op_node nodes[MOST_NODES];
-    struct intra_op_edge edges[MOST_EDGES];
-    struct intra_op_moment moments[MOST_MOMENTS];
-    int64_t cost[MOST_NODES][MOST_CHOICES], memory[MOST_NODES][MOST_CHOICES];
-    int64_t pair[MOST_EDGES][MOST_CHOICES * MOST_CHOICES];
-    int live[MOST_MOMENTS][2 * MOST_NODES];
+    struct intra_op_node nodes[NODES_MAX];
+    struct intra_op_edge edges[EDGES_MAX];
+    struct intra_op_moment moments[MOMENTS_MAX];
+    int64_t cost[NODES_MAX][CHOICES_MAX], memory[NODES_MAX][CHOICES_MAX];
+    int64_t pair[EDGES_MAX][CHOICES_MAX * CHOICES_MAX];
+    int live[MOMENTS_MAX][2 * NODES_MAX];
     uint64_t seed, at;
 };
 
@@ -34,11 +34,11 @@ static int64_t draw_scale(struct made *made) {
     return scales[draw(made, 4)];
 }
 
-static void draw_nodes(struct made *made, int nodes, int most_choices) {
+static void draw_nodes(struct made *made, int nodes, int max_choices) {
     int64_t cost = draw_scale(made), memory = draw_scale(made);
     for (int i = 0; i < nodes; i++) {
         struct intra_op_node *node = &made->nodes[i];
-        *node = (struct intra_op_node){1 + (int)draw(made, most_choices), i, made->cost[i], made->memory[i]};
+        *node = (struct intra_op_node){1 + (int)draw(made, max_choices), i, made->cost[i], made->memory[i]};
         int other = (int)draw(made, nodes);
         if (draw(made, 4) == 0 && other < i) node->same_as = other, node->choices = made->nodes[other].choices;
         for (int k = 0; k < node->choices; k++)
@@ -61,7 +61,7 @@ static void draw_edges(struct made *made, int edges) {
 }
 
 static void draw_moments(struct made *made, int moments) {
-    int64_t least = 0, most = 0;
+    int64_t min = 0, max = 0;
     for (int i = 0; i < moments; i++) {
         int count = (int)draw(made, 2 * made->program.node_count), low = 0;
         int64_t sum = 0;
@@ -72,12 +72,12 @@ static void draw_moments(struct made *made, int moments) {
                 lightest = made->memory[node][k] < lightest ? made->memory[node][k] : lightest;
             for (int k = 0; k < made->nodes[node].choices && k == 0; k++)
                 sum += made->memory[node][k];
-            least += lightest, low++;
+            min += lightest, low++;
         }
-        most = sum > most ? sum : most;
+        max = sum > max ? sum : max;
         made->moments[i] = (struct intra_op_moment){count, made->live[i]};
     }
-    made->program.memory_limit = draw(made, 3) == 0 ? INTRA_OP_NO_LIMIT : draw(made, most + least / (moments + 1) + 1);
+    made->program.memory_limit = draw(made, 3) == 0 ? INTRA_OP_NO_LIMIT : draw(made, max + min / (moments + 1) + 1);
 }
 
 static void draw_program(struct made *made, uint64_t seed, int nodes, int edges, int choices) {
@@ -87,43 +87,43 @@ static void draw_program(struct made *made, uint64_t seed, int nodes, int edges,
         .node_count = nodes, .edge_count = edges, .nodes = made->nodes, .edges = made->edges, .moments = made->moments};
     draw_nodes(made, nodes, choices);
     draw_edges(made, edges);
-    made->program.moment_count = (int)draw(made, MOST_MOMENTS);
+    made->program.moment_count = (int)draw(made, MOMENTS_MAX);
     draw_moments(made, made->program.moment_count);
 }
 
 /* The first of the cheapest by going through all; INTRA_OP_FORBIDDEN where none fits. */
 static int64_t try_all(const struct intra_op_program *program, int *best) {
-    int choice[MOST_NODES] = {0}, at = 0;
-    int64_t least = INTRA_OP_FORBIDDEN, cost, peak;
+    int choice[NODES_MAX] = {0}, at = 0;
+    int64_t min = INTRA_OP_FORBIDDEN, cost, peak;
     while (at >= 0) {
         bool ilp = true;
         for (int i = 0; i < program->node_count; i++)
             ilp = ilp && choice[i] == choice[program->nodes[i].same_as];
         if (ilp) {
             intra_op_evaluate(program, choice, &cost, &peak);
-            if (cost < least && peak <= program->memory_limit) {
-                least = cost;
+            if (cost < min && peak <= program->memory_limit) {
+                min = cost;
                 memcpy(best, choice, (size_t)program->node_count * sizeof *best);
             }
         }
         for (at = program->node_count - 1; at >= 0 && ++choice[at] == program->nodes[at].choices; at--)
             choice[at] = 0;
     }
-    return least;
+    return min;
 }
 
 static void check_against_all(struct made *made) {
-    int best[MOST_NODES];
+    int best[NODES_MAX];
     struct intra_op_solution solution;
-    int64_t least = try_all(&made->program, best);
+    int64_t min = try_all(&made->program, best);
     enum status status = intra_op_solve(&made->program, 0, &solution);
-    if (least == INTRA_OP_FORBIDDEN) {
+    if (min == INTRA_OP_FORBIDDEN) {
         assert_int_equal(status, STATUS_NO_FIT);
         return;
     }
     if (status != STATUS_OK) fail_msg("seed %llu: %s", (unsigned long long)made->seed, status_message());
     assert_true(solution.exact && solution.first);
-    assert_true(solution.cost == least && solution.bound == least);
+    assert_true(solution.cost == min && solution.bound == min);
     assert_true(solution.peak <= made->program.memory_limit);
     assert_memory_equal(solution.choice, best, (size_t)made->program.node_count * sizeof *best);
     intra_op_solution_free(&solution);
@@ -144,12 +144,12 @@ static void the_first_of_the_cheapest_is_found(void **state) {
 }
 
 /* How many choices that fit cost the least. */
-static int count_cheapest(const struct intra_op_program *program, int64_t least) {
-    int choice[MOST_NODES] = {0}, at = 0, count = 0;
+static int count_cheapest(const struct intra_op_program *program, int64_t min) {
+    int choice[NODES_MAX] = {0}, at = 0, count = 0;
     int64_t cost, peak;
     while (at >= 0) {
         intra_op_evaluate(program, choice, &cost, &peak);
-        count += cost == least && peak <= program->memory_limit;
+        count += cost == min && peak <= program->memory_limit;
         for (at = program->node_count - 1; at >= 0 && ++choice[at] == program->nodes[at].choices; at--)
             choice[at] = 0;
     }
@@ -159,7 +159,7 @@ static int count_cheapest(const struct intra_op_program *program, int64_t least)
 /* Costs of 0 to 2 and memory of 0 to 3, untied, under half of the fastest's memory: nearly all have ties. */
 static void draw_ties(struct made *made, uint64_t seed) {
     int64_t cost, peak;
-    int first[MOST_NODES] = {0};
+    int first[NODES_MAX] = {0};
     draw_program(made, seed, 3 + (int)(seed % 5), (int)(seed % 9), 4);
     for (int i = 0; i < made->program.node_count; i++) {
         made->nodes[i].same_as = i, made->nodes[i].choices = 2 + (int)draw(made, 3);
@@ -171,7 +171,7 @@ static void draw_ties(struct made *made, uint64_t seed) {
         for (int k = 0; k < made->nodes[edge->from].choices * made->nodes[edge->to].choices; k++)
             made->pair[i][k] = draw(made, 9) == 0 ? INTRA_OP_FORBIDDEN : draw(made, 2);
     }
-    made->program.moment_count = 1 + (int)draw(made, MOST_MOMENTS);
+    made->program.moment_count = 1 + (int)draw(made, MOMENTS_MAX);
     draw_moments(made, made->program.moment_count);
     intra_op_evaluate(&made->program, first, &cost, &peak);
     made->program.memory_limit = draw(made, peak + 2);
@@ -180,16 +180,16 @@ static void draw_ties(struct made *made, uint64_t seed) {
 static void of_equal_costs_under_a_limit_the_first_is_taken(void **state) {
     (void)state;
     static struct made made;
-    int best[MOST_NODES], several = 0, bound = 0;
+    int best[NODES_MAX], several = 0, bound = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(400, 20000); seed++) {
         draw_ties(&made, seed);
         check_against_all(&made);
-        int64_t least = try_all(&made.program, best);
-        if (least == INTRA_OP_FORBIDDEN) continue;
-        several += count_cheapest(&made.program, least) > 1;
+        int64_t min = try_all(&made.program, best);
+        if (min == INTRA_OP_FORBIDDEN) continue;
+        several += count_cheapest(&made.program, min) > 1;
         struct intra_op_program free = made.program;
         free.memory_limit = INTRA_OP_NO_LIMIT;
-        bound += try_all(&free, best) < least;
+        bound += try_all(&free, best) < min;
     }
     print_message("seeds 1 on: %d with several cheapest choices, the limit binds in %d\n", several, bound);
     assert_true(several > 100 && bound > 50);
@@ -204,8 +204,8 @@ static void elimination_agrees_with_cbc(void **state) {
         struct ilp_program ilp;
         struct cbc_result cbc;
         struct intra_op_solution solution;
-        int choice[MOST_NODES];
-        draw_program(&made, seed, MOST_NODES, MOST_NODES + 10, MOST_CHOICES);
+        int choice[NODES_MAX];
+        draw_program(&made, seed, NODES_MAX, NODES_MAX + 10, CHOICES_MAX);
         if (seed % 2) made.program.memory_limit = INTRA_OP_NO_LIMIT;
         assert_int_equal(ilp_program_make(&made.program, &ilp), STATUS_OK);
         assert_int_equal(ilp_solve_cbc(&ilp, 100000, choice, &cbc), STATUS_OK);
@@ -276,7 +276,7 @@ static void wrong_programs_are_refused(void **state) {
     made.memory[1][0] = -1, expect_refused(&made, "node 1: memory[0] is -1");
     made.edges[2].to = 9, expect_refused(&made, "edge 2: from node");
     made.pair[3][0] = -5, expect_refused(&made, "edge 3: cost[0] is -5");
-    made.cost[0][0] = INTRA_OP_MOST_COST + 1, expect_refused(&made, "costs that add up");
+    made.cost[0][0] = INTRA_OP_COST_MAX + 1, expect_refused(&made, "costs that add up");
     made.program.moment_count = 1, made.moments[0].count = 1, made.live[0][0] = 4, made.moments[0].nodes = made.live[0];
     expect_refused(&made, "moment 0: node 4");
     made.program.memory_limit = -1, expect_refused(&made, "limit below 0");
@@ -286,7 +286,7 @@ static void a_limit_of_nodes_tells_how_far_it_came(void **state) {
     (void)state;
     static struct made made;
     struct intra_op_solution solution;
-    draw_program(&made, 5, MOST_NODES, MOST_NODES, MOST_CHOICES);
+    draw_program(&made, 5, NODES_MAX, NODES_MAX, CHOICES_MAX);
     made.program.memory_limit = INTRA_OP_NO_LIMIT;
     assert_int_equal(intra_op_solve(&made.program, 1, &solution), STATUS_FAILED);
     assert_non_null(strstr(status_message(), "within 1 nodes"));
@@ -299,7 +299,7 @@ static void a_limit_of_nodes_leaves_the_best_with_its_gap(void **state) {
     int open = 0, found = 0;
     for (uint64_t seed = 1; seed <= 120; seed++) {
         struct intra_op_solution whole, first, second;
-        draw_program(&made, seed, 10, 14, MOST_CHOICES);
+        draw_program(&made, seed, 10, 14, CHOICES_MAX);
         enum status status = intra_op_solve(&made.program, 0, &whole);
         enum status limited = intra_op_solve(&made.program, 2, &first);
         if (limited == STATUS_OK) {

@@ -75,7 +75,7 @@ static void steps_change_the_last_axis(void **state) {
     (void)state;
     struct device_mesh mesh = mesh_of(2, 2, 2, 1);
     struct layout layout = parse(&mesh, (const char *[]){"S0", "S1", "R"}, 3);
-    struct layout_step steps[LAYOUT_MOST_STEPS];
+    struct layout_step steps[LAYOUT_STEPS_MAX];
     const char *const expected[] = {"RS1R", "S0RR", "RS1S0", "S01RR", "S0RS1"};
     char text[LAYOUT_TEXT];
     assert_int_equal(layout_steps(&layout, &mesh, 3, steps), 5);

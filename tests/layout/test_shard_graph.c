@@ -162,10 +162,10 @@ static void expect_near(const char *name, double value, double expected, double 
 }
 
 static double largest(const float *values, int64_t count) {
-    double most = 0;
+    double max = 0;
     for (int64_t i = 0; i < count; i++)
-        most = fmax(most, fabs((double)values[i]));
-    return most;
+        max = fmax(max, fabs((double)values[i]));
+    return max;
 }
 
 /* Each rank's part against the whole. */

@@ -91,7 +91,7 @@ static void costs_are_those_of_strategies_and_conversions(void **state) {
 }
 
 /* With a choice for every node of every block nothing is cheaper than the least, and that is not above the tied. */
-static void ties_cost_at_most_what_they_save(void **state) {
+static void ties_cost_no_more_than_they_save(void **state) {
     (void)state;
     const struct sized_graph sizes = {3, 32, 4, 64, 2, 8};
     struct graph *graph = sized_graph_make("gpt2", &sizes);
@@ -267,7 +267,7 @@ static void faults_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(costs_are_those_of_strategies_and_conversions),
-        cmocka_unit_test(ties_cost_at_most_what_they_save),
+        cmocka_unit_test(ties_cost_no_more_than_they_save),
         cmocka_unit_test(a_gpt_is_cut_as_megatron_cuts_it),
         cmocka_unit_test(memory_is_kept),
         cmocka_unit_test(odd_sizes_have_a_plan),

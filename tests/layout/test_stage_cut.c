@@ -44,7 +44,7 @@ static void draw_problem(struct made *made, uint64_t seed) {
 struct cuts {
     const struct stage_problem *problem;
     struct stage stages[LAYERS];
-    double least;
+    double min;
 };
 static void try_cut(struct cuts *cuts, int count) {
     const struct stage_problem *problem = cuts->problem;
@@ -58,7 +58,7 @@ static void try_cut(struct cuts *cuts, int count) {
             return;
         sum += cost->seconds, longest = fmax(longest, cost->seconds);
     }
-    cuts->least = fmin(cuts->least, sum + (double)(problem->waves - 1) * longest);
+    cuts->min = fmin(cuts->min, sum + (double)(problem->waves - 1) * longest);
 }
 static void try_from(struct cuts *cuts, int count, int first, int devices) {
     if (first == cuts->problem->layers && devices == 0) try_cut(cuts, count);
@@ -71,7 +71,7 @@ static void try_from(struct cuts *cuts, int count, int first, int devices) {
 }
 
 static void check_cut(const struct stage_problem *problem, const struct stage_cut *cut) {
-    struct cuts own = {.problem = problem, .least = INFINITY};
+    struct cuts own = {.problem = problem, .min = INFINITY};
     int next = 0, devices = 0;
     for (int i = 0; i < cut->count; i++) {
         assert_int_equal(cut->stages[i].first, next);
@@ -82,7 +82,7 @@ static void check_cut(const struct stage_problem *problem, const struct stage_cu
     assert_int_equal(next, problem->layers);
     assert_int_equal(devices, problem->devices);
     try_cut(&own, cut->count);
-    assert_true(own.least == cut->seconds);
+    assert_true(own.min == cut->seconds);
 }
 
 static void no_cut_is_faster(void **state) {
@@ -92,16 +92,16 @@ static void no_cut_is_faster(void **state) {
         static struct made made;
         struct stage_cut cut;
         draw_problem(&made, seed);
-        struct cuts cuts = {.problem = &made.problem, .least = INFINITY};
+        struct cuts cuts = {.problem = &made.problem, .min = INFINITY};
         try_from(&cuts, 0, 0, made.problem.devices);
         enum status status = stage_cut_find(&made.problem, &cut);
-        if (isinf(cuts.least)) {
+        if (isinf(cuts.min)) {
             assert_int_equal(status, STATUS_NO_FIT);
             continue;
         }
         assert_int_equal(status, STATUS_OK);
-        if (cut.seconds != cuts.least)
-            fail_msg("seed %llu: %g, not %g", (unsigned long long)seed, cut.seconds, cuts.least);
+        if (cut.seconds != cuts.min)
+            fail_msg("seed %llu: %g, not %g", (unsigned long long)seed, cut.seconds, cuts.min);
         check_cut(&made.problem, &cut);
         stage_cut_free(&cut);
         solved++;
@@ -122,7 +122,7 @@ static void wrong_problems_are_refused(void **state) {
     static struct made made;
     draw_problem(&made, 5);
     made.problem.layers = 0, expect_refused(&made, "0 layers");
-    made.problem.devices = STAGE_MOST_DEVICES + 1, expect_refused(&made, "devices: must be");
+    made.problem.devices = STAGE_DEVICES_MAX + 1, expect_refused(&made, "devices: must be");
     made.problem.submesh_count = 0, expect_refused(&made, "0 submeshes");
     made.problem.waves = 0, expect_refused(&made, "0 waves");
     made.submesh_devices[0] = 0, expect_refused(&made, "submesh 0: 0 devices");

@@ -229,7 +229,7 @@ static void *read_tensor(const struct safetensors *set, const struct safetensors
 }
 
 /* W + (alpha / rank) B A, against what peft's merge_and_unload gives. */
-static void check_merged(const char *place, const char *adapter_case, const char *base, int least) {
+static void check_merged(const char *place, const char *adapter_case, const char *base, int min) {
     struct model *model, *merged;
     struct safetensors *reference;
     int changed = 0;
@@ -263,7 +263,7 @@ static void check_merged(const char *place, const char *adapter_case, const char
         mem_free(y);
         changed++;
     }
-    assert_int_equal(changed, least);
+    assert_int_equal(changed, min);
     safetensors_close(reference);
     model_free(merged);
     model_free(model);

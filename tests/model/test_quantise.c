@@ -166,15 +166,15 @@ static void the_bytes_are_the_same_on_any_number_of_threads(void **state) {
 }
 
 /* Pieces of these bytes, the last one first where `backwards`. */
-static void quantise_pieces(const struct weight_code *code, const struct stored *stored, int64_t most, bool backwards,
+static void quantise_pieces(const struct weight_code *code, const struct stored *stored, int64_t max, bool backwards,
                             unsigned char *out) {
     struct quantiser *quantiser;
-    int64_t all = layout_of(code).bytes, pieces = (all + most - 1) / most;
+    int64_t all = layout_of(code).bytes, pieces = (all + max - 1) / max;
     assert_int_equal(quantiser_open(code, &(struct number_source){read_stored, stored}, &quantiser), STATUS_OK);
     const struct weight_source source = quantiser_source(quantiser);
     memset(out, 0xA5, (size_t)all);
     for (int64_t i = 0; i < pieces; i++) {
-        int64_t at = (backwards ? pieces - 1 - i : i) * most, count = all - at < most ? all - at : most;
+        int64_t at = (backwards ? pieces - 1 - i : i) * max, count = all - at < max ? all - at : max;
         assert_int_equal(source.read(source.payload, &(struct weight_piece){at, count, out + at}), STATUS_OK);
     }
     quantiser_close(quantiser);

@@ -25,7 +25,7 @@ void *deferred_behind(const void *address);
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { RING_BYTES = 1 << 15, RANKS_MOST = 16, CALLS_MOST = 4096 };
+enum { RING_BYTES = 1 << 15, RANKS_MAX = 16, CALLS_MAX = 4096 };
 
 /* From one rank to another. A message is its size and its bytes. */
 struct channel {
@@ -35,7 +35,7 @@ struct channel {
 
 struct meeting {
     atomic_int joined, left;
-    struct channel channel[RANKS_MOST][RANKS_MOST]; /* by sender and receiver */
+    struct channel channel[RANKS_MAX][RANKS_MAX]; /* by sender and receiver */
 };
 
 struct ncclComm {
@@ -60,7 +60,7 @@ struct group {
     struct ncclComm *comm;
     int count;
     void *stream;
-    struct transfer transfers[CALLS_MOST];
+    struct transfer transfers[CALLS_MAX];
 };
 
 static _Thread_local struct group *group;
@@ -143,7 +143,7 @@ static bool move_on(struct ncclComm *comm, struct transfer *transfer) {
 
 /* Of the transfers with a peer in one direction the first that is not over; of all peers at once. */
 static bool pass(struct group *work) {
-    bool busy[2][RANKS_MOST] = {{false}}, over = true, moved = false;
+    bool busy[2][RANKS_MAX] = {{false}}, over = true, moved = false;
     for (int i = 0; i < work->count; i++) {
         struct transfer *transfer = &work->transfers[i];
         if (is_over(transfer)) continue;
@@ -175,7 +175,7 @@ static void carry_out(void *argument) {
 /* ---- Groups ---- */
 
 static ncclResult_t add(struct ncclComm *comm, void *stream, struct transfer transfer) {
-    if (!group || (group->comm && group->comm != comm) || group->count == CALLS_MOST) return ncclInvalidUsage;
+    if (!group || (group->comm && group->comm != comm) || group->count == CALLS_MAX) return ncclInvalidUsage;
     group->comm = comm;
     group->stream = stream;
     group->transfers[group->count++] = transfer;
@@ -254,7 +254,7 @@ EXPORTED ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, nc
 EXPORTED ncclResult_t ncclGetVersion(int *version) {
     REFUSE();
     int old = planted("version");
-    *version = old ? old : NCCL_LEAST_VERSION + 1;
+    *version = old ? old : NCCL_VERSION_MIN + 1;
     return ncclSuccess;
 }
 
@@ -292,7 +292,7 @@ static bool is_expected(const ncclConfig_t *config) {
 EXPORTED ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
                                              ncclConfig_t *config) {
     REFUSE();
-    if (!is_expected(config) || ranks > RANKS_MOST || rank < 0 || rank >= ranks) return ncclInvalidArgument;
+    if (!is_expected(config) || ranks > RANKS_MAX || rank < 0 || rank >= ranks) return ncclInvalidArgument;
     int file = open(id.internal, O_RDWR);
     if (file < 0) return ncclSystemError;
     struct meeting *meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -13,7 +13,7 @@ static void no_sample_and_no_extreme_is_lost(void **state) {
     static const int64_t counts[] = {1, 2, 1023, 1024, 1025, 4096, 100001};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         curve = (struct curve){0};
-        double sum = 0, seen_sum = 0, least = INFINITY, most = -INFINITY;
+        double sum = 0, seen_sum = 0, min = INFINITY, max = -INFINITY;
         for (int64_t i = 0; i < counts[c]; i++) {
             double value = i == counts[c] / 3 ? 50 : i == counts[c] / 2 ? -50 : value_at(i);
             curve_add(&curve, i + 1, value);
@@ -24,17 +24,17 @@ static void no_sample_and_no_extreme_is_lost(void **state) {
         for (int i = 0; i < curve.count; i++) {
             const struct curve_bucket *bucket = &curve.buckets[i];
             assert_true(bucket->last_step > step);
-            assert_true(bucket->least <= bucket->most);
+            assert_true(bucket->min <= bucket->max);
             step = bucket->last_step;
             samples += bucket->samples;
             seen_sum += bucket->sum;
-            least = fmin(least, bucket->least);
-            most = fmax(most, bucket->most);
+            min = fmin(min, bucket->min);
+            max = fmax(max, bucket->max);
         }
         assert_int_equal(samples, counts[c]);
         assert_int_equal(step, counts[c]);
         assert_true(fabs(seen_sum - sum) < 1e-6 * (double)counts[c]);
-        if (counts[c] > 3) assert_true(least == -50 && most == 50);
+        if (counts[c] > 3) assert_true(min == -50 && max == 50);
     }
 }
 

@@ -24,7 +24,7 @@ static void it_reads_on(void **state) {
     assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
     assert_int_equal(reader.step, 1);
     assert_int_equal(reader.val_step, 1);
-    assert_true(reader.last[METRIC_LOSS] == 4.5 && reader.least_val_loss == 5 && isnan(reader.last[METRIC_MFU]));
+    assert_true(reader.last[METRIC_LOSS] == 4.5 && reader.min_val_loss == 5 && isnan(reader.last[METRIC_MFU]));
     FILE *file = fopen(path, "a");
     fputs("ss\": 3.5}\n{\"step\": 2, \"val_loss\": 4}\n{\"step\": 3, \"val_loss\": 6}\n", file);
     fclose(file);
@@ -32,7 +32,7 @@ static void it_reads_on(void **state) {
     assert_int_equal(reader.step, 3);
     assert_int_equal(reader.curves[METRIC_LOSS].count, 2);
     assert_int_equal(reader.curves[METRIC_VAL_LOSS].count, 3);
-    assert_true(reader.last[METRIC_LOSS] == 3.5 && reader.least_val_loss == 4 && reader.last[METRIC_VAL_LOSS] == 6);
+    assert_true(reader.last[METRIC_LOSS] == 3.5 && reader.min_val_loss == 4 && reader.last[METRIC_VAL_LOSS] == 6);
     temp_write_text(path, "{\"step\": 1, \"loss\": 9}\n"); /* cut, as on resume */
     assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
     assert_int_equal(reader.step, 1);
@@ -117,7 +117,7 @@ static void the_last_slots_of_experts_stay(void **state) {
     json_t *all = metrics_reader_to_json(&reader);
     char *experts = json_dumps(json_object_get(all, "experts"), JSON_COMPACT);
     assert_string_equal(experts, "{\"step\":10,\"slots\":[[5,6]]}");
-    assert_true(reader.last[METRIC_EXPERT_MOST] == 1.5 && reader.curves[METRIC_EXPERT_LEAST].count == 2);
+    assert_true(reader.last[METRIC_EXPERT_MAX] == 1.5 && reader.curves[METRIC_EXPERT_MIN].count == 2);
     free(experts);
     json_decref(all);
     temp_write_text(path, "{\"step\": 1, \"loss\": 2}\n");

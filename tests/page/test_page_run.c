@@ -196,8 +196,8 @@ static void samples_are_bounded(void **state) {
         assert_int_equal(samples_reader_advance(&reader), STATUS_OK);
         json_t *samples = samples_reader_to_json(&reader), *kept = json_object_get(samples, "kept"), *sample;
         assert_int_equal(json_integer_value(json_object_get(samples, "count")), last);
-        assert_true(json_array_size(kept) <= SAMPLES_MOST + 1);
-        assert_true((int)json_array_size(kept) >= (last < SAMPLES_MOST / 2 ? last : SAMPLES_MOST / 2));
+        assert_true(json_array_size(kept) <= SAMPLES_MAX + 1);
+        assert_true((int)json_array_size(kept) >= (last < SAMPLES_MAX / 2 ? last : SAMPLES_MAX / 2));
         json_int_t before = 0, widest = 0, step = 0;
         size_t i;
         json_array_foreach(kept, i, sample) {
@@ -207,7 +207,7 @@ static void samples_are_bounded(void **state) {
             before = step;
         }
         assert_int_equal(step, last);
-        assert_true(widest <= 2 + 2 * last / SAMPLES_MOST);
+        assert_true(widest <= 2 + 2 * last / SAMPLES_MAX);
         json_decref(samples);
     }
     assert_int_equal(remove(path), 0);
@@ -229,7 +229,7 @@ static void long_samples_are_cut(void **state) {
     assert_int_equal(samples_reader_open(path, &reader), STATUS_OK);
     assert_int_equal(samples_reader_advance(&reader), STATUS_OK);
     const char *kept = json_string_value(json_object_get(reader.last, "text"));
-    assert_in_range(strlen(kept), SAMPLE_TEXT_BYTES_MOST - 2, SAMPLE_TEXT_BYTES_MOST + 3);
+    assert_in_range(strlen(kept), SAMPLE_TEXT_BYTES_MAX - 2, SAMPLE_TEXT_BYTES_MAX + 3);
     assert_string_equal(kept + strlen(kept) - 6, "€…");
     add_samples(path, 0, 0, "x");
     expect_status(samples_reader_advance(&reader), STATUS_BAD_INPUT, "samples.jsonl: line 2: step: 0 is outside");

@@ -82,8 +82,8 @@ static void causes_outlast_thinning(void **state) {
     json_t *timeline = timeline_of(events);
     struct timeline_rows rows;
     assert_int_equal(timeline_rows_read("t", timeline, &rows), STATUS_OK);
-    for (size_t most = 20000; most > 2; most /= 8) {
-        timeline_rows_thin(&rows, most);
+    for (size_t max = 20000; max > 2; max /= 8) {
+        timeline_rows_thin(&rows, max);
         for (size_t i = 0; i < rows.items.count; i++) {
             const struct timeline_row *row = &rows.items.items[i];
             int32_t found = timeline_rows_find(&rows, row->cause);
@@ -146,16 +146,16 @@ static void points_keep_the_peak(void **state) {
     assert_int_equal(page_timeline_make("t", timeline, &page), STATUS_OK);
     const json_t *kept = json_object_get(json_array_get(json_object_get(page, "tiers"), 0), "points"), *point;
     assert_in_range(json_array_size(kept), 100, PAGE_TIMELINE_POINTS);
-    json_int_t most = 0, last = -1;
+    json_int_t max = 0, last = -1;
     size_t i;
     json_array_foreach(kept, i, point) {
         json_int_t time = json_integer_value(json_array_get(point, 0)),
                    value = json_integer_value(json_array_get(point, 2));
         assert_true(time > last);
         last = time;
-        most = value > most ? value : most;
+        max = value > max ? value : max;
     }
-    assert_int_equal(most, 1000);
+    assert_int_equal(max, 1000);
     json_decref(page);
     json_decref(timeline);
 }

@@ -11,7 +11,7 @@
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
-enum { MOST_BLOCKS = 40 };
+enum { BLOCKS_MAX = 40 };
 
 struct dice {
     uint64_t seed, draws;
@@ -28,7 +28,7 @@ static void append(struct stage_list *stages, struct stage stage) {
 /* Any legal schedule: moves anywhere between, forwards again in any order. */
 static struct stage_list draw_schedule(struct dice *dice, int32_t blocks) {
     struct stage_list stages = {0};
-    bool moved[MOST_BLOCKS] = {false};
+    bool moved[BLOCKS_MAX] = {false};
     for (int32_t i = 0; i < blocks; i++) {
         append(&stages, (struct stage){.action = STAGE_FORWARD, .block = i});
         int32_t block = roll(dice, i + 1);
@@ -68,7 +68,7 @@ static void schedules_come_back_the_same(void **state) {
     (void)state;
     for (uint64_t seed = 1, last = unit_sweep(500, 20000); seed <= last; seed++) {
         struct dice dice = {.seed = seed};
-        int32_t blocks = 1 + roll(&dice, MOST_BLOCKS);
+        int32_t blocks = 1 + roll(&dice, BLOCKS_MAX);
         struct stage_list stages = draw_schedule(&dice, blocks);
         expect_round_trip(&stages, blocks);
     }
@@ -198,7 +198,7 @@ static void random_texts_are_survived(void **state) {
 static struct chain random_chain(uint64_t seed) {
     struct dice dice = {.seed = seed};
     struct chain chain;
-    assert_int_equal(chain_create(1 + roll(&dice, MOST_BLOCKS), &chain), STATUS_OK);
+    assert_int_equal(chain_create(1 + roll(&dice, BLOCKS_MAX), &chain), STATUS_OK);
     chain.input = roll(&dice, 4);
     for (int i = 0; i < chain.count; i++) {
         struct chain_stage *stage = &chain.stages[i];

@@ -83,11 +83,11 @@ static int block_of(const struct graph *graph, const struct tensor *parameter) {
     return graph->nodes.items[first_reader(graph, parameter)]->block;
 }
 
-/* At most `most` bytes, but for a parameter that is larger by itself; and what a block has of a kind is in one chunk
+/* At most `max` bytes, but for a parameter that is larger by itself; and what a block has of a kind is in one chunk
  * where it fits into one. */
-static void check_sizes(const struct graph *graph, const struct chunk_list *list, int64_t most) {
+static void check_sizes(const struct graph *graph, const struct chunk_list *list, int64_t max) {
     for (size_t c = 0; c < list->chunks.count; c++)
-        assert_true(list->chunks.items[c].bytes <= most || list->chunks.items[c].count == 1);
+        assert_true(list->chunks.items[c].bytes <= max || list->chunks.items[c].count == 1);
     for (int block = 0; block < (int)graph->blocks.count; block++)
         for (int trained = 0; trained < 2; trained++) {
             int64_t bytes = 0;
@@ -99,9 +99,9 @@ static void check_sizes(const struct graph *graph, const struct chunk_list *list
                 last = list->chunk_of[parameter->id];
                 if (first < 0) first = last;
             }
-            if (bytes <= most && first != last)
+            if (bytes <= max && first != last)
                 fail_msg("block %d, %lld of %lld bytes, is in chunks %d to %d", block, (long long)bytes,
-                         (long long)most, first, last);
+                         (long long)max, first, last);
         }
 }
 
@@ -110,12 +110,12 @@ static void random_sizes_are_packed(void **state) {
     for (uint64_t seed = 1, last = unit_sweep(200, 4000); seed <= last; seed++) {
         struct graph *graph = build(1 + (int)(seed % 5), seed % 2);
         if (seed % 3 == 0) freeze_some(graph, seed);
-        int64_t most = 1 + (int64_t)(random_u64(seed, RANDOM_TEST, 2, 0) % 30000);
+        int64_t max = 1 + (int64_t)(random_u64(seed, RANDOM_TEST, 2, 0) % 30000);
         struct chunk_list list;
-        assert_int_equal(chunks_pack(graph, most, &list), STATUS_OK);
+        assert_int_equal(chunks_pack(graph, max, &list), STATUS_OK);
         check_partition(graph, &list);
         check_order(graph, &list);
-        check_sizes(graph, &list, most);
+        check_sizes(graph, &list, max);
         chunks_free(&list);
         graph_free(graph);
     }

@@ -17,7 +17,7 @@ static void the_micro_batch_follows_the_gpu(void **state) {
     assert_int_equal(gpu_micro_batch_tokens(114, 80 * GIB, 16, 2048), 16384); /* H100 PCIe: 1024 in 9 tile waves */
     assert_int_equal(gpu_micro_batch_tokens(132, 24 * GIB, 16, 2048), 4096);
     assert_int_equal(gpu_micro_batch_tokens(132, 8 * GIB, 12, 768), 4096);
-    assert_int_equal(gpu_micro_batch_tokens(132, 1 * GIB, 12, 768), GPU_MICRO_BATCH_LEAST);
+    assert_int_equal(gpu_micro_batch_tokens(132, 1 * GIB, 12, 768), GPU_MICRO_BATCH_MIN);
 }
 
 /* More memory never makes a micro-batch smaller, and all are powers of two between the least and the most. */
@@ -27,7 +27,7 @@ static void micro_batches_grow_with_memory(void **state) {
         for (int64_t layers = 1; layers <= 128; layers *= 2)
             for (int64_t gib = 1, before = 0; gib <= 1024; gib *= 2) {
                 int64_t tokens = gpu_micro_batch_tokens(132, gib * GIB, layers, width);
-                assert_true(tokens >= GPU_MICRO_BATCH_LEAST && tokens <= GPU_MICRO_BATCH_MOST &&
+                assert_true(tokens >= GPU_MICRO_BATCH_MIN && tokens <= GPU_MICRO_BATCH_MAX &&
                             (tokens & (tokens - 1)) == 0);
                 assert_true(tokens >= before);
                 before = tokens;

@@ -5,7 +5,7 @@
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
-enum { LEVELS_MOST = 40, CASES = 400 };
+enum { LEVELS_MAX = 40, CASES = 400 };
 
 /* A sum is told by a number that depends on every micro-batch and on the order of every addition. 0: there is none. */
 typedef uint64_t value;
@@ -82,7 +82,7 @@ static value expected(const struct step *step) {
 /* One rank: where it stands in its list, and its levels. */
 struct rank {
     struct lane_shares shares;
-    value level[LEVELS_MOST];
+    value level[LEVELS_MAX];
     size_t share;
     int32_t sum;
     int64_t next; /* micro-batch of the rank that comes next in its lane's order */
@@ -163,7 +163,7 @@ static void check_ranks(const struct step *step, int count, value wanted) {
     for (int r = 0; r < count; r++) {
         struct rank_place place = {.mesh = {1, count}, .rank = r};
         assert_int_equal(lane_shares_create(&step->recipe, &place, &ranks[r].shares), STATUS_OK);
-        assert_true(ranks[r].shares.levels <= LEVELS_MOST);
+        assert_true(ranks[r].shares.levels <= LEVELS_MAX);
     }
     check_micro_batches(step, ranks, count);
     for (int64_t round = 0; round <= step->rounds; round++) {
@@ -174,7 +174,7 @@ static void check_ranks(const struct step *step, int count, value wanted) {
     for (int r = 0; r < count; r++) {
         assert_true(ranks[r].share == ranks[r].shares.list.count);
         assert_true(ranks[r].level[0] == wanted);
-        for (int level = 1; level < LEVELS_MOST; level++)
+        for (int level = 1; level < LEVELS_MAX; level++)
             assert_true(ranks[r].level[level] == 0);
         lane_shares_free(&ranks[r].shares);
     }

@@ -6,7 +6,7 @@
 #include "support/partition_traffic.h"
 #include "support/unit.h"
 
-enum { RANKS_MOST = 24, MESSAGE_BYTES = 1 << 16 };
+enum { RANKS_MAX = 24, MESSAGE_BYTES = 1 << 16 };
 
 struct counting {
     const struct mesh *mesh;
@@ -30,7 +30,7 @@ static void count_gather(struct counting *counting, int rank, int coarse, int fi
                          int64_t times) {
     const struct shard_cut *cut = counting->cut;
     struct shard_range range = shard_range_of(cut, coarse, rank);
-    int owners[RANKS_MOST];
+    int owners[RANKS_MAX];
     shard_owners(&cut->partition, cut->ranks, rank, coarse, fine, owners);
     const struct comm_spec spec = {.kind = COMM_ALL_GATHER,
                                    .group = shard_group(rank, coarse, fine),
@@ -124,8 +124,8 @@ static void draw_owners(uint64_t seed, uint64_t *next, int ranks, int *owner) {
 
 static void check_sum(const struct mesh *mesh, uint64_t seed) {
     uint64_t next = 0;
-    int ranks = mesh_ranks(mesh), owner[RANKS_MOST];
-    bool empty[RANKS_MOST];
+    int ranks = mesh_ranks(mesh), owner[RANKS_MAX];
+    bool empty[RANKS_MAX];
     struct lane_tree tree;
     assert_int_equal(lane_tree_create(mesh->nodes, mesh->per_node, &tree), STATUS_OK);
     draw_empty(seed, &next, ranks, empty);

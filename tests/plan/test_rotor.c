@@ -10,7 +10,7 @@
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
-enum { MOST_STAGES = 5 };
+enum { STAGES_MAX = 5 };
 
 /* A state of the search: which values are kept, which stages' saved sets, which gradient is there, and the value that
  * the last forward left and nobody has kept (count: none). */
@@ -18,16 +18,16 @@ struct state {
     unsigned kept, saved;
     int gradient, tip;
 };
-enum { MOST_STATES = (1 << (2 * MOST_STAGES)) * (MOST_STAGES + 1) * (MOST_STAGES + 1) };
+enum { STATES_MAX = (1 << (2 * STAGES_MAX)) * (STAGES_MAX + 1) * (STAGES_MAX + 1) };
 
 /* Relaxes a queue of states until none gets better; times are whole numbers, so it ends. */
 struct search {
     const struct chain *chain;
     int64_t slots;
     bool published;           /* forward of all must also fit next to the gradient of its own output */
-    double time[MOST_STATES]; /* least time in which a state is reached */
-    bool queued[MOST_STATES];
-    struct state queue[MOST_STATES];
+    double time[STATES_MAX]; /* least time in which a state is reached */
+    bool queued[STATES_MAX];
+    struct state queue[STATES_MAX];
     size_t head, waiting;
 };
 
@@ -42,7 +42,7 @@ static void reach(struct search *search, struct state state, double time) {
     search->time[index] = time;
     if (search->queued[index]) return;
     search->queued[index] = true;
-    search->queue[(search->head + search->waiting++) % MOST_STATES] = state;
+    search->queue[(search->head + search->waiting++) % STATES_MAX] = state;
 }
 
 static int64_t state_memory(const struct chain *chain, struct state state) {
@@ -99,23 +99,23 @@ static void expand(struct search *search, struct state state) {
 }
 
 /* Infinite where nothing fits. */
-static double least_time(struct search *search, const struct chain *chain, int64_t slots, bool published) {
+static double min_time(struct search *search, const struct chain *chain, int64_t slots, bool published) {
     search->chain = chain, search->slots = slots, search->published = published;
     search->head = search->waiting = 0;
-    for (size_t i = 0; i < MOST_STATES; i++)
+    for (size_t i = 0; i < STATES_MAX; i++)
         search->time[i] = INFINITY, search->queued[i] = false;
     struct state start = {.kept = 1, .gradient = chain->count, .tip = chain->count};
     if (state_memory(chain, start) <= slots) reach(search, start, 0);
-    double least = INFINITY;
+    double min = INFINITY;
     while (search->waiting > 0) {
         struct state state = search->queue[search->head];
-        search->head = (search->head + 1) % MOST_STATES, search->waiting--;
+        search->head = (search->head + 1) % STATES_MAX, search->waiting--;
         search->queued[state_index(search, state)] = false;
         double time = search->time[state_index(search, state)];
-        if (state.gradient == 0 && time < least) least = time;
+        if (state.gradient == 0 && time < min) min = time;
         expand(search, state);
     }
-    return least;
+    return min;
 }
 
 static double solved_time(const struct chain *chain, int64_t slots) {
@@ -132,16 +132,16 @@ static double solved_time(const struct chain *chain, int64_t slots) {
     return cost.time;
 }
 
-static int64_t draw(uint64_t seed, uint64_t *counter, int64_t least, int64_t most) {
-    return least + (int64_t)(random_u64(seed, RANDOM_TEST, 0, (*counter)++) % (uint64_t)(most - least + 1));
+static int64_t draw(uint64_t seed, uint64_t *counter, int64_t min, int64_t max) {
+    return min + (int64_t)(random_u64(seed, RANDOM_TEST, 0, (*counter)++) % (uint64_t)(max - min + 1));
 }
 
-/* A saved set holds the output. Odd seeds have forward temporaries up to `most_temporary`, even ones none larger than
+/* A saved set holds the output. Odd seeds have forward temporaries up to `max_temporary`, even ones none larger than
  * what backward needs, so that the published limit of one stage is not stricter than memory is. */
-static struct chain random_chain(uint64_t seed, int64_t most_temporary) {
+static struct chain random_chain(uint64_t seed, int64_t max_temporary) {
     struct chain chain;
     uint64_t counter = 0;
-    assert_int_equal(chain_create((int)draw(seed, &counter, 1, MOST_STAGES), &chain), STATUS_OK);
+    assert_int_equal(chain_create((int)draw(seed, &counter, 1, STAGES_MAX), &chain), STATUS_OK);
     chain.input = draw(seed, &counter, 0, 6);
     for (int i = 0; i < chain.count; i++) {
         struct chain_stage *stage = &chain.stages[i];
@@ -151,7 +151,7 @@ static struct chain random_chain(uint64_t seed, int64_t most_temporary) {
         stage->saved = stage->output + draw(seed, &counter, 0, 8);
         stage->backward_temporary = draw(seed, &counter, 0, 4);
         int64_t backward = chain_value(&chain, i) + stage->backward_temporary;
-        stage->forward_temporary = draw(seed, &counter, 0, seed % 2 ? most_temporary : backward);
+        stage->forward_temporary = draw(seed, &counter, 0, seed % 2 ? max_temporary : backward);
     }
     return chain;
 }
@@ -176,9 +176,9 @@ static void nothing_is_faster_by_brute_force(void **state) {
     int solved = 0;
     for (uint64_t seed = 0; seed < unit_sweep(300, 20000); seed++) {
         struct chain chain = random_chain(seed, 12);
-        int64_t most = ample_slots(&chain), step = 1 + most / 12;
-        for (int64_t slots = (int64_t)(seed % (uint64_t)step); slots <= most; slots += step) {
-            double expected = least_time(search, &chain, slots, seed % 2 == 1), got = solved_time(&chain, slots);
+        int64_t max = ample_slots(&chain), step = 1 + max / 12;
+        for (int64_t slots = (int64_t)(seed % (uint64_t)step); slots <= max; slots += step) {
+            double expected = min_time(search, &chain, slots, seed % 2 == 1), got = solved_time(&chain, slots);
             if (expected != got)
                 fail_msg("seed %llu, %lld slots: solved %g, least %g", (unsigned long long)seed, (long long)slots, got,
                          expected);
@@ -282,9 +282,9 @@ static void bad_chains_are_refused(void **state) {
     struct chain chain = uniform_chain(2);
     chain.stages[1].saved = -1;
     refuse(&chain, 9, "stage 1: saved");
-    chain.stages[1].saved = CHAIN_MOST_SIZE + 1;
+    chain.stages[1].saved = CHAIN_SIZE_MAX + 1;
     refuse(&chain, 9, "stage 1: saved");
-    chain.stages[1].saved = CHAIN_MOST_SIZE;
+    chain.stages[1].saved = CHAIN_SIZE_MAX;
     refuse(&chain, INT64_MAX, "table");
     chain.stages[1].saved = 2;
     chain.stages[0].forward_time = NAN;
@@ -293,7 +293,7 @@ static void bad_chains_are_refused(void **state) {
     refuse(&chain, 9, "stage 0: forward_time");
     chain_free(&chain);
     assert_int_equal(chain_create(0, &chain), STATUS_BAD_INPUT);
-    assert_int_equal(chain_create(CHAIN_MOST_STAGES + 1, &chain), STATUS_BAD_INPUT);
+    assert_int_equal(chain_create(CHAIN_STAGES_MAX + 1, &chain), STATUS_BAD_INPUT);
 }
 
 static enum status solve_and_free(void *payload) {
@@ -320,13 +320,13 @@ static void slots_cover_bytes(void **state) {
     chain.input = 101;
     chain.stages[0].output = 100;
     chain.stages[0].saved = 1;
-    chain.stages[0].forward_temporary = CHAIN_MOST_SIZE;
+    chain.stages[0].forward_temporary = CHAIN_SIZE_MAX;
     chain.stages[0].backward_temporary = 0;
     assert_int_equal(chain_discretise(&chain, 50000, 500, &slots), STATUS_OK);
     assert_int_equal(slots.input, 2);
     assert_int_equal(slots.stages[0].output, 1);
     assert_int_equal(slots.stages[0].saved, 1);
-    assert_int_equal(slots.stages[0].forward_temporary, (CHAIN_MOST_SIZE + 99) / 100);
+    assert_int_equal(slots.stages[0].forward_temporary, (CHAIN_SIZE_MAX + 99) / 100);
     assert_int_equal(slots.stages[0].backward_temporary, 0);
     assert_true(slots.stages[0].backward_time == 2);
     chain_free(&slots);

@@ -33,8 +33,8 @@ static void limits_are_legal(void **state) {
     EXPECT(steps, whole, 1, STATUS_OK);
     EXPECT(steps, whole, 0, STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "steps: 0 is not legal: must be 1 to 1000000000000");
-    EXPECT(steps, whole, SETTING_MOST_STEPS, STATUS_OK);
-    EXPECT(steps, whole, SETTING_MOST_STEPS + 1, STATUS_BAD_INPUT);
+    EXPECT(steps, whole, SETTING_STEPS_MAX, STATUS_OK);
+    EXPECT(steps, whole, SETTING_STEPS_MAX + 1, STATUS_BAD_INPUT);
     EXPECT(learning_rate, real, 0, STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "learning_rate: 0 is not legal: must be above 0 and at most 1000");
     EXPECT(learning_rate, real, 1000, STATUS_OK);

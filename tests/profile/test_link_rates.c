@@ -15,7 +15,7 @@
 struct measured {
     bool thorough;
     int64_t memory_bytes;
-    struct cluster_rates rates[THREAD_RANKS_MOST]; /* by rank */
+    struct cluster_rates rates[THREAD_RANKS_MAX]; /* by rank */
 };
 
 static enum status measure(struct comm *comm, void *payload) {
@@ -94,10 +94,10 @@ static void one_rank_has_none(void **state) {
 static void without_memory_the_works_are_the_smallest(void **state) {
     (void)state;
     struct rate_machine none = rate_machine_make(&backend_cpu, 1, 0);
-    struct rate_machine least = rate_machine_make(&backend_cpu, 1, PROFILE_MEMORY_LEAST_BYTES);
+    struct rate_machine min = rate_machine_make(&backend_cpu, 1, PROFILE_MEMORY_BYTES_MIN);
     assert_true(none.kernel_bytes > 0);
-    assert_int_equal(none.kernel_bytes, least.kernel_bytes);
-    assert_int_equal(none.block_bytes, least.block_bytes);
+    assert_int_equal(none.kernel_bytes, min.kernel_bytes);
+    assert_int_equal(none.block_bytes, min.block_bytes);
 }
 
 int main(void) {

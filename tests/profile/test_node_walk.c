@@ -39,7 +39,7 @@ static const float *operand(const struct node_walk *walk, int call, int index) {
 static void nodes_read_what_others_wrote(void **state) {
     struct tensor *rows, *product, *sum;
     struct walk_call calls[NODES];
-    struct bench_memory memory = {.most_bytes = 0};
+    struct bench_memory memory = {.max_bytes = 0};
     struct node_walk walk;
     int64_t places[16];
     (void)state;
@@ -95,7 +95,7 @@ static void integers_are_each_callers_own(void **state) {
 static void all_nodes_are_timed(void **state) {
     struct tensor *rows, *product, *sum;
     struct walk_call calls[NODES];
-    struct bench_memory memory = {.most_bytes = 0};
+    struct bench_memory memory = {.max_bytes = 0};
     struct node_walk walk;
     int64_t places[16];
     (void)state;
@@ -108,8 +108,8 @@ static void all_nodes_are_timed(void **state) {
     for (int enough = 0; enough < 2; enough++) {
         assert_int_equal(node_walk_measure(&walk, enough ? 60 : 0), STATUS_OK);
         for (int i = 0; i < NODES; i++) {
-            assert_in_range(calls[i].count, WALK_PASSES_LEAST, enough ? WALK_PASSES_MOST : WALK_PASSES_LEAST);
-            assert_true(!enough || calls[i].settled || calls[i].count == WALK_PASSES_MOST);
+            assert_in_range(calls[i].count, WALK_PASSES_MIN, enough ? WALK_PASSES_MAX : WALK_PASSES_MIN);
+            assert_true(!enough || calls[i].settled || calls[i].count == WALK_PASSES_MAX);
             for (int n = 0; n < calls[i].count; n++)
                 assert_true(calls[i].samples[n].seconds > 0);
         }
@@ -123,7 +123,7 @@ static int64_t memory_of_points(struct graph *graph, int64_t memory_bytes, int32
     struct points points = {.graph = graph};
     struct profile_options options = {.threads = 1};
     struct profile_cache cache;
-    struct bench_memory memory = {.most_bytes = memory_bytes};
+    struct bench_memory memory = {.max_bytes = memory_bytes};
     assert_int_equal(profile_cache_open(&backend_cpu, &options, memory_bytes, &cache), STATUS_OK);
     for (size_t i = 0; i < graph->nodes.count; i++) {
         struct operands operands;

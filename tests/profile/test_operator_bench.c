@@ -18,9 +18,9 @@ static struct backend with_cache(int64_t bytes) {
     return backend;
 }
 
-static int64_t memory_of(const struct backend *backend, int64_t most_bytes, bool evicts) {
+static int64_t memory_of(const struct backend *backend, int64_t max_bytes, bool evicts) {
     struct graph *graph = graph_create(DTYPE_F32, 1, ROWS);
-    struct bench_memory memory = {.most_bytes = most_bytes};
+    struct bench_memory memory = {.max_bytes = max_bytes};
     struct operator_bench bench;
     struct operands operands;
     graph_begin_block(graph, "layer");
@@ -49,19 +49,19 @@ static void copies_fit_the_memory(void **state) {
     const struct backend backend = with_cache(32 << 20);
     int64_t unbounded = memory_of(&backend, 0, false);
     /* One copy is what the operator itself takes; below AVX-512 the product has a packed weight next to it. */
-    int64_t least = memory_of(&backend, 1, false);
-    assert_true(memory_of(&backend, 0, true) <= least);
-    assert_in_range(least, weight, 3 * weight);
-    assert_true(unbounded > least + 2 * weight);
-    for (int64_t most = 8 << 20; most < unbounded; most *= 2)
-        assert_true(memory_of(&backend, most, false) <= (most > least ? most : least));
+    int64_t min = memory_of(&backend, 1, false);
+    assert_true(memory_of(&backend, 0, true) <= min);
+    assert_in_range(min, weight, 3 * weight);
+    assert_true(unbounded > min + 2 * weight);
+    for (int64_t max = 8 << 20; max < unbounded; max *= 2)
+        assert_true(memory_of(&backend, max, false) <= (max > min ? max : min));
 }
 
 /* Two works of each kind are open at once: together some hundred MiB, however large the cache is. */
 static void rates_take_no_more_for_a_large_cache(void **state) {
     (void)state;
     const struct backend backend = with_cache((int64_t)1 << 30);
-    for (int64_t memory = PROFILE_MEMORY_LEAST_BYTES; memory <= PROFILE_MEMORY_BYTES; memory *= 2)
+    for (int64_t memory = PROFILE_MEMORY_BYTES_MIN; memory <= PROFILE_MEMORY_BYTES; memory *= 2)
         for (int activity = 0; activity < 2; activity++) {
             const struct rate_machine machine = rate_machine_make(&backend, 1, memory);
             struct rate_work work;

@@ -253,7 +253,7 @@ static void what_is_kept_is_found_again(void **state) {
 static void little_memory_is_kept_apart(void **state) {
     struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "little"));
-    options.memory_bytes = PROFILE_MEMORY_LEAST_BYTES;
+    options.memory_bytes = PROFILE_MEMORY_BYTES_MIN;
     struct profiled little = profile(graph, &options);
     assert_true(little.report.measured >= 2);
     kept_profile_set(temp_only(options.cache_folder), 0.25, 0);

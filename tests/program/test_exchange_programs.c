@@ -13,12 +13,12 @@
 #include "support/small_graph.h"
 #include "support/unit.h"
 
-enum { MICRO_BATCHES = 4, RANKS_MOST = 8 };
+enum { MICRO_BATCHES = 4, RANKS_MAX = 8 };
 
 struct ranks {
     int count;
-    struct graph *graphs[RANKS_MOST];
-    struct program *programs[RANKS_MOST];
+    struct graph *graphs[RANKS_MAX];
+    struct program *programs[RANKS_MAX];
     struct recipe recipe;
 };
 
@@ -66,7 +66,7 @@ static void ranks_make(struct mesh mesh, int tensor, const struct policy *policy
 }
 
 static enum status verify(const struct ranks *ranks) {
-    const struct program *programs[RANKS_MOST];
+    const struct program *programs[RANKS_MAX];
     memcpy(programs, ranks->programs, sizeof programs);
     return program_verify_ranks(programs, ranks->count, &ranks->recipe);
 }

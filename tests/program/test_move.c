@@ -62,16 +62,16 @@ static bool is_deferred(const struct program *program, int32_t buffer) {
 static const char *check_buffers(const struct program *program, const struct policy *policy) {
     int32_t *alive = mem_array(program->instructions.count, sizeof *alive);
     assert_non_null(alive);
-    int32_t most = 0;
+    int32_t max = 0;
     for (size_t b = 0; b < program->buffers.count; b++) {
         const struct buffer *buffer = &program->buffers.items[b];
         bool counted = buffer->kind == BUFFER_PARAMETERS && buffer->home >= 0 && buffer->tier == TIER_DEVICE;
         if (!counted || is_deferred(program, buffer->id)) continue;
         for (int32_t i = buffer->first; i <= buffer->last; i++)
-            if (++alive[i] > most) most = alive[i];
+            if (++alive[i] > max) max = alive[i];
     }
     mem_free(alive);
-    return most > policy->buffers ? "more parameters on the device than buffers for them" : NULL;
+    return max > policy->buffers ? "more parameters on the device than buffers for them" : NULL;
 }
 
 /* What a kernel makes, if it is activations alone, somebody reads. */
@@ -179,11 +179,11 @@ static void random_policies_are_proved(void **state) {
 
 /* ---- fetches of parameters next to the fewest possible ---- */
 
-enum { MOST_CHUNKS = 12, MOST_GROUPS = 64 };
+enum { CHUNKS_MAX = 12, GROUPS_MAX = 64 };
 
 /* Which chunks each group of a section uses, from the program without copies. */
 struct requests {
-    unsigned of_group[MOST_GROUPS];
+    unsigned of_group[GROUPS_MAX];
     int groups;
     int fetches; /* of the program with copies */
 };
@@ -195,12 +195,12 @@ static void collect_requests(const struct program *program, struct requests *out
     for (int32_t i = 0; i < program->sections.items[0].count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (instruction->group != group) out->groups++;
-        assert_true(out->groups <= MOST_GROUPS);
+        assert_true(out->groups <= GROUPS_MAX);
         group = instruction->group;
         for (int k = 0; k < OP_INPUTS_MAX && !instruction->deferred; k++) {
             int32_t buffer = instruction->operands[k].buffer; /* parameters come first, by chunk */
             if (buffer < 0 || program->buffers.items[buffer].kind != BUFFER_PARAMETERS) continue;
-            assert_true(buffer < MOST_CHUNKS);
+            assert_true(buffer < CHUNKS_MAX);
             if (program->buffers.items[buffer].tier != TIER_DEVICE) out->of_group[out->groups - 1] |= 1u << buffer;
         }
     }
@@ -216,28 +216,28 @@ static void count_fetches(const struct program *program, struct requests *out) {
 
 /* Every set of chunks that fits is tried after every group. */
 static int fewest_fetches(const struct requests *requests, int64_t buffers) {
-    enum { SETS = 1 << MOST_CHUNKS, NEVER = 1 << 20 };
-    static int least[SETS], next[SETS];
+    enum { SETS = 1 << CHUNKS_MAX, NEVER = 1 << 20 };
+    static int min[SETS], next[SETS];
     for (unsigned set = 0; set < SETS; set++)
-        least[set] = set == 0 ? 0 : NEVER;
+        min[set] = set == 0 ? 0 : NEVER;
     for (int group = 0; group < requests->groups; group++) {
         unsigned wanted = requests->of_group[group];
         for (unsigned set = 0; set < SETS; set++)
             next[set] = NEVER;
         for (unsigned set = 0; set < SETS; set++) {
-            if (least[set] == NEVER) continue;
-            int cost = least[set] + __builtin_popcount(wanted & ~set);
+            if (min[set] == NEVER) continue;
+            int cost = min[set] + __builtin_popcount(wanted & ~set);
             for (unsigned kept = set;; kept = (kept - 1) & set) {
                 unsigned held = kept | wanted;
                 if (__builtin_popcount(held) <= buffers && cost < next[held]) next[held] = cost;
                 if (kept == 0) break;
             }
         }
-        memcpy(least, next, sizeof least);
+        memcpy(min, next, sizeof min);
     }
     int fewest = NEVER;
     for (unsigned set = 0; set < SETS; set++)
-        if (least[set] < fewest) fewest = least[set];
+        if (min[set] < fewest) fewest = min[set];
     return fewest;
 }
 
@@ -257,7 +257,7 @@ static bool is_tiny(const struct program *program) {
     for (size_t b = 0; b < program->buffers.count; b++)
         chunks += program->buffers.items[b].kind == BUFFER_PARAMETERS;
     int32_t end = program->sections.items[0].count - 1;
-    return chunks <= MOST_CHUNKS && program->instructions.items[end].group < MOST_GROUPS;
+    return chunks <= CHUNKS_MAX && program->instructions.items[end].group < GROUPS_MAX;
 }
 
 static void fetches_are_the_fewest(void **state) {
@@ -313,7 +313,7 @@ static void policies_save_memory(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
     struct policy plain = {.micro_batches_per_wave = 2, .chunk_bytes = 8192};
-    int64_t most = device_live(graph, plain);
+    int64_t max = device_live(graph, plain);
     static const char *const schedules[] = {"f0-7 h1-6 b7-0", "f0-7 d1-6 b7-0",
                                             "f0-7 b7 f6 b6 f5 b5 f4 b4 f3 b3 f2 b2 f1 b1-0",
                                             "f0-7 h1-3 b7 f6 b6 f5 b5 f4 b4-0"};
@@ -321,13 +321,13 @@ static void policies_save_memory(void **state) {
         struct policy policy = plain;
         strcpy(policy.schedule, schedules[i]);
         int64_t live = device_live(graph, policy);
-        print_message("%s: %lld of %lld bytes\n", schedules[i], (long long)live, (long long)most);
-        assert_true(live < most);
+        print_message("%s: %lld of %lld bytes\n", schedules[i], (long long)live, (long long)max);
+        assert_true(live < max);
     }
     struct policy moved = plain;
     moved.optimizer = TIER_HOST; /* the disk's alignment is as large as these tensors */
     int64_t without_state = device_live(graph, moved);
-    assert_true(without_state < most);
+    assert_true(without_state < max);
     moved.gradients = TIER_HOST;
     int64_t without_gradients = device_live(graph, moved);
     assert_true(without_gradients < without_state);

@@ -189,8 +189,8 @@ static void draw_spans(int32_t blocks, int spans, uint64_t seed, uint64_t *next,
 static int draw_data(const struct lane_shape *lanes, int stages, uint64_t seed, uint64_t *next) {
     struct lane_tree tree;
     assert_int_equal(lane_tree_of_shape(lanes, &tree), STATUS_OK);
-    int most = RANK_PROGRAMS_MOST / stages < tree.lanes ? RANK_PROGRAMS_MOST / stages : tree.lanes,
-        data = 1 + roll(seed, next, most);
+    int max = RANK_PROGRAMS_MAX / stages < tree.lanes ? RANK_PROGRAMS_MAX / stages : tree.lanes,
+        data = 1 + roll(seed, next, max);
     while (!lane_tree_holds(&tree, data))
         data--;
     lane_tree_free(&tree);
@@ -211,9 +211,9 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     int32_t blocks = graph_count_blocks(graph);
     plan.recipe.lanes = shapes[roll(seed, &next, 6)];
     plan.recipe.round_micro_batches = roll(seed, &next, 3);
-    int stages = 2 + roll(seed, &next, 3), most = blocks / stages;
+    int stages = 2 + roll(seed, &next, 3), max = blocks / stages;
     int data = draw_data(&plan.recipe.lanes, stages, seed, &next);
-    int spans = stages * (1 + roll(seed, &next, most < 3 ? most : 3));
+    int spans = stages * (1 + roll(seed, &next, max < 3 ? max : 3));
     plan.place.mesh = draw_mesh(stages * data, seed, &next);
     plan.place.stages = stages;
     plan.place.in_place = roll(seed, &next, 2);

@@ -109,7 +109,7 @@ struct rounds {
 static struct rounds count_rounds(const struct plan *plan) {
     struct lane_shares shares;
     struct rounds rounds = {0};
-    bool empty[RANK_PROGRAMS_MOST];
+    bool empty[RANK_PROGRAMS_MAX];
     assert_int_equal(lane_shares_create(&plan->recipe, &plan->place, &shares), STATUS_OK);
     rounds.all = shares.rounds;
     lane_shares_free(&shares);
@@ -142,8 +142,8 @@ static void add_partial_sums(const struct rank_programs *ranks, int64_t elements
     const struct plan *plan = &ranks->plan;
     const struct shard_cut cut = {plan->policy.partition, ranks->count, elements};
     struct lane_tree lanes, tree;
-    int owner[RANK_PROGRAMS_MOST];
-    bool empty[RANK_PROGRAMS_MOST];
+    int owner[RANK_PROGRAMS_MAX];
+    bool empty[RANK_PROGRAMS_MAX];
     assert_int_equal(lane_tree_of_shape(&plan->recipe.lanes, &lanes), STATUS_OK);
     assert_int_equal(lane_tree_top(&lanes, ranks->count, &tree), STATUS_OK);
     shard_owners(&cut.partition, ranks->count, 0, 1, ranks->count, owner);
@@ -248,7 +248,7 @@ static int64_t home_bytes(const struct program *program, enum buffer_kind kind, 
     return bytes;
 }
 
-static int64_t most_bytes(const struct program *program, enum buffer_kind kind, enum tier tier) {
+static int64_t max_bytes(const struct program *program, enum buffer_kind kind, enum tier tier) {
     struct memory_report report;
     assert_int_equal(program_report_memory(program, tier, &report), STATUS_OK);
     return report.by_kind[kind];
@@ -268,9 +268,9 @@ static void require_unreduced(const struct graph *graph, enum tier tier, int64_t
             whole += shard_aligned(shape_elements(&graph->tensors.items[i]->shape)) * (int64_t)sizeof(float);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(home_bytes(ranks.programs[r], BUFFER_UNREDUCED, tier), waits ? whole : 0);
-        assert_int_equal(most_bytes(ranks.programs[r], BUFFER_UNREDUCED, tier), waits ? whole : 0);
+        assert_int_equal(max_bytes(ranks.programs[r], BUFFER_UNREDUCED, tier), waits ? whole : 0);
         assert_in_range(home_bytes(ranks.programs[r], BUFFER_GRADIENTS, tier), whole / 2, whole / 2 + whole / 8);
-        assert_true(most_bytes(ranks.programs[r], BUFFER_UNREDUCED, TIER_DEVICE) < whole);
+        assert_true(max_bytes(ranks.programs[r], BUFFER_UNREDUCED, TIER_DEVICE) < whole);
     }
     rank_programs_drop(&ranks);
 }

@@ -15,10 +15,10 @@
 
 /* Most bytes of activations at any node. */
 static int64_t peak_of(const struct symbolic_profile *profile) {
-    int64_t most = 0;
+    int64_t max = 0;
     for (size_t n = 0; n < profile->graph->nodes.count; n++)
-        most = profile->live[n] > most ? profile->live[n] : most;
-    return most;
+        max = profile->live[n] > max ? profile->live[n] : max;
+    return max;
 }
 
 static struct graph *forward_of(const struct policy_subject *subject, struct tensor **loss) {

@@ -272,7 +272,7 @@ static void more_operations_than_there_can_be_are_refused(void **state) {
     struct graph *graph = small_graph_build(&(struct small_graph_options){
         .layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     struct rank_programs ranks;
-    struct plan plan = small_plan(graph, 2 * (COMM_OPERATIONS_MOST + 1), 1);
+    struct plan plan = small_plan(graph, 2 * (COMM_OPERATIONS_MAX + 1), 1);
     plan.recipe.lanes = (struct lane_shape){1, 2};
     plan.recipe.round_micro_batches = 1;
     plan.place.mesh = (struct mesh){1, 2};

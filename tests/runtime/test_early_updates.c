@@ -64,8 +64,8 @@ static int64_t gradient_bytes(const struct program *program, enum tier tier) {
 
 /* The most bytes of gradients in the device's memory at a time: the arena's size may be set by kernels' workspaces,
  * which depend on the processor. */
-static int64_t most_gradients(const struct program *program) {
-    int64_t most = 0;
+static int64_t max_gradients(const struct program *program) {
+    int64_t max = 0;
     for (int32_t at = 0; at < (int32_t)program->instructions.count; at++) {
         int64_t bytes = 0;
         for (size_t i = 0; i < program->buffers.count; i++) {
@@ -73,9 +73,9 @@ static int64_t most_gradients(const struct program *program) {
             bool live = buffer->first <= at && at <= buffer->last;
             if (live && buffer_is_gradient(buffer) && buffer->tier == TIER_DEVICE) bytes += buffer->bytes;
         }
-        if (bytes > most) most = bytes;
+        if (bytes > max) max = bytes;
     }
-    return most;
+    return max;
 }
 
 static void open_step(double clip_norm, const struct policy *policy, struct model_config *config,
@@ -105,7 +105,7 @@ static void no_place_has_all_gradients(void **state) {
             assert_true(of_early->tier_bytes[TIER_DISK] <= of_late->tier_bytes[TIER_DISK] - gradients);
         } else {
             assert_true(of_early->tier_bytes[TIER_DEVICE] <= of_late->tier_bytes[TIER_DEVICE]);
-            assert_true(most_gradients(of_early) < most_gradients(of_late));
+            assert_true(max_gradients(of_early) < max_gradients(of_late));
         }
         harness_close(&late);
         harness_close(&early);

@@ -19,7 +19,7 @@
 #include "backend/cuda/cuda_kernel.h"
 #include "support/cuda_kernels.h"
 
-enum { SEED = 72, CASES_MOST = 24 };
+enum { SEED = 72, CASES_MAX = 24 };
 
 /* `GPU`: which of several it says it is. */
 static const struct backend *begin(uint64_t seed, int gpu) {
@@ -49,7 +49,7 @@ static int subject_with_kernels(int subject) {
 /* Small ones: an emulated thread costs hundreds of the processor's instructions. Micro-batches for both ranks, but for
  * every third; all tiers, schedules, partitions and roundings come in a sweep. */
 static const char *write_references(const char *folder, uint64_t first, uint64_t count) {
-    struct rank_case cases[CASES_MOST];
+    struct rank_case cases[CASES_MAX];
     print_message("seed %d, cases %d to %d\n", SEED, (int)first, (int)(first + count) - 1);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t number = first + i;
@@ -74,11 +74,11 @@ static void run_job(const char *path, const char *gpus) {
 }
 
 static void ranks_on_one_gpu_have_one_ranks_bits(void **state) {
-    run_job(write_references(*state, 0, unit_sweep(1, CASES_MOST)), "one GPU");
+    run_job(write_references(*state, 0, unit_sweep(1, CASES_MAX)), "one GPU");
 }
 
 static void ranks_on_a_gpu_each_have_one_ranks_bits(void **state) {
-    run_job(write_references(*state, unit_sweep(1, 0), unit_sweep(1, CASES_MOST)), "cards");
+    run_job(write_references(*state, unit_sweep(1, 0), unit_sweep(1, CASES_MAX)), "cards");
 }
 
 #else

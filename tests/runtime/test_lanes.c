@@ -12,7 +12,7 @@
 #include "support/policy_subject.h"
 #include "support/unit.h"
 
-enum { TOKENS = 13, MICRO_BATCH = 2, ROWS_MOST = 40 };
+enum { TOKENS = 13, MICRO_BATCH = 2, ROWS_MAX = 40 };
 
 struct subject {
     const char *model, *lora, *freeze;
@@ -61,7 +61,7 @@ static void keep_gradient(void *payload, const struct runner *runner, int32_t in
  */
 static void set_rows(struct harness *harness, int64_t first, int64_t all) {
     int64_t rows = harness->options.batch, count = rows * TOKENS;
-    int32_t tokens[ROWS_MOST * TOKENS], targets[ROWS_MOST * TOKENS];
+    int32_t tokens[ROWS_MAX * TOKENS], targets[ROWS_MAX * TOKENS];
     for (int64_t i = 0; i < count; i++) {
         uint64_t at = (uint64_t)(first * TOKENS + i);
         bool real = at < (uint64_t)(all * TOKENS);

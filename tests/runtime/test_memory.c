@@ -77,7 +77,7 @@ struct measured {
     int64_t hidden, layers, vocab, batch, length;
     const struct policy *policy; /* NULL: a random one, of */
     uint64_t policy_seed;
-    int64_t least_bytes; /* of the arenas in memory */
+    int64_t min_bytes; /* of the arenas in memory */
 };
 
 /* In a child, whose peak begins with nothing. Exit status 0: within 2% + 16 MiB. Weights that lie on the disk pass
@@ -113,7 +113,7 @@ static int measure(const struct measured *measured) {
     bool within = fabs(off) <= allowed;
     if (!within) print_policy(&harness.options.policy, measured->policy_seed);
     harness_close(&harness);
-    return arenas < measured->least_bytes ? 2 : !within;
+    return arenas < measured->min_bytes ? 2 : !within;
 }
 
 static void measure_in_child(const struct measured *measured) {

@@ -13,7 +13,7 @@
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { SEED = 18, SAMPLE = 6, CASES_MOST = 4096 };
+enum { SEED = 18, SAMPLE = 6, CASES_MAX = 4096 };
 static const double tolerance = 1e-5;
 
 struct reference {
@@ -40,7 +40,7 @@ static enum status compare(const struct reference *reference, const struct layou
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     char *text;
     size_t bytes;
-    TRY(file_read(words[0], CASES_MOST * sizeof(struct reference), &text, &bytes));
+    TRY(file_read(words[0], CASES_MAX * sizeof(struct reference), &text, &bytes));
     const struct reference *references = (const struct reference *)(const void *)text;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < bytes / sizeof *references && status == STATUS_OK; i++) {

@@ -61,7 +61,7 @@ static enum status check_size(struct harness *harness, struct comm *comm, int64_
 }
 
 static enum status check_growth(struct harness *harness, struct comm *comm) {
-    enum { STEPS = 1000, MOST = 1 << 20 };
+    enum { STEPS = 1000, MAX = 1 << 20 };
     int64_t before = own_memory(), allocations = fault_count(FAULT_ALLOCATE);
     for (int i = 0; i < STEPS; i++)
         TRY(engine_repeat_step(&harness->engine));
@@ -69,7 +69,7 @@ static enum status check_growth(struct harness *harness, struct comm *comm) {
     allocations = fault_count(FAULT_ALLOCATE) - allocations;
     if (comm->rank == 0) printf("%lld bytes more after %d steps\n", (long long)grown, STEPS);
     if (allocations > 0) return status_set(STATUS_FAILED, "%lld allocations in steps", (long long)allocations);
-    if (grown > MOST) return status_set(STATUS_FAILED, "grown by %lld bytes in %d steps", (long long)grown, STEPS);
+    if (grown > MAX) return status_set(STATUS_FAILED, "grown by %lld bytes in %d steps", (long long)grown, STEPS);
     return STATUS_OK;
 }
 
@@ -97,8 +97,8 @@ static enum status check_homes(const struct harness *harness, enum buffer_kind k
         if (counts) whole += shape_bytes(&tensor->shape);
         tensors += counts;
     }
-    int64_t least = whole / width, most = least + 2 * tensors * SHARD_BLOCK * (int64_t)sizeof(float);
-    if (bytes >= least && bytes <= most) return STATUS_OK;
+    int64_t min = whole / width, max = min + 2 * tensors * SHARD_BLOCK * (int64_t)sizeof(float);
+    if (bytes >= min && bytes <= max) return STATUS_OK;
     return status_set(STATUS_FAILED, "%s: homes of %lld bytes, in %d shards of %lld in all", buffer_kind_name(kind),
                       (long long)bytes, width, (long long)whole);
 }

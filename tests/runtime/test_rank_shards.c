@@ -243,10 +243,10 @@ static void skipped_elements_are_found(void **state) {
 
 /* Random partitions under random policies, tiers and schedules, on lanes that ranks may hold unequally. */
 static void random_plans_have_one_ranks_bits(void **state) {
-    enum { MOST = 240 };
+    enum { MAX = 240 };
     static const struct rank_job jobs[] = {{2, 1, true, {""}}, {4, 2, false, {""}}, {3, 1, false, {""}}};
-    size_t count = unit_sweep(4, MOST);
-    struct rank_case cases[MOST];
+    size_t count = unit_sweep(4, MAX);
+    struct rank_case cases[MAX];
     print_message("seed %d\n", SEED);
     for (uint64_t i = 0; i < count; i++) {
         cases[i] = rank_case_random(SEED, i);

@@ -74,13 +74,13 @@ static void check_timeline(const struct timeline *timeline, bool defers) {
     assert_true(longer > 0);
 }
 
-static void record_steps(const struct policy *policy, int least_streams) {
+static void record_steps(const struct policy *policy, int min_streams) {
     struct harness plain, recorded;
     struct timeline timeline;
     open_harness(policy, &plain);
     open_harness(policy, &recorded);
     const struct program *program = recorded.executable->program;
-    assert_true(program->streams >= least_streams);
+    assert_true(program->streams >= min_streams);
     assert_int_equal(timeline_create(program, &timeline), STATUS_OK);
     runner_set_recorder(recorded.runner, &timeline);
     for (int step = 0; step < 3; step++) {

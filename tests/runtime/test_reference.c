@@ -1,7 +1,7 @@
 /* Models against what PyTorch computes: logits, gradients, and twenty steps of training
  * (tests/reference/make_fixtures.py). Bounds: logits 1e-4; each gradient g of n tensors: |d| <= 1e-4 (|g| + 1e-3 |all|
  * / sqrt(n)), against fp64; losses 1e-5 relative in fp32, 1e-2 in bf16; final weights 1e-4 relative where the
- * gradient is certain in fp32; in bf16, each tensor's update is at most BF16_MOST times as far from the fp32 one as
+ * gradient is certain in fp32; in bf16, each tensor's update is at most BF16_MAX times as far from the fp32 one as
  * PyTorch's bf16 is, and on average BF16_MEAN times (bf16_updates in model_cases.py). */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
@@ -17,10 +17,10 @@
 
 enum { STEPS = 20, BATCH = 4, TOKENS = 19 };
 
-/* Of PyTorch's distance and BF16_LEAST, below which the sign of one element's gradient decides. The mean tells of wrong
+/* Of PyTorch's distance and BF16_MIN, below which the sign of one element's gradient decides. The mean tells of wrong
  * arithmetic. A single tensor may be a key's bias of 30 elements, whose gradients are rounding: 0.6 to 2.0 were seen.
  */
-static const double BF16_MOST = 4, BF16_MEAN = 1, BF16_LEAST = 0.01;
+static const double BF16_MAX = 4, BF16_MEAN = 1, BF16_MIN = 0.01;
 /* Where a token goes to some of the experts, rounding chooses among those that are nearly equal: means of 0.6 to 1.0
  * were seen, and 0.54 where it goes to all. */
 static const double BF16_MEAN_ROUTED = 1.5;
@@ -305,7 +305,7 @@ static void gradients_are_those_of_pytorch(void **state) {
 /* Rounding in fp32 moves each element of a gradient by some 1e-6 of the whole tensor's norm, and AdamW makes steps of
  * one size from gradients of any: where a gradient is below 1e-4 of the norm, its direction is uncertain. The key bias
  * of GPT-2 is such a place, which shifts all scores of a query alike. */
-static double least_certain_gradient(const double *gradient, int64_t elements) {
+static double min_certain_gradient(const double *gradient, int64_t elements) {
     double squares = 0;
     for (int64_t k = 0; k < elements; k++)
         squares += gradient[k] * gradient[k];
@@ -328,9 +328,9 @@ static void check_final_weights(const char *name, const struct reference *refere
         float *found = harness_weights(harness, parameter);
         double *expected = doubles(reference, tensor_of(reference, "final.%s", parameter->name)), error = 0, norm = 0;
         double *gradient = doubles(&gradients, tensor_of(&gradients, "grad64.%s", parameter->name));
-        double least = least_certain_gradient(gradient, shape_elements(&parameter->shape));
+        double min = min_certain_gradient(gradient, shape_elements(&parameter->shape));
         for (int64_t k = 0; k < shape_elements(&parameter->shape); k++) {
-            if (fabs(gradient[k]) > 0 && fabs(gradient[k]) < least) continue;
+            if (fabs(gradient[k]) > 0 && fabs(gradient[k]) < min) continue;
             error += pow((double)found[k] - expected[k], 2);
             norm += expected[k] * expected[k];
         }
@@ -372,8 +372,8 @@ static double update_off(const char *name, const struct reference *reference, co
         moved += pow(exact[k] - (double)initial[k], 2);
     }
     mem_free(exact);
-    double off = sqrt(error / moved), expected = json_number_value(recorded) + BF16_LEAST;
-    if (!(off <= BF16_MOST * expected))
+    double off = sqrt(error / moved), expected = json_number_value(recorded) + BF16_MIN;
+    if (!(off <= BF16_MAX * expected))
         fail_msg("%s: bf16 update of %s off by %g, PyTorch's by %g", name, parameter->name, off, expected);
     return off / expected;
 }
@@ -395,17 +395,17 @@ static void check_bf16_updates(const char *name, const struct reference *referen
                                float *const *initial) {
     const struct graph *graph = harness_graph(harness);
     float **found = copy_weights(harness);
-    double sum = 0, most = 0;
+    double sum = 0, max = 0;
     int count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         if (!found[i]) continue;
         double off = update_off(name, reference, graph->tensors.items[i], initial[i], found[i]);
         sum += off;
-        most = off > most ? off : most;
+        max = off > max ? off : max;
         count++;
     }
     assert_int_equal(count, json_object_size(reference->bf16_updates_off));
-    print_message("%-20s bf16: updates off by %.2f of PyTorch's, %.2f at most\n", name, sum / count, most);
+    print_message("%-20s bf16: updates off by %.2f of PyTorch's, %.2f at most\n", name, sum / count, max);
     if (!(sum / count <= (is_routed(graph) ? BF16_MEAN_ROUTED : BF16_MEAN))) exceed_mean(name, sum / count);
     free_weights(harness, found);
 }

@@ -82,7 +82,7 @@ static void check_span(const struct program *program, const struct span *span) {
     if (why) fail_msg("instructions %d to %d: %s", span->first, span->last, why);
     assert_int_equal(count, span->count);
     assert_true(span->changes_state == changes_state(program, span->first));
-    assert_true(count >= SPAN_LEAST);
+    assert_true(count >= SPAN_MIN);
     assert_int_equal(span->runs, program->sections.items[program->instructions.items[span->first].section].repeat);
     assert_false(may_be_joined(program, neighbour(program, span->first, -1), span->first));
     assert_false(may_be_joined(program, span->last, neighbour(program, span->last, 1)));
@@ -260,14 +260,14 @@ static void require_equal(const struct course *a, const struct course *b) {
 /* As many graphs as there may be: all, none, some. */
 static void graphs_give_the_same_bits(void **state) {
     (void)state;
-    static const int64_t most[] = {INT64_MAX, 0, 3};
+    static const int64_t max[] = {INT64_MAX, 0, 3};
     for (int p = 0; p < POLICIES; p++) {
         struct course plain = train(&backend_cpu, &policies[p]);
         assert_int_equal(plain.count.spans, 0);
         for (uint64_t seed = 1; seed <= 6; seed++) {
             const struct backend *backend = deferred_begin(seed);
-            size_t limit = (size_t)most[seed % 3];
-            deferred_limit_graphs(most[seed % 3]);
+            size_t limit = (size_t)max[seed % 3];
+            deferred_limit_graphs(max[seed % 3]);
             struct course course = train(backend, &policies[p]);
             require_equal(&plain, &course);
             assert_true(course.count.spans > 3);
@@ -301,7 +301,7 @@ static void the_gate_holds_back_updates(void **state) {
         changing += spans.all.items[s].changes_state;
     for (size_t i = 0; i < program->instructions.count; i++)
         alone += changes_state(program, (int32_t)i);
-    assert_true(changing > 0 && alone > SPAN_LEAST);
+    assert_true(changing > 0 && alone > SPAN_MIN);
     for (int step = 0; step < 2; step++)
         (void)step_once(&harness, step);
     runner_set_gate(harness.runner, count_gate, &calls);

@@ -58,11 +58,11 @@ static void tiles_change_no_bit(void **state) {
 }
 
 static int64_t largest_activation(const struct program *program) {
-    int64_t most = 0;
+    int64_t max = 0;
     for (size_t i = 0; i < program->buffers.count; i++)
-        if (program->buffers.items[i].kind == BUFFER_ACTIVATIONS && program->buffers.items[i].bytes > most)
-            most = program->buffers.items[i].bytes;
-    return most;
+        if (program->buffers.items[i].kind == BUFFER_ACTIVATIONS && program->buffers.items[i].bytes > max)
+            max = program->buffers.items[i].bytes;
+    return max;
 }
 
 /* No buffer has an MLP's width for all tokens, and the whole takes less. */

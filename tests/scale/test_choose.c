@@ -94,7 +94,7 @@ static void more_devices_are_faster_while_the_batch_lasts(void **state) {
     (void)state;
     struct choice_request request = request_of(8);
     struct calibration calibration = calibration_default();
-    struct choice curve[CHOICE_CURVE_MOST];
+    struct choice curve[CHOICE_CURVE_MAX];
     int count;
     assert_int_equal(choose_curve(&request, &calibration, 8, 256, curve, &count), STATUS_OK);
     assert_true(count >= 5);

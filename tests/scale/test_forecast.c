@@ -59,12 +59,12 @@ static void wider_heads_take_more(void **state) {
     assert_true(wide.peak_bytes > narrow.peak_bytes);
 }
 
-static void a_step_takes_at_least_its_flops_and_at_most_what_is_exposed_more(void **state) {
+static void step_time_is_between_its_flops_and_its_exposed_work(void **state) {
     (void)state;
     struct training job = job_of(64);
     struct forecast forecast = forecast_of(&job);
-    double least = forecast.flops / 64 / job.cluster.device.limits.bf16_flops_per_s;
-    assert_true(forecast.step_s > least && forecast.step_s < 4 * least);
+    double min = forecast.flops / 64 / job.cluster.device.limits.bf16_flops_per_s;
+    assert_true(forecast.step_s > min && forecast.step_s < 4 * min);
     assert_true(forecast.busy_s <= forecast.step_s);
 }
 
@@ -379,7 +379,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_those_of_the_published_model),
         cmocka_unit_test(wider_heads_take_more),
-        cmocka_unit_test(a_step_takes_at_least_its_flops_and_at_most_what_is_exposed_more),
+        cmocka_unit_test(step_time_is_between_its_flops_and_its_exposed_work),
         cmocka_unit_test(more_of_anything_takes_longer),
         cmocka_unit_test(a_smaller_partition_is_faster_on_many_nodes_and_takes_more),
         cmocka_unit_test(interleaving_shortens_a_pipeline),

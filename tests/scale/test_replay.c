@@ -126,17 +126,17 @@ static void every_pass_comes_once_and_forward_first(void **state) {
         for (int32_t stage = 0; stage < pipelines[p].stages; stage++) {
             struct pipeline_step order[1024];
             int seen[8][64] = {{0}};
-            int64_t held = 0, most = 0;
+            int64_t held = 0, max = 0;
             pipeline_order(&pipelines[p], stage, order);
             for (int64_t i = 0; i < pipeline_step_count(&pipelines[p]); i++) {
                 int *passes = &seen[order[i].chunk][order[i].wave];
                 assert_int_equal(*passes, order[i].backward ? 1 : 0);
                 ++*passes;
                 held += order[i].backward ? -1 : 1;
-                if (held > most) most = held;
+                if (held > max) max = held;
             }
             assert_int_equal(held, 0);
-            assert_int_equal(most, pipeline_held(&pipelines[p], stage));
+            assert_int_equal(max, pipeline_held(&pipelines[p], stage));
         }
 }
 

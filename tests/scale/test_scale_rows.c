@@ -123,7 +123,7 @@ static json_t *document_of_default(int id, int data) {
     return rows;
 }
 
-static void a_default_of_recomputation_is_the_least_that_fits(void **state) {
+static void a_default_of_recomputation_is_the_smallest_that_fits(void **state) {
     (void)state;
     for (int large = 0; large < 2; large++) {
         struct scale_rows out = parse(document_of_default(7, large ? 16 : 1));
@@ -201,7 +201,7 @@ int main(void) {
         cmocka_unit_test(a_second_copy_of_parameters_is_read),
         cmocka_unit_test(answers_are_not_needed),
         cmocka_unit_test(what_is_not_described_is_left_out_with_a_reason),
-        cmocka_unit_test(a_default_of_recomputation_is_the_least_that_fits),
+        cmocka_unit_test(a_default_of_recomputation_is_the_smallest_that_fits),
         cmocka_unit_test(a_default_is_the_same_for_a_table_over_devices),
         cmocka_unit_test(wrong_fields_are_named_with_their_row),
         cmocka_unit_test(an_id_may_be_there_once),

@@ -11,7 +11,7 @@
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
 
-/* Fewer than search_most_compiled has for graphs this small: with more, the search would be right more easily. */
+/* Fewer than search_max_compiled has for graphs this small: with more, the search would be right more easily. */
 enum { MICRO_BATCHES = 4, COMPILED = 24 };
 
 /* How much of the states is elsewhere. */
@@ -35,14 +35,14 @@ static struct policy hand_set(const struct graph *graph, const struct hand *hand
     if (hand->recompute) recompute_all(graph_count_blocks(graph), policy.schedule, sizeof policy.schedule);
     if (hand->streamed == STREAM_NOTHING) return policy;
     struct chunk_list chunks;
-    int64_t least;
+    int64_t min;
     assert_int_equal(chunks_choose_bytes(graph, &policy.chunk_bytes), STATUS_OK);
     if (hand->finer) policy.chunk_bytes /= 2;
     assert_int_equal(chunks_pack(graph, policy.chunk_bytes, &chunks), STATUS_OK);
     policy.persistent_chunks = hand->streamed == STREAM_HALF ? (int64_t)chunks.chunks.count / 2 : 0;
-    assert_int_equal(chunks_most_in_a_block(graph, &chunks, policy.persistent_chunks, &least), STATUS_OK);
+    assert_int_equal(max_chunks_in_a_block(graph, &chunks, policy.persistent_chunks, &min), STATUS_OK);
     chunks_free(&chunks);
-    policy.buffers = least + 2;
+    policy.buffers = min + 2;
     policy.lookahead = hand->lookahead;
     policy.parameters = policy.gradients = policy.optimizer = TIER_DISK;
     return policy;
@@ -74,15 +74,15 @@ static void compile_hands(struct bench *bench) {
 
 /* Infinite where none fits. */
 static double best_by_hand(const struct bench *bench, const struct policy **best) {
-    double least = INFINITY;
+    double min = INFINITY;
     for (int i = 0; i < HANDS; i++) {
         struct timeline timeline;
         if (bench->programs[i]->tier_bytes[TIER_DEVICE] > bench->input.capacity_bytes[TIER_DEVICE]) continue;
         assert_int_equal(simulate(bench->programs[i], bench->input.costs, &timeline), STATUS_OK);
-        if (timeline.step_s < least) least = timeline.step_s, *best = &bench->policies[i];
+        if (timeline.step_s < min) min = timeline.step_s, *best = &bench->policies[i];
         timeline_free(&timeline);
     }
-    return least;
+    return min;
 }
 
 static void check(const struct bench *bench, int machine, double part) {
@@ -109,7 +109,7 @@ static void check_model(int layers, enum dtype dtype, uint64_t seed) {
     struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct bench bench = {.graph = graph, .plan = small_plan(graph, MICRO_BATCHES, 1)};
     bench.input = (struct search_input){
-        .graph = graph, .workspace = &workspace, .recipe = &bench.plan.recipe, .most_compiled = COMPILED};
+        .graph = graph, .workspace = &workspace, .recipe = &bench.plan.recipe, .max_compiled = COMPILED};
     compile_hands(&bench);
     int64_t plain_bytes = bench.programs[0]->tier_bytes[TIER_DEVICE];
     bench.input.capacity_bytes[TIER_DISK] = INT64_MAX / 4;

@@ -12,7 +12,7 @@ enum { MICRO_BATCHES = 5 };
 
 struct closeness {
     double time, bytes;  /* of the bounds, by what they bound */
-    double least, quick; /* of the closed forms, by the bounds */
+    double min, quick; /* of the closed forms, by the bounds */
     int count;
 };
 
@@ -27,7 +27,7 @@ static struct program *compile(const struct graph *graph, const struct plan *pla
 struct bounds {
     struct policy_bound bound;
     int64_t quick_bytes;
-    struct policy_seconds least, least_of_many; /* with just as much that stays, with more */
+    struct policy_seconds min, min_of_many; /* with just as much that stays, with more */
 };
 
 static struct bounds bounds_of(const struct policy_bound_input *input, const struct policy *policy, uint64_t seed) {
@@ -38,8 +38,8 @@ static struct bounds bounds_of(const struct policy_bound_input *input, const str
     wide.buffers += (int64_t)(seed % 3);
     return (struct bounds){.bound = policy_bound_of(input, policy, policy_bound_device_bytes(input, policy)),
                            .quick_bytes = policy_bound_quick_device_bytes(input, policy, &activations),
-                           .least = policy_bound_least_seconds(input, policy, persistent),
-                           .least_of_many = policy_bound_least_seconds(
+                           .min = policy_bound_min_seconds(input, policy, persistent),
+                           .min_of_many = policy_bound_min_seconds(
                                input, &wide, persistent + (int64_t)(seed % 7) * (chunks - persistent) / 6)};
 }
 
@@ -125,8 +125,8 @@ static void check(const struct graph *graph, const struct workspace_table *works
     assert_int_equal(simulate(program, &costs, &timeline), STATUS_OK);
     double bound_s = bound.seconds.step_s;
     bool held = timeline.step_s >= bound_s && bound_s > 0;
-    held &= timeline.step_s >= bounds.least.step_s && timeline.step_s >= bounds.least_of_many.step_s;
-    held &= bounds.least_of_many.serial_s <= bound.seconds.serial_s * (1 + 1e-9);
+    held &= timeline.step_s >= bounds.min.step_s && timeline.step_s >= bounds.min_of_many.step_s;
+    held &= bounds.min_of_many.serial_s <= bound.seconds.serial_s * (1 + 1e-9);
     held &= bounds.quick_bytes <= bound.bytes[TIER_DEVICE];
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         held &= program->tier_bytes[tier] >= bound.bytes[tier];
@@ -143,11 +143,11 @@ static void check(const struct graph *graph, const struct workspace_table *works
                           (long long)bound.bytes[tier]);
         print_message("quick bound %lld\n", (long long)bounds.quick_bytes);
         print_message("%s: %g s, bounds %g, %g and %g s\n", synthetic_machine_name(machine), timeline.step_s, bound_s,
-                      bounds.least.step_s, bounds.least_of_many.step_s);
+                      bounds.min.step_s, bounds.min_of_many.step_s);
         fail_msg("a bound above what it bounds");
     }
     closeness->time += bound_s / timeline.step_s;
-    closeness->least += bounds.least.step_s / bound_s;
+    closeness->min += bounds.min.step_s / bound_s;
     closeness->quick += (double)bounds.quick_bytes / (double)bound.bytes[TIER_DEVICE];
     closeness->bytes += (double)bound.bytes[TIER_DEVICE] / (double)program->tier_bytes[TIER_DEVICE];
     closeness->count++;
@@ -167,9 +167,9 @@ static void check_graph(const struct small_graph_options *options, enum subject 
         check(graph, &workspace, subject, seed, &closeness);
     print_message("%d layers: time %.3f, bytes %.3f of what they bound\n", options->layers,
                   closeness.time / closeness.count, closeness.bytes / closeness.count);
-    print_message("closed forms: time %.3f, bytes %.3f of the bounds\n", closeness.least / closeness.count,
+    print_message("closed forms: time %.3f, bytes %.3f of the bounds\n", closeness.min / closeness.count,
                   closeness.quick / closeness.count);
-    assert_true(closeness.least > 0.8 * closeness.count);
+    assert_true(closeness.min > 0.8 * closeness.count);
     assert_true(closeness.quick > (subject == PARTITIONS ? 0.5 : 0.6) * closeness.count);
     assert_true(closeness.time > (subject != ONE_RANK ? 0.4 : 0.6) * closeness.count);
     assert_true(closeness.bytes > (options->unclipped ? 0.3 : subject != ONE_RANK ? 0.4 : 0.5) * closeness.count);

@@ -141,9 +141,9 @@ static void forward_programs_are_searched(void **state) {
     input.workspace = &workspace;
     input.costs = &costs;
     input.capacity_bytes[TIER_DISK] = 1 << 30;
-    struct candidate least;
-    assert_int_equal(search_least(&input, &least), STATUS_OK);
-    input.capacity_bytes[TIER_DEVICE] = least.tier_bytes[TIER_DEVICE];
+    struct candidate min;
+    assert_int_equal(search_min_memory(&input, &min), STATUS_OK);
+    input.capacity_bytes[TIER_DEVICE] = min.tier_bytes[TIER_DEVICE];
     if (search_policies(&input, &result) != STATUS_OK) fail_msg("%s", status_message());
     assert_true(result.front.count > 0);
     assert_int_equal(result.front.items[0].policy.parameters, TIER_DISK);
@@ -170,10 +170,10 @@ static void the_fastest_schedules_are_tried(void **state) {
     search_bench_open(12, DTYPE_F32, 0, 4, &bench);
     bench.input.capacity_bytes[TIER_DEVICE] = INT64_MAX / 4;
     assert_int_equal(space_create(&bench.input, &space), STATUS_OK);
-    int64_t kept = schedule_cost_least_bytes(&space.schedule_costs[0], 1), recomputed = kept, solved = kept;
+    int64_t kept = schedule_cost_min_bytes(&space.schedule_costs[0], 1), recomputed = kept, solved = kept;
     for (size_t s = 0; s < space.schedules.list.count; s++) {
         const struct schedule_cost *cost = &space.schedule_costs[s * LOOKAHEADS];
-        int64_t bytes = schedule_cost_least_bytes(cost, 1);
+        int64_t bytes = schedule_cost_min_bytes(cost, 1);
         enum schedule_kind kind = space.schedules.list.items[s].kind;
         if (kind == SCHEDULE_RECOMPUTE && bytes < recomputed) recomputed = bytes;
         if (kind != SCHEDULE_FASTEST) continue;
@@ -207,9 +207,9 @@ static void a_step_that_fits_stays_plain(void **state) {
 static void no_more_is_compiled_than_said(void **state) {
     (void)state;
     const struct graph six_layers = {.nodes.count = 279}, twelve = {.nodes.count = 546}, many = {.nodes.count = 4242};
-    assert_int_equal(search_most_compiled(&six_layers), 57);
-    assert_int_equal(search_most_compiled(&twelve), 29);
-    assert_int_equal(search_most_compiled(&many), 6);
+    assert_int_equal(search_max_compiled(&six_layers), 57);
+    assert_int_equal(search_max_compiled(&twelve), 29);
+    assert_int_equal(search_max_compiled(&many), 6);
 }
 
 int main(void) {

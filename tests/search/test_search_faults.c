@@ -18,9 +18,9 @@ static enum status search(void *payload) {
     return found ? STATUS_OK : status_set(STATUS_FAILED, "nothing was found");
 }
 
-static enum status search_for_least(void *payload) {
-    struct candidate least;
-    return search_least(payload, &least);
+static enum status search_for_min_memory(void *payload) {
+    struct candidate min;
+    return search_min_memory(payload, &min);
 }
 
 static void sweep(enum status (*body)(void *payload), struct search_input *input) {
@@ -46,9 +46,9 @@ static void every_allocation_fails_in_turn(void **state) {
                                  .costs = &costs,
                                  .recipe = &plan.recipe,
                                  .capacity_bytes = {plain->tier_bytes[TIER_DEVICE] / 2, INT64_MAX / 4, INT64_MAX / 4},
-                                 .most_compiled = COMPILED};
+                                 .max_compiled = COMPILED};
     sweep(search, &input);
-    sweep(search_for_least, &input);
+    sweep(search_for_min_memory, &input);
     costs_free(&costs);
     program_free(plain);
     mem_free(bytes);

@@ -9,14 +9,14 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
-enum { THINGS = 40, BYTES_MOST = 3000 };
+enum { THINGS = 40, BYTES_MAX = 3000 };
 
 struct job {
     uint64_t seed;
     int width;   /* ranks that have all together; other ranks have the same */
     int failing; /* the rank that cannot read; -1: none */
     int64_t bytes[THINGS];
-    char data[THINGS][BYTES_MOST];
+    char data[THINGS][BYTES_MAX];
 };
 
 static uint64_t draw(const struct job *job, uint32_t what, uint64_t i) {
@@ -26,9 +26,9 @@ static uint64_t draw(const struct job *job, uint32_t what, uint64_t i) {
 static void make_things(uint64_t seed, int width, struct job *out) {
     *out = (struct job){.seed = seed, .width = width, .failing = -1};
     for (int t = 0; t < THINGS; t++) {
-        out->bytes[t] = 1 + (int64_t)(draw(out, 1, (uint64_t)t) % (t % 3 == 0 ? 9 : BYTES_MOST));
+        out->bytes[t] = 1 + (int64_t)(draw(out, 1, (uint64_t)t) % (t % 3 == 0 ? 9 : BYTES_MAX));
         for (int64_t i = 0; i < out->bytes[t]; i++)
-            out->data[t][i] = (char)draw(out, 2, (uint64_t)(t * BYTES_MOST + i));
+            out->data[t][i] = (char)draw(out, 2, (uint64_t)(t * BYTES_MAX + i));
     }
 }
 

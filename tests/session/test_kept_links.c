@@ -18,7 +18,7 @@ struct job {
     const char *folder; /* of the cache */
     bool keeps;         /* first measures, and keeps that with a mark */
     bool apart;         /* on hosts of their own */
-    double found[THREAD_RANKS_MOST];
+    double found[THREAD_RANKS_MAX];
 };
 
 static enum status keep_marked(struct comm *comm, const struct machine *machine, const char *folder) {

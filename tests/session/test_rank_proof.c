@@ -77,7 +77,7 @@ static void a_program_that_does_not_fit_is_refused(void **state) {
 
 static void more_ranks_are_proved_one_by_one(void **state) {
     (void)state;
-    expect_status(plan(&(struct proved_shape){2 * RANK_PROOF_MOST, 1, 1}, 0), STATUS_OK, NULL);
+    expect_status(plan(&(struct proved_shape){2 * RANK_PROOF_MAX, 1, 1}, 0), STATUS_OK, NULL);
     assert_int_equal(compiled, 0);
 }
 

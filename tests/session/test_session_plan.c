@@ -65,17 +65,17 @@ static void what_is_taken_is_the_fastest_found(void **state) {
     drop(&planned);
 }
 
-static void the_least_that_is_named_is_enough(void **state) {
+static void the_reported_minimum_of_memory_is_enough(void **state) {
     struct planned planned;
     create(*state, 4096, PLENTY, &planned);
-    int64_t least = planned.plan.least_bytes;
-    assert_true(least < planned.plan.programs.tier_bytes[TIER_DEVICE]);
+    int64_t min = planned.plan.min_bytes;
+    assert_true(min < planned.plan.programs.tier_bytes[TIER_DEVICE]);
     drop(&planned);
-    create(*state, least, PLENTY, &planned);
-    assert_true(planned.plan.programs.tier_bytes[TIER_DEVICE] <= least); /* the fastest may take less than it has */
+    create(*state, min, PLENTY, &planned);
+    assert_true(planned.plan.programs.tier_bytes[TIER_DEVICE] <= min); /* the fastest may take less than it has */
     expect_status(session_plan_check_memory(&planned.plan), STATUS_OK, NULL);
     drop(&planned);
-    create(*state, least - 1, PLENTY, &planned);
+    create(*state, min - 1, PLENTY, &planned);
     expect_status(session_plan_check_memory(&planned.plan), STATUS_NO_FIT, "no plan fits");
     drop(&planned);
 }
@@ -130,10 +130,10 @@ static void tiles_are_chosen_where_memory_is_short(void **state) {
     assert_int_equal(planned.plan.search.enumerated, 0);
     drop(&planned);
     plan_long_micro_batch(4096, NULL, &planned);
-    int64_t least = planned.plan.least_bytes;
+    int64_t min = planned.plan.min_bytes;
     drop(&planned);
-    assert_true(least < 2 * mlp); /* backward of an MLP has more than that of all tokens at a time */
-    plan_long_micro_batch(least, NULL, &planned);
+    assert_true(min < 2 * mlp); /* backward of an MLP has more than that of all tokens at a time */
+    plan_long_micro_batch(min, NULL, &planned);
     assert_true(planned.plan.chosen.policy.tile_tokens >= 1024 && planned.plan.chosen.policy.tile_tokens < 4096);
     expect_status(session_plan_check_memory(&planned.plan), STATUS_OK, NULL);
     drop(&planned);
@@ -147,7 +147,7 @@ static void a_policy_of_more_memory_is_given_up(void **state) {
     struct session_plan again;
     plan_options_init(&nothing);
     plan_long_micro_batch(4096, NULL, &planned);
-    int64_t least = planned.plan.least_bytes;
+    int64_t min = planned.plan.min_bytes;
     drop(&planned);
     plan_long_micro_batch(PLENTY * 4, NULL, &planned);
     struct plan_request request = plan_request_decided(&planned.plan.chosen, &nothing, NULL);
@@ -156,7 +156,7 @@ static void a_policy_of_more_memory_is_given_up(void **state) {
     expect_status(session_plan_make(&planned.session, &request, &again), STATUS_OK, NULL);
     assert_int_equal(again.chosen.policy.lookahead, 1);
     session_plan_free(&again);
-    planned.session.machine.capacity_bytes[TIER_DEVICE] = least;
+    planned.session.machine.capacity_bytes[TIER_DEVICE] = min;
     expect_status(session_plan_make(&planned.session, &request, &again), STATUS_OK, NULL);
     expect_status(session_plan_check_memory(&again), STATUS_OK, NULL);
     assert_true(again.chosen.policy.tile_tokens >= 1024);
@@ -243,7 +243,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_moves_without_need),
         cmocka_unit_test(what_is_taken_is_the_fastest_found),
-        cmocka_unit_test(the_least_that_is_named_is_enough),
+        cmocka_unit_test(the_reported_minimum_of_memory_is_enough),
         cmocka_unit_test(a_host_tier_that_is_too_small_names_the_memory),
         cmocka_unit_test(tiles_are_chosen_where_memory_is_short),
         cmocka_unit_test(a_policy_of_more_memory_is_given_up),

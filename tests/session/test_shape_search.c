@@ -251,9 +251,9 @@ static struct alone check_seed(const char *folder, uint64_t seed, bool brute) {
     /* A step that fits as it is is not searched for a better policy, and a search that ran out of tries proves nothing.
      */
     double tolerance = joint.plan.search.proved ? 1e-9 : 1e-2;
-    double least_s = joint.plan.shapes.least_s;
-    assert_true(least_s <= step_s && least_s <= alone.best_s * (1 + 1e-9));
-    print_message("  by bounds at least %g s\n", least_s);
+    double min_s = joint.plan.shapes.min_s;
+    assert_true(min_s <= step_s && min_s <= alone.best_s * (1 + 1e-9));
+    print_message("  by bounds at least %g s\n", min_s);
     /* Policies near the best one (search/refine.h), which may be faster, are not among all. */
     if (brute) assert_true(isinf(alone.best_s) ? isinf(step_s) : step_s <= alone.best_s * (1 + tolerance));
     drop(&joint);

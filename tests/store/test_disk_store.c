@@ -74,8 +74,8 @@ static void *use_share(void *argument) {
     for (int round = 0; round < share->rounds && !share->wrong; round++) {
         uint32_t draw[4];
         random_block(7, RANDOM_TEST, (uint32_t)share->channel, (uint64_t)round, draw);
-        int64_t first = draw[0] % SHARE_BLOCKS, most = draw[3] % 4 == 0 ? SHARE_BLOCKS : 20;
-        int64_t blocks = 1 + draw[1] % most;
+        int64_t first = draw[0] % SHARE_BLOCKS, max = draw[3] % 4 == 0 ? SHARE_BLOCKS : 20;
+        int64_t blocks = 1 + draw[1] % max;
         if (blocks > SHARE_BLOCKS - first) blocks = SHARE_BLOCKS - first;
         int64_t at = first * BLOCK, bytes = blocks * BLOCK;
         if (draw[2] % 2) {

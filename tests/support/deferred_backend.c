@@ -12,7 +12,7 @@
 #include "plan/recipe_lines.h"
 #include "support/deferred_queues.h"
 
-enum { BLOCKS_MOST = 64, PAGE_BYTES = 4096 };
+enum { BLOCKS_MAX = 64, PAGE_BYTES = 4096 };
 
 /* Memory that was taken. The device's: the addresses that others have, and as many bytes behind them. */
 struct block {
@@ -23,7 +23,7 @@ struct block {
 
 static struct {
     pthread_mutex_t lock; /* of the blocks */
-    struct block blocks[BLOCKS_MOST];
+    struct block blocks[BLOCKS_MAX];
     enum status (*kernel_create)(const struct node *node, struct kernel **out);
     struct deferred_sums sums;
     atomic_int threads; /* of kernels */
@@ -39,7 +39,7 @@ static void *behind(const void *address, bool *of_device) {
     const char *at = address;
     const char *there = at;
     pthread_mutex_lock(&device.lock);
-    for (int b = 0; b < BLOCKS_MOST; b++) {
+    for (int b = 0; b < BLOCKS_MAX; b++) {
         const struct block *block = &device.blocks[b];
         bool within = block->base && at >= block->base && at < block->base + block->bytes;
         if (within && block->tier == TIER_DEVICE) there = at + block->bytes;
@@ -116,7 +116,7 @@ static enum status take(enum tier tier, int64_t bytes, void **out) {
     pthread_mutex_lock(&device.lock);
     struct block *block = device.blocks;
     while (block->base)
-        BUG_IF(++block == device.blocks + BLOCKS_MOST, "too many blocks");
+        BUG_IF(++block == device.blocks + BLOCKS_MAX, "too many blocks");
     *block = (struct block){tier, base, whole};
     pthread_mutex_unlock(&device.lock);
     *out = base;
@@ -127,7 +127,7 @@ static void give_back(enum tier tier, void *base) {
     pthread_mutex_lock(&device.lock);
     struct block *block = device.blocks;
     while (block->base != base || block->tier != tier)
-        BUG_IF(++block == device.blocks + BLOCKS_MOST, "what was never taken is given back");
+        BUG_IF(++block == device.blocks + BLOCKS_MAX, "what was never taken is given back");
     munmap(base, (size_t)((tier == TIER_DEVICE ? 2 : 1) * block->bytes));
     *block = (struct block){0};
     pthread_mutex_unlock(&device.lock);
@@ -354,7 +354,7 @@ const struct backend *deferred_begin_with(uint64_t seed,
 
 void deferred_end(void) {
     deferred_queues_end();
-    for (int b = 0; b < BLOCKS_MOST; b++)
+    for (int b = 0; b < BLOCKS_MAX; b++)
         BUG_IF(device.blocks[b].base, "memory is left");
 }
 

@@ -42,7 +42,7 @@ void deferred_refuse_after(int64_t kernels);
 void deferred_leave_bytes(int64_t bytes);
 /* Captures fail from now on while there are so many graphs: every other one at its beginning, the others at their end.
  */
-void deferred_limit_graphs(int64_t most);
+void deferred_limit_graphs(int64_t max);
 /* Graphs launched since deferred_begin. */
 int64_t deferred_launches(void);
 /* Kernels that were asked for together with others since deferred_begin. */

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "support/deferred_backend.h"
 
-enum { STREAMS_MOST = 64 };
+enum { STREAMS_MAX = 64 };
 
 struct deferred_event {
     int64_t recorded, done; /* number of the last record that was asked for, that was done */
@@ -32,11 +32,11 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t asked, done; /* for the device; for those who wait for it */
     enum status (*run)(const struct deferred_item *item);
-    struct stream streams[STREAMS_MOST];
+    struct stream streams[STREAMS_MAX];
     uint64_t seed, draws;
     int waiting; /* threads */
     int64_t items, fail_at;
-    int64_t graphs, graphs_most, captures, launches;
+    int64_t graphs, max_graphs, captures, launches;
     bool running, failed, stopping;
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
@@ -57,9 +57,9 @@ static bool may_run(const struct stream *stream) {
 
 /* A stream whose head may run; NULL: none. */
 static struct stream *draw_stream(void) {
-    struct stream *candidates[STREAMS_MOST];
+    struct stream *candidates[STREAMS_MAX];
     uint64_t count = 0;
-    for (int s = 0; s < STREAMS_MOST; s++)
+    for (int s = 0; s < STREAMS_MAX; s++)
         if (may_run(&device.streams[s])) candidates[count++] = &device.streams[s];
     return count > 0 ? candidates[random_u64(device.seed, RANDOM_TEST, 11, device.draws++) % count] : NULL;
 }
@@ -177,7 +177,7 @@ static enum status create(void **out) {
     lock_entered();
     struct stream *stream = device.streams;
     while (stream->used)
-        BUG_IF(++stream == device.streams + STREAMS_MOST, "too many streams");
+        BUG_IF(++stream == device.streams + STREAMS_MAX, "too many streams");
     *stream = (struct stream){.used = true, .last_next = &stream->first};
     pthread_mutex_unlock(&device.lock);
     *out = stream;
@@ -265,7 +265,7 @@ static void free_graph(void *of) {
 /* Where there are as many graphs as there may be, one capture fails at its beginning and the next at its end. */
 static bool is_refused(bool beginning) {
     pthread_mutex_lock(&device.lock);
-    bool refused = device.graphs >= device.graphs_most && (device.captures % 2 == 0) == beginning;
+    bool refused = device.graphs >= device.max_graphs && (device.captures % 2 == 0) == beginning;
     if (beginning && refused) device.captures++;
     pthread_mutex_unlock(&device.lock);
     return refused;
@@ -344,7 +344,7 @@ void deferred_queues_begin(uint64_t seed, enum status (*run)(const struct deferr
     device.items = 0;
     device.fail_at = -1;
     device.graphs = device.captures = device.launches = 0;
-    device.graphs_most = INT64_MAX;
+    device.max_graphs = INT64_MAX;
     device.failed = device.stopping = false;
     BUG_IF(pthread_create(&device.thread, NULL, work, NULL) != 0, "the device's thread");
     device.running = true;
@@ -352,7 +352,7 @@ void deferred_queues_begin(uint64_t seed, enum status (*run)(const struct deferr
 
 void deferred_queues_end(void) {
     stop();
-    for (int s = 0; s < STREAMS_MOST; s++)
+    for (int s = 0; s < STREAMS_MAX; s++)
         BUG_IF(device.streams[s].used, "a stream is left");
     BUG_IF(device.graphs != 0, "a graph is left");
 }
@@ -370,9 +370,9 @@ int64_t deferred_items(void) {
     return items;
 }
 
-void deferred_limit_graphs(int64_t most) {
+void deferred_limit_graphs(int64_t max) {
     pthread_mutex_lock(&device.lock);
-    device.graphs_most = most;
+    device.max_graphs = max;
     pthread_mutex_unlock(&device.lock);
 }
 

@@ -120,7 +120,7 @@ static void receive(const struct exchanged *of, int position, const struct node 
 
 /* What is in and out of a collective is apart: all ranks' inputs are there until all have their outputs. */
 static void exchange(struct graph_ranks *ranks, size_t n) {
-    char *made[GRAPH_RANKS_MOST];
+    char *made[GRAPH_RANKS_MAX];
     for (int r = 0; r < ranks->ranks; r++) {
         const struct node *node = ranks->graphs[r]->nodes.items[n];
         const struct group_part *part = &NODE_ATTRIBUTES(node, exchange_attributes)->part;

@@ -5,12 +5,12 @@
 
 #include "graph/graph.h"
 
-enum { GRAPH_RANKS_MOST = 8 };
+enum { GRAPH_RANKS_MAX = 8 };
 
 struct graph_ranks {
     int ranks;
-    struct graph *graphs[GRAPH_RANKS_MOST]; /* owned; of equal nodes */
-    void **data[GRAPH_RANKS_MOST];          /* by tensor id: the first element; zeros at first */
+    struct graph *graphs[GRAPH_RANKS_MAX]; /* owned; of equal nodes */
+    void **data[GRAPH_RANKS_MAX];          /* by tensor id: the first element; zeros at first */
 };
 
 /* The graphs are set. Ends the test without memory. */

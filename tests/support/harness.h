@@ -59,7 +59,7 @@ struct harness {
     const struct executable *executable; /* the main program's, of the plan */
     struct runner *runner;               /* its, of the engine */
     int64_t step;
-    double figures[LOSS_FIGURES_MOST]; /* sums of the last step's loss's, of all ranks */
+    double figures[LOSS_FIGURES_MAX]; /* sums of the last step's loss's, of all ranks */
 };
 
 /* The backend of the device that BALLAST_TEST_BACKEND names in the environment: as --device does, or "deferred"

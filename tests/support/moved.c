@@ -26,7 +26,7 @@ static int list_runs(const struct harness *harness, struct run *runs) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *parameter = graph->tensors.items[i];
         if (parameter->kind != TENSOR_PARAMETER) continue;
-        assert_true(count < MOVED_MOST);
+        assert_true(count < MOVED_MAX);
         struct run *run = &runs[count++];
         *run = (struct run){.parameter = parameter, .home = master_of(graph, parameter)};
         run->element_bytes = dtype_bytes(run->home->shape.dtype);
@@ -47,7 +47,7 @@ static unsigned char *read_run(struct harness *harness, const struct run *run) {
 }
 
 void moved_begin(struct harness *harness, struct moved_start *out) {
-    struct run runs[MOVED_MOST];
+    struct run runs[MOVED_MAX];
     int count = list_runs(harness, runs);
     for (int i = 0; i < count; i++)
         out->bytes[i] = read_run(harness, &runs[i]);
@@ -63,7 +63,7 @@ static int64_t count_moved(const struct run *run, const unsigned char *before, c
 
 /* Held and moved elements, of one rank. */
 struct counts {
-    int64_t held[MOVED_MOST], moved[MOVED_MOST];
+    int64_t held[MOVED_MAX], moved[MOVED_MAX];
 };
 
 static enum status add_ranks(struct comm *comm, struct counts *counts) {
@@ -72,7 +72,7 @@ static enum status add_ranks(struct comm *comm, struct counts *counts) {
     TRY(comm_exchange(comm, &all, counts, sizeof *counts, each));
     *counts = each[0];
     for (int rank = 1; rank < all.count; rank++)
-        for (int i = 0; i < MOVED_MOST; i++) {
+        for (int i = 0; i < MOVED_MAX; i++) {
             counts->held[i] += each[rank].held[i];
             counts->moved[i] += each[rank].moved[i];
         }
@@ -92,7 +92,7 @@ static enum status take_one_replica(const struct run *run, int64_t held, int64_t
 }
 
 enum status moved_end(struct harness *harness, struct moved_start *start, struct moved *out) {
-    struct run runs[MOVED_MOST];
+    struct run runs[MOVED_MAX];
     struct counts counts = {.held = {0}};
     memset(out, 0, sizeof *out);
     out->count = list_runs(harness, runs);

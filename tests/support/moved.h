@@ -4,18 +4,18 @@
 
 #include "support/harness.h"
 
-enum { MOVED_MOST = 64 };
+enum { MOVED_MAX = 64 };
 
 /* By parameter, in the graph's order, of all ranks together: one shard's replicas count once. */
 struct moved {
     int count;
-    bool trained[MOVED_MOST];
-    int64_t elements[MOVED_MOST], moved[MOVED_MOST];
+    bool trained[MOVED_MAX];
+    int64_t elements[MOVED_MAX], moved[MOVED_MAX];
 };
 
 /* What this rank has of all parameters (of masters where there are some) before the first step. */
 struct moved_start {
-    unsigned char *bytes[MOVED_MOST];
+    unsigned char *bytes[MOVED_MAX];
 };
 
 void moved_begin(struct harness *harness, struct moved_start *out);

@@ -117,11 +117,11 @@ int count_lines_with(const char *text, const char *part) {
 
 /* ---- Processes ---- */
 
-static size_t read_process(const char *process, const char *file, char *out, size_t most) {
+static size_t read_process(const char *process, const char *file, char *out, size_t max) {
     char path[300];
     snprintf(path, sizeof path, "/proc/%s/%s", process, file);
     FILE *stream = fopen(path, "r");
-    size_t bytes = stream ? fread(out, 1, most - 1, stream) : 0;
+    size_t bytes = stream ? fread(out, 1, max - 1, stream) : 0;
     if (stream) fclose(stream);
     out[bytes] = '\0';
     return bytes;

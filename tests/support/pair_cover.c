@@ -57,25 +57,25 @@ static bool find_missing(const struct pair_cover *cover, const struct pairs *pai
 static bool find_best(const struct pair_cover *cover, const struct pairs *pairs, const struct pair *pair,
                       uint64_t *number, int *best) {
     enum { LEGAL = 50, DRAWS = 20000 };
-    int legal = 0, most = -1, row[PAIR_COVER_AXES];
+    int legal = 0, max = -1, row[PAIR_COVER_AXES];
     for (int i = 0; i < DRAWS && legal < LEGAL; i++) {
         draw(cover, (*number)++, pair, row);
         if (!cover->is_legal(row)) continue;
         legal++;
         int count = count_new(cover, pairs, row);
-        if (count > most) most = count, memcpy(best, row, sizeof row);
+        if (count > max) max = count, memcpy(best, row, sizeof row);
     }
     return legal > 0;
 }
 
 struct pair_row *pair_cover_make(const struct pair_cover *cover, size_t *count) {
-    enum { MOST = 4096 };
+    enum { MAX = 4096 };
     struct pairs *pairs = mem_array(1, sizeof *pairs);
-    struct pair_row *rows = mem_array(MOST, sizeof *rows);
+    struct pair_row *rows = mem_array(MAX, sizeof *rows);
     struct pair missing;
     uint64_t number = 0;
     assert_true(pairs && rows && cover->axes <= PAIR_COVER_AXES);
-    for (*count = 0; *count < MOST && find_missing(cover, pairs, &missing);)
+    for (*count = 0; *count < MAX && find_missing(cover, pairs, &missing);)
         if (find_best(cover, pairs, &missing, &number, rows[*count].value))
             note(cover, pairs, rows[(*count)++].value);
         else

@@ -29,12 +29,12 @@ double *plain_case_values(const struct op_instance *instance, const char *name) 
     return values;
 }
 
-void plain_case_expect(const char *what, const double *found, const double *expected, int64_t count, double most) {
+void plain_case_expect(const char *what, const double *found, const double *expected, int64_t count, double max) {
     double difference = 0, norm = 0;
     for (int64_t i = 0; i < count; i++) {
         difference += (found[i] - expected[i]) * (found[i] - expected[i]);
         norm += expected[i] * expected[i];
     }
-    if (!(sqrt(difference) <= most * sqrt(norm)))
-        fail_msg("%s: off by %.2e, more than %.0e", what, sqrt(difference / norm), most);
+    if (!(sqrt(difference) <= max * sqrt(norm)))
+        fail_msg("%s: off by %.2e, more than %.0e", what, sqrt(difference / norm), max);
 }

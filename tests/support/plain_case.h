@@ -10,7 +10,7 @@ const struct op_case *plain_case_find(const char *name);
 struct op_instance plain_case_make(const char *name, enum dtype dtype);
 /* Values of a tensor by name, zeros when the case has none; mem_free. */
 double *plain_case_values(const struct op_instance *instance, const char *name);
-/* Ends the test where the norm of the differences is more than `most` times that of the expected values. */
-void plain_case_expect(const char *what, const double *found, const double *expected, int64_t count, double most);
+/* Ends the test where the norm of the differences is more than `max` times that of the expected values. */
+void plain_case_expect(const char *what, const double *found, const double *expected, int64_t count, double max);
 
 #endif

@@ -108,15 +108,15 @@ struct policy random_policy_with(const struct graph *graph, int64_t micro_batche
     struct chunk_list chunks;
     assert_int_equal(chunks_pack(graph, policy.chunk_bytes, &chunks), STATUS_OK);
     policy.persistent_chunks = roll(&dice, 3) == 0 ? roll(&dice, (int64_t)chunks.chunks.count + 1) : 0;
-    int64_t least;
-    assert_int_equal(chunks_most_in_a_block(graph, &chunks, policy.persistent_chunks, &least), STATUS_OK);
+    int64_t min;
+    assert_int_equal(max_chunks_in_a_block(graph, &chunks, policy.persistent_chunks, &min), STATUS_OK);
     chunks_free(&chunks);
     policy.lookahead = roll(&dice, 4);
     policy.parameters = (enum tier)roll(&dice, TIER_COUNT);
     policy.gradients = (enum tier)roll(&dice, TIER_COUNT);
     policy.optimizer = (enum tier)roll(&dice, TIER_COUNT);
     if (policy.optimizer != TIER_DEVICE) policy.update = (enum tier)roll(&dice, 2);
-    policy.buffers = (least > 0 ? least : 1) + roll(&dice, 3);
+    policy.buffers = (min > 0 ? min : 1) + roll(&dice, 3);
     draw_schedule(&dice, graph_count_blocks(graph), traits, &policy);
     set_tiers(traits, &policy);
     if (updates_whole_matrices(graph)) policy.update = TIER_DEVICE;
@@ -128,15 +128,15 @@ struct policy random_policy_with(const struct graph *graph, int64_t micro_batche
 
 void policy_cut(const struct graph *graph, const struct partition *partition, struct policy *policy) {
     struct chunk_list chunks;
-    int64_t least;
+    int64_t min;
     policy->partition = *partition;
     if (!partition_cuts(partition)) return;
     bool gathered = partition_width(partition->parameters) > 1;
     assert_int_equal(chunks_of_policy(graph, policy, &chunks), STATUS_OK);
-    assert_int_equal(chunks_most_in_a_block(graph, &chunks, gathered ? 0 : policy->persistent_chunks, &least),
+    assert_int_equal(max_chunks_in_a_block(graph, &chunks, gathered ? 0 : policy->persistent_chunks, &min),
                      STATUS_OK);
     chunks_free(&chunks);
-    if (policy->buffers < least) policy->buffers = least;
+    if (policy->buffers < min) policy->buffers = min;
 }
 
 void print_policy(const struct policy *policy, uint64_t seed) {

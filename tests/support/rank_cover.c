@@ -3,10 +3,10 @@
 #include "base/mem.h"
 #include "support/unit.h"
 
-enum { VALUES_MOST = 64 };
+enum { VALUES_MAX = 64 };
 
 struct pairs {
-    bool seen[RANK_AXES][VALUES_MOST][RANK_AXES][VALUES_MOST];
+    bool seen[RANK_AXES][VALUES_MAX][RANK_AXES][VALUES_MAX];
 };
 
 static int count_new(const struct pairs *pairs, const struct rank_case *spec) {
@@ -67,13 +67,13 @@ static struct rank_case draw_with(uint64_t seed, uint64_t *number, const struct 
 
 /* Each case has a pair that none had, and of some random ones around it the one with most new pairs. */
 struct rank_case *rank_cover_pairs(uint64_t seed, size_t *count) {
-    enum { TRIES = 50, MOST = 4096 };
+    enum { TRIES = 50, MAX = 4096 };
     struct pairs *pairs = mem_array(1, sizeof *pairs);
-    struct rank_case *cases = mem_array(MOST, sizeof *cases);
+    struct rank_case *cases = mem_array(MAX, sizeof *cases);
     assert_true(pairs && cases);
     struct pair missing;
     uint64_t number = 0;
-    for (*count = 0; *count < MOST && find_missing(pairs, &missing); (*count)++) {
+    for (*count = 0; *count < MAX && find_missing(pairs, &missing); (*count)++) {
         struct rank_case *best = &cases[*count];
         for (int i = 0; i < TRIES; i++) {
             struct rank_case tried = draw_with(seed, &number, &missing);

@@ -4,12 +4,12 @@
 
 #include "program/program.h"
 
-enum { RANK_PROGRAMS_MOST = 12 };
+enum { RANK_PROGRAMS_MAX = 12 };
 
 struct rank_programs {
     int count;
     struct plan plan; /* of rank 0 */
-    struct program *programs[RANK_PROGRAMS_MOST];
+    struct program *programs[RANK_PROGRAMS_MAX];
 };
 
 /* Compiles each rank's program, with kernels' workspaces of `bytes` by node; not proved. The caller calls

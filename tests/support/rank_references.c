@@ -8,7 +8,7 @@
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { CASES_MOST = 4096 };
+enum { CASES_MAX = 4096 };
 
 struct reference {
     struct rank_case spec;
@@ -61,7 +61,7 @@ static enum status train_all(struct comm *comm, const struct backend *backend, b
 enum status rank_references_train(const char *path, struct comm *comm, const struct backend *backend, bool on_device) {
     char *text;
     size_t bytes;
-    TRY(file_read(path, CASES_MOST * sizeof(struct reference), &text, &bytes));
+    TRY(file_read(path, CASES_MAX * sizeof(struct reference), &text, &bytes));
     const struct reference *references = (const struct reference *)(const void *)text;
     enum status status = train_all(comm, backend, on_device, references, bytes / sizeof *references);
     mem_free(text);

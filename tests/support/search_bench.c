@@ -60,22 +60,22 @@ int64_t search_bench_plain_bytes(const struct search_bench *bench) {
 }
 
 /* The device that the search says is needed when nothing fits: with it something does. */
-static int64_t least_bytes(struct search_bench *bench) {
+static int64_t min_bytes(struct search_bench *bench) {
     struct search_result result;
     bench->input.capacity_bytes[TIER_DEVICE] = 1;
     assert_int_equal(search_policies(&bench->input, &result), STATUS_OK);
     assert_int_equal(result.front.count, 0);
-    int64_t least = result.least_bytes;
+    int64_t min = result.min_bytes;
     search_result_free(&result);
-    return least;
+    return min;
 }
 
 void search_bench_limit(struct search_bench *bench, double part, bool host, bool disk) {
     int64_t *capacity = bench->input.capacity_bytes, plain = search_bench_plain_bytes(bench);
     capacity[TIER_HOST] = host ? plain / 2 : 0;
     capacity[TIER_DISK] = disk ? 4 * plain : 0;
-    int64_t least = least_bytes(bench);
-    capacity[TIER_DEVICE] = least + (int64_t)(part * (double)(plain - least));
+    int64_t min = min_bytes(bench);
+    capacity[TIER_DEVICE] = min + (int64_t)(part * (double)(plain - min));
 }
 
 /* ---- every policy ---- */

@@ -9,13 +9,13 @@
 #include "base/random.h"
 #include "comm/comm_engine.h"
 
-enum { REQUESTS_MOST = 4096, PIECES_MOST = 64 };
+enum { REQUESTS_MAX = 4096, PIECES_MAX = 64 };
 
 struct thread_request {
     bool made, active;
     enum wire_kind kind;
     int peer, tag, count;
-    struct wire_piece pieces[PIECES_MOST];
+    struct wire_piece pieces[PIECES_MAX];
     uint64_t turn; /* of its start, among all of the world */
 };
 
@@ -34,8 +34,8 @@ struct world {
     const struct thread_ranks *settings;
     pthread_mutex_t mutex;
     uint64_t turns, draws;
-    int number[THREAD_RANKS_MOST]; /* rank of each thread after renumber */
-    struct rank rank[THREAD_RANKS_MOST];
+    int number[THREAD_RANKS_MAX]; /* rank of each thread after renumber */
+    struct rank rank[THREAD_RANKS_MAX];
 };
 
 static const char *wire_open(void *context, struct wire_world *out) {
@@ -63,9 +63,9 @@ static const char *make_request(void *context, enum wire_kind kind, int peer, in
     struct rank *rank = context;
     pthread_mutex_lock(&rank->world->mutex);
     int place = 0;
-    while (place < REQUESTS_MOST && rank->requests[place].made)
+    while (place < REQUESTS_MAX && rank->requests[place].made)
         place++;
-    if (place == REQUESTS_MOST || count > PIECES_MOST) abort();
+    if (place == REQUESTS_MAX || count > PIECES_MAX) abort();
     struct thread_request *request = &rank->requests[place];
     *request = (struct thread_request){.made = true, .kind = kind, .peer = peer, .tag = tag, .count = count};
     if (count) memcpy(request->pieces, pieces, (size_t)count * sizeof *pieces);
@@ -222,7 +222,7 @@ enum status thread_ranks_run(const struct thread_ranks *settings) {
     for (int i = 0; i < settings->ranks; i++) {
         world.rank[i].world = &world;
         world.rank[i].rank = i;
-        world.rank[i].requests = calloc(REQUESTS_MOST, sizeof *world.rank[i].requests);
+        world.rank[i].requests = calloc(REQUESTS_MAX, sizeof *world.rank[i].requests);
     }
     for (int i = 0; i < settings->ranks; i++)
         pthread_create(&world.rank[i].thread, NULL, enter, &world.rank[i]);

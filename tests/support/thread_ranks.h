@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 
-enum { THREAD_RANKS_MOST = 16 };
+enum { THREAD_RANKS_MAX = 16 };
 
 struct thread_ranks {
     int ranks;

@@ -39,7 +39,7 @@ static struct node *decode_token_shift(struct graph *graph, const char *name, st
 const struct op op_token_shift = {
     .name = "token_shift",
     .attribute_bytes = sizeof(struct token_shift_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_token_shift,
@@ -51,7 +51,7 @@ const struct op op_token_shift = {
 const struct op op_token_shift_grad = {
     .name = "token_shift_grad",
     .attribute_bytes = sizeof(struct token_shift_attributes),
-    .inputs_least = 1,
+    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_token_shift,
@@ -80,7 +80,7 @@ static double example_token_shift_cache(const struct node *node, const struct te
 const struct op op_token_shift_cache = {
     .name = "token_shift_cache",
     .attribute_bytes = sizeof(struct token_shift_cache_attributes),
-    .inputs_least = 2,
+    .min_inputs = 2,
     .inputs = 2,
     .outputs = 2,
     .infer = infer_token_shift_cache,

@@ -59,8 +59,8 @@ void toy_free(struct toy *toy) {
     costs_free(&toy->costs);
 }
 
-static double draw(uint64_t seed, uint32_t what, uint64_t index, double least, double most) {
-    return least + (most - least) * (double)(random_u64(seed, RANDOM_TEST, what, index) >> 11) * 0x1p-53;
+static double draw(uint64_t seed, uint32_t what, uint64_t index, double min, double max) {
+    return min + (max - min) * (double)(random_u64(seed, RANDOM_TEST, what, index) >> 11) * 0x1p-53;
 }
 
 void random_costs(const struct graph *graph, uint64_t seed, struct costs *out) {

@@ -178,7 +178,7 @@ static void work_is_counted(void **state) {
     (void)state;
     static const struct {
         const char *template;
-        int64_t least;
+        int64_t min;
     } cases[] = {
         {"{{ [1.1e-300, 2.5, 0.1]|string|length }}", 4000},
         {"{{ range(1000)|list|sum }}", 2000},
@@ -199,7 +199,7 @@ static void work_is_counted(void **state) {
         struct jinja_output output = {0};
         if (render(cases[i].template, strlen(cases[i].template), none, &output) != STATUS_OK)
             fail_msg("%s: %s", cases[i].template, status_message());
-        if (output.work < cases[i].least || output.work > 100 * cases[i].least)
+        if (output.work < cases[i].min || output.work > 100 * cases[i].min)
             fail_msg("%s: %lld units of work", cases[i].template, (long long)output.work);
         jinja_output_free(&output);
     }

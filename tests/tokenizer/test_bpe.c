@@ -11,14 +11,14 @@
 #include "tokenizer/rank_set.h"
 #include "tokenizer/tokenizer.h"
 
-enum { SEED = 41, MODELS = 200, WORDS = 10, MOST_TOKENS = 120, LETTERS = 5, LONGEST_WORD = 900 };
+enum { SEED = 41, MODELS = 200, WORDS = 10, TOKENS_MAX = 120, LETTERS = 5, LONGEST_WORD = 900 };
 
 struct drawn_model {
-    char tokens[MOST_TOKENS][64];
+    char tokens[TOKENS_MAX][64];
     uint32_t count;
     struct {
         uint32_t left, right, result;
-    } merges[MOST_TOKENS];
+    } merges[TOKENS_MAX];
     uint32_t merge_count;
 };
 
@@ -38,8 +38,8 @@ static void model_draw(struct drawn_model *model) {
     *model = (struct drawn_model){0};
     for (; model->count < LETTERS; model->count++)
         model->tokens[model->count][0] = (char)('a' + model->count);
-    uint32_t wanted = 4 + draw(MOST_TOKENS - 4);
-    while (model->merge_count < wanted && model->count < MOST_TOKENS) {
+    uint32_t wanted = 4 + draw(TOKENS_MAX - 4);
+    while (model->merge_count < wanted && model->count < TOKENS_MAX) {
         uint32_t left = draw(model->count), right = draw(model->count);
         char text[128];
         snprintf(text, sizeof text, "%s%s", model->tokens[left], model->tokens[right]);
@@ -194,25 +194,25 @@ static void texts_without_pre_tokenizer_are_streamed(void **state) {
     tokenizer_free(tokenizer);
 }
 
-static void rank_sets_give_their_least(void **state) {
+static void rank_sets_give_their_minimum(void **state) {
     (void)state;
     static const size_t bounds[] = {1, 63, 64, 65, 4096, 4097, 300000};
     for (size_t b = 0; b < sizeof bounds / sizeof *bounds; b++) {
         struct rank_set set = {0};
-        uint32_t least, last = (uint32_t)bounds[b] - 1, middle = last / 2;
+        uint32_t min, last = (uint32_t)bounds[b] - 1, middle = last / 2;
         assert_int_equal(rank_set_create(&set, bounds[b]), STATUS_OK);
-        assert_false(rank_set_least(&set, &least));
+        assert_false(rank_set_min(&set, &min));
         rank_set_add(&set, last);
-        assert_true(rank_set_least(&set, &least) && least == last);
+        assert_true(rank_set_min(&set, &min) && min == last);
         rank_set_add(&set, middle);
         rank_set_add(&set, 0);
-        assert_true(rank_set_has(&set, middle) && rank_set_least(&set, &least) && least == 0);
+        assert_true(rank_set_has(&set, middle) && rank_set_min(&set, &min) && min == 0);
         rank_set_remove(&set, 0);
-        if (middle > 0) assert_true(rank_set_least(&set, &least) && least == middle);
+        if (middle > 0) assert_true(rank_set_min(&set, &min) && min == middle);
         rank_set_remove(&set, middle);
-        if (middle < last) assert_true(rank_set_least(&set, &least) && least == last);
+        if (middle < last) assert_true(rank_set_min(&set, &min) && min == last);
         rank_set_remove(&set, last);
-        assert_false(rank_set_least(&set, &least));
+        assert_false(rank_set_min(&set, &min));
         rank_set_free(&set);
     }
 }
@@ -222,7 +222,7 @@ int main(void) {
         cmocka_unit_test(words_have_the_ids_of_the_definition),
         cmocka_unit_test(merging_needs_no_cuts),
         cmocka_unit_test(texts_without_pre_tokenizer_are_streamed),
-        cmocka_unit_test(rank_sets_give_their_least),
+        cmocka_unit_test(rank_sets_give_their_minimum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

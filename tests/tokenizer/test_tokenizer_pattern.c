@@ -199,10 +199,10 @@ static void literal_patterns_are_taken_as_they_are(void **state) {
 /* Matches are looked for in windows of a text: where these end changes nothing. */
 static void windows_change_no_match(void **state) {
     (void)state;
-    enum { MOST = 1100 };
-    char *text = malloc(2 * MOST + 8);
-    for (size_t letters = 1; letters<MOST; letters += letters> 110 && letters < 140 ? 1 : 13) {
-        memset(text, 0, 2 * MOST + 8);
+    enum { MAX = 1100 };
+    char *text = malloc(2 * MAX + 8);
+    for (size_t letters = 1; letters<MAX; letters += letters> 110 && letters < 140 ? 1 : 13) {
+        memset(text, 0, 2 * MAX + 8);
         for (size_t i = 0; i < letters; i++)
             memcpy(text + 2 * i, "\xC3\xA9", 2);
         memcpy(text + 2 * letters, "  .", 3);
@@ -221,8 +221,8 @@ static void windows_change_no_match(void **state) {
     free(text);
 }
 
-/* How many matches, at most `most`, are found before the pattern is refused or the text ends. */
-static int matches_before_refusal(const char *pattern, const char *text, size_t bytes, int most, enum status *status) {
+/* How many matches, at most `max`, are found before the pattern is refused or the text ends. */
+static int matches_before_refusal(const char *pattern, const char *text, size_t bytes, int max, enum status *status) {
     struct split_pattern *compiled = compile(pattern);
     struct split_matcher *matcher;
     enum split_result result = SPLIT_FOUND;
@@ -230,7 +230,7 @@ static int matches_before_refusal(const char *pattern, const char *text, size_t 
     int count = 0;
     assert_int_equal(split_matcher_create(compiled, &matcher), STATUS_OK);
     *status = STATUS_OK;
-    for (; place < bytes && count < most; place = stop, count++) {
+    for (; place < bytes && count < max; place = stop, count++) {
         *status = split_pattern_find(compiled, matcher, text, bytes, place, true, &result, &start, &stop);
         if (*status != STATUS_OK || result != SPLIT_FOUND) break;
     }

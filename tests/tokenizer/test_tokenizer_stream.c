@@ -21,11 +21,11 @@
     "{\"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "     \
     "false}, \"model\": {\"merges\": [], \"vocab\": {\"Ġ\": 0, \"a\": 1, \"ð\": 2, \"Ł\": 3, \"Ļ\": 4, \"Ĥ\": 5}}}"
 
-enum { MOST_IDS = 12 };
+enum { IDS_MAX = 12 };
 
 static const struct {
     const char *file;
-    uint32_t ids[MOST_IDS];
+    uint32_t ids[IDS_MAX];
     size_t count;
     const char *out; /* what each id gives, then the finish, each with | behind it */
     const char *whole;

@@ -14,17 +14,17 @@
 #include "support/unit.h"
 #include "support/weight_files.h"
 
-enum { STEPS_MOST = 64, CONVERSATIONS = 7 };
+enum { STEPS_MAX = 64, CONVERSATIONS = 7 };
 static const char fixture[] = BALLAST_FIXTURES "/chat";
 
 struct losses {
-    double values[STEPS_MOST];
+    double values[STEPS_MAX];
     int64_t steps;
 };
 
 static void keep_loss(void *payload, const struct train_step *step) {
     struct losses *losses = payload;
-    assert_true(losses->steps < STEPS_MOST);
+    assert_true(losses->steps < STEPS_MAX);
     losses->values[losses->steps++] = step->loss;
 }
 

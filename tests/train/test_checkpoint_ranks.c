@@ -28,7 +28,7 @@ struct job {
     enum fault_kind kind; /* that fails in the second save, where nth > 0 */
     int nth;
     int64_t operations[FAULT_KINDS]; /* of the second save, of all ranks together */
-    enum status results[THREAD_RANKS_MOST];
+    enum status results[THREAD_RANKS_MAX];
 };
 
 /* A rank with all that a save needs. */
@@ -148,7 +148,7 @@ static enum status run_job(struct job *job, int ranks) {
 
 static void make_job(const char *place, const char *name, const char *partition, const struct tiny_run *run,
                      struct job *out) {
-    *out = (struct job){.run = run, .partition = partition, .block_bytes = FILE_BLOCK_BYTES_LEAST, .seed = 11};
+    *out = (struct job){.run = run, .partition = partition, .block_bytes = FILE_BLOCK_BYTES_MIN, .seed = 11};
     snprintf(out->folder, sizeof out->folder, "%s/%s", place, name);
 }
 

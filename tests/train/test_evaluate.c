@@ -40,7 +40,7 @@ static void it_is_the_same_as_validation(void **state) {
                   tokens;
     assert_true(fabs(result.total.loss - mean) < 1e-12);
     eval_result_free(&result);
-    options.most_batches = 1;
+    options.max_batches = 1;
     expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, &result), STATUS_OK, NULL);
     assert_int_equal(result.files[0].sequences, TINY_BATCH);
     eval_result_free(&result);

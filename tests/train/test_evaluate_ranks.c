@@ -12,20 +12,20 @@
 #include "support/unit.h"
 #include "train/loss_sum.h"
 
-enum { RANKS_MOST = 5 };
+enum { RANKS_MAX = 5 };
 
 struct job {
     const struct tiny_run *run;
-    const char *paths[RANKS_MOST][2]; /* by rank */
-    int64_t most_batches;
-    struct eval_result results[RANKS_MOST];
+    const char *paths[RANKS_MAX][2]; /* by rank */
+    int64_t max_batches;
+    struct eval_result results[RANKS_MAX];
 };
 
 static enum status evaluate_rank(struct comm *comm, void *payload) {
     struct job *job = payload;
     struct plan_options plan = job->run->plan;
     struct eval_options options = {
-        .data_paths = job->paths[comm->rank], .data_path_count = 2, .most_batches = job->most_batches};
+        .data_paths = job->paths[comm->rank], .data_path_count = 2, .max_batches = job->max_batches};
     plan.comm = comm;
     progress_mute_thread();
     return evaluate_files(job->run->model, &plan, &options, &job->results[comm->rank]);
@@ -41,9 +41,9 @@ static enum status evaluate_on(struct job *job, int ranks) {
     return thread_ranks_run(&threads);
 }
 
-static void make_job(const struct tiny_run *run, int64_t most_batches, struct job *out) {
-    *out = (struct job){.run = run, .most_batches = most_batches};
-    for (int rank = 0; rank < RANKS_MOST; rank++) {
+static void make_job(const struct tiny_run *run, int64_t max_batches, struct job *out) {
+    *out = (struct job){.run = run, .max_batches = max_batches};
+    for (int rank = 0; rank < RANKS_MAX; rank++) {
         out->paths[rank][0] = run->valid;
         out->paths[rank][1] = run->data;
     }
@@ -68,12 +68,12 @@ static void any_number_of_ranks_gives_the_same_number(void **state) {
     struct tiny_run run;
     static struct job alone, shared;
     tiny_run_make(*state, "llama", &run);
-    for (int64_t most = 0; most <= 3; most += 3) {
-        make_job(&run, most, &alone);
+    for (int64_t max = 0; max <= 3; max += 3) {
+        make_job(&run, max, &alone);
         expect_status(evaluate_on(&alone, 1), STATUS_OK, NULL);
-        for (int ranks = 2; ranks <= RANKS_MOST;
+        for (int ranks = 2; ranks <= RANKS_MAX;
              ranks++) { /* the last one has more ranks than the first file batches */
-            make_job(&run, most, &shared);
+            make_job(&run, max, &shared);
             expect_status(evaluate_on(&shared, ranks), STATUS_OK, NULL);
             for (int rank = 0; rank < ranks; rank++)
                 expect_equal(&alone.results[0], &shared.results[rank]);
@@ -114,7 +114,7 @@ static double number(int batch) { return (batch % 2 ? 1e15 : 1) / (3 + batch); }
 static enum status add_numbers(struct comm *comm, void *payload) {
     struct loss_sum *sums = payload, sum = {0};
     for (int turn = 0; turn < 3; turn++) {
-        double value = number(turn * RANKS_MOST + comm->rank);
+        double value = number(turn * RANKS_MAX + comm->rank);
         struct loss_sum mine = {.figures = {value}, .targets = 1, .stopped = turn == 2 && comm->rank == 1};
         TRY(loss_sum_add(comm, STATUS_OK, &mine, &sum));
         if (sum.stopped != (turn == 2)) return status_set(STATUS_FAILED, "a stop that nobody was asked for");
@@ -127,20 +127,20 @@ static enum status add_numbers(struct comm *comm, void *payload) {
 
 static void sums_are_in_the_order_of_batches(void **state) {
     (void)state;
-    struct loss_sum sums[RANKS_MOST];
+    struct loss_sum sums[RANKS_MAX];
     double expected = 0;
-    for (int b = 0; b < 3 * RANKS_MOST; b++)
+    for (int b = 0; b < 3 * RANKS_MAX; b++)
         expected += number(b);
-    struct thread_ranks threads = {.ranks = RANKS_MOST,
+    struct thread_ranks threads = {.ranks = RANKS_MAX,
                                    .seed = 3,
                                    .settings = {.rank_timeout_s = 60, .message_bytes = 4096},
                                    .body = add_numbers,
                                    .payload = sums,
                                    .may_fail = true};
     expect_status(thread_ranks_run(&threads), STATUS_FAILED, "no batch");
-    for (int rank = 0; rank < RANKS_MOST; rank++) {
+    for (int rank = 0; rank < RANKS_MAX; rank++) {
         assert_memory_equal(&sums[rank].figures[0], &expected, sizeof expected);
-        assert_int_equal(sums[rank].targets, 3 * RANKS_MOST);
+        assert_int_equal(sums[rank].targets, 3 * RANKS_MAX);
     }
 }
 

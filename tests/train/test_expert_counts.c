@@ -31,7 +31,7 @@ static void make_run(const char *folder, struct tiny_run *out) {
 /* A line's least and most parts of an equal share, and sums that are those of all slots. */
 static void expect_all_slots(const json_t *line) {
     const json_t *layers = json_object_get(line, "expert_slots");
-    double least = 1e9, most = 0;
+    double min = 1e9, max = 0;
     assert_int_equal(json_array_size(layers), LAYERS);
     for (size_t layer = 0; layer < LAYERS; layer++) {
         const json_t *slots = json_array_get(layers, layer);
@@ -41,14 +41,14 @@ static void expect_all_slots(const json_t *line) {
             json_int_t count = json_integer_value(json_array_get(slots, e));
             double part = (double)count * EXPERTS / SLOTS;
             assert_true(count >= 0 && count <= SLOTS / CHOSEN);
-            least = part < least ? part : least;
-            most = part > most ? part : most;
+            min = part < min ? part : min;
+            max = part > max ? part : max;
             sum += count;
         }
         assert_int_equal(sum, SLOTS);
     }
-    assert_float_equal(json_number_value(json_object_get(line, "expert_least")), least, 1e-5);
-    assert_float_equal(json_number_value(json_object_get(line, "expert_most")), most, 1e-5);
+    assert_float_equal(json_number_value(json_object_get(line, "expert_least")), min, 1e-5);
+    assert_float_equal(json_number_value(json_object_get(line, "expert_most")), max, 1e-5);
 }
 
 static void expect_lines(const char *metrics) {

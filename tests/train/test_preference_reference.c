@@ -13,17 +13,17 @@
 #include "support/unit.h"
 #include "support/weight_files.h"
 
-enum { STEPS_MOST = 16, PAIRS = 4 };
+enum { STEPS_MAX = 16, PAIRS = 4 };
 static const double TOLERANCE = 1e-4;
 
 struct course {
-    struct train_step steps[STEPS_MOST];
+    struct train_step steps[STEPS_MAX];
     int64_t count;
 };
 
 static void keep_step(void *payload, const struct train_step *step) {
     struct course *course = payload;
-    assert_true(course->count < STEPS_MOST);
+    assert_true(course->count < STEPS_MAX);
     course->steps[course->count++] = *step;
 }
 

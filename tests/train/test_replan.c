@@ -74,12 +74,12 @@ static void open_scene(const char *root, int machine, uint64_t seed, double part
     const struct graph *graph = programs_main(&out->plain.programs)->graph;
     out->right = synthetic_costs(graph, machine, seed);
     out->right.rates.issue_s = 0; /* which recorded instructions do not have within */
-    int64_t *device = &out->session.machine.capacity_bytes[TIER_DEVICE], most = *device = 1;
-    struct session_plan least;
-    expect_status(session_plan_renew(&out->plain, NULL, &out->right, &least), STATUS_OK, NULL);
-    most = out->plain.programs.tier_bytes[TIER_DEVICE];
-    *device = least.least_bytes + (int64_t)(part * (double)(most - least.least_bytes));
-    session_plan_free(&least);
+    int64_t *device = &out->session.machine.capacity_bytes[TIER_DEVICE], max = *device = 1;
+    struct session_plan min;
+    expect_status(session_plan_renew(&out->plain, NULL, &out->right, &min), STATUS_OK, NULL);
+    max = out->plain.programs.tier_bytes[TIER_DEVICE];
+    *device = min.min_bytes + (int64_t)(part * (double)(max - min.min_bytes));
+    session_plan_free(&min);
 }
 
 static void close_scene(struct scene *scene) {
@@ -193,14 +193,14 @@ static int expect_mended(const struct scene *scene) {
 }
 
 /* How far behind a mistake is depends on the room that this processor's kernels need. */
-enum { MENDED_LEAST = 4 };
+enum { MENDED_MIN = 4 };
 
 static void wrong_costs_are_mended(void **state) {
     static const double parts[] = {1. / 3, 0.05, 0.15, 0.5, 0.7};
     bool all = getenv("BALLAST_LONG") != NULL;
     int mended = 0, machines = all ? SYNTHETIC_MACHINES : 1;
     for (int machine = 0; machine < machines; machine++)
-        for (uint64_t seed = 1; seed <= 6 && (all || mended < MENDED_LEAST); seed++)
+        for (uint64_t seed = 1; seed <= 6 && (all || mended < MENDED_MIN); seed++)
             for (size_t p = 0; p < (all ? sizeof parts / sizeof *parts : 1); p++) {
                 struct scene scene;
                 open_scene(*state, machine, seed, parts[p], &scene);
@@ -209,7 +209,7 @@ static void wrong_costs_are_mended(void **state) {
                 mended += expect_mended(&scene);
                 close_scene(&scene);
             }
-    assert_true(mended >= MENDED_LEAST);
+    assert_true(mended >= MENDED_MIN);
 }
 
 /* A copy that was held up, which costs a step nothing where nobody waits for it, must not make the disk look slow. */

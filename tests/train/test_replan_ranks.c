@@ -19,7 +19,7 @@
 #include "train/plan_change.h"
 
 static const uint64_t SEED = 20261124;
-enum { RANKS_MOST = 4, STEPS = 6 };
+enum { RANKS_MAX = 4, STEPS = 6 };
 
 /* What the ranks do before the step after `step`. */
 struct ranks_run;
@@ -30,7 +30,7 @@ struct ranks_run {
     const char *folder;
     int count;
     before_step *before;
-    int64_t device_bytes[RANKS_MOST], less_bytes; /* what each rank's plan took at the end; a limit, where it has one */
+    int64_t device_bytes[RANKS_MAX], less_bytes; /* what each rank's plan took at the end; a limit, where it has one */
     int changes;                                  /* that rank 0 told of */
     struct train_replan last;
     int met; /* faults */
@@ -72,7 +72,7 @@ static void make_run(const char *root, const char *model, struct tiny_run *out) 
     tiny_run_make(root, model, out);
     SETTINGS_GIVE(&out->plan, batch, 4);
     SETTINGS_GIVE(&out->plan, micro_batch_sequences, 1);
-    SETTINGS_GIVE(&out->plan, lanes, ((struct lane_shape){1, RANKS_MOST}));
+    SETTINGS_GIVE(&out->plan, lanes, ((struct lane_shape){1, RANKS_MAX}));
     SETTINGS_GIVE(&out->plan, threads, 1);
     memory_options_set_disk(&out->plan.memory, root);
     out->options.steps = STEPS;
@@ -125,7 +125,7 @@ static void random_changes_leave_the_bits(void **state) {
     bool all = getenv("BALLAST_LONG") != NULL;
     char plain[512], folder[512];
     train_plain(*state, "llama", plain);
-    for (int count = 2; count <= RANKS_MOST; count += 2)
+    for (int count = 2; count <= RANKS_MAX; count += 2)
         for (int p = 0; p < (all ? 3 : 1); p++) {
             struct tiny_run run;
             int which = all ? p : count / 2 - 1;

@@ -115,7 +115,7 @@ static void begin_and_die(const struct place *place, const char *run) {
 
 /* What the killed process had of its cache is there as long as nobody makes another. */
 static void evaluate_text(const struct place *place) {
-    struct eval_options options = {.data_paths = place->paths, .data_path_count = 1, .most_batches = 1};
+    struct eval_options options = {.data_paths = place->paths, .data_path_count = 1, .max_batches = 1};
     struct eval_result result;
     expect_status(evaluate_files(place->model, &place->plan, &options, &result), STATUS_OK, NULL);
     eval_result_free(&result);

@@ -21,8 +21,8 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-static const struct simd_kernels *widest(const char *most) {
-    bool avx2_only = most && strcmp(most, "avx2") == 0;
+static const struct simd_kernels *widest(const char *max) {
+    bool avx2_only = max && strcmp(max, "avx2") == 0;
     bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (avx2_only) onednn_limit_avx2();
     if (has_avx2 && has_avx512() && !avx2_only) return &simd_kernels_avx512;
@@ -31,8 +31,8 @@ static const struct simd_kernels *widest(const char *most) {
 
 static bool is_isa_name(const char *name) { return strcmp(name, "avx512") == 0 || strcmp(name, "avx2") == 0; }
 #else
-static const struct simd_kernels *widest(const char *most) {
-    (void)most;
+static const struct simd_kernels *widest(const char *max) {
+    (void)max;
     return &simd_kernels_generic;
 }
 
@@ -40,10 +40,10 @@ static bool is_isa_name(const char *name) { return strcmp(name, "generic") == 0;
 #endif
 
 static void choose(void) {
-    const char *most = getenv("BALLAST_MAX_ISA");
-    if (most && most[0] == '\0') most = NULL;
-    chosen.bad_name = most && !is_isa_name(most);
-    chosen.simd = chosen.bad_name ? NULL : widest(most);
+    const char *max = getenv("BALLAST_MAX_ISA");
+    if (max && max[0] == '\0') max = NULL;
+    chosen.bad_name = max && !is_isa_name(max);
+    chosen.simd = chosen.bad_name ? NULL : widest(max);
     if (!chosen.simd) {
         snprintf(chosen.name, sizeof chosen.name, "none");
         return;

@@ -14,7 +14,7 @@
 /* Rows of a piece at most, where it may have any number. Whole pieces of fixed sizes: a tile, and STEP times as many
  * rows each. Of the last tile of a piece, ROWS_STEP rows are left out at a time. */
 enum {
-    PIECE_ROWS_MOST = 1024,
+    PIECE_ROWS_MAX = 1024,
     PIECE_WHOLE_SIZES = 3,
     PIECE_WHOLE_STEP = 4,
     PIECE_ROWS_STEP = 16,
@@ -23,13 +23,13 @@ enum {
 };
 
 struct expert_pieces {
-    bool any; /* number of rows that is a multiple of `step`, up to `most` */
-    int64_t step, most;
+    bool any; /* number of rows that is a multiple of `step`, up to `max` */
+    int64_t step, max;
     int64_t tile, whole[PIECE_WHOLE_SIZES], rows[PIECE_SIZES]; /* of fixed sizes: the largest last */
     int wholes, sizes;                                         /* 0: any */
 };
-/* Of tiles of so many rows, where an expert has `most` rows at most. */
-struct expert_pieces expert_pieces_of(int64_t tile, int64_t most, bool any);
+/* Of tiles of so many rows, where an expert has `max` rows at most. */
+struct expert_pieces expert_pieces_of(int64_t tile, int64_t max, bool any);
 /* The rows of the piece that so many rows (over 0) begin with; *size: which of the fixed sizes it is. */
 int64_t expert_pieces_first(const struct expert_pieces *pieces, int64_t rows, int *size);
 

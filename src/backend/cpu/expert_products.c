@@ -15,14 +15,14 @@ static enum status make_ready(struct expert_products *products, int product) {
     return STATUS_OK;
 }
 
-enum status expert_products_create(struct expert_products *out, int64_t tile, int64_t most) {
+enum status expert_products_create(struct expert_products *out, int64_t tile, int64_t max) {
     struct matmul_spec first = out->spec(0, out->context, tile);
     out->threads = parallel_threads();
-    out->pieces = expert_pieces_of(tile, most, matmul_is_ready(&first));
+    out->pieces = expert_pieces_of(tile, max, matmul_is_ready(&first));
     for (int product = 0; product < out->count; product++) {
         TRY(make_ready(out, product));
         if (!out->pieces.any) continue;
-        for (int64_t rows = out->pieces.step; rows <= out->pieces.most; rows += out->pieces.step) {
+        for (int64_t rows = out->pieces.step; rows <= out->pieces.max; rows += out->pieces.step) {
             struct matmul_spec spec = out->spec(product, out->context, rows);
             count_bytes(out, matmul_spec_workspace_bytes(&spec, out->threads));
         }

@@ -5,7 +5,7 @@
 #include "backend/cpu/expert_pieces.h"
 #include "backend/cpu/matmul.h"
 
-enum { EXPERT_PRODUCTS_MOST = 8 };
+enum { EXPERT_PRODUCTS_MAX = 8 };
 
 /* The spec of a product for a piece of so many rows; `context`: the kernel's node. */
 typedef struct matmul_spec expert_spec(int product, const void *context, int64_t rows);
@@ -16,11 +16,11 @@ struct expert_products {
     const void *context;
     int count, threads;
     int64_t workspace_bytes;                                 /* the most that one of them needs */
-    struct matmul *ready[EXPERT_PRODUCTS_MOST][PIECE_SIZES]; /* NULL: pieces are of any size */
+    struct matmul *ready[EXPERT_PRODUCTS_MAX][PIECE_SIZES]; /* NULL: pieces are of any size */
 };
-/* Fills `out`, whose spec, context and count are set, for tiles of so many rows and an expert of `most` rows at most.
+/* Fills `out`, whose spec, context and count are set, for tiles of so many rows and an expert of `max` rows at most.
  * Made for the number of threads that the caller has set. */
-enum status expert_products_create(struct expert_products *out, int64_t tile, int64_t most);
+enum status expert_products_create(struct expert_products *out, int64_t tile, int64_t max);
 void expert_products_release(struct expert_products *products);
 /* Of a piece of so many rows, which expert_pieces_first gave together with its size. */
 void expert_products_run(const struct expert_products *products, int product, int64_t rows, int size,

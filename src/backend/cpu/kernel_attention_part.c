@@ -54,7 +54,7 @@ struct part_run {
     const struct kernel_call *call;
     const struct attention_kernels *simd;
     int count;
-    struct query_run runs[QUERY_RUNS_MOST];
+    struct query_run runs[QUERY_RUNS_MAX];
     int64_t keys, rows, own; /* positions of keys; most rows of a head's tiles; floats of a thread's workspace */
 };
 

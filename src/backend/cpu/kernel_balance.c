@@ -34,7 +34,7 @@ static void sum_token_blocks(const void *context, int64_t begin, int64_t end) {
         int64_t last = (block + 1) * BLOCK_TOKENS < tokens ? (block + 1) * BLOCK_TOKENS : tokens;
         memset(sums, 0, (size_t)experts * sizeof *sums);
         for (int64_t row = block * BLOCK_TOKENS; row < last; row++) {
-            float values[ROUTING_EXPERTS_MOST];
+            float values[ROUTING_EXPERTS_MAX];
             if (targets[row] == TARGET_PADDING) continue;
             probabilities_of(logits, run->call->in[0], row, values);
             for (int64_t e = 0; e < experts; e++)
@@ -84,7 +84,7 @@ static void expert_load_grad_rows(const struct node *node, const struct kernel_c
     const float *slopes = (const float *)call->in[0] + experts;
     const int32_t *targets = call->in[2];
     for (int64_t row = begin; row < end; row++) {
-        float values[ROUTING_EXPERTS_MOST];
+        float values[ROUTING_EXPERTS_MAX];
         double mean = 0;
         if (targets[row] == TARGET_PADDING) {
             memset(out_row(node, call, 0, row), 0, (size_t)(experts * dtype_bytes(dtype_of(node))));

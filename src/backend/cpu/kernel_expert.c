@@ -84,7 +84,7 @@ static enum status expert_create(const struct node *node, int products, int hidd
         expert_release(&expert->kernel);
         return status;
     }
-    expert->hidden_bytes = workspace_align(expert->products.pieces.most * tensor_values(view.gate)->dims[0] *
+    expert->hidden_bytes = workspace_align(expert->products.pieces.max * tensor_values(view.gate)->dims[0] *
                                            dtype_bytes(tensor_values(view.gate)->dtype));
     expert->kernel.workspace_bytes = hidden * expert->hidden_bytes + workspace_align(expert->products.workspace_bytes);
     *out = &expert->kernel;

@@ -100,7 +100,7 @@ static enum status glu_create(const struct node *node, int products, int actives
         glu_release(&glu->kernel);
         return status;
     }
-    int64_t bytes = glu->products.pieces.most * view.width * dtype_bytes(view.x->shape.dtype);
+    int64_t bytes = glu->products.pieces.max * view.width * dtype_bytes(view.x->shape.dtype);
     glu->active_bytes = workspace_align(bytes);
     glu->pairs_bytes = workspace_align(2 * bytes);
     glu->kernel.workspace_bytes =

@@ -94,14 +94,14 @@ static enum status create_products(const struct head_kernel *head, bool gradient
     return create_dweight(head, tokens, &out->dweight);
 }
 
-static int64_t workspace_most(const struct head_products *products) {
+static int64_t max_workspace(const struct head_products *products) {
     const struct matmul *const all[] = {products->logits, products->dx, products->dweight};
-    int64_t most = 0;
+    int64_t max = 0;
     for (int i = 0; i < 3; i++) {
         int64_t bytes = all[i] ? matmul_workspace_bytes(all[i]) : 0;
-        if (bytes > most) most = bytes;
+        if (bytes > max) max = bytes;
     }
-    return most;
+    return max;
 }
 
 static void take_attributes(struct head_kernel *head, double softcap, const struct vocabulary_part *part) {
@@ -145,7 +145,7 @@ static enum status make_tiles(struct head_kernel *head, bool gradient) {
 /* Logits of a tile and what slices need are not there at once. */
 static void lay_out(struct head_kernel *head, bool gradient) {
     struct head_workspace *workspace = &head->workspace;
-    int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
+    int64_t products = max_workspace(&head->products), final = max_workspace(&head->final);
     if (final > products) products = final;
     *workspace = head_workspace_of(head->kernel.node, &head->tiles, gradient, true);
     if (head->slices) {

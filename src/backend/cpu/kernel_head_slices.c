@@ -125,12 +125,12 @@ int64_t head_slices_workspace_bytes(const struct head_slices *slices) {
 int64_t head_slices_products_bytes(const struct head_slices *slices) {
     const struct matmul *const all[] = {slices->whole.logits, slices->whole.dx, slices->whole.dweight,
                                         slices->last.logits,  slices->last.dx,  slices->last.dweight};
-    int64_t most = 0;
+    int64_t max = 0;
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
         int64_t bytes = all[i] ? matmul_workspace_bytes(all[i]) : 0;
-        if (bytes > most) most = bytes;
+        if (bytes > max) max = bytes;
     }
-    return most;
+    return max;
 }
 
 /* ---- running ---- */
@@ -181,9 +181,9 @@ static double row_lse(const struct slices_run *run, int64_t row) {
         int64_t width = slice_width(slices, v);
         if (slices->softcap > 0) cpu_simd()->soft_cap(width, slices->softcap, logits);
         struct logits_sum own = cpu_simd()->sum_exp(width, logits);
-        double most = fmax(largest, (double)own.largest);
-        sum = v == 0 ? own.sum : sum * exp(largest - most) + own.sum * exp((double)own.largest - most);
-        largest = v == 0 ? (double)own.largest : most;
+        double max = fmax(largest, (double)own.largest);
+        sum = v == 0 ? own.sum : sum * exp(largest - max) + own.sum * exp((double)own.largest - max);
+        largest = v == 0 ? (double)own.largest : max;
     }
     return largest + log(sum);
 }

@@ -140,11 +140,11 @@ static enum status muon_run(const struct kernel *of, const struct kernel_call *c
 
 static void lay_out(struct muon_kernel *kernel) {
     const struct matmul *products[] = {kernel->square, kernel->squared, kernel->product};
-    int64_t most = 0;
+    int64_t max = 0;
     for (int i = 0; i < 3; i++)
-        if (matmul_workspace_bytes(products[i]) > most) most = matmul_workspace_bytes(products[i]);
+        if (matmul_workspace_bytes(products[i]) > max) max = matmul_workspace_bytes(products[i]);
     kernel->scratch = kernel->sizes.end;
-    kernel->kernel.workspace_bytes = kernel->scratch + workspace_align(most);
+    kernel->kernel.workspace_bytes = kernel->scratch + workspace_align(max);
 }
 
 static void muon_release(struct kernel *of) {

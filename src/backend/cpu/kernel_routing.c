@@ -53,7 +53,7 @@ static void route_tokens(const void *context, int64_t begin, int64_t end) {
     int64_t experts = shape_columns(&logits->shape), count = chosen_of(run->node);
     bool normalised = NODE_ATTRIBUTES(run->node, route_attributes)->normalised;
     for (int64_t row = begin; row < end; row++) {
-        float values[ROUTING_EXPERTS_MOST];
+        float values[ROUTING_EXPERTS_MAX];
         int32_t *chosen = (int32_t *)run->call->out[1] + row * count;
         read_logits(logits, run->call->in[0], row, values);
         choose_experts(values, experts, count, chosen);
@@ -63,7 +63,7 @@ static void route_tokens(const void *context, int64_t begin, int64_t end) {
 
 /* Each expert's rows, and with these the place of each slot, which has its expert's number before. */
 static void place_slots(int32_t *places, int64_t slots, int64_t experts, int32_t *ranges) {
-    int32_t next[ROUTING_EXPERTS_MOST] = {0};
+    int32_t next[ROUTING_EXPERTS_MAX] = {0};
     int32_t tile = (int32_t)routing_tile(slots, experts), start = 0;
     for (int64_t i = 0; i < slots; i++)
         next[places[i]]++;
@@ -118,7 +118,7 @@ static void route_grad_rows(const struct node *node, const struct kernel_call *c
     int64_t experts = columns_of(node), count = chosen_of(node);
     bool normalised = NODE_ATTRIBUTES(node, route_attributes)->normalised;
     for (int64_t row = begin; row < end; row++) {
-        float values[ROUTING_EXPERTS_MOST], sum = 0;
+        float values[ROUTING_EXPERTS_MAX], sum = 0;
         const float *dweights = (const float *)call->in[0] + row * count,
                     *weights = (const float *)call->in[2] + row * count;
         const int32_t *places = (const int32_t *)call->in[3] + row * count;

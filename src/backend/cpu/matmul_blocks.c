@@ -8,7 +8,7 @@
 
 /* A block's sums stay in the first cache. With them oneDNN is as fast as with any larger block, unless there are so few
  * steps that calling it takes as long as the product. */
-enum { BLOCK_ROWS = 64, ROWS_MULTIPLE = 16, STEPS_LEAST = 512, BLOCK_PANELS_MOST = 8 };
+enum { BLOCK_ROWS = 64, ROWS_MULTIPLE = 16, STEPS_MIN = 512, BLOCK_PANELS_MAX = 8 };
 enum { PANEL_COLUMNS = ONEDNN_PANEL_COLUMNS, COLUMNS_MULTIPLE = 16 };
 /* Of bf16: steps of a word of 32 bits, and of the words that oneDNN takes at a time. */
 enum { ELEMENT_BYTES = 2, WORD_STEPS = 2, PANEL_STEPS = ONEDNN_PANEL_WORDS * WORD_STEPS };
@@ -16,7 +16,7 @@ enum { ELEMENT_BYTES = 2, WORD_STEPS = 2, PANEL_STEPS = ONEDNN_PANEL_WORDS * WOR
  * is packed when its rows are so long that a chunk of b would have few columns. */
 enum { CHUNK_ROWS = 1024, CHUNK_COLUMNS = 1024, CHUNK_DEPTH = 1024, CHUNK_BYTES = 4 << 20, DEPTH_IN_PLACE = 4096 };
 /* Of a task, where there are rows enough for all threads. */
-enum { TASK_BLOCKS = 4, ROW_BLOCKS_LEAST = 4 };
+enum { TASK_BLOCKS = 4, ROW_BLOCKS_MIN = 4 };
 /* Of a thread's piece when it packs: words that are worth a parallel loop, and lines or steps enough for it to read
  * from few pages of memory. */
 enum { PACK_WORDS = 1 << 14, PACK_LINES = 64, PACK_STEPS = 256 };
@@ -41,15 +41,15 @@ static int64_t panel_columns(int64_t n) {
 }
 
 static int64_t block_panels(const struct matmul_spec *spec, int64_t panel) {
-    int64_t wanted = at_most(divided_up(STEPS_LEAST, spec->k), BLOCK_PANELS_MOST);
-    return at_most(wanted, divided_up(spec->n, panel));
+    int64_t wanted = smaller(divided_up(STEPS_MIN, spec->k), BLOCK_PANELS_MAX);
+    return smaller(wanted, divided_up(spec->n, panel));
 }
 
 /* Columns of which a chunk of b holds all steps. */
 static int64_t chunk_columns(const struct blocks_matmul *matmul) {
     int64_t fit = CHUNK_BYTES / (matmul->depth * ELEMENT_BYTES);
-    int64_t most = at_most(fit, CHUNK_COLUMNS) / matmul->block_columns * matmul->block_columns;
-    return equal_part(matmul->spec.n, most > 0 ? most : matmul->block_columns, matmul->block_columns);
+    int64_t max = smaller(fit, CHUNK_COLUMNS) / matmul->block_columns * matmul->block_columns;
+    return equal_part(matmul->spec.n, max > 0 ? max : matmul->block_columns, matmul->block_columns);
 }
 
 static void choose_blocks(const struct matmul_spec *spec, struct blocks_matmul *out) {
@@ -60,12 +60,12 @@ static void choose_blocks(const struct matmul_spec *spec, struct blocks_matmul *
         .pack_b = !reads_b(spec),
         .rows = spec->m,
         .depth = spec->k,
-        .block_rows = at_most(spec->m, equal_part(spec->m, BLOCK_ROWS, ROWS_MULTIPLE)),
-        .panel = reads_b(spec) ? at_most(spec->n, PANEL_COLUMNS) : panel_columns(spec->n),
+        .block_rows = smaller(spec->m, equal_part(spec->m, BLOCK_ROWS, ROWS_MULTIPLE)),
+        .panel = reads_b(spec) ? smaller(spec->n, PANEL_COLUMNS) : panel_columns(spec->n),
     };
     out->block_columns = out->panel * block_panels(spec, out->panel);
     if (out->pack_a) {
-        out->rows = at_most(spec->m, equal_part(spec->m, CHUNK_ROWS, out->block_rows));
+        out->rows = smaller(spec->m, equal_part(spec->m, CHUNK_ROWS, out->block_rows));
         out->depth = equal_part(spec->k, CHUNK_DEPTH, PANEL_STEPS);
     }
     /* With one block of rows, a part of b is for one task only. */
@@ -186,8 +186,8 @@ static struct word_source piece_of(const struct blocks_chunk *chunk, int64_t col
     const struct matmul_spec *spec = &chunk->matmul->spec;
     struct word_source source = {
         .dtype = spec->dtype,
-        .lines = at_most(chunk->columns - column, chunk->matmul->panel),
-        .steps = at_most(chunk->depth - k, PACK_STEPS),
+        .lines = smaller(chunk->columns - column, chunk->matmul->panel),
+        .steps = smaller(chunk->depth - k, PACK_STEPS),
         .line_stride = spec->b_column,
         .step_stride = spec->b_k,
     };
@@ -196,7 +196,7 @@ static struct word_source piece_of(const struct blocks_chunk *chunk, int64_t col
 
 static void pack_words(const struct blocks_chunk *chunk, const struct word_source *source, int64_t k, float *panel) {
     int64_t width = chunk->matmul->panel, word = k / WORD_STEPS;
-    cpu_simd()->pack_steps(source, at_most(chunk_words(chunk) - word, PACK_STEPS / WORD_STEPS), width,
+    cpu_simd()->pack_steps(source, smaller(chunk_words(chunk) - word, PACK_STEPS / WORD_STEPS), width,
                            panel + word * width);
 }
 
@@ -294,10 +294,10 @@ static void blocks_task(const void *context, int64_t task, int thread) {
     const struct blocks_matmul *matmul = chunk->matmul;
     int64_t across = divided_up(chunk->columns, chunk->task_blocks * matmul->block_columns);
     struct matmul_part block = {.row = task / across * matmul->block_rows};
-    block.rows = at_most(chunk->rows - block.row, matmul->block_rows);
+    block.rows = smaller(chunk->rows - block.row, matmul->block_rows);
     block.column = task % across * chunk->task_blocks * matmul->block_columns;
     for (int64_t i = 0; i < chunk->task_blocks && block.column < chunk->columns; i++) {
-        block.columns = at_most(chunk->columns - block.column, matmul->block_columns);
+        block.columns = smaller(chunk->columns - block.column, matmul->block_columns);
         compute_block(chunk, &block, thread);
         block.column += matmul->block_columns;
     }
@@ -305,7 +305,7 @@ static void blocks_task(const void *context, int64_t task, int thread) {
 
 static void run_chunk(struct blocks_chunk *chunk) {
     int64_t down = divided_up(chunk->rows, chunk->matmul->block_rows);
-    chunk->task_blocks = down < ROW_BLOCKS_LEAST ? 1 : TASK_BLOCKS;
+    chunk->task_blocks = down < ROW_BLOCKS_MIN ? 1 : TASK_BLOCKS;
     int64_t across = divided_up(chunk->columns, chunk->task_blocks * chunk->matmul->block_columns);
     pack(chunk);
     parallel_tasks(down * across, chunk->matmul->threads, blocks_task, chunk);
@@ -319,11 +319,11 @@ void blocks_matmul_run(const struct blocks_matmul *matmul, const struct matmul_o
     chunk.threads = (char *)chunk.sums + sums_bytes(matmul);
     chunk.seat = onednn_begin(matmul->threads);
     for (chunk.row = 0; chunk.row < spec->m; chunk.row += matmul->rows) {
-        chunk.rows = at_most(spec->m - chunk.row, matmul->rows);
+        chunk.rows = smaller(spec->m - chunk.row, matmul->rows);
         for (chunk.column = 0; chunk.column < spec->n; chunk.column += matmul->columns) {
-            chunk.columns = at_most(spec->n - chunk.column, matmul->columns);
+            chunk.columns = smaller(spec->n - chunk.column, matmul->columns);
             for (chunk.k = 0; chunk.k < spec->k; chunk.k += matmul->depth) {
-                chunk.depth = at_most(spec->k - chunk.k, matmul->depth);
+                chunk.depth = smaller(spec->k - chunk.k, matmul->depth);
                 run_chunk(&chunk);
             }
         }

@@ -41,16 +41,16 @@ static struct {
     int processors; /* of the machine, whatever the process may use */
 } onednn = {.once = PTHREAD_ONCE_INIT};
 
-enum { SEATS_MOST = 64 };
+enum { SEATS_MAX = 64 };
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t freed;
-    bool occupied[SEATS_MOST];
+    bool occupied[SEATS_MAX];
 } seats = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
 
 static int count_seats(int threads) {
     int callers = onednn.processors / threads;
-    return callers < 1 ? 1 : callers < SEATS_MOST ? callers : SEATS_MOST;
+    return callers < 1 ? 1 : callers < SEATS_MAX ? callers : SEATS_MAX;
 }
 
 int onednn_begin(int threads) {

@@ -8,11 +8,11 @@
  * MiB that the second one holds. Where b has more steps than a chunk, sums wait for the next one, and a chunk has few
  * rows. A task's panels of a (block rows by step) stay in the second cache while it goes through those of b, and are
  * packed by the thread that reads them; a panel of b fills half of the first cache, or as much of the second as
- * STEP_MOST takes (panel_elements). For tiles, which read a faster than the second cache gives it, both panels of a are
+ * STEP_MAX takes (panel_elements). For tiles, which read a faster than the second cache gives it, both panels of a are
  * in the first. */
-enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MOST = 256, PANEL_ELEMENTS = 6144 };
-enum { BLOCK_ROWS = 128, TILES_BLOCK_ROWS = 64, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
-enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel */
+enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MAX = 256, PANEL_ELEMENTS = 6144 };
+enum { BLOCK_ROWS = 128, TILES_BLOCK_ROWS = 64, BLOCK_ROWS_MIN = 64, BLOCK_PANELS_MIN = 4, TASKS_PER_THREAD = 3 };
+enum { PACK_PANELS = 4, PANEL_MAX = 64 }; /* of b at a time; columns of a panel */
 /* What b is packed from is then read from memory while the chunk before is computed; for tiles, whose chunk fills the
  * second cache, half of that is for it. */
 enum { FEW_ROWS = 512 };
@@ -28,7 +28,7 @@ bool packed_matmul_has_tiles(const struct matmul_spec *spec) {
  * bits a cycle, to which the second cache brings b in time: there fewer and longer panels are faster. */
 static int64_t panel_elements(void) {
     bool in_second = cpu_has_bf16_dots() && !cpu_has_bf16_tiles();
-    return in_second ? STEP_MOST * cpu_simd()->gemm_columns : PANEL_ELEMENTS;
+    return in_second ? STEP_MAX * cpu_simd()->gemm_columns : PANEL_ELEMENTS;
 }
 
 static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
@@ -37,14 +37,14 @@ static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
                                       .columns = 32,
                                       .word_steps = 2,
                                       .words_multiple = 16,
-                                      .step = STEP_MOST,
+                                      .step = STEP_MAX,
                                       .block_rows = TILES_BLOCK_ROWS,
                                       .chunk_words = 400 << 10};
     return (struct packed_kernel){.rows = cpu_simd()->gemm_rows,
                                   .columns = cpu_simd()->gemm_columns,
                                   .word_steps = 1,
                                   .words_multiple = 1,
-                                  .step = at_most(panel_elements() / cpu_simd()->gemm_columns, STEP_MOST),
+                                  .step = smaller(panel_elements() / cpu_simd()->gemm_columns, STEP_MAX),
                                   .block_rows = BLOCK_ROWS,
                                   .chunk_words = 1200 << 10};
 }
@@ -63,9 +63,9 @@ static void choose_blocks(struct packed_matmul *matmul) {
     matmul->block_rows = equal_part(matmul->rows, few_steps ? kernel->rows : kernel->block_rows, kernel->rows);
     matmul->block_columns = matmul->columns;
     while (chunk_tasks(matmul) < TASKS_PER_THREAD * matmul->threads) {
-        if (matmul->block_rows > BLOCK_ROWS_LEAST)
+        if (matmul->block_rows > BLOCK_ROWS_MIN)
             matmul->block_rows = rounded_up(matmul->block_rows / 2, kernel->rows);
-        else if (matmul->block_columns > BLOCK_PANELS_LEAST * kernel->columns)
+        else if (matmul->block_columns > BLOCK_PANELS_MIN * kernel->columns)
             matmul->block_columns = rounded_up(matmul->block_columns / 2, kernel->columns);
         else
             return;
@@ -94,8 +94,8 @@ void packed_matmul_init(const struct matmul_spec *given, int threads, struct pac
     const struct matmul_spec turned_spec = matmul_turned(given), *spec = turned ? &turned_spec : given;
     if (few_rows && packed_matmul_has_tiles(given)) kernel.chunk_words /= 2;
     int64_t fit = kernel.chunk_words * kernel.word_steps / rounded_up(spec->n, kernel.columns);
-    int64_t most = turned && fit > CHUNK_DEPTH ? fit : CHUNK_DEPTH;
-    int64_t multiple = kernel.word_steps * kernel.words_multiple, depth = equal_part(spec->k, most, 1);
+    int64_t max = turned && fit > CHUNK_DEPTH ? fit : CHUNK_DEPTH;
+    int64_t multiple = kernel.word_steps * kernel.words_multiple, depth = equal_part(spec->k, max, 1);
     *out = (struct packed_matmul){
         .spec = *spec, .turned = turned, .few_rows = few_rows, .kernel = kernel, .threads = threads};
     out->step = equal_part(depth, kernel.step, multiple);
@@ -185,7 +185,7 @@ static void pack_pairs_right(const struct packed_matmul *matmul, const struct pa
     int64_t width = matmul->kernel.columns;
     for (; source.lines > 0; source.lines -= width) {
         struct word_source panel = source;
-        panel.lines = at_most(source.lines, width);
+        panel.lines = smaller(source.lines, width);
         cpu_simd()->pack_steps(&panel, words_of(matmul, packing->steps), width, to);
         source.data = element_at(source.data, source.dtype, width * source.line_stride);
         to += words_of(matmul, matmul->step) * width;
@@ -204,15 +204,15 @@ static void pack_b(const struct packed_matmul *matmul, const struct packing *pac
  * across columns has one scale. */
 static int64_t pack_width(const struct packed_matmul *matmul) {
     int64_t columns = matmul->kernel.columns;
-    return matmul->spec.b_format == WEIGHT_PLAIN ? PACK_PANELS * columns : PANEL_MOST / columns * columns;
+    return matmul->spec.b_format == WEIGHT_PLAIN ? PACK_PANELS * columns : PANEL_MAX / columns * columns;
 }
 
 /* Panels of numbers of b in fewer bits, unpacked to where they are packed from. */
 static void pack_quantized(const struct packed_chunk *chunk, int64_t k, int64_t column, struct packing packing) {
     const struct packed_matmul *matmul = chunk->matmul;
     enum dtype dtype = matmul->kernel.word_steps == 1 ? DTYPE_F32 : matmul->spec.dtype;
-    _Alignas(64) float room[PANEL_MOST * STEP_MOST];
-    BUG_IF(packing.lines > PANEL_MOST || packing.steps > STEP_MOST, "panels of %lld columns", (long long)packing.lines);
+    _Alignas(64) float room[PANEL_MAX * STEP_MAX];
+    BUG_IF(packing.lines > PANEL_MAX || packing.steps > STEP_MAX, "panels of %lld columns", (long long)packing.lines);
     const struct matmul_tile tile = {chunk->k + k, packing.steps, chunk->column + column, packing.lines};
     matmul_unpack(&matmul->spec, chunk->operands->b, &tile, dtype, room);
     bool along = matmul->spec.b_k == 1; /* steps are neighbours */
@@ -239,8 +239,8 @@ static void pack_right(const void *context, int64_t task, int thread) {
     int64_t k = task / across * matmul->step, column = task % across * width;
     struct packing packing = {
         .dtype = spec->dtype,
-        .lines = at_most(chunk->columns - column, width),
-        .steps = at_most(chunk->depth - k, matmul->step),
+        .lines = smaller(chunk->columns - column, width),
+        .steps = smaller(chunk->depth - k, matmul->step),
         .line_stride = spec->b_column,
         .step_stride = spec->b_k,
     };
@@ -276,8 +276,8 @@ static struct matmul_part block_of(const struct packed_chunk *chunk, int64_t tas
     int64_t across = divided_up(chunk->columns, matmul->block_columns);
     struct matmul_part block = {.row = task / across * matmul->block_rows,
                                 .column = task % across * matmul->block_columns};
-    block.rows = at_most(chunk->rows - block.row, matmul->block_rows);
-    block.columns = at_most(chunk->columns - block.column, matmul->block_columns);
+    block.rows = smaller(chunk->rows - block.row, matmul->block_rows);
+    block.columns = smaller(chunk->columns - block.column, matmul->block_columns);
     return block;
 }
 
@@ -297,7 +297,7 @@ static struct gemm_later later_left(const struct packed_chunk *chunk, int64_t ta
     return (struct gemm_later){
         .from = element_at(chunk->operands->a, spec->dtype, (chunk->row + block.row) * spec->a_row + chunk->k + next),
         .lines = block.rows,
-        .bytes = at_most(chunk->depth - next, matmul->step) * dtype_bytes(spec->dtype),
+        .bytes = smaller(chunk->depth - next, matmul->step) * dtype_bytes(spec->dtype),
         .stride = spec->a_row * dtype_bytes(spec->dtype),
     };
 }
@@ -310,7 +310,7 @@ static struct gemm_later later_right(const struct packed_chunk *chunk, int64_t p
     next.k += chunk->depth;
     if (next.k >= spec->k) next.k = 0, next.column += chunk->columns;
     if (next.column >= spec->n) return (struct gemm_later){.lines = 0};
-    int64_t steps = at_most(spec->k - next.k, matmul->depth), columns = at_most(spec->n - next.column, matmul->columns);
+    int64_t steps = smaller(spec->k - next.k, matmul->depth), columns = smaller(spec->n - next.column, matmul->columns);
     bool along = spec->b_k == 1; /* lines are columns */
     int64_t lines = along ? columns : steps, first = lines * product / products;
     int64_t line = along ? spec->b_column : spec->b_k, bytes = dtype_bytes(spec->dtype);
@@ -347,7 +347,7 @@ static void multiply_block(const struct packed_chunk *chunk, int64_t task, float
     const struct matmul_part own = block_of(chunk, task), *block = &own;
     struct gemm_result result = result_of(chunk, block);
     for (int64_t k = 0; k < chunk->depth; k += matmul->step) {
-        int64_t steps = at_most(chunk->depth - k, matmul->step);
+        int64_t steps = smaller(chunk->depth - k, matmul->step);
         pack_left(chunk, block, k, steps, left);
         const struct gemm_block product = {
             .rows = block->rows,
@@ -391,11 +391,11 @@ void packed_matmul_run(const struct packed_matmul *matmul, const struct matmul_o
     chunk.left = (char *)workspace + right_bytes(matmul);
     chunk.sums = chunk.left + matmul->threads * left_bytes(matmul);
     for (chunk.row = 0; chunk.row < spec->m; chunk.row += matmul->rows) {
-        chunk.rows = at_most(spec->m - chunk.row, matmul->rows);
+        chunk.rows = smaller(spec->m - chunk.row, matmul->rows);
         for (chunk.column = 0; chunk.column < spec->n; chunk.column += matmul->columns) {
-            chunk.columns = at_most(spec->n - chunk.column, matmul->columns);
+            chunk.columns = smaller(spec->n - chunk.column, matmul->columns);
             for (chunk.k = 0; chunk.k < spec->k; chunk.k += matmul->depth) {
-                chunk.depth = at_most(spec->k - chunk.k, matmul->depth);
+                chunk.depth = smaller(spec->k - chunk.k, matmul->depth);
                 run_chunk(&chunk);
             }
         }

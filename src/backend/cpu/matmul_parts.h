@@ -5,12 +5,12 @@
 #include "backend/cpu/simd/kernels.h"
 #include "backend/matmul_spec.h"
 
-static inline int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
+static inline int64_t smaller(int64_t value, int64_t max) { return value < max ? value : max; }
 static inline int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 static inline int64_t rounded_up(int64_t value, int64_t multiple) { return divided_up(value, multiple) * multiple; }
-/* Divides `all` into equal parts of at most `most`, and rounds their size up to a multiple. */
-static inline int64_t equal_part(int64_t all, int64_t most, int64_t multiple) {
-    return rounded_up(divided_up(all, divided_up(all, most)), multiple);
+/* Divides `all` into equal parts of at most `max`, and rounds their size up to a multiple. */
+static inline int64_t equal_part(int64_t all, int64_t max, int64_t multiple) {
+    return rounded_up(divided_up(all, divided_up(all, max)), multiple);
 }
 
 static inline const void *element_at(const void *data, enum dtype dtype, int64_t index) {

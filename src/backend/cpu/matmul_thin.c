@@ -4,7 +4,7 @@
 #include "backend/cpu/matmul_parts.h"
 
 /* Rows of the short side, fewer where b is read by columns, and words of it. */
-enum { SHORT_MOST = 64, SHORT_MOST_BESIDE_TILES = 32, SHORT_LINES_MOST = 8, SHORT_WORDS_MOST = 1 << 20 };
+enum { SHORT_MAX = 64, SHORT_MAX_BESIDE_TILES = 32, SHORT_LINES_MAX = 8, SHORT_WORDS_MAX = 1 << 20 };
 /* Rows for which b is read by rows where it is: pairs of bf16 are put together for each eight of them. */
 enum { ROWS_IN_PLACE = 64, PAIR_ROWS_IN_PLACE = 8 };
 enum { WIDTH = 16 }; /* whole vectors of any instruction set: columns and words are filled up to it */
@@ -18,10 +18,10 @@ static int64_t word_steps(enum dtype dtype) { return dtype == DTYPE_BF16 ? 2 : 1
 static bool whole_words(const struct matmul_spec *spec) { return spec->k % word_steps(spec->dtype) == 0; }
 
 static bool has_few_rows(const struct matmul_spec *spec) {
-    if (spec->m * spec->k > SHORT_WORDS_MOST) return false;
+    if (spec->m * spec->k > SHORT_WORDS_MAX) return false;
     bool tiles = spec->dtype == DTYPE_BF16 && cpu_has_bf16_tiles();
-    if (spec->b_column == 1) return spec->m <= (tiles ? SHORT_MOST_BESIDE_TILES : SHORT_MOST);
-    return spec->m <= SHORT_LINES_MOST && whole_words(spec);
+    if (spec->b_column == 1) return spec->m <= (tiles ? SHORT_MAX_BESIDE_TILES : SHORT_MAX);
+    return spec->m <= SHORT_LINES_MAX && whole_words(spec);
 }
 
 static bool has_few_columns(const struct matmul_spec *spec) {
@@ -37,8 +37,8 @@ bool thin_matmul_fits(const struct matmul_spec *spec) {
 
 static enum thin_b b_of_few_rows(const struct matmul_spec *spec) {
     if (spec->b_column != 1) return THIN_B_COLUMNS;
-    int64_t most = spec->dtype == DTYPE_BF16 ? PAIR_ROWS_IN_PLACE : ROWS_IN_PLACE;
-    return spec->m <= most && spec->n % WIDTH == 0 && whole_words(spec) ? THIN_B_ROWS : THIN_B_PACKED;
+    int64_t max = spec->dtype == DTYPE_BF16 ? PAIR_ROWS_IN_PLACE : ROWS_IN_PLACE;
+    return spec->m <= max && spec->n % WIDTH == 0 && whole_words(spec) ? THIN_B_ROWS : THIN_B_PACKED;
 }
 
 /* An odd number of vectors, so that rows below each other do not share a set of the first cache. */
@@ -112,7 +112,7 @@ static void pack_chunk(const struct thin_run *run, int64_t column, int64_t word,
         &(struct word_source){
             .dtype = spec->dtype,
             .data = element_at(run->operands.b, spec->dtype, k * spec->b_k + column * spec->b_column),
-            .lines = at_most(spec->n - column, run->matmul->columns),
+            .lines = smaller(spec->n - column, run->matmul->columns),
             .steps = spec->k - k,
             .line_stride = spec->b_column,
             .step_stride = spec->b_k,
@@ -155,7 +155,7 @@ static void multiply(const struct thin_run *run, const struct matmul_part *part,
     int64_t all = divided_up(spec->k, word_steps(spec->dtype));
     for (int64_t word = 0; word < all; word += matmul->chunk_words) {
         int64_t k = word * word_steps(spec->dtype);
-        product.words = at_most(all - word, matmul->chunk_words);
+        product.words = smaller(all - word, matmul->chunk_words);
         product.a = run->packed + word;
         product.b = element_at(run->operands.b, spec->dtype, k * spec->b_k + part->column * spec->b_column);
         product.accumulate = word > 0;
@@ -192,7 +192,7 @@ static void thin_task(const void *context, int64_t task, int thread) {
     const struct thin_matmul *matmul = run->matmul;
     struct own own = own_of(run, thread);
     struct matmul_part part = {.rows = matmul->spec.m, .column = task * matmul->columns};
-    part.columns = at_most(matmul->spec.n - part.column, matmul->columns);
+    part.columns = smaller(matmul->spec.n - part.column, matmul->columns);
     multiply(run, &part, &own);
     if (matmul->transposed)
         finish_turned(run, &part, &own);

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 
-enum { LINE_BYTES = 64, SHARES_MOST = 64 };
+enum { LINE_BYTES = 64, SHARES_MAX = 64 };
 /* How long a thread waits awake for the others: about as long as their last tasks take, and no longer than this. */
-enum { WAIT_TASKS = 2, WAIT_MOST_NS = 2000000 };
+enum { WAIT_TASKS = 2, WAIT_MAX_NS = 2000000 };
 
 /* Tasks that are still to be taken: next, next + 1, … up to end. */
 struct share {
@@ -23,7 +23,7 @@ struct loop {
     parallel_task *body;
     const void *context;
     int shares;
-    struct share share[SHARES_MOST];
+    struct share share[SHARES_MAX];
     _Alignas(LINE_BYTES) _Atomic int64_t left; /* tasks of threads that are not done */
 };
 
@@ -65,11 +65,11 @@ static void read_policy(void) {
 
 /* A thread that falls asleep at the end of a loop takes some 50 us to wake in a virtual machine, a third of a norm's
  * time. OpenMP's own wait is as long for all loops, and shorter than the last tasks of a product (limit_spinning.c). */
-static void wait_awake(const struct loop *loop, int64_t most_ns) {
+static void wait_awake(const struct loop *loop, int64_t max_ns) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_policy);
     if (sleeps_at_once) return;
-    int64_t until = clock_now_ns() + (most_ns < WAIT_MOST_NS ? most_ns : WAIT_MOST_NS);
+    int64_t until = clock_now_ns() + (max_ns < WAIT_MAX_NS ? max_ns : WAIT_MAX_NS);
     while (atomic_load_explicit(&loop->left, memory_order_relaxed) > 0 && clock_now_ns() < until)
         relax();
 }
@@ -107,7 +107,7 @@ void parallel_for(int64_t count, int64_t block, parallel_body *body, const void 
     }
     struct loop loop;
     loop.body = block_task, loop.context = &blocks;
-    loop.shares = threads < SHARES_MOST ? threads : SHARES_MOST;
+    loop.shares = threads < SHARES_MAX ? threads : SHARES_MAX;
     deal(&loop, tasks);
 #pragma omp parallel
     work(&loop);
@@ -146,10 +146,10 @@ int64_t parallel_rows(int64_t columns) { return columns >= BLOCK_ELEMENTS ? 1 : 
 
 /* Wide, since memory is fast only for long pieces of a row (bias_grad of 3072 columns was 2.3 times as fast in halves
  * as in ranges of 256), but not so wide that the sums leave the first cache. */
-enum { COLUMNS_LEAST = 64, COLUMNS_MOST = 4096 };
+enum { COLUMNS_MIN = 64, COLUMNS_MAX = 4096 };
 
 int64_t parallel_columns(int64_t columns) {
-    int64_t pieces = (columns + COLUMNS_LEAST - 1) / COLUMNS_LEAST, threads = parallel_threads();
-    int64_t share = (pieces + threads - 1) / threads * COLUMNS_LEAST;
-    return share < COLUMNS_MOST ? share : COLUMNS_MOST;
+    int64_t pieces = (columns + COLUMNS_MIN - 1) / COLUMNS_MIN, threads = parallel_threads();
+    int64_t share = (pieces + threads - 1) / threads * COLUMNS_MIN;
+    return share < COLUMNS_MAX ? share : COLUMNS_MAX;
 }

@@ -35,9 +35,9 @@ enum status attention_check(const struct attention_attributes *attributes) {
     if (attributes->queries.parts > 1)
         return status_hint(status_set(STATUS_BAD_INPUT, "CUDA has no attention of a part of a sequence's queries"),
                            "--layout megatron cuts attention by heads");
-    if (attributes->head_dim <= HEAD_DIM_MOST) return STATUS_OK;
+    if (attributes->head_dim <= HEAD_DIM_MAX) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "heads of %lld features: CUDA takes at most %d",
-                      (long long)attributes->head_dim, HEAD_DIM_MOST);
+                      (long long)attributes->head_dim, HEAD_DIM_MAX);
 }
 
 enum status attention_pass_prepare(const struct attention_pass *pass) {

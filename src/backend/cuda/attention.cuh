@@ -9,7 +9,7 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/mma.cuh"
 
-constexpr int ATTENTION_THREADS = 128, HEAD_DIM_MOST = 256;
+constexpr int ATTENTION_THREADS = 128, HEAD_DIM_MAX = 256;
 /* Scores are in units of ln 2: exponentials are then powers of 2. */
 constexpr float LOG2_E = 1.44269504089f, LN_2 = 0.69314718056f;
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/device.cuh"
 
-constexpr int CACHE_WARPS = 16, CACHE_THREADS = CACHE_WARPS * WARP, CACHE_HEAD_DIM_MOST = 256;
+constexpr int CACHE_WARPS = 16, CACHE_THREADS = CACHE_WARPS * WARP, CACHE_HEAD_DIM_MAX = 256;
 
 struct cache_query {
     const void *q, *keys, *values;
@@ -77,16 +77,16 @@ __global__ void __launch_bounds__(CACHE_THREADS) cache_kernel(struct cache_query
         sums[warp] = seen.sum;
     }
     __syncthreads();
-    float sink = query.sinks ? widen(((const T *)query.sinks)[head]) : -FLT_MAX, most = sink;
+    float sink = query.sinks ? widen(((const T *)query.sinks)[head]) : -FLT_MAX, max = sink;
     for (int w = 0; w < CACHE_WARPS; w++)
-        most = fmaxf(most, largest[w]);
-    float total = query.sinks ? expf(sink - most) : 0.0f;
+        max = fmaxf(max, largest[w]);
+    float total = query.sinks ? expf(sink - max) : 0.0f;
     for (int w = 0; w < CACHE_WARPS; w++)
-        total = fmaf(sums[w], expf(largest[w] - most), total);
+        total = fmaf(sums[w], expf(largest[w] - max), total);
     for (int i = (int)threadIdx.x; i < query.head_dim; i += CACHE_THREADS) {
         float value = 0;
         for (int w = 0; w < CACHE_WARPS; w++)
-            value = fmaf(parts[w][i], expf(largest[w] - most), value);
+            value = fmaf(parts[w][i], expf(largest[w] - max), value);
         y[i] = narrow<T>(value / total);
     }
 }
@@ -160,8 +160,8 @@ static enum status attention_cache_run(const struct kernel *kernel, const struct
 
 enum status cuda_attention_cache_create(const struct node *node, struct kernel **out) {
     int64_t head_dim = cache_of(node)->attention.head_dim;
-    if (head_dim > CACHE_HEAD_DIM_MOST)
+    if (head_dim > CACHE_HEAD_DIM_MAX)
         return status_set(STATUS_BAD_INPUT, "heads of %lld features: CUDA takes at most %d", (long long)head_dim,
-                          CACHE_HEAD_DIM_MOST);
+                          CACHE_HEAD_DIM_MAX);
     return kernel_plain(node, attention_cache_run, 0, out);
 }

@@ -253,7 +253,7 @@ void attention_cudnn_run(const struct attention_cudnn *at, const struct attentio
                          void *workspace, cudaStream_t stream) {
     float scale = operands->scale, masked = -FLT_MAX, one = 1;
     char *sums = (char *)(((uintptr_t)workspace + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN);
-    void *const addresses[CUDNN_OPERANDS_MOST] = {
+    void *const addresses[CUDNN_OPERANDS_MAX] = {
         [Q - 1] = operands->q,     [K - 1] = operands->k,   [V - 1] = operands->v,   [Y - 1] = operands->y,
         [LSE - 1] = operands->lse, [SCALE - 1] = &scale,    [MASKED - 1] = &masked,  [ONE - 1] = &one,
         [DY - 1] = operands->dy,   [DQ - 1] = operands->dq, [DK - 1] = operands->dk, [DV - 1] = operands->dv,

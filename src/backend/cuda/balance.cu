@@ -35,8 +35,8 @@ template <typename T> __device__ inline void probabilities(const struct loaded &
 
 /* Sums of probabilities of a block's tokens that are not padding: each warp's own in their order, then the warps'. */
 template <typename T> __global__ void __launch_bounds__(LOAD_THREADS) load_kernel(struct loaded at) {
-    __shared__ float values[LOAD_WARPS][ROUTING_EXPERTS_MOST];
-    __shared__ double sums[LOAD_WARPS][ROUTING_EXPERTS_MOST];
+    __shared__ float values[LOAD_WARPS][ROUTING_EXPERTS_MAX];
+    __shared__ double sums[LOAD_WARPS][ROUTING_EXPERTS_MAX];
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     int64_t begin = (int64_t)blockIdx.x * LOAD_TOKENS;
     int64_t end = begin + LOAD_TOKENS < at.tokens ? begin + LOAD_TOKENS : at.tokens;
@@ -100,7 +100,7 @@ enum status cuda_expert_load_create(const struct node *node, struct kernel **out
 
 /* With p the probabilities and g the slopes: p_j (g_j - sum of g p), 0 for padding. A warp takes a token. */
 template <typename T> __global__ void __launch_bounds__(LOAD_THREADS) load_grad_kernel(struct loaded at) {
-    __shared__ float values[LOAD_WARPS][ROUTING_EXPERTS_MOST];
+    __shared__ float values[LOAD_WARPS][ROUTING_EXPERTS_MAX];
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     int64_t token = (int64_t)blockIdx.x * LOAD_WARPS + warp;
     if (token >= at.tokens) return;

@@ -11,7 +11,7 @@
 #include "plan/gpu_micro_batch.h"
 
 /* The lowest compute capability that the kernels are built for, the first with bf16 in hardware. */
-enum { LEAST_MAJOR = 8 };
+enum { MAJOR_MIN = 8 };
 
 /* Set by cuda_device_select before other threads are started. */
 static int selected;
@@ -71,9 +71,9 @@ enum status cuda_device_check(void) {
     struct cudaDeviceProp properties;
     if (isa[0]) return STATUS_OK;
     TRY(look_up(&properties));
-    if (properties.major < LEAST_MAJOR)
+    if (properties.major < MAJOR_MIN)
         return status_set(STATUS_FAILED, "%s has compute capability %d.%d; Ballast needs at least %d.0",
-                          properties.name, properties.major, properties.minor, LEAST_MAJOR);
+                          properties.name, properties.major, properties.minor, MAJOR_MIN);
     TRY(make_context());
     name_isa(&properties);
     return STATUS_OK;
@@ -155,7 +155,7 @@ int64_t cuda_device_micro_batch_tokens(int64_t layers, int64_t width, int64_t de
     struct cudaDeviceProp properties;
     if (look_up(&properties) != STATUS_OK) {
         status_clear();
-        return GPU_MICRO_BATCH_LEAST;
+        return GPU_MICRO_BATCH_MIN;
     }
     int64_t bytes = (int64_t)properties.totalGlobalMem;
     if (device_bytes > 0 && device_bytes < bytes) bytes = device_bytes;

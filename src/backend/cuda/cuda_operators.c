@@ -9,12 +9,12 @@ static const struct kernel_entry entries[] = {
 };
 const struct kernel_list cuda_kernels = {.entries = entries, .count = sizeof entries / sizeof *entries};
 
-enum { KERNELS_MOST = 512 };
-static const void *kernels[KERNELS_MOST];
+enum { KERNELS_MAX = 512 };
+static const void *kernels[KERNELS_MAX];
 static int kernel_count;
 
 bool cuda_kernels_add(const void *kernel) {
-    BUG_IF(kernel_count == KERNELS_MOST, "more kernels than %d", KERNELS_MOST);
+    BUG_IF(kernel_count == KERNELS_MAX, "more kernels than %d", KERNELS_MAX);
     kernels[kernel_count++] = kernel;
     return true;
 }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { NOTES_MOST = CUDNN_NUMERICAL_NOTE_TYPE_COUNT, ENGINES_MOST = 8, MESSAGE_BYTES = 512 };
+enum { NOTES_MAX = CUDNN_NUMERICAL_NOTE_TYPE_COUNT, ENGINES_MAX = 8, MESSAGE_BYTES = 512 };
 
 static void check(struct cudnn_graph *at, cudnnStatus_t status, const char *what) {
     if (at->status != CUDNN_STATUS_SUCCESS || status == CUDNN_STATUS_SUCCESS) return;
@@ -12,7 +12,7 @@ static void check(struct cudnn_graph *at, cudnnStatus_t status, const char *what
 
 static cudnn_descriptor begin(struct cudnn_graph *at, cudnnBackendDescriptorType_t type) {
     if (at->status != CUDNN_STATUS_SUCCESS) return NULL;
-    BUG_IF(at->count == CUDNN_DESCRIPTORS_MOST, "too many descriptors");
+    BUG_IF(at->count == CUDNN_DESCRIPTORS_MAX, "too many descriptors");
     cudnn_descriptor made = NULL;
     check(at, cudnnBackendCreateDescriptor(type, &made), "a descriptor");
     if (made) at->all[at->count++] = made;
@@ -31,10 +31,10 @@ static void link_to(struct cudnn_graph *at, cudnn_descriptor to, cudnnBackendAtt
 }
 
 static void get(struct cudnn_graph *at, cudnn_descriptor from, cudnnBackendAttributeName_t name,
-                cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *values, const char *what) {
+                cudnnBackendAttributeType_t type, int64_t max, int64_t *count, void *values, const char *what) {
     *count = 0;
     if (at->status == CUDNN_STATUS_SUCCESS)
-        check(at, cudnnBackendGetAttribute(from, name, type, most, count, values), what);
+        check(at, cudnnBackendGetAttribute(from, name, type, max, count, values), what);
 }
 
 static void finish(struct cudnn_graph *at, cudnn_descriptor made, const char *what) {
@@ -44,13 +44,13 @@ static void finish(struct cudnn_graph *at, cudnn_descriptor made, const char *wh
 static void note_operand(struct cudnn_graph *at, int64_t operand) {
     for (int i = 0; i < at->operand_count; i++)
         if (at->operands[i] == operand) return;
-    BUG_IF(at->operand_count == CUDNN_OPERANDS_MOST || operand > CUDNN_OPERANDS_MOST, "too many operands");
+    BUG_IF(at->operand_count == CUDNN_OPERANDS_MAX || operand > CUDNN_OPERANDS_MAX, "too many operands");
     at->operands[at->operand_count++] = operand;
 }
 
 cudnn_descriptor cudnn_graph_tensor(struct cudnn_graph *at, const struct cudnn_tensor *is) {
     cudnn_descriptor made = begin(at, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    int64_t alignment = 16, uid = is->operand > 0 ? is->operand : CUDNN_OPERANDS_MOST + 1 + at->inside++;
+    int64_t alignment = 16, uid = is->operand > 0 ? is->operand : CUDNN_OPERANDS_MAX + 1 + at->inside++;
     bool inside = is->operand == 0;
     if (!inside) note_operand(at, is->operand);
     set(at, made, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &is->type);
@@ -66,7 +66,7 @@ cudnn_descriptor cudnn_graph_tensor(struct cudnn_graph *at, const struct cudnn_t
 
 static void add_operation(struct cudnn_graph *at, cudnn_descriptor operation, const char *what) {
     finish(at, operation, what);
-    BUG_IF(at->operation_count == CUDNN_OPERATIONS_MOST, "too many operations");
+    BUG_IF(at->operation_count == CUDNN_OPERATIONS_MAX, "too many operations");
     at->operations[at->operation_count++] = operation;
 }
 
@@ -145,11 +145,11 @@ static cudnn_descriptor join_operations(struct cudnn_graph *at) {
 }
 
 static bool is_deterministic(struct cudnn_graph *at, cudnn_descriptor config) {
-    cudnnBackendNumericalNote_t notes[NOTES_MOST];
+    cudnnBackendNumericalNote_t notes[NOTES_MAX];
     cudnn_descriptor engine = begin(at, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     int64_t count;
     get(at, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine, "the engine");
-    get(at, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, NOTES_MOST, &count, notes,
+    get(at, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, NOTES_MAX, &count, notes,
         "the engine");
     for (int64_t i = 0; i < count; i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
@@ -160,17 +160,17 @@ static bool is_deterministic(struct cudnn_graph *at, cudnn_descriptor config) {
  * nondeterministic. */
 static cudnn_descriptor choose_engine(struct cudnn_graph *at, cudnn_descriptor graph, cudnn_descriptor device) {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    cudnn_descriptor configs[ENGINES_MOST], rules = begin(at, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    cudnn_descriptor configs[ENGINES_MAX], rules = begin(at, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     int64_t found;
     link_to(at, rules, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(at, rules, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (device) link_to(at, rules, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
     finish(at, rules, "the choice of an engine");
-    for (int i = 0; i < ENGINES_MOST; i++)
+    for (int i = 0; i < ENGINES_MAX; i++)
         configs[i] = begin(at, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    get(at, rules, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES_MOST, &found, configs,
+    get(at, rules, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES_MAX, &found, configs,
         "the choice of an engine");
-    for (int64_t i = 0; i < found && i < ENGINES_MOST; i++)
+    for (int64_t i = 0; i < found && i < ENGINES_MAX; i++)
         if (is_deterministic(at, configs[i])) return configs[i];
     check(at, CUDNN_STATUS_NOT_SUPPORTED, found > 0 ? "an engine that is deterministic" : "the choice of an engine");
     return NULL;
@@ -206,8 +206,8 @@ void cudnn_graph_close(struct cudnn_graph *at) {
 
 /* The list of a call's addresses. */
 static cudnnStatus_t fill_list(const struct cudnn_graph *at, cudnn_descriptor list,
-                               void *const addresses[CUDNN_OPERANDS_MOST], void *workspace) {
-    void *own[CUDNN_OPERANDS_MOST];
+                               void *const addresses[CUDNN_OPERANDS_MAX], void *workspace) {
+    void *own[CUDNN_OPERANDS_MAX];
     for (int i = 0; i < at->operand_count; i++)
         own[i] = addresses[at->operands[i] - 1];
     cudnnStatus_t status = cudnnBackendSetAttribute(list, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
@@ -221,7 +221,7 @@ static cudnnStatus_t fill_list(const struct cudnn_graph *at, cudnn_descriptor li
 }
 
 /* Creates a list of addresses for each call and frees it: the library has none whose addresses may be changed. */
-cudnnStatus_t cudnn_graph_execute(const struct cudnn_graph *at, void *const addresses[CUDNN_OPERANDS_MOST],
+cudnnStatus_t cudnn_graph_execute(const struct cudnn_graph *at, void *const addresses[CUDNN_OPERANDS_MAX],
                                   void *workspace, cudaStream_t stream) {
     cudnn_descriptor list = NULL;
     cudnnStatus_t status = cudnnSetStream(at->library, stream);

@@ -9,17 +9,17 @@
 
 #include "backend/cuda/cuda_kernel.h"
 
-enum { CUDNN_RANK = 4, CUDNN_DESCRIPTORS_MOST = 160, CUDNN_OPERATIONS_MOST = 32, CUDNN_OPERANDS_MOST = 16 };
+enum { CUDNN_RANK = 4, CUDNN_DESCRIPTORS_MAX = 160, CUDNN_OPERATIONS_MAX = 32, CUDNN_OPERANDS_MAX = 16 };
 
 typedef cudnnBackendDescriptor_t cudnn_descriptor;
 
 /* Descriptors live as long as the graph. Starts as zeros. */
 struct cudnn_graph {
-    cudnn_descriptor all[CUDNN_DESCRIPTORS_MOST];
+    cudnn_descriptor all[CUDNN_DESCRIPTORS_MAX];
     int count;
-    cudnn_descriptor operations[CUDNN_OPERATIONS_MOST];
+    cudnn_descriptor operations[CUDNN_OPERATIONS_MAX];
     int operation_count;
-    int64_t operands[CUDNN_OPERANDS_MOST]; /* the identifiers, from 1 on, of the tensors that a call is given */
+    int64_t operands[CUDNN_OPERANDS_MAX]; /* the identifiers, from 1 on, of the tensors that a call is given */
     int operand_count;
     int64_t inside; /* tensors so far that stay inside */
     cudnnStatus_t status;
@@ -30,7 +30,7 @@ struct cudnn_graph {
 };
 
 struct cudnn_tensor {
-    int64_t operand; /* 1 to CUDNN_OPERANDS_MOST; 0: one that stays inside */
+    int64_t operand; /* 1 to CUDNN_OPERANDS_MAX; 0: one that stays inside */
     bool by_value;   /* a number of the host's */
     cudnnDataType_t type;
     int64_t dims[CUDNN_RANK], strides[CUDNN_RANK]; /* in elements */
@@ -62,7 +62,7 @@ void cudnn_graph_plan(struct cudnn_graph *graph, const char *device);
 enum status cudnn_graph_judge(const struct cudnn_graph *graph);
 
 /* Queues the work on the stream; addresses[i] is of operand i + 1. Not by two threads at once. */
-cudnnStatus_t cudnn_graph_execute(const struct cudnn_graph *graph, void *const addresses[CUDNN_OPERANDS_MOST],
+cudnnStatus_t cudnn_graph_execute(const struct cudnn_graph *graph, void *const addresses[CUDNN_OPERANDS_MAX],
                                   void *workspace, cudaStream_t stream);
 /* Frees what the graph has, not the graph. */
 void cudnn_graph_close(struct cudnn_graph *graph);

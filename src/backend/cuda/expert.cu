@@ -7,7 +7,7 @@
 
 /* A block's threads and tiles are those of attention: scores of queries and keys are products too. */
 constexpr int PRODUCT_THREADS = ATTENTION_THREADS, PRODUCT_STEP = 64;
-constexpr int64_t PRODUCT_BLOCKS_MOST = 2048;
+constexpr int64_t PRODUCT_BLOCKS_MAX = 2048;
 
 /* The rows [begin, end) of an expert. */
 struct expert_range {
@@ -96,7 +96,7 @@ template <class TILES> __global__ void __launch_bounds__(PRODUCT_THREADS) produc
 template <class TILES> static void product_launch(const struct ranged_product &at, cudaStream_t stream) {
     int64_t tiles = divide_up(at.m, TILES::ROWS) * divide_up(at.n, TILES::COLUMNS);
     static_assert(product_bytes<TILES>() <= 48 << 10, "more must be asked for");
-    launch(known<product_kernel<TILES>>(), grid_size(tiles < PRODUCT_BLOCKS_MOST ? tiles : PRODUCT_BLOCKS_MOST),
+    launch(known<product_kernel<TILES>>(), grid_size(tiles < PRODUCT_BLOCKS_MAX ? tiles : PRODUCT_BLOCKS_MAX),
            PRODUCT_THREADS, (size_t)product_bytes<TILES>(), stream, at);
 }
 
@@ -182,7 +182,7 @@ template <typename T>
 static void activate(const struct active_rows &at, int64_t rows, bool pairs, bool gradient, cudaStream_t stream) {
     auto kernel = pairs ? (gradient ? known<active_kernel<T, true, true>>() : known<active_kernel<T, true, false>>())
                         : (gradient ? known<active_kernel<T, false, true>>() : known<active_kernel<T, false, false>>());
-    launch(kernel, grid_size(rows < PRODUCT_BLOCKS_MOST ? rows : PRODUCT_BLOCKS_MOST), THREADS, 0, stream, at);
+    launch(kernel, grid_size(rows < PRODUCT_BLOCKS_MAX ? rows : PRODUCT_BLOCKS_MAX), THREADS, 0, stream, at);
 }
 
 /* out (fp32) += the sum of the expert's rows, in their order. */

@@ -106,9 +106,9 @@ __device__ struct row_sum sum_exp(const struct loss_rows &rows, const float *log
             sum += expf(values[n] - now);
         largest = now;
     }
-    float most = block_largest(largest);
-    double total = team_sum<LOSS_THREADS>((double)sum * exp((double)largest - (double)most));
-    return {most, total};
+    float max = block_largest(largest);
+    double total = team_sum<LOSS_THREADS>((double)sum * exp((double)largest - (double)max));
+    return {max, total};
 }
 
 /* A thread's gradients from logit `start` on; what is after the row's end is room between rows. */
@@ -308,19 +308,19 @@ static enum status create_products(const struct head_kernel *head, bool gradient
     return create_dweight(head, tokens, &out->dweight);
 }
 
-static int64_t workspace_most(const struct head_products *products) {
+static int64_t max_workspace(const struct head_products *products) {
     const struct cuda_matmul *const all[] = {products->logits, products->dx, products->dweight};
-    int64_t most = 0;
+    int64_t max = 0;
     for (int i = 0; i < 3; i++) {
         int64_t bytes = all[i] ? cuda_matmul_workspace_bytes(all[i]) : 0;
-        if (bytes > most) most = bytes;
+        if (bytes > max) max = bytes;
     }
-    return most;
+    return max;
 }
 
 static void head_layout(struct head_kernel *head, bool gradient) {
     const struct node *node = head->kernel.node;
-    int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
+    int64_t products = max_workspace(&head->products), final = max_workspace(&head->final);
     head->workspace = head_workspace_of(node, &head->tiles, gradient, false);
     head->matmul_at = head->workspace.end;
     if (gradient && node->out[head_output(node, HEAD_DBIAS)])
@@ -330,14 +330,14 @@ static void head_layout(struct head_kernel *head, bool gradient) {
 
 /* Holds as much of a row as the GPU's shared memory allows a block. */
 template <typename T> static enum status loss_prepare(int64_t row, int *held) {
-    int device = 0, most = 0;
+    int device = 0, max = 0;
     cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (error != cudaSuccess) return cuda_failed(error, "shared memory");
-    int64_t room = (most - LOSS_STATIC_BYTES) / (int64_t)sizeof(float) / LOGITS_AT_ONCE * LOGITS_AT_ONCE;
+    int64_t room = (max - LOSS_STATIC_BYTES) / (int64_t)sizeof(float) / LOGITS_AT_ONCE * LOGITS_AT_ONCE;
     *held = (int)(row < room ? row : room);
     error = cudaFuncSetAttribute((const void *)loss_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 most - LOSS_STATIC_BYTES);
+                                 max - LOSS_STATIC_BYTES);
     return error == cudaSuccess ? STATUS_OK : cuda_failed(error, "shared memory");
 }
 

@@ -174,10 +174,10 @@ static void muon_release(struct kernel *of) {
 
 static int64_t scratch_bytes(const struct muon_kernel *kernel) {
     const struct cuda_matmul *const products[] = {kernel->square, kernel->squared, kernel->product};
-    int64_t most = 0;
+    int64_t max = 0;
     for (int i = 0; i < 3; i++)
-        if (cuda_matmul_workspace_bytes(products[i]) > most) most = cuda_matmul_workspace_bytes(products[i]);
-    return most;
+        if (cuda_matmul_workspace_bytes(products[i]) > max) max = cuda_matmul_workspace_bytes(products[i]);
+    return max;
 }
 
 enum status cuda_muon_create(const struct node *node, struct kernel **out) {

@@ -12,14 +12,14 @@ extern "C" {
 static_assert(GRADIENT_NORM_BLOCK % (THREADS * VECTOR<float>) == 0, "blocks begin at multiples of 16 bytes");
 
 /* Parameters that one launch works on: given to the device by value. Blocks of the grid are dealt to them in order. */
-template <typename ENTRY, int MOST = KERNELS_TOGETHER> struct table {
+template <typename ENTRY, int MAX = KERNELS_TOGETHER> struct table {
     int count;
-    ENTRY at[MOST]; /* each with `first`, its first block of the grid */
+    ENTRY at[MAX]; /* each with `first`, its first block of the grid */
 };
 
 /* The entry of the thread's block: the last that begins at it or before. */
-template <typename ENTRY, int MOST>
-__device__ inline const ENTRY &entry_of_block(const struct table<ENTRY, MOST> &table) {
+template <typename ENTRY, int MAX>
+__device__ inline const ENTRY &entry_of_block(const struct table<ENTRY, MAX> &table) {
     int low = 0, high = table.count;
     while (high - low > 1) {
         int middle = (low + high) / 2;

@@ -1,11 +1,11 @@
 /* Rotary embeddings: the table of angles, and the rotation. */
 #include "backend/cuda/device.cuh"
 
-constexpr int64_t HALF_MOST = 512;
+constexpr int64_t HALF_MAX = 512;
 
 /* Given to the device by value, with each launch. */
 struct frequencies {
-    float at[HALF_MOST];
+    float at[HALF_MAX];
 };
 
 struct rope_table_kernel {
@@ -36,9 +36,9 @@ static enum status rope_table_run(const struct kernel *kernel, const struct kern
 
 enum status cuda_rope_table_create(const struct node *node, struct kernel **out) {
     const struct rope_table_attributes *attributes = NODE_ATTRIBUTES(node, rope_table_attributes);
-    if (attributes->head_dim > 2 * HALF_MOST)
+    if (attributes->head_dim > 2 * HALF_MAX)
         return status_set(STATUS_BAD_INPUT, "rotary embedding of heads of %lld features: CUDA takes at most %lld",
-                          (long long)attributes->head_dim, (long long)(2 * HALF_MOST));
+                          (long long)attributes->head_dim, (long long)(2 * HALF_MAX));
     struct rope_table_kernel *kernel = (struct rope_table_kernel *)kernel_new(node, sizeof *kernel, rope_table_run);
     if (!kernel) return STATUS_FAILED;
     rope_inverse_frequencies(attributes, kernel->frequencies.at);

@@ -63,7 +63,7 @@ __device__ inline struct exponentials sum_exponentials(const float *logits, int 
 
 /* A warp takes a token. */
 template <typename T> __global__ void __launch_bounds__(ROUTE_THREADS) route_kernel(struct routed at) {
-    __shared__ float values[ROUTE_WARPS][ROUTING_EXPERTS_MOST];
+    __shared__ float values[ROUTE_WARPS][ROUTING_EXPERTS_MAX];
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     int64_t token = (int64_t)blockIdx.x * ROUTE_WARPS + warp;
     if (token >= at.tokens) return;
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(THREADS) count_kernel(const int32_t *chosen, c
  * its slots begin. */
 __global__ void __launch_bounds__(THREADS)
     range_kernel(int32_t *counts, int blocks, int experts, int tile, int32_t *ranges, int32_t *kept) {
-    __shared__ int32_t totals[ROUTING_EXPERTS_MOST], starts[ROUTING_EXPERTS_MOST];
+    __shared__ int32_t totals[ROUTING_EXPERTS_MAX], starts[ROUTING_EXPERTS_MAX];
     for (int e = (int)threadIdx.x; e < experts; e += THREADS) {
         int32_t padding = 0;
         totals[e] = 0;
@@ -217,7 +217,7 @@ __device__ inline int expert_at(const int32_t *ranges, int experts, int32_t plac
 
 /* backend/cpu/kernel_routing.c has what is computed. A warp takes a token. */
 template <typename T> __global__ void __launch_bounds__(ROUTE_THREADS) route_grad_kernel(struct route_gradient at) {
-    __shared__ float values[ROUTE_WARPS][ROUTING_EXPERTS_MOST];
+    __shared__ float values[ROUTE_WARPS][ROUTING_EXPERTS_MAX];
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     int64_t token = (int64_t)blockIdx.x * ROUTE_WARPS + warp;
     if (token >= at.tokens) return;

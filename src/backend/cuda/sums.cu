@@ -2,11 +2,11 @@
 #include "backend/cuda/device.cuh"
 
 constexpr int SUM_LANES = THREADS / WARP;
-constexpr int64_t SUM_ROWS_LEAST = 64, SUM_BLOCKS_MOST = 256;
+constexpr int64_t SUM_ROWS_MIN = 64, SUM_BLOCKS_MAX = 256;
 
 int64_t cuda_sum_block_rows(int64_t rows) {
-    int64_t share = divide_up(divide_up(rows, SUM_BLOCKS_MOST), SUM_LANES) * SUM_LANES;
-    return share > SUM_ROWS_LEAST ? share : SUM_ROWS_LEAST;
+    int64_t share = divide_up(divide_up(rows, SUM_BLOCKS_MAX), SUM_LANES) * SUM_LANES;
+    return share > SUM_ROWS_MIN ? share : SUM_ROWS_MIN;
 }
 
 int64_t cuda_sum_blocks(int64_t rows) { return divide_up(rows, cuda_sum_block_rows(rows)); }

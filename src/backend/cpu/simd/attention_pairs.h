@@ -30,10 +30,10 @@ INLINE int64_t pairs_columns(int64_t head_dim) { return round_up(head_dim, PAIRS
 /* Words of a row. */
 INLINE int64_t pairs_words(const struct attention_head *head) { return pairs_columns(head->head_dim) / 2; }
 
-/* `most` rows from `start`, or fewer at the sequence's end. */
+/* `max` rows from `start`, or fewer at the sequence's end. */
 static inline __attribute__((unused)) void pairs_rows(const struct attention_head *head, const void *from,
-                                                      int64_t stride, int64_t start, int64_t most, float *to) {
-    int64_t rows = positions_from(head, start, most), words = pairs_words(head), dim = head->head_dim;
+                                                      int64_t stride, int64_t start, int64_t max, float *to) {
+    int64_t rows = positions_from(head, start, max), words = pairs_words(head), dim = head->head_dim;
     for (int64_t row = 0; row < rows; row++) {
         const uint16_t *line = (const uint16_t *)from + (start + row) * stride;
         for (int64_t i = 0; i < dim; i += PAIRS_BLOCK) {
@@ -41,7 +41,7 @@ static inline __attribute__((unused)) void pairs_rows(const struct attention_hea
             _mm512_storeu_si512(to + row * words + i / 2, _mm512_maskz_loadu_epi16(there, line + i));
         }
     }
-    memset(to + rows * words, 0, (size_t)((most - rows) * words) * sizeof *to);
+    memset(to + rows * words, 0, (size_t)((max - rows) * words) * sizeof *to);
 }
 
 /* Words [rows][words], of a stride, become [words][rows], of another. */

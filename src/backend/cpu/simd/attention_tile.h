@@ -25,21 +25,21 @@ enum {
 /* Row stride of tiles. */
 INLINE int64_t tile_columns(int64_t head_dim) { return round_up(head_dim, TILE_COLUMNS); }
 
-INLINE int64_t positions_from(const struct attention_head *head, int64_t start, int64_t most) {
-    return head->length - start < most ? head->length - start : most;
+INLINE int64_t positions_from(const struct attention_head *head, int64_t start, int64_t max) {
+    return head->length - start < max ? head->length - start : max;
 }
 
 enum sight { SEES_NOTHING, SEES_PART, SEES_ALL };
 
 struct segment_range {
-    int32_t least, most;
+    int32_t min, max;
 };
 
 INLINE struct segment_range segment_range(const int32_t *segments, int64_t count) {
     struct segment_range range = {segments[0], segments[0]};
     for (int64_t i = 1; i < count; i++) {
-        range.least = segments[i] < range.least ? segments[i] : range.least;
-        range.most = segments[i] > range.most ? segments[i] : range.most;
+        range.min = segments[i] < range.min ? segments[i] : range.min;
+        range.max = segments[i] > range.max ? segments[i] : range.max;
     }
     return range;
 }
@@ -62,8 +62,8 @@ static inline __attribute__((unused)) enum sight sight_of(const struct attention
     if (!head->segments) return sight;
     struct segment_range q = segment_range(head->segments + q0, queries);
     struct segment_range k = segment_range(head->segments + k0, keys);
-    if (q.least > k.most || k.least > q.most) return SEES_NOTHING;
-    return q.least == q.most && k.least == k.most ? sight : SEES_PART;
+    if (q.min > k.max || k.min > q.max) return SEES_NOTHING;
+    return q.min == q.max && k.min == k.max ? sight : SEES_PART;
 }
 
 /* Scores become minus infinity where a query may not see a key: later positions, those before the window, other
@@ -105,16 +105,16 @@ INLINE void copy_rows(bool bf16, int64_t head_dim, const void *from, int64_t str
     }
 }
 
-/* `most` rows from `start`, or fewer at the sequence's end, times factor. */
+/* `max` rows from `start`, or fewer at the sequence's end, times factor. */
 static inline __attribute__((unused)) void tile_copy(const struct attention_head *head, const void *from,
-                                                     int64_t stride, int64_t start, int64_t most, float factor,
+                                                     int64_t stride, int64_t start, int64_t max, float factor,
                                                      float *tile) {
-    int64_t rows = positions_from(head, start, most), columns = tile_columns(head->head_dim);
+    int64_t rows = positions_from(head, start, max), columns = tile_columns(head->head_dim);
     if (head->dtype == DTYPE_BF16)
         copy_rows(true, head->head_dim, (const uint16_t *)from + start * stride, stride, rows, factor, tile);
     else
         copy_rows(false, head->head_dim, (const float *)from + start * stride, stride, rows, factor, tile);
-    memset(tile + rows * columns, 0, (size_t)((most - rows) * columns) * sizeof *tile);
+    memset(tile + rows * columns, 0, (size_t)((max - rows) * columns) * sizeof *tile);
 }
 
 INLINE void store_rows(bool bf16, int64_t head_dim, const float *tile, int64_t rows, float factor, void *to,
@@ -127,9 +127,9 @@ INLINE void store_rows(bool bf16, int64_t head_dim, const float *tile, int64_t r
 
 /* The tile's rows within the sequence, times factor, to rows from `start`. */
 static inline __attribute__((unused)) void tile_store(const struct attention_head *head, const float *tile,
-                                                      int64_t start, int64_t most, float factor, void *to,
+                                                      int64_t start, int64_t max, float factor, void *to,
                                                       int64_t stride) {
-    int64_t rows = positions_from(head, start, most);
+    int64_t rows = positions_from(head, start, max);
     if (head->dtype == DTYPE_BF16)
         store_rows(true, head->head_dim, tile, rows, factor, (uint16_t *)to + start * stride, stride);
     else

@@ -39,13 +39,13 @@ INLINE float scale_of(const struct quantized_weight *weight, int64_t block) {
 /* mxfp4 in bf16, where no number of the block is subnormal or infinite: the scale is added to the exponents of all but
  * the zeros. False elsewhere. */
 INLINE bool shift_table(const struct quantized_weight *weight, int64_t block, struct table *table) {
-    enum { LEAST = 3, MOST = 250, BIAS = 127, EXPONENT = 7 };
+    enum { MIN = 3, MAX = 250, BIAS = 127, EXPONENT = 7 };
     static const uint16_t values[CODES] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
                                            0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
     static const uint16_t moved[CODES] = {0, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff,
                                           0, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff};
     int exponent = ((const uint8_t *)weight->scales)[block];
-    if (exponent < LEAST || exponent > MOST) return false;
+    if (exponent < MIN || exponent > MAX) return false;
     uint16_t shift = (uint16_t)((exponent - BIAS) * (1 << EXPONENT));
     for (int i = 0; i < CODES; i += LANES) {
         vh numbers = (vh)(*(const vh_unaligned *)(values + i) + (*(const vh_unaligned *)(moved + i) & shift));
