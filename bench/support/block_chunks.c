@@ -3,7 +3,7 @@
 #include "base/mem.h"
 
 enum status max_chunks_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
-                                   int64_t *out) {
+                                  int64_t *out) {
     size_t blocks = graph->blocks.count + 1, columns = chunks->chunks.count;
     bool *used = mem_array(blocks * columns, sizeof *used);
     if (!used) return STATUS_FAILED;

@@ -62,8 +62,7 @@ enum status case_item_double(const char *place, const char *field, const json_t 
         *out = number;
         return STATUS_OK;
     }
-    return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a number from %g to %g", place, field, index, min,
-                      max);
+    return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a number from %g to %g", place, field, index, min, max);
 }
 
 enum status case_int(const char *place, const json_t *object, const char *field, int64_t min, int64_t max,

@@ -21,7 +21,7 @@ struct fields {
     const char *src, *model, *hw, *inter_node, *framework, *sharding, *precision, *act_ckpt, *overlap, *note, *ffn_note;
 };
 
-#define INTEGER(field, min, max)                                                                                    \
+#define INTEGER(field, min, max)                                                                                       \
     { #field, offsetof(struct fields, field), min, max }
 static const struct {
     const char *name;

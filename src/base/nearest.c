@@ -19,8 +19,7 @@ static size_t edit_distance(const char *a, const char *b) {
         for (size_t j = 1; j <= b_length; j++) {
             size_t replace = above[j - 1] + (a[i - 1] != b[j - 1]);
             row[j] = min(replace, min(above[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = min(row[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = min(row[j], before[j - 2] + 1);
         }
         size_t *oldest = before;
         before = above, above = row, row = oldest;

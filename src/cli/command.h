@@ -32,7 +32,7 @@ struct command {
     enum command_bit bit;
     const char *name;
     const char *arguments; /* "MODEL_DIR DATA..." */
-    int min, max;       /* positional arguments; max -1: any number */
+    int min, max;          /* positional arguments; max -1: any number */
     const char *summary;   /* one line */
     const char *details;   /* a paragraph for `ballast NAME --help` */
     enum status (*run)(const struct options *options);

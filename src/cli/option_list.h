@@ -330,7 +330,7 @@
     X(TRACE, OPTION_OWN(.name = "trace", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMAND_SIMULATE),      \
       .help = "write the step as a Chrome trace, which Perfetto (ui.perfetto.dev) shows: predicted, and beside it "    \
               "measured where the run has a timeline.json")                                                            \
-    X(BATCHES, OPTION_OWN(.name = "batches", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX), SETTING_WHOLE_DEFAULT(0)),       \
+    X(BATCHES, OPTION_OWN(.name = "batches", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX), SETTING_WHOLE_DEFAULT(0)),        \
       OPTION_FOR(COMMAND_EVAL), .help = "the most batches of each file; 0: all")                                       \
     X(REFERENCE, OPTION_OWN(.name = "reference", .type = SETTING_TEXT), .argument = "MODEL_DIR",                       \
       OPTION_FOR(COMMAND_EVAL),                                                                                        \
@@ -371,7 +371,7 @@
     X(ARCH, OPTION_OWN(.name = "arch", .type = SETTING_CHOICE, .choices = MODEL_FAMILY_CHOICES), .argument = "FAMILY", \
       OPTION_FOR(COMMAND_INIT), .excludes = "like", .required = true,                                                  \
       .help = "family of the model:" MODEL_FAMILY_LIST(MODEL_FAMILY_WORD) " (`ballast help models`)")                  \
-    X(HIDDEN, OPTION_OWN(.name = "hidden", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),          \
+    X(HIDDEN, OPTION_OWN(.name = "hidden", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),           \
       .excludes = "like", .required = true, .help = "width of the residual stream")                                    \
     X(LAYERS, OPTION_OWN(.name = "layers", SETTING_WHOLE_IN(1, 1024)), OPTION_FOR(COMMAND_INIT), .excludes = "like",   \
       .required = true, .help = "transformer blocks")                                                                  \
@@ -382,7 +382,7 @@
       .help = "key-value heads, of which --heads is a multiple (not gpt2, opt)")                                       \
     X(HEAD_DIM, OPTION_OWN(.name = "head-dim", SETTING_WHOLE_IN(1, 65536)), OPTION_FOR(COMMAND_INIT),                  \
       .excludes = "like", .computed = "--hidden / --heads", .help = "width of a head (not gpt2, opt)")                 \
-    X(FFN, OPTION_OWN(.name = "ffn", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),                \
+    X(FFN, OPTION_OWN(.name = "ffn", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),                 \
       .excludes = "like", .computed = "so many times --hidden as in the authors' models (`ballast help models`)",      \
       .help = "width inside the MLP")                                                                                  \
     X(WINDOW, OPTION_OWN(.name = "window", SETTING_WHOLE_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),                 \

@@ -51,8 +51,8 @@ json_t *rates_to_json(const struct cluster_rates *rates) {
     return object;
 }
 
-static enum status read_number(const char *file, const char *where, const json_t *object, const char *field,
-                               double min, double max, double *out) {
+static enum status read_number(const char *file, const char *where, const json_t *object, const char *field, double min,
+                               double max, double *out) {
     enum status status = json_require(where, object, field);
     if (status == STATUS_OK) status = json_read_double(where, object, field, min, max, out);
     return status == STATUS_OK ? status : status_prefix(status, "%s", file);

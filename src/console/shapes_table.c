@@ -93,8 +93,8 @@ static void print_gap(FILE *out, const struct session_plan *plan) {
         if (shapes->min_s >= shape->step_s)
             fprintf(out, "  none of them can be faster than the plan\n");
         else
-            fprintf(out, "  by bounds none of them takes less than %.4f s, %.1f%% less than the plan\n",
-                    shapes->min_s, 100 * (1 - shapes->min_s / shape->step_s));
+            fprintf(out, "  by bounds none of them takes less than %.4f s, %.1f%% less than the plan\n", shapes->min_s,
+                    100 * (1 - shapes->min_s / shape->step_s));
     }
 }
 

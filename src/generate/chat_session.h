@@ -14,7 +14,7 @@ struct chat_session {
     json_t *messages;     /* the turns, without the system's */
     char *system;         /* NULL: none */
     struct token_ids ids; /* the last prompt and its answer: what the caches are of */
-    int64_t max;         /* new tokens of an answer; 0: what the caches hold */
+    int64_t max;          /* new tokens of an answer; 0: what the caches hold */
 };
 
 /* Options as for a text; with `tokens` 0 answers may be as long as the caches hold. Statuses as train_begin. The caller

@@ -192,8 +192,7 @@ static enum status connect_outputs(struct graph *graph, struct node *node, struc
 struct node *graph_add(struct graph *graph, const struct op *op, const char *name, struct tensor *const *in,
                        const void *attributes, struct tensor *const *into) {
     if (graph->cache_texts > 0 && op->decode) return op->decode(graph, name, in, attributes);
-    BUG_IF(op->attribute_bytes > OP_ATTRIBUTES_BYTES_MAX, "%s: %zu bytes of attributes", op->name,
-           op->attribute_bytes);
+    BUG_IF(op->attribute_bytes > OP_ATTRIBUTES_BYTES_MAX, "%s: %zu bytes of attributes", op->name, op->attribute_bytes);
     for (int i = 0; i < op->min_inputs && !failed(graph); i++)
         BUG_IF(!in[i], "%s (%s): input %d is missing", name ? name : "?", op->name, i);
     const char *copy = name ? graph_format(graph, "%s", name) : NULL;

@@ -108,7 +108,7 @@ void op_loops_operand(struct op_loops *loops, int operand, const char *letters);
 
 struct op {
     const char *name;
-    size_t attribute_bytes;   /* at most OP_ATTRIBUTES_BYTES_MAX */
+    size_t attribute_bytes; /* at most OP_ATTRIBUTES_BYTES_MAX */
     int min_inputs, inputs; /* how many inputs are required (the first ones), and how many there can be */
     int outputs;
     /* Shapes of the outputs from those of the inputs; BAD_INPUT with a message when the inputs do not fit. */

@@ -88,7 +88,7 @@ struct walk {
     int choice[SCOPE_MAX];
     int table_count;
     const struct table **tables;
-    int64_t *offset;               /* [tables] */
+    int64_t *offset;              /* [tables] */
     int64_t (*stride)[SCOPE_MAX]; /* [tables] of each variable of the scope in it */
 };
 

@@ -54,7 +54,7 @@ struct ilp_buckets {
     const struct ilp_program *ilp;
     int count;             /* variables */
     struct ilp_bucket *of; /* as they were eliminated */
-    int64_t min;         /* cost of the cheapest choices; ILP_FORBIDDEN where all meet a pair that is forbidden */
+    int64_t min;           /* cost of the cheapest choices; ILP_FORBIDDEN where all meet a pair that is forbidden */
     struct scratch scratch;
 };
 /* `order`: of choosing; NULL: that of eliminating each time the variable that leaves the smallest table. NO_FIT where a

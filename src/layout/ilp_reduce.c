@@ -19,7 +19,7 @@ static int64_t pair_cost(const struct ilp_program *ilp, const struct ilp_pair *p
 
 /* Least of cost(k) - cost(by) over what is left of the variable at the pair's other end. */
 static int64_t min_difference(const struct reduction *reduction, const struct ilp_pair *pair, int variable, int k,
-                                int by) {
+                              int by) {
     const struct ilp_program *ilp = reduction->ilp;
     int other = variable == pair->low ? pair->high : pair->low;
     int64_t min = ILP_FORBIDDEN;

@@ -20,7 +20,7 @@ struct place {
     int link_count, front_count;
     const struct ilp_pair **links; /* to variables before it */
     int *front;                    /* variables up to here that have pairs with later ones */
-    int64_t *min, *max;         /* [moments] memory of all later variables */
+    int64_t *min, *max;            /* [moments] memory of all later variables */
 };
 
 struct label {

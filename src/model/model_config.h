@@ -33,11 +33,11 @@ struct config_key {
 
 /* Rows of a table, which ends with a zeroed one. */
 #define CONFIG_FIELD(field) offsetof(struct model_config, field)
-#define KEY_SIZE(name, field, max)                                                                                    \
+#define KEY_SIZE(name, field, max)                                                                                     \
     { name, CONFIG_INT, true, CONFIG_FIELD(field), 1, max, NULL }
-#define KEY_OPTIONAL_SIZE(name, field, max)                                                                           \
+#define KEY_OPTIONAL_SIZE(name, field, max)                                                                            \
     { name, CONFIG_INT, false, CONFIG_FIELD(field), 1, max, NULL }
-#define KEY_DOUBLE(name, field, min, max)                                                                           \
+#define KEY_DOUBLE(name, field, min, max)                                                                              \
     { name, CONFIG_DOUBLE, false, CONFIG_FIELD(field), min, max, NULL }
 #define KEY_BOOL(name, field)                                                                                          \
     { name, CONFIG_BOOL, false, CONFIG_FIELD(field), 0, 0, NULL }

@@ -9,14 +9,14 @@
 /* Keys that all of them have; the activation's key is the family's. */
 #define DECODER_KEYS DECODER_KEYS_BUT_ACTIVATION, KEY_ACTIVATION("hidden_act", activation)
 #define DECODER_KEYS_BUT_ACTIVATION                                                                                    \
-    KEY_SIZE("vocab_size", vocab_size, CONFIG_VOCAB_MAX),                                                             \
-        KEY_SIZE("max_position_embeddings", context, CONFIG_CONTEXT_MAX),                                             \
-        KEY_SIZE("hidden_size", hidden, CONFIG_WIDTH_MAX), KEY_SIZE("intermediate_size", ffn, CONFIG_WIDTH_MAX),     \
-        KEY_SIZE("num_hidden_layers", layers, CONFIG_LAYERS_MAX),                                                     \
+    KEY_SIZE("vocab_size", vocab_size, CONFIG_VOCAB_MAX),                                                              \
+        KEY_SIZE("max_position_embeddings", context, CONFIG_CONTEXT_MAX),                                              \
+        KEY_SIZE("hidden_size", hidden, CONFIG_WIDTH_MAX), KEY_SIZE("intermediate_size", ffn, CONFIG_WIDTH_MAX),       \
+        KEY_SIZE("num_hidden_layers", layers, CONFIG_LAYERS_MAX),                                                      \
         KEY_SIZE("num_attention_heads", heads, CONFIG_HEADS_MAX), DECODER_KEYS_OPTIONAL
 /* Those among them that may be missing. */
 #define DECODER_KEYS_OPTIONAL                                                                                          \
-    KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_HEADS_MAX), KEY_DOUBLE("rms_norm_eps", norm_epsilon, 1e-30, 1),    \
+    KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_HEADS_MAX), KEY_DOUBLE("rms_norm_eps", norm_epsilon, 1e-30, 1),     \
         KEY_DOUBLE("initializer_range", initial_range, 0, 100), KEY_BOOL("tie_word_embeddings", tied),                 \
         KEY_DROPOUT("attention_dropout"), KEY_ELSEWHERE("rope_parameters"), KEY_ELSEWHERE("rope_theta"),               \
         KEY_ELSEWHERE("rope_scaling")

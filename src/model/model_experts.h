@@ -8,15 +8,15 @@
 /* Keys that all of them have. The loss that balances experts is off unless output_router_logits asks for it: its factor
  * alone changes nothing. */
 #define EXPERT_KEYS(experts_key)                                                                                       \
-    KEY_OPTIONAL_SIZE(experts_key, experts, ROUTING_EXPERTS_MAX),                                                     \
-        KEY_OPTIONAL_SIZE("num_experts_per_tok", experts_per_token, ROUTING_EXPERTS_MAX),                             \
+    KEY_OPTIONAL_SIZE(experts_key, experts, ROUTING_EXPERTS_MAX),                                                      \
+        KEY_OPTIONAL_SIZE("num_experts_per_tok", experts_per_token, ROUTING_EXPERTS_MAX),                              \
         KEY_BOOL("output_router_logits", balances_experts),                                                            \
         KEY_DOUBLE("router_aux_loss_coef", balance_coefficient, 0, 1e6)
 #define EXPERT_KEY_NORMALISED KEY_BOOL("norm_topk_prob", normalise_experts)
 /* Qwen's: experts of their own width, in every layer, without windows. intermediate_size is that of layers without
  * experts. */
 #define EXPERT_KEYS_QWEN                                                                                               \
-    EXPERT_KEY_NORMALISED, KEY_OPTIONAL_SIZE("moe_intermediate_size", expert_ffn, CONFIG_WIDTH_MAX),                  \
+    EXPERT_KEY_NORMALISED, KEY_OPTIONAL_SIZE("moe_intermediate_size", expert_ffn, CONFIG_WIDTH_MAX),                   \
         KEY_FIXED("decoder_sparse_step", "1"), KEY_FIXED("mlp_only_layers", "[]"),                                     \
         KEY_FIXED("use_sliding_window", "false"), KEY_IGNORED("sliding_window"), KEY_IGNORED("max_window_layers"),     \
         KEY_ELSEWHERE("layer_types")

@@ -8,7 +8,7 @@
 /* Keys of both beside those of the sizes. */
 #define GEMMA_KEYS                                                                                                     \
     KEY_ACTIVATION("hidden_activation", activation), KEYS_LISTED_WINDOWS, KEY_BOOL("attention_bias", attention_bias),  \
-        KEY_OPTIONAL_SIZE("query_pre_attn_scalar", query_scalar, CONFIG_WIDTH_MAX),                                   \
+        KEY_OPTIONAL_SIZE("query_pre_attn_scalar", query_scalar, CONFIG_WIDTH_MAX),                                    \
         KEY_ELSEWHERE("final_logit_softcapping"), KEY_FIXED("use_bidirectional_attention", "false"),                   \
         KEY_IGNORED("hidden_act"), /* older files have it too; transformers reads hidden_activation alone */           \
         KEY_IGNORED("cache_implementation")

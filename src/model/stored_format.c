@@ -18,14 +18,7 @@ enum part_kind {
     PART_STATE,  /* JSON */
     PART_TAG     /* a byte: 0 for codes row by row */
 };
-enum {
-    PARTS_MAX = 6,
-    MX_BLOCK = 32,
-    STATE_BYTES_MAX = 1 << 16,
-    STATE_TEXT = 320,
-    BLOCK_MIN = 32,
-    BLOCK_MAX = 4096
-};
+enum { PARTS_MAX = 6, MX_BLOCK = 32, STATE_BYTES_MAX = 1 << 16, STATE_TEXT = 320, BLOCK_MIN = 32, BLOCK_MAX = 4096 };
 
 /* In place of "weight" at the end of a parameter's name, or `added` to other names. */
 struct part {

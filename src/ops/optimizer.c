@@ -129,7 +129,7 @@ uint32_t update_overwrites(const struct node *node) {
     const struct op op_##rule = {                                                                                      \
         .name = #rule,                                                                                                 \
         .attribute_bytes = sizeof(struct update_attributes),                                                           \
-        .min_inputs = 1,                                                                                             \
+        .min_inputs = 1,                                                                                               \
         .inputs = 2,                                                                                                   \
         .outputs = 2 + 2 * (moments),                                                                                  \
         .infer = infer_update,                                                                                         \

@@ -13,8 +13,8 @@
     X(STEP_S, "step_s")                                                                                                \
     X(LR, "lr")                                                                                                        \
     X(GRAD_NORM, "grad_norm")                                                                                          \
-    X(EXPERT_MAX, "expert_most")                                                                                      \
-    X(EXPERT_MIN, "expert_least")                                                                                    \
+    X(EXPERT_MAX, "expert_most")                                                                                       \
+    X(EXPERT_MIN, "expert_least")                                                                                      \
     X(MARGIN, "margin")                                                                                                \
     X(VAL_MARGIN, "val_margin")                                                                                        \
     X(ACCURACY, "accuracy")                                                                                            \
@@ -36,11 +36,11 @@ struct metrics_reader {
     int64_t step;     /* the last one; 0: none */
     int64_t val_step; /* of the last validation; 0: none */
     double last[METRIC_COUNT];
-    double min_val_loss; /* NaN: none */
-    struct curve *curves;  /* METRIC_CURVES */
-    json_t *expert_slots;  /* by layer and expert, of the last line that has them; NULL: none has */
-    int64_t expert_step;   /* of that line */
-    json_t *replans;       /* the lines of the last changes of the plan, at most METRIC_REPLANS */
+    double min_val_loss;  /* NaN: none */
+    struct curve *curves; /* METRIC_CURVES */
+    json_t *expert_slots; /* by layer and expert, of the last line that has them; NULL: none has */
+    int64_t expert_step;  /* of that line */
+    json_t *replans;      /* the lines of the last changes of the plan, at most METRIC_REPLANS */
 };
 enum { METRIC_REPLANS = 16 };
 

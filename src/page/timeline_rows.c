@@ -48,8 +48,7 @@ static enum status read_event(const char *name, const json_t *array, size_t numb
         if (!json_is_number(value)) return event_refused(name, number, "must be an array of ten numbers");
         fields[i] = json_number_value(value);
     }
-    const int32_t max[] = {counts->streams,  counts->names, counts->blocks,
-                            counts->sections, INT32_MAX,     counts->phases};
+    const int32_t max[] = {counts->streams, counts->names, counts->blocks, counts->sections, INT32_MAX, counts->phases};
     int32_t index[6];
     for (int i = 0; i < 6; i++) {
         if (!(fields[i] >= (i < 2 ? 0 : -1) && fields[i] < max[i]))

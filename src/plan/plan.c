@@ -133,14 +133,14 @@ enum master master_find(const char *name) {
 #define SETTING_MIN(field) setting_table[SETTING_##field].min
 #define SETTING_MAX(field) setting_table[SETTING_##field].max
 #define RECIPE_INTEGERS(X)                                                                                             \
-    X(round_micro_batches, "round_grains", int64_t, SETTING_MIN(round_micro_batches), SETTING_MAX(round_micro_batches),             \
-      "0 for all grains of a lane")                                                                                    \
-    X(batch, "batch", int64_t, SETTING_MIN(batch), SETTING_MAX(batch), "a step needs at least one sequence")                        \
-    X(sequence_length, "sequence_length", int64_t, SETTING_MIN(sequence_length), SETTING_MAX(sequence_length),                      \
+    X(round_micro_batches, "round_grains", int64_t, SETTING_MIN(round_micro_batches),                                  \
+      SETTING_MAX(round_micro_batches), "0 for all grains of a lane")                                                  \
+    X(batch, "batch", int64_t, SETTING_MIN(batch), SETTING_MAX(batch), "a step needs at least one sequence")           \
+    X(sequence_length, "sequence_length", int64_t, SETTING_MIN(sequence_length), SETTING_MAX(sequence_length),         \
       "a sequence needs at least one token")                                                                           \
-    X(micro_batch_sequences, "grain_sequences", int64_t, SETTING_MIN(micro_batch_sequences), recipe->batch,                  \
+    X(micro_batch_sequences, "grain_sequences", int64_t, SETTING_MIN(micro_batch_sequences), recipe->batch,            \
       "a grain holds whole sequences and at most the batch")                                                           \
-    X(seed, "seed", uint64_t, SETTING_MIN(seed), SETTING_MAX(seed), "a seed is not negative")                                       \
+    X(seed, "seed", uint64_t, SETTING_MIN(seed), SETTING_MAX(seed), "a seed is not negative")                          \
     X(kernels_version, "kernels_version", int, 0, INT32_MAX, "a version is not negative")
 #define RECIPE_DOUBLES(X)                                                                                              \
     X(beta1, "beta1", "a decaying average's share is below 1")                                                         \
@@ -212,7 +212,7 @@ static enum status check_update(const struct plan *plan) {
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
     TRY(recipe_pairs_check(recipe)); /* first: the micro-batch of an odd batch may be larger than it */
-#define CHECK_INTEGER(field, key, type, min, max, rule)                                                             \
+#define CHECK_INTEGER(field, key, type, min, max, rule)                                                                \
     TRY(plan_check_range("recipe." key, (int64_t)recipe->field, min, max, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
     TRY(check_axes(plan));
@@ -225,7 +225,7 @@ enum status plan_check(const struct plan *plan) {
 
 enum status recipe_check_optimizer(const struct recipe *recipe) {
 #define CHECK_DOUBLE(field, key, rule)                                                                                 \
-    TRY(plan_check_real("recipe." key, recipe->field, setting_table[SETTING_##field].min_real,                       \
+    TRY(plan_check_real("recipe." key, recipe->field, setting_table[SETTING_##field].min_real,                         \
                         setting_table[SETTING_##field].max_real, rule));
     RECIPE_DOUBLES(CHECK_DOUBLE)
     if (recipe->optimizer == UPDATE_MUON)
@@ -257,7 +257,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     int failed = !object;
     failed |= json_object_set_new(object, "dtype", json_string(dtype_name(recipe->dtype)));
     failed |= json_object_set_new(object, "reduce_dtype", json_string(rounds_sums(recipe) ? "bf16" : "fp32"));
-#define SET_INTEGER(field, key, type, min, max, rule)                                                               \
+#define SET_INTEGER(field, key, type, min, max, rule)                                                                  \
     failed |= json_object_set_new(object, key, json_integer((json_int_t)recipe->field));
     RECIPE_INTEGERS(SET_INTEGER)
 #define SET_DOUBLE(field, key, rule) failed |= json_object_set_new(object, key, json_real(recipe->field));
@@ -492,10 +492,10 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
         TRY(json_require(file, object, known[i]));
     TRY(json_refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
-#define READ_INTEGER(field, key, type, min, max, rule)                                                              \
+#define READ_INTEGER(field, key, type, min, max, rule)                                                                 \
     {                                                                                                                  \
         int64_t value = 0;                                                                                             \
-        TRY(read_integer(file, object, "recipe.", key, min, max, rule, &value));                                    \
+        TRY(read_integer(file, object, "recipe.", key, min, max, rule, &value));                                       \
         recipe->field = (type)value;                                                                                   \
     }
     RECIPE_INTEGERS(READ_INTEGER)
@@ -511,8 +511,8 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     TRY(read_base_dtype(file, object, &recipe->base_dtype));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
-    TRY(read_integer(file, object, "recipe.", "tensor", SETTING_MIN(tensor), SETTING_MAX(tensor), "ranks that share tensors",
-                     &tensor));
+    TRY(read_integer(file, object, "recipe.", "tensor", SETTING_MIN(tensor), SETTING_MAX(tensor),
+                     "ranks that share tensors", &tensor));
     recipe->tensor = (int)tensor;
     TRY(read_sequence(file, object, &recipe->sequence));
     TRY(read_layout(file, object, recipe));
@@ -604,7 +604,7 @@ done:
 
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual) {
 #define DIFFERENT(key) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", key);
-#define COMPARE_INTEGER(field, key, type, min, max, rule)                                                           \
+#define COMPARE_INTEGER(field, key, type, min, max, rule)                                                              \
     if (expected->field != actual->field) DIFFERENT(key)
     RECIPE_INTEGERS(COMPARE_INTEGER)
 #define COMPARE_DOUBLE(field, key, rule)                                                                               \

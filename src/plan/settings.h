@@ -43,8 +43,8 @@ struct setting {
 /* Of a step: recipe, policy, machine. A moving average's decay is below 1; epsilon is added in fp32, whose least normal
  * number is 1.2e-38. */
 #define SETTING_LIST_PLAN(X)                                                                                           \
-    X(batch, .key = "batch", .name = "batch", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX), SETTING_WHOLE_DEFAULT(8))        \
-    X(sequence_length, .key = "sequence_length", .name = "seq", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX),                \
+    X(batch, .key = "batch", .name = "batch", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX), SETTING_WHOLE_DEFAULT(8))         \
+    X(sequence_length, .key = "sequence_length", .name = "seq", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX),                 \
       SETTING_WHOLE_DEFAULT(1024))                                                                                     \
     X(dtype, .key = "dtype", .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32")                          \
     X(document_attention, .key = "document_attention", .name = "document-attention", .type = SETTING_CHOICE,           \
@@ -57,9 +57,9 @@ struct setting {
       .fallback = "sigmoid")                                                                                           \
     X(dpo_label_smoothing, .key = "dpo_label_smoothing", .name = "dpo-label-smoothing", SETTING_REAL_IN(0, 0.49),      \
       SETTING_REAL_DEFAULT(0))                                                                                         \
-    X(micro_batch_sequences, .key = "grain_sequences", .name = "micro-batch", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX))  \
+    X(micro_batch_sequences, .key = "grain_sequences", .name = "micro-batch", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX))   \
     X(lanes, .key = "lanes", .name = "lanes", .type = SETTING_TEXT)                                                    \
-    X(round_micro_batches, .key = "round_grains", .name = "round", SETTING_WHOLE_IN(0, SETTING_SIZE_MAX),             \
+    X(round_micro_batches, .key = "round_grains", .name = "round", SETTING_WHOLE_IN(0, SETTING_SIZE_MAX),              \
       SETTING_WHOLE_DEFAULT(0))                                                                                        \
     X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
       .fallback = "fp32")                                                                                              \
@@ -70,7 +70,7 @@ struct setting {
     X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
       .fallback = "megatron")                                                                                          \
     X(micro_batches_per_wave, .key = "grains_per_pass", .name = "micro-batches-per-wave",                              \
-      SETTING_WHOLE_IN(1, SETTING_SIZE_MAX), SETTING_WHOLE_DEFAULT(1))                                                \
+      SETTING_WHOLE_IN(1, SETTING_SIZE_MAX), SETTING_WHOLE_DEFAULT(1))                                                 \
     X(stages, .key = "stages", .name = "pipeline-parallel", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",            \
       SETTING_WHOLE_DEFAULT(1))                                                                                        \
     X(interleave, .key = "interleave", .name = "virtual-stages", SETTING_WHOLE_IN(1, 64))                              \
@@ -106,37 +106,36 @@ struct setting {
 
 /* Of a training run. chat_time_s is a date on the command line, and seconds since 1970 elsewhere. */
 #define SETTING_LIST_TRAIN(X)                                                                                          \
-    X(steps, .key = "steps", .name = "steps", SETTING_WHOLE_IN(1, SETTING_STEPS_MAX), SETTING_WHOLE_DEFAULT(1000))    \
+    X(steps, .key = "steps", .name = "steps", SETTING_WHOLE_IN(1, SETTING_STEPS_MAX), SETTING_WHOLE_DEFAULT(1000))     \
     X(epochs, .key = "epochs", .name = "epochs", SETTING_REAL_IN(0, 1e6), .above = true)                               \
     X(learning_rate, .key = "learning_rate", .name = "lr", SETTING_REAL_IN(0, 1000), .above = true,                    \
       SETTING_REAL_DEFAULT(3e-4))                                                                                      \
     X(schedule, .key = "schedule", .name = "schedule", .type = SETTING_CHOICE,                                         \
       .choices = "cosine|linear|constant|wsd", .fallback = "cosine")                                                   \
-    X(schedule_steps, .key = "schedule_steps", .name = "schedule-steps", SETTING_WHOLE_IN(1, SETTING_STEPS_MAX))      \
-    X(warmup_steps, .key = "warmup_steps", .name = "warmup-steps", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX))            \
+    X(schedule_steps, .key = "schedule_steps", .name = "schedule-steps", SETTING_WHOLE_IN(1, SETTING_STEPS_MAX))       \
+    X(warmup_steps, .key = "warmup_steps", .name = "warmup-steps", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX))             \
     X(min_lr_fraction, .key = "min_lr_fraction", .name = "min-lr-fraction", SETTING_REAL_IN(0, 1),                     \
       SETTING_REAL_DEFAULT(0.1))                                                                                       \
     X(wsd_decay_fraction, .key = "wsd_decay_fraction", .name = "wsd-decay-fraction", SETTING_REAL_IN(0, 1),            \
       .above = true, SETTING_REAL_DEFAULT(0.2))                                                                        \
-    X(save_every, .key = "save_every", .name = "save-every", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX),                  \
+    X(save_every, .key = "save_every", .name = "save-every", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX),                   \
       SETTING_WHOLE_DEFAULT(100))                                                                                      \
     X(keep, .key = "keep", .name = "keep", SETTING_WHOLE_IN(0, 1000000), SETTING_WHOLE_DEFAULT(2))                     \
     X(replan, .key = "replan", .name = "replan", .type = SETTING_CHOICE, .choices = "auto|off", .fallback = "auto")    \
-    X(valid_every, .key = "valid_every", .name = "valid-every", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX),               \
+    X(valid_every, .key = "valid_every", .name = "valid-every", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX),                \
       SETTING_WHOLE_DEFAULT(100))                                                                                      \
-    X(valid_batches, .key = "valid_batches", .name = "valid-batches", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX),         \
+    X(valid_batches, .key = "valid_batches", .name = "valid-batches", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX),          \
       SETTING_WHOLE_DEFAULT(0))                                                                                        \
     X(valid_fraction, .key = "valid_fraction", .name = "valid-fraction", SETTING_REAL_IN(0, 0.9),                      \
       SETTING_REAL_DEFAULT(0))                                                                                         \
     X(valid_paths, .key = "valid_paths", .name = "valid", .type = SETTING_TEXTS)                                       \
     X(loss_on_all, .key = "loss_on_all", .name = "loss-on", .type = SETTING_CHOICE, .choices = "completions|all",      \
       .fallback = "completions")                                                                                       \
-    X(chat_time_s, .key = "chat_time_s", .name = "chat-date", .type = SETTING_TEXT, .min = 1,                        \
-      .max = (int64_t)1 << 40)                                                                                        \
+    X(chat_time_s, .key = "chat_time_s", .name = "chat-date", .type = SETTING_TEXT, .min = 1, .max = (int64_t)1 << 40) \
     X(columns, .key = "columns", .name = "columns", .type = SETTING_TEXT)                                              \
-    X(sample_every, .key = "sample_every", .name = "sample-every", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX),            \
+    X(sample_every, .key = "sample_every", .name = "sample-every", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX),             \
       SETTING_WHOLE_DEFAULT(0))                                                                                        \
-    X(sample_tokens, .key = "sample_tokens", .name = "sample-tokens", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX),          \
+    X(sample_tokens, .key = "sample_tokens", .name = "sample-tokens", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX),           \
       SETTING_WHOLE_DEFAULT(64))                                                                                       \
     X(sample_prompt, .key = "sample_prompt", .name = "sample-prompt", .type = SETTING_TEXT, .may_be_empty = true)
 
@@ -144,7 +143,7 @@ struct setting {
 #define SETTING_LIST_TEXT(X)                                                                                           \
     X(tokens, .key = "tokens", .name = "tokens", SETTING_WHOLE_IN(1, 100000000), SETTING_WHOLE_DEFAULT(100))           \
     X(temperature, .key = "temperature", .name = "temperature", SETTING_REAL_IN(0, 100), SETTING_REAL_DEFAULT(0.8))    \
-    X(top_k, .key = "top_k", .name = "top-k", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX), SETTING_WHOLE_DEFAULT(0))       \
+    X(top_k, .key = "top_k", .name = "top-k", SETTING_WHOLE_IN(0, SETTING_STEPS_MAX), SETTING_WHOLE_DEFAULT(0))        \
     X(top_p, .key = "top_p", .name = "top-p", SETTING_REAL_IN(0, 1), .above = true, SETTING_REAL_DEFAULT(1))           \
     X(repetition_penalty, .key = "repetition_penalty", .name = "repetition-penalty", SETTING_REAL_IN(0.001, 1000),     \
       SETTING_REAL_DEFAULT(1))

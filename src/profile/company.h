@@ -12,8 +12,8 @@
 enum { COMPANY_MAX = 64 };
 
 struct company {
-    int members;                   /* measurements at once: 0 and 1: one, alone */
-    bool bound;                    /* each member has cores of its own: */
+    int members;                  /* measurements at once: 0 and 1: one, alone */
+    bool bound;                   /* each member has cores of its own: */
     cpu_set_t cores[COMPANY_MAX]; /* by member; the first is the thread that measures */
 };
 

@@ -43,7 +43,7 @@ struct link_bench {
     struct comm *comm;
     struct comm_window window; /* data; what all-to-all writes; staging, twice as much */
     bool on_device;            /* it is the device's memory */
-    int64_t max_bytes;        /* of data */
+    int64_t max_bytes;         /* of data */
     double seconds, spread_s;  /* of all trials, and of these times what was noise */
 };
 struct link_trial {

@@ -215,9 +215,9 @@ static enum status walk(struct measuring *measuring, bool must) {
                                          .cache = measuring->cache,
                                          .memory = measuring->memory,
                                          .budget_s = left,
-                                         .left_s = must           ? 0
+                                         .left_s = must         ? 0
                                                    : left > min ? left
-                                                                  : min};
+                                                                : min};
     return walk_points_measure(measuring->points, &options, &measuring->measured);
 }
 

@@ -74,9 +74,7 @@ enum status pack_whole(const struct step_buffers *buffers, const struct packed *
     return STATUS_OK;
 }
 
-static int64_t clamp(int64_t value, int64_t min, int64_t max) {
-    return value < min ? min : value > max ? max : value;
-}
+static int64_t clamp(int64_t value, int64_t min, int64_t max) { return value < min ? min : value > max ? max : value; }
 
 /* A slice without elements lies where it would begin. */
 static struct pack_member slice_of(const struct step_buffers *buffers, const struct tensor *tensor,

@@ -8,7 +8,7 @@
 /* A layout before it is simulated. */
 struct candidate {
     struct layout layout;
-    double bytes;   /* of a device at its peak */
+    double bytes; /* of a device at its peak */
     double min_s; /* no step of it is faster */
 };
 

@@ -47,7 +47,7 @@ static double total(const struct load *load) {
  * gets t / s(a,n) of its work done and the narrow one t / s(n,a): that saves t (1 / s(a,n) + 1 / s(n,a) - 1). Savings
  * are taken from the activity that gives most for the narrow one's work, as in a fractional knapsack. */
 static double pair_min(const struct cluster_rates *rates, const struct load *wide, enum activity narrow,
-                         double narrow_s) {
+                       double narrow_s) {
     double left[ACTIVITY_COUNT], narrow_left = narrow_s, saved = 0;
     memcpy(left, wide->seconds, sizeof left);
     while (narrow_left > 0) {
@@ -273,7 +273,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
 /* Each stream gets the least work that any of the policies gives it: copies and deferred updates become fewer as more
  * chunks stay, updates at the end of the step as fewer stay. */
 struct policy_seconds policy_bound_min_seconds(const struct policy_bound_input *input, const struct policy *policy,
-                                                 int64_t max_persistent) {
+                                               int64_t max_persistent) {
     const struct states *states = input->states;
     const struct elsewhere elsewhere = {&input->from[max_persistent], &input->from[0], policy->buffers,
                                         states->largest[0]};
@@ -498,8 +498,8 @@ static int64_t host_update_bytes(const struct policy_bound_input *input, const s
         struct chunk_sum chunk = chunk_sum_of(input->from, gradients->chunk);
         if (gradients->chunk < policy->persistent_chunks) continue;
         max = larger(max, (policy->optimizer != TIER_HOST ? chunk.optimizer : 0) +
-                                (policy->gradients != TIER_HOST && !cuts_gradients(policy) ? gradients->bytes : 0) +
-                                (policy->parameters != TIER_HOST ? chunk.trained : 0));
+                              (policy->gradients != TIER_HOST && !cuts_gradients(policy) ? gradients->bytes : 0) +
+                              (policy->parameters != TIER_HOST ? chunk.trained : 0));
     }
     return max;
 }

@@ -43,7 +43,7 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
 /* A bound for all policies that keep at most `max_persistent` chunks and have at most the buffers of `policy`, and are
  * like `policy` otherwise. */
 struct policy_seconds policy_bound_min_seconds(const struct policy_bound_input *input, const struct policy *policy,
-                                                 int64_t max_persistent);
+                                               int64_t max_persistent);
 
 /* Peak bytes of activations in some waves (step_cut_largest); -1: there is none. */
 struct wave_activations {

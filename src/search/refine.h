@@ -24,7 +24,7 @@ struct refinement {
     const struct best_program *best;
     const struct search_result *result;
     const struct family_numbers *families; /* of result->tried */
-    int max;                              /* programs that may be compiled, with those that were */
+    int max;                               /* programs that may be compiled, with those that were */
     void *payload;
     /* Room for what is learned of families that were listed last. */
     enum status (*follow)(void *payload);

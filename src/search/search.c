@@ -41,8 +41,8 @@ struct search {
     double best_s;                  /* INFINITY: none fits yet */
     struct best_program best;
     struct policy best_policy;
-    bool refines;           /* so that not all programs are for the order of what is expected */
-    int64_t enough_bytes;   /* of the device: a policy that needs no more ends search_min_memory */
+    bool refines;         /* so that not all programs are for the order of what is expected */
+    int64_t enough_bytes; /* of the device: a policy that needs no more ends search_min_memory */
     struct candidate min; /* needs least of the device, of those compiled that fit the tiers below it */
 };
 

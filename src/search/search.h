@@ -47,8 +47,8 @@ struct search_input {
     double faster_than_s; /* above 0: the best of several inputs is sought (INFINITY: none of those before fits), and
                              what is not faster is of no use. Of large graphs half of max_compiled are compiled then,
                              an eighth where the best is far behind, or none is expected to be faster */
-    int max_compiled;    /* 0: as many as it takes to prove that none is faster; else at most this many;
-                             below 0: none, only what precedes the first */
+    int max_compiled;     /* 0: as many as it takes to prove that none is faster; else at most this many;
+                              below 0: none, only what precedes the first */
 };
 
 struct candidate {
@@ -81,7 +81,7 @@ struct search_result {
                         `front` */
     double left_s;   /* none of those that were not compiled takes less; INFINITY: none of them can be faster */
     struct program *best; /* of the first of `front`, where it is one rank's; owned, NULL where it was taken */
-    int64_t min_bytes;  /* the least of the device that a compiled program needs; for when nothing fits */
+    int64_t min_bytes;    /* the least of the device that a compiled program needs; for when nothing fits */
 };
 
 /* `max_compiled` for the start of a run. A program takes 10 ms to compile and simulate at 12 layers (546 nodes), 70 ms

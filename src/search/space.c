@@ -249,7 +249,7 @@ static int64_t min_buffers(const struct space *space, const struct family *famil
 /* By the closed form: the most chunks that can stay, -1 when the device is too small even for 0. Bytes grow with them.
  */
 static int64_t quick_max_persistent(struct space *space, const struct family *family,
-                                     const struct wave_activations *activations) {
+                                    const struct wave_activations *activations) {
     struct policy_bound_input input = bound_input(space, family);
     int64_t capacity = space->capacity_bytes[TIER_DEVICE];
     int64_t low = -1, high = family_moves_states(family) ? states_count(input.states) - 1 : 0;
@@ -283,8 +283,7 @@ enum status space_add_family(struct space *space, struct family family, const st
     set_policy(space, &family, 0, min_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
     if (!fit->listed) fit->max_persistent = quick_max_persistent(space, &family, activations);
     fit->listed = true;
-    if (fit->max_persistent >= 0)
-        family.min = policy_bound_min_seconds(&input, &space->policy, fit->max_persistent);
+    if (fit->max_persistent >= 0) family.min = policy_bound_min_seconds(&input, &space->policy, fit->max_persistent);
     return vec_push(&space->families, family);
 }
 

@@ -26,7 +26,7 @@ enum {
 
 /* The device's bytes, which are the same for families that differ only in tiers below the device. */
 struct fit {
-    int64_t max_persistent;        /* chunks that may stay, by a closed form; -1: no member fits */
+    int64_t max_persistent;         /* chunks that may stay, by a closed form; -1: no member fits */
     int64_t fullest, fullest_bytes; /* chunks that stay, and device bytes, of the fullest member */
     bool listed, fullest_known;     /* whether max_persistent, and the others, are known */
 };
@@ -44,7 +44,7 @@ struct clan {
     int32_t division;
     bool flat;
     struct placement at;
-    bool may_fit;                /* the device's bytes; by a closed form */
+    bool may_fit;              /* the device's bytes; by a closed form */
     struct policy_seconds min; /* no program of any family takes less */
 };
 
@@ -90,7 +90,7 @@ struct space {
     VEC(struct family) families; /* of all clans that were listed */
     size_t coarse_families;      /* without those that space_list_near added; 0: it was not called */
     VEC(struct fit) fits;
-    int32_t *first_fits;           /* by schedule, of the clan that is being listed */
+    int32_t *first_fits;         /* by schedule, of the clan that is being listed */
     struct wave_activations min; /* of all schedules, a micro-batch a wave */
     int64_t fixed_bytes;
     int64_t *scratch; /* for the schedule with the most groups */

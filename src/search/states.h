@@ -40,10 +40,10 @@ struct states {
     VEC(struct gradient_pack) gradients; /* by chunk */
     /* By phase (forward, backward) * blocks + block: the chunks that its nodes read, ascending; one more at the end. */
     int32_t *users_first, *users;
-    int64_t *users_bytes;   /* by place in `users`, and one more: parameters of those from it on */
+    int64_t *users_bytes; /* by place in `users`, and one more: parameters of those from it on */
     int32_t *min_buffers; /* by chunk, and one more: how many of those from it on one block uses; at least 1 */
-    int64_t *largest;       /* by chunk, and one more: parameters of the largest from it on */
-    bool *read_again;       /* by chunk: backward reads it */
+    int64_t *largest;     /* by chunk, and one more: parameters of the largest from it on */
+    bool *read_again;     /* by chunk: backward reads it */
     int32_t blocks;
     double once_s[ACTIVITY_COUNT]; /* kernels that run once a step and are of no chunk: clipping */
 };

@@ -20,7 +20,7 @@ struct relay {
     struct hash_run *runs; /* [rank][number] */
     int32_t *order;        /* [number][turn]: the rank, -1 behind the last turn */
     size_t *used;          /* by rank */
-    size_t max;           /* batons that a rank hands on in a turn */
+    size_t max;            /* batons that a rank hands on in a turn */
     struct baton *states;  /* by number */
     struct baton *sent, *come;
     void *room; /* BYTE_STORE_PIECE */

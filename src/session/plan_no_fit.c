@@ -13,7 +13,7 @@ enum { SEQUENCE_MIN = 32 };
 
 /* The least memory of the same request with another plan, in tiers of these capacities. */
 static enum status find_min_memory(const struct session_plan *plan, const struct plan *other,
-                              const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
+                                   const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
     struct plan_request request = plan->request;
     request.plan = *other;
     return plan_policy_find_min_memory(plan->session, &request, capacity_bytes, out);
@@ -182,8 +182,7 @@ static enum status hint_fit(const struct session_plan *plan, const struct plan *
     TRY(describe_memory(plan, needed, memory));
     TRY(describe_memory(plan, min->min_bytes, small_memory));
     bool saves = min->min_bytes < needed && strcmp(memory, small_memory) != 0;
-    if (min->fits)
-        snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(min->min_bytes, size));
+    if (min->fits) snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(min->min_bytes, size));
     if (!min->fits && saves) snprintf(small, sizeof small, "; or %s with %s", small_memory, change);
     return status_hint(STATUS_NO_FIT, "%s%s%s%s%s", less, offer, memory, small, disk);
 }

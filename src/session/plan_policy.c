@@ -303,7 +303,7 @@ enum status plan_policy_measure(struct session_plan *plan, struct candidate *out
 }
 
 enum status plan_policy_find_min_memory(const struct session *session, const struct plan_request *request,
-                                   const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
+                                        const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
     struct session_plan plan = {.session = session, .request = *request, .chosen = request->plan};
     *out = (struct min_memory){.fits = true};
     TRY(programs_compile(session, &request->set, &plan.chosen, &plan.programs));

@@ -23,11 +23,11 @@ enum status plan_policy_measure(struct session_plan *plan, struct candidate *out
 /* What a request takes under the policy that takes least of the device, of those that tiers of `capacity_bytes` below
  * it hold. Nothing is measured. */
 struct min_memory {
-    int64_t min_bytes;            /* of the device: session_plan.min_bytes */
+    int64_t min_bytes;              /* of the device: session_plan.min_bytes */
     int64_t tier_bytes[TIER_COUNT]; /* of the programs that were compiled last */
     bool fits;                      /* all of them, compiled and proved, fit */
 };
 enum status plan_policy_find_min_memory(const struct session *session, const struct plan_request *request,
-                                   const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out);
+                                        const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out);
 
 #endif

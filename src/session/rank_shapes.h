@@ -24,7 +24,7 @@ struct rank_shape {
     double bound_s, expected_s, step_s; /* 0: unknown */
     double left_s;                      /* no plan of it that was not simulated takes less; INFINITY: none is faster */
     int64_t tier_bytes[TIER_COUNT];     /* SHAPE_PLANNED */
-    int64_t min_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
+    int64_t min_bytes;                  /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
     char reason[SHAPE_REASON_BYTES];    /* SHAPE_REFUSED */
     bool unjudged;                      /* SHAPE_REFUSED: it has more operations between ranks than there can be */
     bool larger_micro_batch;            /* SHAPE_PLANNED: since smaller ones have too many operations */

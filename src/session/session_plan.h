@@ -26,7 +26,7 @@ struct session_plan {
     struct rank_shapes shapes;     /* those that were open, and what came of each; with several ranks on rank 0 alone */
     struct plan chosen;            /* what was chosen: the recipe, and the policy */
     struct programs programs;      /* compiled under it; they may take more than there is: session_plan_check_memory */
-    int64_t min_bytes;           /* of the device, under the policy that takes least of it, of those tried */
+    int64_t min_bytes;             /* of the device, under the policy that takes least of it, of those tried */
     struct search_result search;   /* by which the policy was chosen; all zero: it was given, or the plain one fits */
     struct candidate fastest;      /* of the search, the one that was chosen; not compiled: the search chose none */
     struct costs costs;            /* of the main program's graph; without kernels until they are asked for */

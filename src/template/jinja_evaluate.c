@@ -306,8 +306,7 @@ static enum status evaluate(struct jinja_rendering *rendering, const struct jinj
 enum status jinja_evaluate(struct jinja_rendering *rendering, const struct jinja_node *node, struct jinja_value *out) {
     TRY(jinja_charge(rendering, 1));
     rendering->line = node->line;
-    if (++rendering->depth > JINJA_DEPTH_MAX)
-        return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
+    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
     TRY(evaluate(rendering, node, out));
     rendering->depth--;
     rendering->line = node->line;

@@ -244,8 +244,7 @@ FILTER(filter_map) {
     rest.items++;
     rest.count--;
     TRY(jinja_make_list(rendering, JINJA_LIST, items->count, out, &to));
-    if (++rendering->depth > JINJA_DEPTH_MAX)
-        return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
+    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
     for (size_t i = 0; i < items->count; i++)
         TRY(filter->apply(rendering, &items->items[i], &rest, &to[i]));
     rendering->depth--;

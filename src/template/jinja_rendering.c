@@ -266,8 +266,7 @@ static enum status execute(struct jinja_rendering *rendering, const struct jinja
 static enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node) {
     TRY(jinja_charge(rendering, 1));
     rendering->line = node->line;
-    if (++rendering->depth > JINJA_DEPTH_MAX)
-        return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
+    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
     TRY(execute(rendering, node));
     rendering->depth--;
     return STATUS_OK;

@@ -12,7 +12,7 @@
 #include "tokenizer/tokenizer.h"
 
 enum {
-    TOKENIZER_IDS_MAX = 1 << 22,    /* ids in a file are below this */
+    TOKENIZER_IDS_MAX = 1 << 22,     /* ids in a file are below this */
     TOKENIZER_DEEPEST_SEQUENCE = 16, /* Sequences within Sequences */
     TOKENIZER_LARGEST_FILE_BYTES = 1 << 29,
 };

@@ -11,7 +11,7 @@
 struct eval_options {
     const char *const *data_paths; /* files, or folders that hold valid.* */
     size_t data_path_count;
-    int64_t max_batches;  /* of each file; 0: all */
+    int64_t max_batches;   /* of each file; 0: all */
     const char *columns;   /* as in struct train_options; NULL: none */
     int64_t chat_time_s;   /* as in struct train_options; 0: today */
     bool loss_on_all;      /* of supervised examples the prompts too */

@@ -12,8 +12,8 @@
 /* Of one batch, or of all so far. */
 struct loss_sum {
     double figures[LOSS_FIGURES_MAX]; /* the loss first */
-    int64_t targets;                   /* that count, or pairs */
-    bool stopped;                      /* a rank was asked to stop, and the batches of this turn may be missing */
+    int64_t targets;                  /* that count, or pairs */
+    bool stopped;                     /* a rank was asked to stop, and the batches of this turn may be missing */
 };
 
 /* Collective: adds a batch of each rank, in the order of ranks. `mine` is what this rank's came to: of all zeros where

@@ -121,8 +121,7 @@ static void write_all(struct op_instance *instance, const struct tensor *tensor,
 /* What plain loops make. */
 struct plain {
     double y[TOKENS_MAX * COLUMNS], dx[TOKENS_MAX * COLUMNS], dlogits[TOKENS_MAX * EXPERTS_MAX];
-    double dgate[EXPERTS_MAX][INNER * COLUMNS], dup[EXPERTS_MAX][INNER * COLUMNS],
-        ddown[EXPERTS_MAX][COLUMNS * INNER];
+    double dgate[EXPERTS_MAX][INNER * COLUMNS], dup[EXPERTS_MAX][INNER * COLUMNS], ddown[EXPERTS_MAX][COLUMNS * INNER];
 };
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
@@ -389,8 +388,7 @@ static void check_glu(const char *name, enum dtype dtype) {
     assert_true(covered > 0);
     plain_case_expect(name, out[0] + begin * c, expected, covered * c, max);
     for (int i = 0; i < 4 && gradient; i++)
-        plain_case_expect(node->out[1 + i]->name, out[1 + i], before[i], shape_elements(&node->out[1 + i]->shape),
-                          max);
+        plain_case_expect(node->out[1 + i]->name, out[1 + i], before[i], shape_elements(&node->out[1 + i]->shape), max);
     double *all[] = {glu.gate_up, glu.down, glu.gate_up_bias, glu.down_bias, x, dy, ranges, expected};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);

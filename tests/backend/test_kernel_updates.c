@@ -370,8 +370,7 @@ static void expect_nearest(const char *name, const double *exact, const double *
             for (int code = 0; code < 256; code++)
                 min = fmin(min, fabs(map[code] * scale - exact[i]));
             if (!(fabs(found[i] - exact[i]) <= min + 1e-6 * (scale * 1e-6 + fabs(exact[i]))))
-                fail_msg("%s[%lld] is %.9g for %.9g, off by more than %g", name, (long long)i, found[i], exact[i],
-                         min);
+                fail_msg("%s[%lld] is %.9g for %.9g, off by more than %g", name, (long long)i, found[i], exact[i], min);
         }
     }
 }

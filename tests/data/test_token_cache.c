@@ -253,7 +253,8 @@ static void without_a_cache_it_goes_on(void **state) {
             fault_arm(FAULT_WRITE, nth, false);
             expect_right(place, 2);
             fault_arm(FAULT_WRITE, 0, false);
-            made += expect_cache_or_nothing(place->base.cache_folder); /* what could not be written was for other ranks */
+            made +=
+                expect_cache_or_nothing(place->base.cache_folder); /* what could not be written was for other ranks */
         }
         assert_true(made < writes / 2 + 1);
     }

@@ -100,8 +100,7 @@ static void no_cut_is_faster(void **state) {
             continue;
         }
         assert_int_equal(status, STATUS_OK);
-        if (cut.seconds != cuts.min)
-            fail_msg("seed %llu: %g, not %g", (unsigned long long)seed, cut.seconds, cuts.min);
+        if (cut.seconds != cuts.min) fail_msg("seed %llu: %g, not %g", (unsigned long long)seed, cut.seconds, cuts.min);
         check_cut(&made.problem, &cut);
         stage_cut_free(&cut);
         solved++;

@@ -100,8 +100,8 @@ static void check_sizes(const struct graph *graph, const struct chunk_list *list
                 if (first < 0) first = last;
             }
             if (bytes <= max && first != last)
-                fail_msg("block %d, %lld of %lld bytes, is in chunks %d to %d", block, (long long)bytes,
-                         (long long)max, first, last);
+                fail_msg("block %d, %lld of %lld bytes, is in chunks %d to %d", block, (long long)bytes, (long long)max,
+                         first, last);
         }
 }
 

@@ -24,7 +24,7 @@ enum { STATES_MAX = (1 << (2 * STAGES_MAX)) * (STAGES_MAX + 1) * (STAGES_MAX + 1
 struct search {
     const struct chain *chain;
     int64_t slots;
-    bool published;           /* forward of all must also fit next to the gradient of its own output */
+    bool published;          /* forward of all must also fit next to the gradient of its own output */
     double time[STATES_MAX]; /* least time in which a state is reached */
     bool queued[STATES_MAX];
     struct state queue[STATES_MAX];

@@ -11,8 +11,8 @@
 enum { MICRO_BATCHES = 5 };
 
 struct closeness {
-    double time, bytes;  /* of the bounds, by what they bound */
-    double min, quick; /* of the closed forms, by the bounds */
+    double time, bytes; /* of the bounds, by what they bound */
+    double min, quick;  /* of the closed forms, by the bounds */
     int count;
 };
 

@@ -28,8 +28,7 @@ enum { MODELS = sizeof models / sizeof *models };
 static double add_gaps(const struct model *model, int compiled, int *count) {
     struct search_row rows[SEARCH_ROWS];
     double sum = 0;
-    assert_int_equal(search_rows_find(&model->size, (struct search_effort){.max_compiled = compiled}, rows),
-                     STATUS_OK);
+    assert_int_equal(search_rows_find(&model->size, (struct search_effort){.max_compiled = compiled}, rows), STATUS_OK);
     for (int i = 0; i < SEARCH_ROWS; i++) {
         double min_s = model->min_s[i], gap = min_s > 0 ? rows[i].step_s / min_s : 1;
         print_message("%s, %s, %.2f: %.6g s, %.3f of the least\n", model->size.name, rows[i].machine, rows[i].part,

@@ -133,8 +133,7 @@ void policy_cut(const struct graph *graph, const struct partition *partition, st
     if (!partition_cuts(partition)) return;
     bool gathered = partition_width(partition->parameters) > 1;
     assert_int_equal(chunks_of_policy(graph, policy, &chunks), STATUS_OK);
-    assert_int_equal(max_chunks_in_a_block(graph, &chunks, gathered ? 0 : policy->persistent_chunks, &min),
-                     STATUS_OK);
+    assert_int_equal(max_chunks_in_a_block(graph, &chunks, gathered ? 0 : policy->persistent_chunks, &min), STATUS_OK);
     chunks_free(&chunks);
     if (policy->buffers < min) policy->buffers = min;
 }

@@ -71,8 +71,7 @@ static void any_number_of_ranks_gives_the_same_number(void **state) {
     for (int64_t max = 0; max <= 3; max += 3) {
         make_job(&run, max, &alone);
         expect_status(evaluate_on(&alone, 1), STATUS_OK, NULL);
-        for (int ranks = 2; ranks <= RANKS_MAX;
-             ranks++) { /* the last one has more ranks than the first file batches */
+        for (int ranks = 2; ranks <= RANKS_MAX; ranks++) { /* the last one has more ranks than the first file batches */
             make_job(&run, max, &shared);
             expect_status(evaluate_on(&shared, ranks), STATUS_OK, NULL);
             for (int rank = 0; rank < ranks; rank++)

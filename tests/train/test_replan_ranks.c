@@ -31,7 +31,7 @@ struct ranks_run {
     int count;
     before_step *before;
     int64_t device_bytes[RANKS_MAX], less_bytes; /* what each rank's plan took at the end; a limit, where it has one */
-    int changes;                                  /* that rank 0 told of */
+    int changes;                                 /* that rank 0 told of */
     struct train_replan last;
     int met; /* faults */
 };

@@ -15,7 +15,7 @@ struct expert_products {
     expert_spec *spec;
     const void *context;
     int count, threads;
-    int64_t workspace_bytes;                                 /* the most that one of them needs */
+    int64_t workspace_bytes;                                /* the most that one of them needs */
     struct matmul *ready[EXPERT_PRODUCTS_MAX][PIECE_SIZES]; /* NULL: pieces are of any size */
 };
 /* Fills `out`, whose spec, context and count are set, for tiles of so many rows and an expert of `max` rows at most.
