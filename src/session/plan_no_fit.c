@@ -138,7 +138,7 @@ static enum status describe_disk(const struct session_plan *plan, int64_t free_b
     const struct machine *machine = &plan->session->machine;
     struct cluster cluster = {.rates.measured = false};
     char there[SIZE_TEXT], size[SIZE_TEXT], taken[64] = "", rates[64] = "";
-    if (machine->capacity_bytes[TIER_DISK] < free_bytes)
+    if (SETTINGS_HAVE(&machine->limits, disk_bytes) && machine->capacity_bytes[TIER_DISK] < free_bytes)
         snprintf(taken, sizeof taken, ", of which the disk tier may take %s",
                  size_print(machine->capacity_bytes[TIER_DISK], size));
     bool leads = plan->session->comm->rank == 0;
