@@ -50,7 +50,7 @@ struct option {
     const char *bare;              /* of a choice: its value where none follows; NULL: one must */
     unsigned commands;             /* bits of enum command_bit */
     /* What the default is computed from, for people, or what happens without the option; where the setting has a
-     * default, what follows it in the sentence: ", or what the plan file says". */
+     * default, what follows it in the sentence: ", or the value in the plan file". */
     const char *computed;
     const char *excludes; /* the name of one that says the same in another way; NULL: none */
     bool required;        /* unless that one is given */

@@ -299,7 +299,7 @@ static void help_is_of_the_command(void **state) {
     } cases[] = {{&command_merge, "--output PATH the model's directory, new or empty (required) [default: none]"},
                  {&command_train, "--output PATH the run's directory, new or empty (required) [default: none]"},
                  {&command_train, "--lr X peak learning rate [default: 3e-4]"},
-                 {&command_resume, "--lr X peak learning rate; warm-up and decay keep their steps"}};
+                 {&command_resume, "--lr X peak learning rate; scales all later rates"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text = printed(print_command, cases[i].command);
         fold_blanks(text);
