@@ -25,18 +25,18 @@ struct options {
     const char *mpi;
 };
 
-static bool read_options(int count, char **words, struct options *out) {
+static bool read_options(int count, char **arguments, struct options *out) {
     *out = (struct options){.ranks = 2, .times = 30};
     for (int i = 1; i < count; i += 2) {
-        int *number = strcmp(words[i], "--ranks") == 0   ? &out->ranks
-                      : strcmp(words[i], "--nodes") == 0 ? &out->nodes
-                      : strcmp(words[i], "--times") == 0 ? &out->times
+        int *number = strcmp(arguments[i], "--ranks") == 0   ? &out->ranks
+                      : strcmp(arguments[i], "--nodes") == 0 ? &out->nodes
+                      : strcmp(arguments[i], "--times") == 0 ? &out->times
                                                          : NULL;
         if (i + 1 == count) return false;
         if (number)
-            *number = atoi(words[i + 1]);
-        else if (strcmp(words[i], "--mpi") == 0)
-            out->mpi = words[i + 1];
+            *number = atoi(arguments[i + 1]);
+        else if (strcmp(arguments[i], "--mpi") == 0)
+            out->mpi = arguments[i + 1];
         else
             return false;
     }
@@ -161,15 +161,15 @@ static enum status be_a_rank(const struct options *options) {
     comm_abort(bench.comm, (int)status);
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     struct options options;
-    if (!read_options(count, words, &options)) {
+    if (!read_options(count, arguments, &options)) {
         fprintf(stderr, "comm_speed: see the first comment of bench/comm_speed.c\n");
         return STATUS_BAD_INPUT;
     }
     bool is_rank = getenv("BALLAST_LAUNCH") || strcmp(mpi_library_launched_by(), "self") != 0;
     enum status status =
-        is_rank ? be_a_rank(&options) : launch_ranks(&(struct launch_settings){options.ranks, options.mpi, words});
+        is_rank ? be_a_rank(&options) : launch_ranks(&(struct launch_settings){options.ranks, options.mpi, arguments});
     if (status != STATUS_OK) fprintf(stderr, "comm_speed: %s\nhint: %s\n", status_message(), status_hint_text());
     return (int)status;
 }

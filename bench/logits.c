@@ -60,16 +60,16 @@ static enum status compute_and_write(struct logits_run *run, const char *out) {
     return safetensors_write(out, items, sizeof items / sizeof *items, NULL);
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     if (count != 3) {
-        fprintf(stderr, "usage: %s MODEL_DIR OUT.safetensors\n", words[0]);
+        fprintf(stderr, "usage: %s MODEL_DIR OUT.safetensors\n", arguments[0]);
         return STATUS_BAD_INPUT;
     }
     struct logits_run run = {.engine = {.plan = NULL}};
-    enum status status = prepare(words[1], &run);
-    if (status == STATUS_OK) status = compute_and_write(&run, words[2]);
-    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
+    enum status status = prepare(arguments[1], &run);
+    if (status == STATUS_OK) status = compute_and_write(&run, arguments[2]);
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", arguments[0], status_message());
     engine_close(&run.engine);
     session_plan_free(&run.plan);
     session_close(&run.session);

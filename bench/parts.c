@@ -106,13 +106,13 @@ static enum status run(struct bench *bench, const char *name, int64_t length) {
     return STATUS_OK;
 }
 
-int main(int count, char **words) {
-    limit_spinning(words);
+int main(int count, char **arguments) {
+    limit_spinning(arguments);
     struct bench bench = {
-        .large_flops = LARGE_FLOPS, .rounds = count > 3 ? atoi(words[3]) : 3, .only = count > 4 ? words[4] : NULL};
+        .large_flops = LARGE_FLOPS, .rounds = count > 3 ? atoi(arguments[3]) : 3, .only = count > 4 ? arguments[4] : NULL};
     backend_cpu.set_threads(1);
-    enum status status = run(&bench, count > 1 ? words[1] : "llama-3.1-8b", count > 2 ? atoll(words[2]) : 1024);
-    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
+    enum status status = run(&bench, count > 1 ? arguments[1] : "llama-3.1-8b", count > 2 ? atoll(arguments[2]) : 1024);
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", arguments[0], status_message());
     vec_free(&bench.seen);
     scratch_free(&bench.keys);
     graph_free(bench.graph);

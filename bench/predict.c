@@ -369,7 +369,7 @@ static void print_kinds(const struct bench *bench, FILE *out) {
 /* A line of a bar: `error` compared with what it may be. */
 static void print_bar(const char *name, double error, struct bar_limit limit, double floor, FILE *out) {
     fprintf(out, "%-16s %.1f%%, at most %.1f%%: %s\n", name, 100 * error, 100 * bar_lift(limit, floor),
-            bar_words(bar_judge(error, limit, floor)));
+            bar_text(bar_judge(error, limit, floor)));
 }
 
 static void print_errors(const struct verdict *verdict, FILE *out) {
@@ -441,7 +441,7 @@ static enum status run(struct bench *bench) {
     return status;
 }
 
-static enum status read_options(int count, char **words, struct settings *out) {
+static enum status read_options(int count, char **arguments, struct settings *out) {
     struct bench_option options[BENCH_OPTIONS_MAX + 1] = {
         {"threads", .count = &out->step.plan.threads, .max = 1 << 12, BENCH_SETTING(&out->step.plan, threads)},
         {"policies", .number = &out->policies, .max = POLICIES_MAX},
@@ -450,18 +450,18 @@ static enum status read_options(int count, char **words, struct settings *out) {
         {"o", .text = &out->output},
     };
     bench_options_append(options, &out->step);
-    TRY(bench_options_read(count, words, options, "bench/predict.c"));
+    TRY(bench_options_read(count, arguments, options, "bench/predict.c"));
     return bench_options_require_disk(&out->step);
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
-    limit_spinning(words);
+    limit_spinning(arguments);
     static struct bench bench = {.profile_reference_s = 1e30, .settings = {.policies = 32, .repeats = 5, .seed = 1}};
     bench.settings.step = bench_options_small();
-    enum status status = read_options(count, words, &bench.settings);
+    enum status status = read_options(count, arguments, &bench.settings);
     if (status == STATUS_OK) status = run(&bench);
-    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", arguments[0], status_message());
     costs_free(&bench.costs);
     return (int)status;
 }

@@ -215,19 +215,19 @@ static enum status measure(const struct product *product, int rounds) {
     return status;
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
-    limit_spinning(words);
+    limit_spinning(arguments);
     if (cpu_isa_check() != STATUS_OK) return STATUS_FAILED;
-    int rounds = count > 1 ? atoi(words[1]) : 5;
+    int rounds = count > 1 ? atoi(arguments[1]) : 5;
     if (rounds < 1 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "%s: %s rounds; from 1 to %d\n", words[0], words[1], ROUNDS_MAX);
+        fprintf(stderr, "%s: %s rounds; from 1 to %d\n", arguments[0], arguments[1], ROUNDS_MAX);
         return STATUS_BAD_INPUT;
     }
     load_peers();
     printf("%s, %d threads, %d rounds\n", cpu_isa_name(), omp_get_max_threads(), rounds);
     for (int i = 0; i < PRODUCTS; i++)
-        if (strstr(products[i].name, count > 2 ? words[2] : "") && measure(&products[i], rounds) != STATUS_OK) {
+        if (strstr(products[i].name, count > 2 ? arguments[2] : "") && measure(&products[i], rounds) != STATUS_OK) {
             fprintf(stderr, "%s: %s\n", products[i].name, status_message());
             return STATUS_FAILED;
         }

@@ -436,20 +436,20 @@ static enum status run(const struct request *request) {
     return status;
 }
 
-static bool read_words(int count, char **words, struct request *out) {
+static bool read_arguments(int count, char **arguments, struct request *out) {
     for (int i = 1; i < count; i++) {
-        if (strcmp(words[i], "--json") == 0)
+        if (strcmp(arguments[i], "--json") == 0)
             out->json = true;
-        else if (strcmp(words[i], "--rows") == 0)
+        else if (strcmp(arguments[i], "--rows") == 0)
             out->rows = true;
-        else if (strcmp(words[i], "--without") == 0)
+        else if (strcmp(arguments[i], "--without") == 0)
             out->without = true;
-        else if (strcmp(words[i], "--fit") == 0 && i + 1 < count)
-            out->fit = words[++i];
-        else if (words[i][0] == '-' || out->path)
+        else if (strcmp(arguments[i], "--fit") == 0 && i + 1 < count)
+            out->fit = arguments[++i];
+        else if (arguments[i][0] == '-' || out->path)
             return false;
         else
-            out->path = words[i];
+            out->path = arguments[i];
     }
     return out->path && (out->fit || !out->without) && !(out->json && (out->rows || out->without));
 }
@@ -457,7 +457,7 @@ static bool read_words(int count, char **words, struct request *out) {
 int main(int argc, char **argv) {
     struct request request = {0};
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
-    if (!read_words(argc, argv, &request)) {
+    if (!read_arguments(argc, argv, &request)) {
         fprintf(stderr, "usage: scale_tables [--fit NAMES] [--rows | --without | --json] FILE\n");
         return STATUS_BAD_INPUT;
     }

@@ -220,7 +220,7 @@ static enum status report(struct bench *bench) {
     return print_table(bench, limits);
 }
 
-static enum status read_options(int count, char **words, struct options *out) {
+static enum status read_options(int count, char **arguments, struct options *out) {
     struct plan_options *plan = &out->step.plan;
     const struct bench_option options[] = {
         {"model", .text = &out->step.family},
@@ -239,7 +239,7 @@ static enum status read_options(int count, char **words, struct options *out) {
         {"freeze", .text = &out->freeze},
         {0},
     };
-    TRY(bench_options_read(count, words, options, "bench/step.c"));
+    TRY(bench_options_read(count, arguments, options, "bench/step.c"));
     if (out->freeze) SETTINGS_GIVE(plan, freeze, &out->freeze), plan->freeze_count = 1;
     if (out->table && out->no_limits)
         return status_set(STATUS_BAD_INPUT,
@@ -247,21 +247,21 @@ static enum status read_options(int count, char **words, struct options *out) {
     return STATUS_OK;
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
-    limit_spinning(words);
+    limit_spinning(arguments);
     struct options options = {.step = {.family = "gpt2", .layers = 12}, .steps = 3};
     static struct bench bench;
     plan_options_init(&options.step.plan);
     SETTINGS_GIVE(&options.step.plan, batch, 4);
-    enum status status = read_options(count, words, &options);
+    enum status status = read_options(count, arguments, &options);
     if (status == STATUS_OK) status = bench_open(&options, &bench);
     if (status == STATUS_OK) {
         print_setting(&bench);
         status = run_rounds(&bench);
     }
     if (status == STATUS_OK) status = report(&bench);
-    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", arguments[0], status_message());
     bench_close(&bench);
     return (int)status;
 }

@@ -62,7 +62,7 @@ static const struct bench_option *find(const struct bench_option *options, int f
     return NULL;
 }
 
-enum status bench_options_read(int count, char **words, const struct bench_option *options, const char *source) {
+enum status bench_options_read(int count, char **arguments, const struct bench_option *options, const char *source) {
     struct option known[BENCH_OPTIONS_MAX + 1] = {0}, *next = known;
     char letters[2 * BENCH_OPTIONS_MAX + 1] = "", *letter = letters;
     int found;
@@ -74,7 +74,7 @@ enum status bench_options_read(int count, char **words, const struct bench_optio
             *next++ = (struct option){options[i].name, options[i].flag ? no_argument : required_argument, NULL,
                                       FIRST_LONG + i};
     }
-    while ((found = getopt_long(count, words, letters, known, NULL)) != -1) {
+    while ((found = getopt_long(count, arguments, letters, known, NULL)) != -1) {
         const struct bench_option *option = find(options, found);
         if (!option) break;
         TRY(parse(option, optarg));

@@ -24,7 +24,7 @@ enum { BENCH_OPTIONS_MAX = 32 };
  */
 void bench_options_append(struct bench_option *options, struct model_step_options *step);
 /* BAD_INPUT with a message that names the option, or else `source`, the file whose first comment lists them. */
-enum status bench_options_read(int count, char **words, const struct bench_option *options, const char *source);
+enum status bench_options_read(int count, char **arguments, const struct bench_option *options, const char *source);
 /* BAD_INPUT where --disk was not given. */
 enum status bench_options_require_disk(const struct model_step_options *step);
 /* A GPT-2 that a step of some tenths of a second trains: 4 layers of 256 columns, 2048 tokens in the vocabulary, 4 x

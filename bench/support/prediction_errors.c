@@ -42,8 +42,8 @@ enum bar bar_judge(double error, struct bar_limit limit, double floor) {
     return error > lifted ? BAR_MISSED : BAR_MET;
 }
 
-const char *bar_words(enum bar bar) {
-    static const char *const words[] = {
+const char *bar_text(enum bar bar) {
+    static const char *const texts[] = {
         [BAR_MET] = "met", [BAR_MISSED] = "NOT met", [BAR_UNTOLD] = "cannot be told: the noise floor is too high"};
-    return words[bar];
+    return texts[bar];
 }

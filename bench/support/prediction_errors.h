@@ -26,6 +26,6 @@ struct bar_limit {
 };
 double bar_lift(struct bar_limit limit, double floor);
 enum bar bar_judge(double error, struct bar_limit limit, double floor);
-const char *bar_words(enum bar bar);
+const char *bar_text(enum bar bar);
 
 #endif

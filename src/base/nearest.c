@@ -37,11 +37,11 @@ void nearest_consider(struct nearest *nearest, const char *candidate) {
     nearest->distance = distance;
 }
 
-enum status nearest_hint(enum status code, const char *thing, const char *wanted, const char *const *words,
+enum status nearest_hint(enum status code, const char *thing, const char *wanted, const char *const *names,
                          size_t count) {
     struct nearest nearest = {.wanted = wanted};
     for (size_t i = 0; i < count; i++)
-        nearest_consider(&nearest, words[i]);
+        nearest_consider(&nearest, names[i]);
     if (nearest.best) return status_hint(code, "the nearest legal %s is %s", thing, nearest.best);
     char all[512] = "";
     for (size_t i = 0, used = 0; i < count && used < sizeof all; i++)
@@ -49,6 +49,6 @@ enum status nearest_hint(enum status code, const char *thing, const char *wanted
                                  i == 0          ? ""
                                  : i + 1 < count ? ", "
                                                  : " and ",
-                                 words[i]);
+                                 names[i]);
     return status_hint(code, "the legal %ss are %s", thing, all);
 }

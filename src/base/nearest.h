@@ -16,7 +16,7 @@ void nearest_consider(struct nearest *nearest, const char *candidate);
 
 /* Adds "the nearest legal THING is WORD" as a hint to the current message, or all of the words where none is near
  * `wanted`, and returns `code`. */
-enum status nearest_hint(enum status code, const char *thing, const char *wanted, const char *const *words,
+enum status nearest_hint(enum status code, const char *thing, const char *wanted, const char *const *names,
                          size_t count);
 
 #endif

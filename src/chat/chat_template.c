@@ -172,9 +172,9 @@ bool chat_template_has_generation(const struct chat_template *chat, const json_t
     return jinja_has_generation(choose(chat, tools));
 }
 
-bool chat_template_names(const struct chat_template *chat, const char *word) {
+bool chat_template_names(const struct chat_template *chat, const char *name) {
     for (int use = 0; use < USES; use++)
-        if (chat->templates[use] && jinja_names(chat->templates[use], word)) return true;
+        if (chat->templates[use] && jinja_names(chat->templates[use], name)) return true;
     return false;
 }
 

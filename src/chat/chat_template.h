@@ -29,7 +29,7 @@ void chat_template_hash(const struct chat_template *chat, int64_t now_s, uint64_
 bool chat_template_has_generation(const struct chat_template *chat, const json_t *tools);
 
 /* As jinja_names, of any of its templates. */
-bool chat_template_names(const struct chat_template *chat, const char *word);
+bool chat_template_names(const struct chat_template *chat, const char *name);
 
 /* A conversation is a list of at least one object with a "role", which is text. BAD_INPUT "messages…: …"; NULL: there
  * are none. */

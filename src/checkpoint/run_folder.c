@@ -45,9 +45,9 @@ enum status run_folder_check_new(const char *path) {
         return status_hint(status, "give -o a new or an empty directory");
     }
     enum status status = status_set(STATUS_BAD_INPUT, "%s: holds a run already; it is left as it is", path);
-    char word[PATH_SHELL_BYTES];
+    char argument[PATH_SHELL_BYTES];
     return status_hint(status, "go on with: ballast resume %s; or give -o another directory",
-                       path_for_shell(path, word));
+                       path_for_shell(path, argument));
 }
 
 static json_t *limits_to_json(const struct memory_options *limits) {

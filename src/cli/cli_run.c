@@ -81,62 +81,62 @@ static enum status run_here(const struct command *command, const struct options 
 }
 
 static enum status run_part(const struct command *command, const struct options *options, enum status parsed, int count,
-                            char **words) {
+                            char **arguments) {
     switch (ranks_part(options, parsed)) {
     case RANKS_IDLE: return STATUS_OK;
-    case RANKS_PARENT: return ranks_launch(options, count, words);
+    case RANKS_PARENT: return ranks_launch(options, count, arguments);
     case RANKS_MEMBER: TRY(ranks_open(options, parsed)); break;
     case RANKS_ALONE: TRY(parsed); break;
     }
     return run_here(command, options);
 }
 
-static enum status run_command(const struct command *command, int count, char **words) {
+static enum status run_command(const struct command *command, int count, char **arguments) {
     struct options options;
-    enum status status = options_parse(command, count, words, &options);
+    enum status status = options_parse(command, count, arguments, &options);
     if (status == STATUS_OK && options.help)
         help_print_command(command, stdout);
     else
-        status = run_part(command, &options, status, count, words);
+        status = run_part(command, &options, status, count, arguments);
     options_free(&options);
     return status;
 }
 
-static enum status run_help(int count, char **words) {
+static enum status run_help(int count, char **arguments) {
     if (count == 0) {
         help_print_program(stdout);
         return STATUS_OK;
     }
-    if (count > 1) return status_set(STATUS_BAD_INPUT, "ballast help: '%s' is one argument too many", words[1]);
-    if (strcmp(words[0], "options") == 0) {
+    if (count > 1) return status_set(STATUS_BAD_INPUT, "ballast help: '%s' is one argument too many", arguments[1]);
+    if (strcmp(arguments[0], "options") == 0) {
         help_print_document(stdout);
         return STATUS_OK;
     }
-    if (strcmp(words[0], "models") == 0) return model_print_document(stdout);
-    if (strcmp(words[0], "presets") == 0) return model_preset_print_list(stdout);
-    if (strcmp(words[0], "tokenizers") == 0) {
+    if (strcmp(arguments[0], "models") == 0) return model_print_document(stdout);
+    if (strcmp(arguments[0], "presets") == 0) return model_preset_print_list(stdout);
+    if (strcmp(arguments[0], "tokenizers") == 0) {
         tokenizer_print_document(stdout);
         return STATUS_OK;
     }
-    if (strcmp(words[0], "templates") == 0) {
+    if (strcmp(arguments[0], "templates") == 0) {
         chat_print_document(stdout);
         return STATUS_OK;
     }
-    const struct command *command = command_find(words[0]);
-    if (!command) return unknown_command(words[0]);
+    const struct command *command = command_find(arguments[0]);
+    if (!command) return unknown_command(arguments[0]);
     help_print_command(command, stdout);
     return STATUS_OK;
 }
 
 /* What is no command of the list. */
-static enum status run_other(int count, char **words) {
+static enum status run_other(int count, char **arguments) {
     if (count == 0) {
         enum status status = status_set(STATUS_BAD_INPUT, "no command given");
         return status_hint(status, "`ballast help` lists all; `make demo` shows them at work");
     }
-    const char *name = words[0];
+    const char *name = arguments[0];
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return run_help(count - 1, words + 1);
+        return run_help(count - 1, arguments + 1);
     if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
         printf("ballast %s\n", BALLAST_VERSION);
         return STATUS_OK;
@@ -146,10 +146,10 @@ static enum status run_other(int count, char **words) {
 
 /* Ranks agree on what came of a command's options. Of all else rank 0 alone answers: if another rank failed too, mpirun
  * might kill rank 0 before it has told the error. */
-static enum status dispatch(int count, char **words) {
-    const struct command *command = count > 0 ? command_find(words[0]) : NULL;
-    if (command) return run_command(command, count - 1, words + 1);
-    return ranks_talk() ? run_other(count, words) : STATUS_OK;
+static enum status dispatch(int count, char **arguments) {
+    const struct command *command = count > 0 ? command_find(arguments[0]) : NULL;
+    if (command) return run_command(command, count - 1, arguments + 1);
+    return ranks_talk() ? run_other(count, arguments) : STATUS_OK;
 }
 
 /* Output that did not arrive, on a full disk for example, is a failure. */
@@ -167,9 +167,9 @@ static void tell(enum status status) {
     if (status_hint_text()[0]) fprintf(stderr, "hint: %s\n", status_hint_text());
 }
 
-int cli_run(int count, char **words) {
+int cli_run(int count, char **arguments) {
     enum status status = ranks_join();
-    if (status == STATUS_OK) status = finish_output(dispatch(count, words));
+    if (status == STATUS_OK) status = finish_output(dispatch(count, arguments));
     live_line_wipe();
     bool stopped = status_is_stop(status);
     /* Before the other ranks end: mpirun kills this one as soon as one of them has ended with a status. */

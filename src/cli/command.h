@@ -2,12 +2,12 @@
  * exit status. Nothing outside this room prints to stdout or ends the process.
  *
  * Files, in the order to read them:
- *   main, cli_run: the program, from its words to its exit status;
+ *   main, cli_run: the program, from its arguments to its exit status;
  *   command: a subcommand, and the list of them; command_init, command_plan, command_train, command_resume,
  *       command_eval, command_generate, command_chat, command_merge, command_profile, command_simulate,
  *       command_inspect, command_report: one each;
  *   option_table, option_list: the options, a row each; what values they take stands in plan/settings.h;
- *   options, option_parse, option_value, option_config, option_run: the values that were given, from words, a --config
+ *   options, option_parse, option_value, option_config, option_run: the values that were given, from arguments, a --config
  *       file, or a run's run.json;
  *   option_help: --help and docs/options.md from the table;
  *   option_alias, option_effect: other trainers' names for options, and options that change nothing here;
@@ -42,8 +42,8 @@ extern const struct command command_init, command_plan, command_train, command_r
     command_profile, command_simulate, command_inspect, command_merge, command_report, command_chat;
 extern const struct command *const commands[COMMAND_COUNT];
 
-/* The whole program: `words` are those after the program's name. Prints errors and returns the exit status. */
-int cli_run(int count, char **words);
+/* The whole program: `arguments` are those after the program's name. Prints errors and returns the exit status. */
+int cli_run(int count, char **arguments);
 
 /* Prints one JSON document on stdout and drops it; NULL is passed on as STATUS_FAILED. */
 enum status cli_print_json(json_t *document);

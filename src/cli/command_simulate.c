@@ -99,7 +99,7 @@ static void print_measured(const struct prediction *prediction, double measured)
 }
 
 static void print_summary(const struct prediction *prediction) {
-    char text[BOUND_WORDS_BYTES], size[SIZE_TEXT];
+    char text[BOUND_TEXT_BYTES], size[SIZE_TEXT];
     double step = prediction->timeline->step_s, measured = measured_s(prediction);
     printf("predicted step   %9.4f s, %.0f tokens/s\n", step, tokens_per_s(prediction));
     print_planned(prediction);
@@ -107,7 +107,7 @@ static void print_summary(const struct prediction *prediction) {
     print_streams(prediction);
     for (int i = 0; i < prediction->step.bound_count; i++)
         printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->step.bounds[i].seconds,
-               bound_words(&prediction->step.bounds[i], text));
+               bound_text(&prediction->step.bounds[i], text));
     profile_table_print_parts(stdout, "", &prediction->costs.costs);
     ranks_table_print(stdout, &prediction->plan.chosen.place, &prediction->step, &prediction->costs.costs.rates.links);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)

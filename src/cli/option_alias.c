@@ -276,11 +276,11 @@ const struct option_alias option_aliases[] = {
 };
 const int option_alias_count = sizeof option_aliases / sizeof *option_aliases;
 
-bool option_alias_lists(const char *list, const char *word) {
-    size_t length = strlen(word);
+bool option_alias_lists(const char *list, const char *name) {
+    size_t length = strlen(name);
     while (*list) {
         size_t here = strcspn(list, " ");
-        if (here == length && strncmp(list, word, length) == 0) return true;
+        if (here == length && strncmp(list, name, length) == 0) return true;
         list += here + strspn(list + here, " ");
     }
     return false;

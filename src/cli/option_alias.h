@@ -19,7 +19,7 @@ extern const int option_alias_count;
 const struct option_alias *option_alias_find(const struct command *command, const char *name);
 
 /* Whether a list of words, separated by blanks, has the word. */
-bool option_alias_lists(const char *list, const char *word);
+bool option_alias_lists(const char *list, const char *name);
 
 /* Adds what does it here as the hint, and returns `status`. `config`: the name is a config's key. */
 enum status option_alias_hint(enum status status, const struct command *command, const struct option_alias *alias,

@@ -31,8 +31,8 @@ static const char *value_text(const struct option *option, const json_t *value, 
                      option->setting->type == SETTING_CHOICE;
     if (option->setting->type == SETTING_FLAG)
         return json_is_boolean(value) ? (json_is_true(value) ? "true" : "false") : NULL;
-    bool word = text_type || option->setting->type == SETTING_SIZE || option->setting->automatic;
-    if (json_is_string(value) && word) return scratch_format(memory, "%s", json_string_value(value));
+    bool accepts_text = text_type || option->setting->type == SETTING_SIZE || option->setting->automatic;
+    if (json_is_string(value) && accepts_text) return scratch_format(memory, "%s", json_string_value(value));
     if (json_is_integer(value) && !text_type)
         return scratch_format(memory, "%" PRId64, (int64_t)json_integer_value(value));
     if (json_is_real(value) && option->setting->type == SETTING_REAL)

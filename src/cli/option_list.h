@@ -373,7 +373,7 @@
               "preset (`ballast help presets`), instead of giving dimensions")                                         \
     X(ARCH, OPTION_OWN(.name = "arch", .type = SETTING_CHOICE, .choices = MODEL_FAMILY_CHOICES), .argument = "FAMILY", \
       OPTION_FOR(COMMAND_INIT), .excludes = "like", .required = true,                                                  \
-      .help = "family of the model:" MODEL_FAMILY_LIST(MODEL_FAMILY_WORD) " (`ballast help models`)")                  \
+      .help = "family of the model:" MODEL_FAMILY_LIST(MODEL_FAMILY_NAME) " (`ballast help models`)")                  \
     X(HIDDEN, OPTION_OWN(.name = "hidden", SETTING_WHOLE_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),           \
       .excludes = "like", .required = true, .help = "hidden size (width of the residual stream)")                      \
     X(LAYERS, OPTION_OWN(.name = "layers", SETTING_WHOLE_IN(1, 1024)), OPTION_FOR(COMMAND_INIT), .excludes = "like",   \

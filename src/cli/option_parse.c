@@ -1,4 +1,4 @@
-/* From the words of a subcommand to its options and arguments. */
+/* From the command line of a subcommand to its options and arguments. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/option_alias.h"
 
-struct words {
+struct arguments {
     char **items;
     int count, next;
 };
@@ -36,13 +36,13 @@ static enum status foreign_option(const struct options *options, const struct op
 }
 
 /* Whether the next word is the option's value. */
-static bool follows(const struct option *option, const struct words *words) {
-    const char *next = words->next < words->count ? words->items[words->next] : "--";
+static bool follows(const struct option *option, const struct arguments *arguments) {
+    const char *next = arguments->next < arguments->count ? arguments->items[arguments->next] : "--";
     return option->bare ? setting_has_choice(option->setting, next) : strncmp(next, "--", 2) != 0;
 }
 
-static enum status set_from_words(struct options *options, enum option_id id, const char *attached,
-                                  struct words *words) {
+static enum status set_from_arguments(struct options *options, enum option_id id, const char *attached,
+                                  struct arguments *arguments) {
     const struct option *option = &option_table[id];
     struct option_value *value = &options->values[id];
     char where[80];
@@ -50,11 +50,11 @@ static enum status set_from_words(struct options *options, enum option_id id, co
     if (!serves(options, option)) return foreign_option(options, option);
     const char *text = attached;
     if (!text && option->setting->type == SETTING_FLAG) text = "true";
-    if (!text && follows(option, words)) text = words->items[words->next++];
+    if (!text && follows(option, arguments)) text = arguments->items[arguments->next++];
     if (!text) text = option->bare;
     if (!text) {
         enum status status = status_set(STATUS_BAD_INPUT, "%s: needs a value (%s)", where, option_argument(option));
-        if (words->next < words->count)
+        if (arguments->next < arguments->count)
             return status_hint(status, "a value that begins with -- is given as %s=VALUE", where);
         return status;
     }
@@ -65,30 +65,30 @@ static enum status set_from_words(struct options *options, enum option_id id, co
     return STATUS_OK;
 }
 
-static enum status read_long(struct options *options, const char *word, struct words *words) {
+static enum status read_long(struct options *options, const char *argument, struct arguments *arguments) {
     char name[64];
-    const char *equals = strchr(word, '=');
-    size_t length = equals ? (size_t)(equals - word) : strlen(word);
-    if (length >= sizeof name) return status_set(STATUS_BAD_INPUT, "--%s: unknown option", word);
-    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    const char *equals = strchr(argument, '=');
+    size_t length = equals ? (size_t)(equals - argument) : strlen(argument);
+    if (length >= sizeof name) return status_set(STATUS_BAD_INPUT, "--%s: unknown option", argument);
+    snprintf(name, sizeof name, "%.*s", (int)length, argument);
     if (strcmp(name, "help") == 0 && !equals) {
         options->help = true;
         return STATUS_OK;
     }
     enum option_id id = option_find(options->command->bit, name);
     if (id == OPTION_COUNT) return unknown_option(options, name);
-    return set_from_words(options, id, equals ? equals + 1 : NULL, words);
+    return set_from_arguments(options, id, equals ? equals + 1 : NULL, arguments);
 }
 
-static enum status read_short(struct options *options, const char *word, struct words *words) {
-    if (strcmp(word, "h") == 0) {
+static enum status read_short(struct options *options, const char *argument, struct arguments *arguments) {
+    if (strcmp(argument, "h") == 0) {
         options->help = true;
         return STATUS_OK;
     }
     for (int i = 0; i < OPTION_COUNT; i++)
-        if (option_table[i].letter == word[0] && serves(options, &option_table[i]))
-            return set_from_words(options, (enum option_id)i, word[1] ? word + 1 : NULL, words);
-    enum status status = status_set(STATUS_BAD_INPUT, "-%s: unknown option", word);
+        if (option_table[i].letter == argument[0] && serves(options, &option_table[i]))
+            return set_from_arguments(options, (enum option_id)i, argument[1] ? argument + 1 : NULL, arguments);
+    enum status status = status_set(STATUS_BAD_INPUT, "-%s: unknown option", argument);
     return status_hint(status, "`ballast %s --help` lists all", options->command->name);
 }
 
@@ -99,19 +99,19 @@ static enum status empty_argument(const struct options *options) {
                        command->arguments);
 }
 
-static enum status read_words(struct options *options, struct words *words) {
+static enum status read_arguments(struct options *options, struct arguments *arguments) {
     bool only_arguments = false;
-    while (words->next < words->count && !options->help) {
-        const char *word = words->items[words->next++];
-        if (word[0] == '\0') return empty_argument(options);
-        if (only_arguments || word[0] != '-' || word[1] == '\0')
-            TRY(vec_push(&options->arguments, word));
-        else if (strcmp(word, "--") == 0)
+    while (arguments->next < arguments->count && !options->help) {
+        const char *argument = arguments->items[arguments->next++];
+        if (argument[0] == '\0') return empty_argument(options);
+        if (only_arguments || argument[0] != '-' || argument[1] == '\0')
+            TRY(vec_push(&options->arguments, argument));
+        else if (strcmp(argument, "--") == 0)
             only_arguments = true;
-        else if (word[1] == '-')
-            TRY(read_long(options, word + 2, words));
+        else if (argument[1] == '-')
+            TRY(read_long(options, argument + 2, arguments));
         else
-            TRY(read_short(options, word + 1, words));
+            TRY(read_short(options, argument + 1, arguments));
     }
     return STATUS_OK;
 }
@@ -165,9 +165,9 @@ static enum status check_arguments(const struct options *options) {
     return status_hint(status, "usage: ballast %s %s [options]", command->name, command->arguments);
 }
 
-static enum status parse(int count, char **words, struct options *options) {
-    struct words all = {.items = words, .count = count};
-    TRY(read_words(options, &all));
+static enum status parse(int count, char **arguments, struct options *options) {
+    struct arguments all = {.items = arguments, .count = count};
+    TRY(read_arguments(options, &all));
     if (options->help) return STATUS_OK;
     const char *config = options_text(options, OPT_CONFIG);
     if (config) TRY(options_read_config(config, options));
@@ -176,9 +176,9 @@ static enum status parse(int count, char **words, struct options *options) {
     return fill_defaults(options);
 }
 
-enum status options_parse(const struct command *command, int count, char **words, struct options *out) {
+enum status options_parse(const struct command *command, int count, char **arguments, struct options *out) {
     *out = (struct options){.command = command};
-    return parse(count, words, out);
+    return parse(count, arguments, out);
 }
 
 void options_free(struct options *options) {

@@ -34,7 +34,7 @@ struct options {
 
 /* Reads what stands after the subcommand. BAD_INPUT names the option and the rule (and the file, for a config's key).
  * Free in any case with options_free. */
-enum status options_parse(const struct command *command, int count, char **words, struct options *out);
+enum status options_parse(const struct command *command, int count, char **arguments, struct options *out);
 void options_free(struct options *options);
 
 /* Values; the type must be the option's. Without any source: 0, false, NULL. */

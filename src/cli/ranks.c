@@ -86,12 +86,12 @@ static const char *run_folder(const struct options *options) {
 static enum status hint_checkpoint(const struct options *options, enum status status) {
     const char *folder = run_folder(options);
     if (status != STATUS_FAILED || !folder || status_hint_text()[0]) return status;
-    char *message = mem_string(status_message()), *newest = NULL, word[PATH_SHELL_BYTES];
+    char *message = mem_string(status_message()), *newest = NULL, argument[PATH_SHELL_BYTES];
     if (message && checkpoint_find_newest(folder, &newest) == STATUS_OK) {
         (void)status_set(status, "%s", message);
         if (newest)
             (void)status_hint(status, "the last good checkpoint is %s: ballast resume %s", newest,
-                              path_for_shell(folder, word));
+                              path_for_shell(folder, argument));
         if (!newest) (void)status_hint(status, "no checkpoint was written yet");
     }
     mem_free(message);
@@ -99,7 +99,7 @@ static enum status hint_checkpoint(const struct options *options, enum status st
     return status;
 }
 
-enum status ranks_launch(const struct options *options, int count, char **words) {
+enum status ranks_launch(const struct options *options, int count, char **given) {
     char program[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) return status_set(STATUS_FAILED, "/proc/self/exe cannot be read");
@@ -108,7 +108,7 @@ enum status ranks_launch(const struct options *options, int count, char **words)
     if (!arguments) return STATUS_FAILED;
     arguments[0] = program;
     arguments[1] = (char *)(uintptr_t)options->command->name;
-    memcpy(arguments + 2, words, (size_t)count * sizeof *words);
+    memcpy(arguments + 2, given, (size_t)count * sizeof *given);
     struct launch_settings settings = {.ranks = (int)options_whole(options, OPT_RANKS), .arguments = arguments};
     enum status status = launch_ranks(&settings);
     mem_free(arguments);

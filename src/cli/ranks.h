@@ -31,9 +31,9 @@ bool ranks_talk(void);
 /* What this process is for the command; of options that were refused, RANKS_PARENT never. */
 enum ranks_part ranks_part(const struct options *options, enum status parsed);
 
-/* The parent: starts `ballast NAME words` on as many ranks as --ranks says and returns what came of them. A failure
+/* The parent: starts `ballast NAME arguments` on as many ranks as --ranks says and returns what came of them. A failure
  * names the last checkpoint of the run. */
-enum status ranks_launch(const struct options *options, int count, char **words);
+enum status ranks_launch(const struct options *options, int count, char **arguments);
 
 /* A member: opens MPI and agrees with the other ranks on `parsed`, what came of the command line on each. BAD_INPUT, on
  * all ranks, where they are not of the same program or have other options, and where --ranks is another number. */

@@ -31,9 +31,9 @@ struct text {
     size_t used;
 };
 
-static void put(struct text *text, const char *words) {
-    for (; *words && text->used < sizeof text->bytes - 1; words++)
-        text->bytes[text->used++] = *words;
+static void put(struct text *text, const char *message) {
+    for (; *message && text->used < sizeof text->bytes - 1; message++)
+        text->bytes[text->used++] = *message;
 }
 
 static void put_number(struct text *text, long long number) {

@@ -17,9 +17,9 @@ struct mount {
     char point[PATH_MAX], root[PATH_MAX];
 };
 
-static bool list_holds(const char *list, const char *word) {
-    size_t length = strlen(word);
-    for (const char *at = list; (at = strstr(at, word)); at += length)
+static bool list_holds(const char *list, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += length)
         if ((at == list || at[-1] == ',') && (at[length] == '\0' || at[length] == ',')) return true;
     return false;
 }

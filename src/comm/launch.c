@@ -45,7 +45,7 @@ static const struct starter {
      {NULL},
      {NULL}},
 };
-enum { STARTERS = sizeof starters / sizeof *starters, WORDS_MAX = 32 };
+enum { STARTERS = sizeof starters / sizeof *starters, ARGUMENTS_MAX = 32 };
 
 /* ---- Which mpirun ---- */
 
@@ -61,12 +61,12 @@ static char *find_in_path(const char *program) {
     return NULL;
 }
 
-static bool says(const char *path, const char *word) {
+static bool says(const char *path, const char *text) {
     char *command = mem_format("'%s' --version 2>&1", path), line[512];
     FILE *said = command ? popen(command, "re") : NULL;
     bool found = false;
     while (said && fgets(line, sizeof line, said))
-        found = found || strstr(line, word);
+        found = found || strstr(line, text);
     if (said) pclose(said);
     mem_free(command);
     return found;
@@ -126,8 +126,8 @@ static enum status make_command(const struct launch_settings *settings, const st
         count++;
     while (environ[variables])
         variables++;
-    out->arguments = scratch_alloc(&out->scratch, count + WORDS_MAX, sizeof *out->arguments);
-    out->environment = scratch_alloc(&out->scratch, variables + WORDS_MAX, sizeof *out->environment);
+    out->arguments = scratch_alloc(&out->scratch, count + ARGUMENTS_MAX, sizeof *out->arguments);
+    out->environment = scratch_alloc(&out->scratch, variables + ARGUMENTS_MAX, sizeof *out->environment);
     char *ranks = scratch_format(&out->scratch, "%d", settings->ranks);
     char *socket = scratch_format(&out->scratch, LAUNCH_VARIABLE "=%s", name);
     if (!out->arguments || !out->environment || !ranks || !socket) return STATUS_FAILED;
@@ -145,13 +145,13 @@ static enum status make_command(const struct launch_settings *settings, const st
 
 /* Between fork and exec: calls that are allowed there alone. */
 static _Noreturn void become_mpirun(const struct command *command, const struct launch_places *places, pid_t parent,
-                                    int words, const sigset_t *mask) {
+                                    int output, const sigset_t *mask) {
     setsid();
     launch_places_inherit(places);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     int nothing = open("/dev/null", O_RDONLY);
     bool good = getppid() == parent && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
-                dup2(words, STDOUT_FILENO) >= 0 && dup2(words, STDERR_FILENO) >= 0;
+                dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0;
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (good) execve(command->arguments[0], command->arguments, command->environment);
     _exit(127);
@@ -178,7 +178,7 @@ static enum status start(const struct command *command, const struct launch_plac
     out->process = fork();
     if (out->process == 0) become_mpirun(command, places, parent, pipes[1], mask);
     close(pipes[1]);
-    out->words = pipes[0];
+    out->output = pipes[0];
     out->signals = signalfd(-1, &passed, SFD_CLOEXEC);
     out->handle = out->process > 0 ? (int)syscall(SYS_pidfd_open, out->process, 0) : -1;
     if (out->process > 0 && out->handle >= 0 && out->signals >= 0) return STATUS_OK;
@@ -190,7 +190,7 @@ static void end_started(const struct launch_started *started, const sigset_t *ma
         while (waitpid(started->process, wait_status, 0) < 0 && errno == EINTR)
             continue;
     }
-    if (started->words >= 0) close(started->words);
+    if (started->output >= 0) close(started->output);
     if (started->handle >= 0) close(started->handle);
     if (started->signals >= 0) close(started->signals);
     sigprocmask(SIG_SETMASK, mask, NULL);
@@ -204,16 +204,16 @@ static const struct {
      "Open MPI needs a network interface, such as the loopback: ip link set lo up"},
 };
 
-static enum status hint_cause(enum status status, const char *words) {
+static enum status hint_cause(enum status status, const char *output) {
     for (size_t i = 0; i < sizeof known_causes / sizeof *known_causes; i++)
-        if (strstr(words, known_causes[i].says)) return status_hint(status, "%s", known_causes[i].hint);
+        if (strstr(output, known_causes[i].says)) return status_hint(status, "%s", known_causes[i].hint);
     return status;
 }
 
 /* Prints all of mpirun's output: Open MPI names the cause first, and its last lines only report the failure. */
 static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char *mpirun, int wait_status) {
     bool speaks = false;
-    for (const char *line = launch_last_words(seen); *line;) {
+    for (const char *line = launch_last_output(seen); *line;) {
         int length = (int)strcspn(line, "\n");
         bool has_text = strspn(line, "-= \t\n") < (size_t)length;
         if (has_text) log_warning("mpirun: %.*s", length, line);
@@ -224,7 +224,7 @@ static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char
     enum status status = status_set(STATUS_FAILED, "%s %s %d%s", mpirun,
                                     WIFEXITED(wait_status) ? "ended with status" : "was killed by signal", number,
                                     speaks ? "; its messages are above" : "");
-    return hint_cause(status, launch_last_words(seen));
+    return hint_cause(status, launch_last_output(seen));
 }
 
 /* When mpirun is killed, its ranks stop or die in any order; nobody asked for that stop. */
@@ -246,7 +246,7 @@ enum status launch_ranks(const struct launch_settings *settings) {
     struct launch_ranks_seen *seen = NULL;
     struct command command = {0};
     struct launch_places places = {0};
-    struct launch_started started = {.process = -1, .handle = -1, .words = -1, .signals = -1};
+    struct launch_started started = {.process = -1, .handle = -1, .output = -1, .signals = -1};
     enum status status;
     TRY_GOTO(status, launch_listen(settings->ranks, &seen, &name), done);
     launch_places_clear();

@@ -36,8 +36,8 @@ struct launch_ranks_seen {
     struct seen_rank *rank; /* in the order in which they joined */
     int stop;               /* the first signal that was passed on; 0: none */
     int64_t kill_ns;        /* when mpirun is killed, as no rank is left to end it; 0: not yet known */
-    char words[4096];       /* the last of what mpirun says */
-    size_t word_bytes;
+    char output[4096];       /* the last of what mpirun says */
+    size_t output_bytes;
 };
 
 enum status launch_listen(int ranks, struct launch_ranks_seen **out, const char **name) {
@@ -147,19 +147,19 @@ static void hear_rank(struct launch_ranks_seen *seen, struct seen_rank *rank) {
     if (!rank->ended) note_death(seen, rank);
 }
 
-static void keep_words(struct launch_ranks_seen *seen, int descriptor, bool *open) {
-    char words[1024];
-    ssize_t got = read(descriptor, words, sizeof words);
+static void keep_output(struct launch_ranks_seen *seen, int descriptor, bool *open) {
+    char output[1024];
+    ssize_t got = read(descriptor, output, sizeof output);
     if (got <= 0) {
         *open = got < 0 && errno == EINTR;
         return;
     }
-    size_t max = sizeof seen->words - 1, more = (size_t)got;
-    size_t drop = seen->word_bytes + more > max ? seen->word_bytes + more - max : 0;
-    memmove(seen->words, seen->words + drop, seen->word_bytes - drop);
-    memcpy(seen->words + seen->word_bytes - drop, words, more);
-    seen->word_bytes += more - drop;
-    seen->words[seen->word_bytes] = '\0';
+    size_t max = sizeof seen->output - 1, more = (size_t)got;
+    size_t drop = seen->output_bytes + more > max ? seen->output_bytes + more - max : 0;
+    memmove(seen->output, seen->output + drop, seen->output_bytes - drop);
+    memcpy(seen->output + seen->output_bytes - drop, output, more);
+    seen->output_bytes += more - drop;
+    seen->output[seen->output_bytes] = '\0';
 }
 
 /* Passes the signal on to every connected rank. mpirun itself gets SIGTERM where no rank can act on the signal. */
@@ -175,7 +175,7 @@ static void pass_signal(struct launch_ranks_seen *seen, const struct launch_star
 }
 
 /* What an event is of: one of these, or a rank, as RANKS_FROM + its place. */
-enum { OF_PROCESS, OF_LISTENER, OF_SIGNALS, OF_WORDS, RANKS_FROM };
+enum { OF_PROCESS, OF_LISTENER, OF_SIGNALS, OF_OUTPUT, RANKS_FROM };
 
 static bool await_events(int events, int descriptor, uint64_t what) {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
@@ -184,7 +184,7 @@ static bool await_events(int events, int descriptor, uint64_t what) {
 
 static void handle_event(struct launch_ranks_seen *seen, const struct launch_started *started, uint64_t what,
                          bool *running) {
-    bool words_open = true;
+    bool output_open = true;
     int joined = seen->joined;
     if (what >= RANKS_FROM)
         hear_rank(seen, &seen->rank[what - RANKS_FROM]);
@@ -192,12 +192,12 @@ static void handle_event(struct launch_ranks_seen *seen, const struct launch_sta
         accept_rank(seen);
     else if (what == OF_SIGNALS)
         pass_signal(seen, started);
-    else if (what == OF_WORDS)
-        keep_words(seen, started->words, &words_open);
+    else if (what == OF_OUTPUT)
+        keep_output(seen, started->output, &output_open);
     else
         *running = false;
     if (what == OF_PROCESS) epoll_ctl(seen->events, EPOLL_CTL_DEL, started->handle, NULL);
-    if (!words_open) epoll_ctl(seen->events, EPOLL_CTL_DEL, started->words, NULL);
+    if (!output_open) epoll_ctl(seen->events, EPOLL_CTL_DEL, started->output, NULL);
     if (seen->joined > joined) await_events(seen->events, seen->rank[joined].socket, RANKS_FROM + (uint64_t)joined);
 }
 
@@ -227,7 +227,7 @@ enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_sta
     bool running = seen->events >= 0 && await_events(seen->events, started->handle, OF_PROCESS) &&
                    await_events(seen->events, seen->listener, OF_LISTENER) &&
                    await_events(seen->events, started->signals, OF_SIGNALS) &&
-                   await_events(seen->events, started->words, OF_WORDS);
+                   await_events(seen->events, started->output, OF_OUTPUT);
     if (!running) return status_set(STATUS_FAILED, "epoll: %s", strerror(errno));
     *killed = false;
     for (;;) {
@@ -258,4 +258,4 @@ enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all
 
 bool launch_was_signalled(const struct launch_ranks_seen *seen) { return seen->stop != 0; }
 
-const char *launch_last_words(const struct launch_ranks_seen *seen) { return seen->words; }
+const char *launch_last_output(const struct launch_ranks_seen *seen) { return seen->output; }

@@ -32,7 +32,7 @@ void launch_unlisten(struct launch_ranks_seen *seen);
 struct launch_started {
     pid_t process;
     int handle;  /* its pidfd */
-    int words;   /* what it prints */
+    int output;   /* what it prints */
     int signals; /* a signalfd of those that go to the ranks */
 };
 /* Handles messages of ranks, and signals, until mpirun has ended and nothing is left to read. Keeps the last of
@@ -45,6 +45,6 @@ enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all
 /* Whether a signal was passed on. */
 bool launch_was_signalled(const struct launch_ranks_seen *seen);
 /* The last of what mpirun printed, or "". */
-const char *launch_last_words(const struct launch_ranks_seen *seen);
+const char *launch_last_output(const struct launch_ranks_seen *seen);
 
 #endif

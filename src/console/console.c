@@ -9,7 +9,7 @@
 #include "base/terminal.h"
 #include "console/console_end.h"
 #include "console/console_line.h"
-#include "console/policy_words.h"
+#include "console/policy_text.h"
 #include "session/engine.h"
 #include "train/plan_watch.h"
 
@@ -78,7 +78,7 @@ static void compare_prediction(struct console *console, const struct train_step 
 static void on_mispredicted(void *payload, const struct misprediction *off) {
     struct console *console = payload;
     struct step_difference differences[DIFFERENCES_MAX];
-    char words[DIFFERENCE_WORDS_BYTES];
+    char text[DIFFERENCE_TEXT_BYTES];
     bool recorded = off->measured.step_s > 0;
     int count = recorded ? step_differences(&off->predicted, &off->measured, differences) : 0;
     live_line_wipe();
@@ -88,7 +88,7 @@ static void on_mispredicted(void *payload, const struct misprediction *off) {
             off->predicted.step_s, count > 0 ? "; most apart are" : "");
     for (int i = 0; i < count; i++)
         fprintf(console->out, "  %-28s predicted %9.4g ms, measured %9.4g ms\n",
-                difference_words(&differences[i], words), 1e3 * differences[i].predicted_s,
+                difference_text(&differences[i], text), 1e3 * differences[i].predicted_s,
                 1e3 * differences[i].measured_s);
 }
 
@@ -99,13 +99,13 @@ static void on_replanned(void *payload, const struct train_replan *replan, const
                                       [REPLAN_LESS_MEMORY] = "since memory has become less",
                                       [REPLAN_MORE_MEMORY] = "since memory has become more"};
     struct console *console = payload;
-    char words[POLICY_WORDS_BYTES], before[SIZE_TEXT], now[SIZE_TEXT], times[96] = "";
+    char text[POLICY_TEXT_BYTES], before[SIZE_TEXT], now[SIZE_TEXT], times[96] = "";
     const struct graph *graph = programs_main(&plan->programs)->graph;
     if (replan->before_s > 0 && replan->after_s > 0)
         snprintf(times, sizeof times, "; predicted %.4g s a step, not %.4g s", replan->after_s, replan->before_s);
     live_line_wipe();
     fprintf(console->out, "step %" PRId64 "  plan changed %s: %s; memory %s, not %s%s; took %.2g s\n", replan->step,
-            why[replan->reason], policy_words(&plan->chosen.policy, graph_count_blocks(graph), words),
+            why[replan->reason], policy_text(&plan->chosen.policy, graph_count_blocks(graph), text),
             size_print(replan->device_bytes, now), size_print(replan->device_bytes_before, before), times,
             replan->seconds);
 }

@@ -4,7 +4,7 @@
  * Files, in the order to read them:
  *   console, console_line, console_end: a run while it goes, a line of it, and what is said when it has ended;
  *   progress_view: how far other long work is;
- *   policy_words: a policy in a line of words;
+ *   policy_text: a policy as a line of text;
  *   plan_table, partition_table, shapes_table, strategies_table, layout_table, described_table, ranks_table,
  * stages_table, profile_table: plans, the partitions that one was chosen from, how operators could be cut, devices that
  * are only described, what ranks exchange, a pipeline's stages, and what was measured. */

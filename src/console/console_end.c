@@ -68,8 +68,8 @@ static void print_losses(const struct console_account *account, FILE *out) {
 
 /* Commands that fit the run. */
 static void print_next(const struct console_account *account, FILE *out) {
-    char word[PATH_SHELL_BYTES];
-    const char *run = path_for_shell(account->run_folder, word), *lead = "next:", *indent = "     ";
+    char argument[PATH_SHELL_BYTES];
+    const char *run = path_for_shell(account->run_folder, argument), *lead = "next:", *indent = "     ";
     if (account->writes_text && account->chats) fprintf(out, "%s ballast chat %s\n", lead, run);
     if (account->writes_text && !account->chats) fprintf(out, "%s ballast generate %s --prompt TEXT\n", lead, run);
     if (account->writes_text) lead = indent;

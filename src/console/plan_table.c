@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/size.h"
-#include "console/policy_words.h"
+#include "console/policy_text.h"
 #include "console/profile_table.h"
 #include "console/ranks_table.h"
 #include "console/stages_table.h"
@@ -70,15 +70,15 @@ static int32_t count_blocks(const struct session_plan *plan) {
 
 static void print_policy(FILE *out, const struct session_plan *plan) {
     const struct policy *policy = &plan->chosen.policy;
-    char words[POLICY_WORDS_BYTES];
-    fprintf(out, "policy    %s; %d thread%s\n", policy_words(policy, count_blocks(plan), words), plan->chosen.threads,
+    char text[POLICY_TEXT_BYTES];
+    fprintf(out, "policy    %s; %d thread%s\n", policy_text(policy, count_blocks(plan), text), plan->chosen.threads,
             plural(plan->chosen.threads));
     if (policy->schedule[0]) fprintf(out, "schedule  %s\n", policy->schedule);
 }
 
 static void print_prediction(FILE *out, const struct session_plan *plan, const struct step_summary *prediction) {
     const struct recipe *recipe = &plan->chosen.recipe;
-    char words[BOUND_WORDS_BYTES];
+    char text[BOUND_TEXT_BYTES];
     bool range = prediction->slowest_s > 0;
     double tokens = (double)(recipe->batch * recipe->sequence_length);
     fprintf(out, "\nstep, predicted%s\n  %-20s %9.4f s, %.0f tokens/s\n", range ? ", not measured" : "", "time",
@@ -91,7 +91,7 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
                 prediction->streams[s].busy_s, prediction->streams[s].waiting_s);
     for (int i = 0; i < prediction->bound_count; i++)
         fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
-                bound_words(&prediction->bounds[i], words));
+                bound_text(&prediction->bounds[i], text));
     profile_table_print_parts(out, "  ", &plan->costs);
     ranks_table_print(out, &plan->chosen.place, prediction, &plan->costs.rates.links);
     stages_table_print(out, plan);
@@ -136,10 +136,10 @@ static void print_others(FILE *out, const struct session_plan *plan) {
         fprintf(out, "others: step, device memory (* no faster one takes less), what differs from this plan\n");
     for (size_t i = 0; i < count; i++) {
         const struct candidate *candidate = others[i].candidate;
-        char size[SIZE_TEXT], words[POLICY_WORDS_BYTES];
+        char size[SIZE_TEXT], text[POLICY_TEXT_BYTES];
         fprintf(out, "  %9.4f s  %10s%s  %s\n", candidate->step_s, size_print(candidate->tier_bytes[TIER_DEVICE], size),
                 others[i].front ? "*" : " ",
-                policy_difference_words(&candidate->policy, &plan->chosen.policy, count_blocks(plan), words));
+                policy_difference_text(&candidate->policy, &plan->chosen.policy, count_blocks(plan), text));
     }
     mem_free(others);
 }

@@ -10,7 +10,7 @@ enum { BLOCKS_BYTES = 160 };
 static const char *block_name(const struct graph *graph, int32_t block) { return graph->blocks.items[block]; }
 
 /* "embedding to layer 3", and where it is interleaved all spans; returns `text`. */
-static const char *span_words(const struct graph *graph, const struct stage_spans *spans, int stage,
+static const char *span_text(const struct graph *graph, const struct stage_spans *spans, int stage,
                               char text[BLOCKS_BYTES]) {
     size_t used = 0;
     text[0] = 0;
@@ -30,12 +30,12 @@ static const char *span_words(const struct graph *graph, const struct stage_span
 
 static void print_stage(FILE *out, const struct session_plan *plan, const struct stage_spans *spans, int stage) {
     const struct stage_step *step = &plan->stages.list[stage];
-    char words[BLOCKS_BYTES], size[SIZE_TEXT], below[SIZE_TEXT];
+    char text[BLOCKS_BYTES], size[SIZE_TEXT], below[SIZE_TEXT];
     fprintf(out, "  %-20d %9.4f s computing, %9.4f s waiting; %s", stage + 1, step->compute_s,
             plan->stages.step_s - step->compute_s, size_print(step->tier_bytes[TIER_DEVICE], size));
     int64_t rest = step->tier_bytes[TIER_HOST] + step->tier_bytes[TIER_DISK];
     if (rest > 0) fprintf(out, ", %s below", size_print(rest, below));
-    fprintf(out, "; %s\n", span_words(programs_main(&plan->programs)->graph, spans, stage, words));
+    fprintf(out, "; %s\n", span_text(programs_main(&plan->programs)->graph, spans, stage, text));
 }
 
 void stages_table_print(FILE *out, const struct session_plan *plan) {

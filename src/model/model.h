@@ -63,7 +63,7 @@
 #define MODEL_WRAPPER_LIST(X) X(gemma3)
 
 /* For text with their names: " gpt2 llama …", and "gpt2|llama|…". */
-#define MODEL_FAMILY_WORD(name) " " #name
+#define MODEL_FAMILY_NAME(name) " " #name
 #define MODEL_FAMILY_CHOICE(name) "|" #name
 #define MODEL_FAMILY_CHOICES (&(MODEL_FAMILY_LIST(MODEL_FAMILY_CHOICE))[1])
 

@@ -277,11 +277,11 @@ static enum status put_plan(struct page_run *run, json_t *document, const json_t
 static enum status begin_run(struct page_run *run, const char *model, json_t **out) {
     struct scratch memory = {0};
     const char *folder;
-    char word[PATH_SHELL_BYTES];
+    char argument[PATH_SHELL_BYTES];
     enum status status;
     TRY_GOTO(status, path_make_absolute(run->folder, &memory, &folder), done);
     TRY_GOTO(status, begin_document("run", last_part(folder), folder, last_part(model), out), done);
-    TRY_GOTO(status, put_read(*out, "resume", json_sprintf("ballast resume %s", path_for_shell(folder, word))), done);
+    TRY_GOTO(status, put_read(*out, "resume", json_sprintf("ballast resume %s", path_for_shell(folder, argument))), done);
 done:
     scratch_free(&memory);
     return status;

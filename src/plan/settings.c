@@ -28,10 +28,10 @@ void settings_given_join(struct settings_given *given, const struct settings_giv
         given->of[i] |= there->of[i];
 }
 
-static bool list_holds(const char *list, const char *word) {
-    size_t length = strlen(word);
+static bool list_holds(const char *list, const char *value) {
+    size_t length = strlen(value);
     for (const char *at = list; length > 0; at++) {
-        if (strncmp(at, word, length) == 0 && (at[length] == '|' || at[length] == '\0')) return true;
+        if (strncmp(at, value, length) == 0 && (at[length] == '|' || at[length] == '\0')) return true;
         at = strchr(at, '|');
         if (!at) break;
     }

@@ -2,15 +2,15 @@
 
 #include <string.h>
 
-struct step_word {
+struct step_entry {
     int64_t status, value; /* targets, or what the least is wanted of */
     double losses[];
 };
 
-enum { WORD_ALIGNMENT = 64 }; /* blocks of a gather */
+enum { ENTRY_ALIGNMENT = 64 }; /* blocks of a gather */
 
-static struct step_word *word_of(const struct step_exchange *exchange, int rank) {
-    return (struct step_word *)(exchange->words + rank * exchange->word_bytes);
+static struct step_entry *entry_of(const struct step_exchange *exchange, int rank) {
+    return (struct step_entry *)(exchange->entries + rank * exchange->entry_bytes);
 }
 
 static int ranks_of(const struct step_exchange *exchange) { return mesh_ranks(&exchange->comm->mesh); }
@@ -54,17 +54,17 @@ static enum status map_shares(struct step_exchange *exchange, const struct plan 
 
 static enum status make_gather(struct step_exchange *exchange) {
     int64_t losses = exchange->slots * exchange->figures * (int64_t)sizeof(double);
-    int64_t word = (int64_t)sizeof(struct step_word) + losses, staging;
-    exchange->word_bytes = (word + WORD_ALIGNMENT - 1) / WORD_ALIGNMENT * WORD_ALIGNMENT;
-    int64_t bytes = ranks_of(exchange) * exchange->word_bytes;
-    exchange->words = mem_aligned(WORD_ALIGNMENT, (size_t)bytes);
-    if (!exchange->words) return STATUS_FAILED;
-    memset(exchange->words, 0, (size_t)bytes);
+    int64_t entry = (int64_t)sizeof(struct step_entry) + losses, staging;
+    exchange->entry_bytes = (entry + ENTRY_ALIGNMENT - 1) / ENTRY_ALIGNMENT * ENTRY_ALIGNMENT;
+    int64_t bytes = ranks_of(exchange) * exchange->entry_bytes;
+    exchange->entries = mem_aligned(ENTRY_ALIGNMENT, (size_t)bytes);
+    if (!exchange->entries) return STATUS_FAILED;
+    memset(exchange->entries, 0, (size_t)bytes);
     struct comm_spec spec = {
-        .kind = COMM_ALL_GATHER, .group = comm_group_all(exchange->comm), .data = exchange->words, .bytes = bytes};
+        .kind = COMM_ALL_GATHER, .group = comm_group_all(exchange->comm), .data = exchange->entries, .bytes = bytes};
     TRY(comm_staging_bytes(exchange->comm, &spec, &staging));
     if (staging > 0) {
-        exchange->staging = mem_aligned(WORD_ALIGNMENT, (size_t)(staging + WORD_ALIGNMENT - 1) / 64 * 64);
+        exchange->staging = mem_aligned(ENTRY_ALIGNMENT, (size_t)(staging + ENTRY_ALIGNMENT - 1) / 64 * 64);
         if (!exchange->staging) return STATUS_FAILED;
     }
     spec.staging = exchange->staging;
@@ -79,7 +79,7 @@ enum status step_exchange_open(struct comm *comm, const struct plan *plan, int f
 
 void step_exchange_close(struct step_exchange *exchange) {
     comm_free(exchange->gather);
-    mem_free(exchange->words);
+    mem_free(exchange->entries);
     mem_free(exchange->staging);
     mem_free(exchange->places);
     mem_free(exchange->by);
@@ -95,9 +95,9 @@ static enum status meet(struct step_exchange *exchange) {
 }
 
 static enum status tell(struct step_exchange *exchange, enum status mine, int64_t value) {
-    struct step_word *word = word_of(exchange, exchange->comm->rank);
-    word->status = mine;
-    word->value = value;
+    struct step_entry *entry = entry_of(exchange, exchange->comm->rank);
+    entry->status = mine;
+    entry->value = value;
     return meet(exchange);
 }
 
@@ -105,7 +105,7 @@ static enum status tell(struct step_exchange *exchange, enum status mine, int64_
 static enum status first_status(struct step_exchange *exchange, enum status mine) {
     enum status first = STATUS_OK;
     for (int rank = 0; rank < ranks_of(exchange); rank++) {
-        enum status status = (enum status)word_of(exchange, rank)->status;
+        enum status status = (enum status)entry_of(exchange, rank)->status;
         if (status != STATUS_OK && !status_is_stop(status))
             return comm_agree(exchange->comm, status_is_stop(mine) ? STATUS_OK : mine);
         if (first == STATUS_OK) first = status;
@@ -124,7 +124,7 @@ enum status step_exchange_targets(struct step_exchange *exchange, enum status mi
     TRY(tell(exchange, mine, targets));
     *all = 0;
     for (int rank = 0; rank < ranks_of(exchange); rank++)
-        *all += counts_targets(exchange, rank) ? word_of(exchange, rank)->value : 0;
+        *all += counts_targets(exchange, rank) ? entry_of(exchange, rank)->value : 0;
     return first_status(exchange, mine);
 }
 
@@ -137,7 +137,7 @@ enum status step_exchange_min(struct step_exchange *exchange, enum status mine, 
     TRY(tell(exchange, mine, value));
     *min = value;
     for (int rank = 0; rank < ranks_of(exchange); rank++)
-        if (word_of(exchange, rank)->value < *min) *min = word_of(exchange, rank)->value;
+        if (entry_of(exchange, rank)->value < *min) *min = entry_of(exchange, rank)->value;
     return first_status(exchange, mine);
 }
 
@@ -155,16 +155,16 @@ static void place_figure(struct step_exchange *exchange, int figure) {
             int64_t place = exchange->places[rank * slots + i];
             if (place < 0 || !group_axis_counts(exchange->loss_parts, tensor_rank_of(exchange, rank))) continue;
             double before = tensor_rank_of(exchange, rank) > 0 ? exchange->by[place] : 0;
-            exchange->by[place] = before + word_of(exchange, rank)->losses[i * exchange->figures + figure];
+            exchange->by[place] = before + entry_of(exchange, rank)->losses[i * exchange->figures + figure];
         }
 }
 
 enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all) {
-    struct step_word *word = word_of(exchange, exchange->comm->rank);
+    struct step_entry *entry = entry_of(exchange, exchange->comm->rank);
     int64_t slots = exchange->slots, figures = exchange->figures;
     for (int64_t i = 0; i < slots; i++)
         if (exchange->places[exchange->comm->rank * slots + i] >= 0)
-            memcpy(word->losses + i * figures, mine + i * figures, (size_t)figures * sizeof *mine);
+            memcpy(entry->losses + i * figures, mine + i * figures, (size_t)figures * sizeof *mine);
     TRY(meet(exchange));
     for (int figure = 0; figure < figures; figure++) {
         place_figure(exchange, figure);

@@ -14,9 +14,9 @@ struct step_exchange {
     struct rank_place place;
     struct lane_tree tree; /* of the recipe's lanes */
     struct comm_operation *gather;
-    char *words; /* one of each rank, `word_bytes` apart */
+    char *entries; /* one of each rank, `entry_bytes` apart */
     void *staging;
-    int64_t word_bytes, slots;
+    int64_t entry_bytes, slots;
     int64_t *places;              /* by rank and slot: round * lanes + lane, -1 where the slot holds no share */
     int figures;                  /* that a loss has: itself, then what else its program sums up */
     double *by;                   /* one figure of the losses, by round and lane */

@@ -83,11 +83,11 @@ static json_t *streams_to_json(const struct step_summary *summary) {
 }
 
 static json_t *bounds_to_json(const struct step_summary *summary) {
-    char words[BOUND_WORDS_BYTES];
+    char name[BOUND_TEXT_BYTES];
     json_t *list = json_array();
     int failed = !list;
     for (int i = 0; i < summary->bound_count; i++)
-        failed |= json_array_append_new(list, json_pack("{s:s, s:f}", "what", bound_words(&summary->bounds[i], words),
+        failed |= json_array_append_new(list, json_pack("{s:s, s:f}", "what", bound_text(&summary->bounds[i], name),
                                                         "seconds", summary->bounds[i].seconds));
     if (!failed) return list;
     json_decref(list);
@@ -131,14 +131,14 @@ static enum status read_stream(const char *file, const json_t *item, struct time
 static enum status read_bound(const char *file, const json_t *item, struct bound *out) {
     static const enum stream_role roles[] = {STREAM_COMPUTE, STREAM_UPDATE};
     const char *what = "";
-    char words[BOUND_WORDS_BYTES];
+    char name[BOUND_TEXT_BYTES];
     TRY(json_read_string(file, item, "what", &what));
     TRY(json_read_double(file, item, "seconds", 0, STEP_MAX_S, &out->seconds));
     for (out->activity = 0; out->activity < ACTIVITY_COUNT; out->activity++)
         for (out->phase = 0; out->phase < PHASE_COUNT; out->phase++)
             for (int i = 0; i < 2; i++) {
                 out->role = roles[i];
-                if (strcmp(bound_words(out, words), what) == 0) return STATUS_OK;
+                if (strcmp(bound_text(out, name), what) == 0) return STATUS_OK;
             }
     return status_set(STATUS_BAD_INPUT, "%s: binds: \"%.90s\" is nothing that can bind", file, what);
 }
@@ -171,8 +171,8 @@ enum status step_summary_read_json(const char *file, const json_t *object, struc
     return STATUS_OK;
 }
 
-char *bound_words(const struct bound *bound, char text[BOUND_WORDS_BYTES]) {
-    snprintf(text, BOUND_WORDS_BYTES, "%s during %s%s", activity_name(bound->activity), phase_name(bound->phase),
+char *bound_text(const struct bound *bound, char text[BOUND_TEXT_BYTES]) {
+    snprintf(text, BOUND_TEXT_BYTES, "%s during %s%s", activity_name(bound->activity), phase_name(bound->phase),
              bound->role == STREAM_UPDATE ? " (deferred update)" : "");
     return text;
 }
@@ -211,8 +211,8 @@ int step_differences(const struct step_summary *predicted, const struct step_sum
     return great;
 }
 
-char *difference_words(const struct step_difference *difference, char text[DIFFERENCE_WORDS_BYTES]) {
+char *difference_text(const struct step_difference *difference, char text[DIFFERENCE_TEXT_BYTES]) {
     const char *does = difference->waits ? "waiting" : activity_name(difference->activity);
-    snprintf(text, DIFFERENCE_WORDS_BYTES, "%s: %s", stream_role_name(difference->role), does);
+    snprintf(text, DIFFERENCE_TEXT_BYTES, "%s: %s", stream_role_name(difference->role), does);
     return text;
 }

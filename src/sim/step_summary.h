@@ -35,8 +35,8 @@ enum { DIFFERENCES_MAX = 4 };
 int step_differences(const struct step_summary *predicted, const struct step_summary *measured,
                      struct step_difference out[DIFFERENCES_MAX]);
 /* "compute: matrix products", "compute: waiting"; returns `text`. */
-enum { DIFFERENCE_WORDS_BYTES = 64 };
-char *difference_words(const struct step_difference *difference, char text[DIFFERENCE_WORDS_BYTES]);
+enum { DIFFERENCE_TEXT_BYTES = 64 };
+char *difference_text(const struct step_difference *difference, char text[DIFFERENCE_TEXT_BYTES]);
 
 /* Sets "step_s" (null when not known), "step_range_s": [fastest, slowest] where there is one, "streams": [{"role",
  * "busy_s", "waiting_s"}] and "binds": [{"what", "seconds"}]; on several ranks "communication": {"seconds", "hidden_s",
@@ -51,7 +51,7 @@ enum status step_summary_add_communication(const struct timeline *timeline, json
 enum status step_summary_read_json(const char *file, const json_t *object, struct step_summary *out);
 
 /* "disk writes during backward"; returns `text`. */
-enum { BOUND_WORDS_BYTES = 96 };
-char *bound_words(const struct bound *bound, char text[BOUND_WORDS_BYTES]);
+enum { BOUND_TEXT_BYTES = 96 };
+char *bound_text(const struct bound *bound, char text[BOUND_TEXT_BYTES]);
 
 #endif

@@ -55,7 +55,7 @@ bool jinja_has_generation(const struct jinja_template *template);
 bool jinja_tells_time(const struct jinja_template *template);
 /* Whether a name or string literal of the template is this word. Where none is, it reads no variable or key of that
  * name, unless it goes through all of an object's keys. */
-bool jinja_names(const struct jinja_template *template, const char *word);
+bool jinja_names(const struct jinja_template *template, const char *name);
 
 struct jinja_variable {
     const char *name;

@@ -373,10 +373,10 @@ enum status jinja_parse_filters(struct jinja_parser *parser, struct jinja_node *
 
 /* Whether a test's only argument begins here, without parentheses. */
 static bool argument_follows(const struct jinja_parser *parser) {
-    static const char *const words[] = {"else", "or", "and", "is", "if", "in", "not"};
+    static const char *const keywords[] = {"else", "or", "and", "is", "if", "in", "not"};
     enum jinja_token_kind kind = parser->next->kind;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (jinja_next_is(parser, NAME, words[i])) return false;
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (jinja_next_is(parser, NAME, keywords[i])) return false;
     return kind == NAME || kind == JINJA_TOKEN_STRING || kind == JINJA_TOKEN_INTEGER || kind == JINJA_TOKEN_REAL ||
            jinja_next_is(parser, OPERATOR, "[") || jinja_next_is(parser, OPERATOR, "{");
 }

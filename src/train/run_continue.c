@@ -76,22 +76,22 @@ static enum status refuse(const char *run_folder, const char *name, const json_t
 }
 
 static enum status hint_same(enum status status, const char *run_folder) {
-    char word[PATH_SHELL_BYTES];
+    char argument[PATH_SHELL_BYTES];
     return status_hint(status,
                        "--continue needs the settings of the run. Use `ballast resume %s` to continue with its "
                        "settings, or give -o another directory",
-                       path_for_shell(run_folder, word));
+                       path_for_shell(run_folder, argument));
 }
 
 /* An option that `resume` may change. */
 static bool may_change(const char *field) { return run_change_is_option(field) || strcmp(field, "sample_prompt") == 0; }
 
 static enum status hint_change(enum status status, const char *run_folder, const char *name, const json_t *value) {
-    char folder[PATH_SHELL_BYTES], word[PATH_SHELL_BYTES],
+    char folder[PATH_SHELL_BYTES], argument[PATH_SHELL_BYTES],
         *text = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
     const char *given = json_is_string(value) ? json_string_value(value) : text;
     status = status_hint(status, "`ballast resume %s %s %s` changes it; or give -o another directory",
-                         path_for_shell(run_folder, folder), name, given ? path_for_shell(given, word) : "?");
+                         path_for_shell(run_folder, folder), name, given ? path_for_shell(given, argument) : "?");
     mem_free(text);
     return status;
 }

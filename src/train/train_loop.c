@@ -256,8 +256,8 @@ enum status train_loop_stop(struct train_run *run, enum status how) {
     if (save_due(run, true)) TRY(train_loop_save(run));
     (void)status_set(how, "stopped after step %" PRId64 " of %" PRId64, run->state.step, run->options->steps);
     if (run->options->save_every == 0) return status_hint(how, "nothing was saved: --save-every is 0");
-    char word[PATH_SHELL_BYTES];
-    return status_hint(how, "go on with: ballast resume %s", path_for_shell(run->folder, word));
+    char argument[PATH_SHELL_BYTES];
+    return status_hint(how, "go on with: ballast resume %s", path_for_shell(run->folder, argument));
 }
 
 /* Whether the run can go on, as all ranks have it: the folder is there, and nobody was asked to stop. */
@@ -296,14 +296,14 @@ enum status train_loop_turn(struct train_run *run, bool *complete) {
 /* A checkpoint of the last step, wherever the run's folder is now. */
 static enum status save_displaced(struct train_run *run) {
     const char *how, *name = run->folder;
-    char word[PATH_SHELL_BYTES];
+    char argument[PATH_SHELL_BYTES];
     TRY(run_rescue(run, &how));
     run->saved_step = -1;
     TRY(begin_save(run));
     TRY(train_loop_finish_save(run));
     return status_set(STATUS_FAILED,
                       "%s: was %s while it was trained; stopped after step %" PRId64 ", go on with: ballast resume %s",
-                      name, how, run->state.step, path_for_shell(run->folder, word));
+                      name, how, run->state.step, path_for_shell(run->folder, argument));
 }
 
 /* What a run that fails can still save: the checkpoint that is being written, and one of the last step where nothing

@@ -26,7 +26,7 @@ static void hints_name_it(void **state) {
     char longest[800];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    const char *const words[] = {longest, longest};
+    const char *const names[] = {longest, longest};
     status_set(STATUS_BAD_INPUT, "a message");
     assert_int_equal(nearest_hint(STATUS_BAD_INPUT, "value", "hots", tiers, 3), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "a message");
@@ -37,7 +37,7 @@ static void hints_name_it(void **state) {
     assert_string_equal(status_hint_text(), "the legal tiers are device, host and disk");
     nearest_hint(STATUS_BAD_INPUT, "value", "", tiers, 1);
     assert_string_equal(status_hint_text(), "the legal values are device");
-    nearest_hint(STATUS_BAD_INPUT, "value", "y", words, 2); /* cut where there is no space */
+    nearest_hint(STATUS_BAD_INPUT, "value", "y", names, 2); /* cut where there is no space */
     assert_memory_equal(status_hint_text(), "the legal values are xxx", 24);
 }
 

@@ -202,7 +202,7 @@ static void without_an_answer_nothing_is_marked(void **state) {
 
 static void bad_conversations_are_named_by_line(void **state) {
     static const struct {
-        const char *json, *words;
+        const char *json, *message;
     } cases[] = {
         {"{}", "data.jsonl: line 7: messages: missing"},
         {"{\"messages\": []}", "line 7: messages: must be a list of at least one"},
@@ -233,8 +233,8 @@ static void bad_conversations_are_named_by_line(void **state) {
         assert_non_null(object);
         status_clear();
         enum status status = chat_encode(chat.encoder, "data.jsonl", 7, object, 0, &ids);
-        if (status != STATUS_BAD_INPUT || !strstr(status_message(), cases[i].words))
-            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].json, status_message(), cases[i].words);
+        if (status != STATUS_BAD_INPUT || !strstr(status_message(), cases[i].message))
+            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].json, status_message(), cases[i].message);
         vec_free(&ids);
         json_decref(object);
     }

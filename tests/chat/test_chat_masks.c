@@ -125,17 +125,17 @@ static void masks_are_those_of_generation_blocks(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-static void expect_refused(const char *folder, const char *template, const char *words) {
+static void expect_refused(const char *folder, const char *template, const char *message) {
     struct chat chat = open_chat(folder, template);
     struct token_ids ids = {0};
     json_t *object = json_pack("{s:[{s:s,s:s},{s:s,s:s},{s:s,s:s}]}", "messages", "role", "system", "content", "s",
                                "role", "user", "content", "u", "role", "assistant", "content", "a");
     status_clear();
     enum status status = chat_encode(chat.encoder, "data.jsonl", 4, object, 0, &ids);
-    if (status != STATUS_BAD_INPUT || !strstr(status_message(), words) ||
+    if (status != STATUS_BAD_INPUT || !strstr(status_message(), message) ||
         !strstr(status_message(), "data.jsonl: line 4: messages[2]: ") ||
         !strstr(status_hint_text(), "{% generation %}"))
-        fail_msg("%s: \"%s\" (%s) does not say \"%s\"", template, status_message(), status_hint_text(), words);
+        fail_msg("%s: \"%s\" (%s) does not say \"%s\"", template, status_message(), status_hint_text(), message);
     vec_free(&ids);
     json_decref(object);
     close_chat(&chat);

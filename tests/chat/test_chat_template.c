@@ -159,12 +159,12 @@ static void templates_are_found_where_models_have_them(void **state) {
     json_decref(tools);
 }
 
-static void expect_refused(const char *folder, const char *words) {
+static void expect_refused(const char *folder, const char *message) {
     struct chat_template *chat;
     status_clear();
     enum status status = chat_template_open(folder, &chat);
-    if (status != STATUS_BAD_INPUT || !strstr(status_message(), words))
-        fail_msg("\"%s\" does not say \"%s\"", status_message(), words);
+    if (status != STATUS_BAD_INPUT || !strstr(status_message(), message))
+        fail_msg("\"%s\" does not say \"%s\"", status_message(), message);
 }
 
 static void bad_folders_are_refused_by_name(void **state) {

@@ -44,8 +44,8 @@ static const char *copy_model(void) {
 
 /* Training must refuse, name all of `texts`, and make no run directory. */
 static void refuse_data(const char *model, const char *data, const char *const *texts) {
-    const char *const words[] = {"train", model, data, "-o", place.run, "--steps", "1", "--dtype", "fp32", NULL};
-    program_expect(place.folder, 2, texts, words);
+    const char *const arguments[] = {"train", model, data, "-o", place.run, "--steps", "1", "--dtype", "fp32", NULL};
+    program_expect(place.folder, 2, texts, arguments);
     assert_false(file_exists(place.run));
 }
 static void refuse_model(const char *const *texts) { refuse_data(broken, place.text, texts); }
@@ -178,13 +178,13 @@ static void text_that_is_not_utf8_is_told(void **state) {
     text[100] = text[101] = text[7000] = '\xe9';
     assert_int_equal(file_replace(path, text, bytes), STATUS_OK);
     mem_free(text);
-    static const char words[] = "latin1.txt: bytes that are not UTF-8: 3, in 3 places, the first at byte 100";
+    static const char message[] = "latin1.txt: bytes that are not UTF-8: 3, in 3 places, the first at byte 100";
     for (int time = 0; time < 2; time++) {
         struct program_run run =
             PROGRAM(place.folder, "eval", place.model, path, "--seq", "32", "--batches", "1", "--quiet");
-        const char *said = strstr(run.err, words);
+        const char *said = strstr(run.err, message);
         assert_int_equal(run.status, 0);
-        if (!said || strstr(said + 1, words)) fail_msg("said %s: %s", said ? "twice" : "never", run.err);
+        if (!said || strstr(said + 1, message)) fail_msg("said %s: %s", said ? "twice" : "never", run.err);
         program_run_free(&run);
     }
 }
@@ -208,12 +208,12 @@ static void bad_settings_are_refused(void **state) {
         {"--micro-batches-per-wave", "99", "grains_per_pass"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const char *const words[] = {"train",   place.model, place.text, "-o",      place.run,
+        const char *const arguments[] = {"train",   place.model, place.text, "-o",      place.run,
                                      "--steps", "1",         bad[i][0],  bad[i][1], NULL};
         /* --steps may not be given twice */
         const char *const with_steps[] = {"train",   place.model, place.text, "-o",
                                           place.run, bad[i][0],   bad[i][1],  NULL};
-        program_expect(place.folder, 2, TEXTS(bad[i][2]), strcmp(bad[i][0], "--steps") == 0 ? with_steps : words);
+        program_expect(place.folder, 2, TEXTS(bad[i][2]), strcmp(bad[i][0], "--steps") == 0 ? with_steps : arguments);
         assert_false(file_exists(place.run));
     }
 }
@@ -241,8 +241,8 @@ static void bad_policies_are_refused(void **state) {
         assert_int_equal(json_dump_file(document, plan, 0), 0);
         json_decref(document);
         const char *const texts[] = {"bad-plan.json", bad[i][2], bad[i][3], NULL};
-        const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--plan", plan, NULL};
-        program_expect(place.folder, 2, texts, words);
+        const char *const arguments[] = {"train", place.model, place.text, "-o", place.run, "--plan", plan, NULL};
+        program_expect(place.folder, 2, texts, arguments);
         assert_false(file_exists(place.run));
         assert_int_equal(unlink(plan), 0);
     }
@@ -259,10 +259,10 @@ static void a_plan_for_another_model_is_refused(void **state) {
     json_object_set_new(shape, "layers", json_integer(3));
     json_object_set_new(shape, "family", json_string("gpt2"));
     assert_int_equal(json_dump_file(document, plan, 0), 0);
-    const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--plan", plan, NULL};
+    const char *const arguments[] = {"train", place.model, place.text, "-o", place.run, "--plan", plan, NULL};
     const char *const texts[] = {"other-plan.json: is for another model", "layers 3 (here 2)",
                                  "family \"gpt2\" (here \"llama\")", "hint: plan for this model", NULL};
-    program_expect(place.folder, 2, texts, words);
+    program_expect(place.folder, 2, texts, arguments);
     program_expect(place.folder, 2, texts, (const char *const[]){"simulate", plan, NULL});
     assert_false(file_exists(place.run));
     json_object_del(document, "model_shape");
@@ -278,8 +278,8 @@ static void output_that_holds_something_else_is_refused(void **state) {
     assert_int_equal(folder_create(place.run), STATUS_OK);
     snprintf(note, sizeof note, "%s/note", place.run);
     temp_write_text(note, "mine");
-    const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--steps", "1", NULL};
-    program_expect(place.folder, 2, TEXTS("run"), words);
+    const char *const arguments[] = {"train", place.model, place.text, "-o", place.run, "--steps", "1", NULL};
+    program_expect(place.folder, 2, TEXTS("run"), arguments);
     assert_int_equal(file_read(note, 100, &after, &bytes), STATUS_OK);
     assert_string_equal(after, "mine");
     mem_free(after);
@@ -318,8 +318,8 @@ static void bad_devices_are_refused(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         program_expect(place.folder, 2, TEXTS("device", wrong[i], "is not cuda, cuda:N or cpu"),
                        (const char *const[]){"plan", place.model, "--device", wrong[i], NULL});
-    const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--device", "cuda", NULL};
-    program_expect(place.folder, 2, TEXTS("device: cuda: ", "GPU"), words);
+    const char *const arguments[] = {"train", place.model, place.text, "-o", place.run, "--device", "cuda", NULL};
+    program_expect(place.folder, 2, TEXTS("device: cuda: ", "GPU"), arguments);
     assert_false(file_exists(place.run));
     program_expect(place.folder, 0, NULL, (const char *const[]){"plan", place.model, "--device", "cpu", NULL});
 }

@@ -147,9 +147,9 @@ static void a_terminal_is_edited(void **state) {
     pid_t process = forkpty(&terminal, NULL, NULL, NULL);
     assert_true(process >= 0);
     if (process == 0) {
-        char *const words[] = {(char *)(uintptr_t)BALLAST_PROGRAM, (char *)(uintptr_t) "chat", model, NULL};
+        char *const arguments[] = {(char *)(uintptr_t)BALLAST_PROGRAM, (char *)(uintptr_t) "chat", model, NULL};
         setenv("TERM", "dumb", 1);
-        execv(BALLAST_PROGRAM, words);
+        execv(BALLAST_PROGRAM, arguments);
         _exit(127);
     }
     expect_prompt_after(terminal, "");

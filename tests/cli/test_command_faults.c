@@ -21,22 +21,22 @@
 
 struct call {
     const char *folder;
-    const char *words[24];
+    const char *arguments[24];
     const char *output; /* the file that it writes; NULL: none */
 };
 
 /* What it prints goes nowhere. */
 static enum status call_once(void *payload) {
     const struct call *call = payload;
-    char *words[24];
+    char *arguments[24];
     int count = 0;
-    for (; call->words[count]; count++)
-        words[count] = (char *)(uintptr_t)call->words[count];
+    for (; call->arguments[count]; count++)
+        arguments[count] = (char *)(uintptr_t)call->arguments[count];
     int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO), nowhere = open("/dev/null", O_WRONLY);
     assert_true(out >= 0 && err >= 0 && nowhere >= 0);
     fflush(NULL);
     dup2(nowhere, STDOUT_FILENO), dup2(nowhere, STDERR_FILENO);
-    int status = cli_run(count, words);
+    int status = cli_run(count, arguments);
     fflush(NULL);
     dup2(out, STDOUT_FILENO), dup2(err, STDERR_FILENO);
     close(out), close(err), close(nowhere);

@@ -62,10 +62,10 @@ static void expect_same(const char *run, const char *whole) {
 static void one_command_line_begins_goes_on_and_rests(void **state) {
     (void)state;
     static const int signals[] = {SIGUSR1, SIGKILL}, statuses[] = {143, 128 + SIGKILL};
-    const char *const words[] = {COMMAND(place.run, "1000000"), NULL};
+    const char *const arguments[] = {COMMAND(place.run, "1000000"), NULL};
     for (int i = 0; i < 2; i++) {
         size_t before = count_lines(temp_path(place.run, "metrics.jsonl"));
-        pid_t process = program_start(place.folder, words);
+        pid_t process = program_start(place.folder, arguments);
         wait_for_steps(process, before);
         assert_int_equal(kill(process, signals[i]), 0);
         struct program_run done = program_finish(place.folder, process);

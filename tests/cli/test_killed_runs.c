@@ -22,7 +22,7 @@
 
 enum { KILLS = 3, KILLED = 128 + 9, USUAL_RUNS = 1, LONG_RUNS = 30 };
 
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define STEPS                                                                                                          \
     "--save-every", "2", "--keep", "0", "--seq", "16", "--batch", "2", "--dtype", "fp32", "--sample-every", "2",       \
         "--sample-tokens", "3", "--schedule-steps", "8", "--quiet"
@@ -30,31 +30,31 @@ enum { KILLS = 3, KILLED = 128 + 9, USUAL_RUNS = 1, LONG_RUNS = 30 };
 static const struct command {
     const char *name;
     const char *const *before; /* run first, and not killed; NULL: nothing */
-    const char *const *words;
+    const char *const *arguments;
     const char *result; /* the file to compare; NULL: what is printed */
     bool once;          /* the command refuses to run again where its result is there */
 } commands[] = {
-    {"train", NULL, WORDS("train", "model", "text.txt", "-o", "run", "--steps", "5", "--continue", STEPS),
+    {"train", NULL, ARGUMENTS("train", "model", "text.txt", "-o", "run", "--steps", "5", "--continue", STEPS),
      "run/model/model.safetensors", false},
     {"lora", NULL,
-     WORDS("train", "model", "text.txt", "-o", "run", "--steps", "5", "--continue", "--lora", "2,4,all-linear", STEPS),
+     ARGUMENTS("train", "model", "text.txt", "-o", "run", "--steps", "5", "--continue", "--lora", "2,4,all-linear", STEPS),
      "run/model/adapter_model.safetensors", false},
     {"dpo", NULL,
-     WORDS("train", "model", "pairs.jsonl", "-o", "run", "--steps", "5", "--continue", "--loss", "dpo", STEPS),
+     ARGUMENTS("train", "model", "pairs.jsonl", "-o", "run", "--steps", "5", "--continue", "--loss", "dpo", STEPS),
      "run/model/model.safetensors", false},
-    {"resume", WORDS("train", "model", "text.txt", "-o", "run", "--steps", "2", STEPS),
-     WORDS("resume", "run", "--steps", "5", "--quiet"), "run/model/model.safetensors", false},
-    {"merge", WORDS("train", "model", "text.txt", "-o", "run", "--steps", "1", "--lora", "2,4,all-linear", STEPS),
-     WORDS("merge", "run", "-o", "out", "--quiet"), "out/model.safetensors", true},
+    {"resume", ARGUMENTS("train", "model", "text.txt", "-o", "run", "--steps", "2", STEPS),
+     ARGUMENTS("resume", "run", "--steps", "5", "--quiet"), "run/model/model.safetensors", false},
+    {"merge", ARGUMENTS("train", "model", "text.txt", "-o", "run", "--steps", "1", "--lora", "2,4,all-linear", STEPS),
+     ARGUMENTS("merge", "run", "-o", "out", "--quiet"), "out/model.safetensors", true},
     {"init", NULL,
-     WORDS("init", "out", "--arch", "qwen3", "--hidden", "24", "--layers", "2", "--heads", "2", "--vocab", "300",
+     ARGUMENTS("init", "out", "--arch", "qwen3", "--hidden", "24", "--layers", "2", "--heads", "2", "--vocab", "300",
            "--context", "32", "--tokenizer-data", "text.txt", "--quiet"),
      "out/model.safetensors", true},
-    {"report", WORDS("train", "model", "text.txt", "-o", "run", "--steps", "2", STEPS),
-     WORDS("report", "run", "--quiet"), "run/report.html", false},
-    {"eval", NULL, WORDS("eval", "model", "text.txt", "--seq", "16", "--dtype", "fp32", "--quiet"), NULL, false},
+    {"report", ARGUMENTS("train", "model", "text.txt", "-o", "run", "--steps", "2", STEPS),
+     ARGUMENTS("report", "run", "--quiet"), "run/report.html", false},
+    {"eval", NULL, ARGUMENTS("eval", "model", "text.txt", "--seq", "16", "--dtype", "fp32", "--quiet"), NULL, false},
     {"generate", NULL,
-     WORDS("generate", "model", "--prompts", "prompts.txt", "--tokens", "4", "--dtype", "fp32", "-o", "texts.jsonl"),
+     ARGUMENTS("generate", "model", "--prompts", "prompts.txt", "--tokens", "4", "--dtype", "fp32", "-o", "texts.jsonl"),
      "texts.jsonl", false},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -105,7 +105,7 @@ static struct program_run run_killed(const struct command *command, uint64_t nth
     setenv("KILL_AT", text, 1);
     if (nth == 0) setenv("KILL_LOG", log_path, 1);
     set_library(true);
-    pid_t process = program_start(here, command->words);
+    pid_t process = program_start(here, command->arguments);
     set_library(false);
     unsetenv("KILL_LOG");
     return program_finish(here, process);
@@ -175,7 +175,7 @@ static struct program_run run_chain(const struct command *command, uint64_t seed
         if (run.status != KILLED || (command->once && file_exists(command->result))) return run;
         program_run_free(&run);
     }
-    return program_run(here, command->words);
+    return program_run(here, command->arguments);
 }
 
 /* The result of the command without a kill, and how many operations it takes. */
@@ -229,15 +229,15 @@ static void killed_commands_end_with_the_same_files(void **state) {
     if (faults > 0) fail_msg("%d chains of kills ended with other files", faults);
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     runs_each = unit_sweep(USUAL_RUNS, LONG_RUNS);
     int at = 1;
-    for (; at + 1 < count && strncmp(words[at], "--", 2) == 0; at += 2) {
-        uint64_t value = strtoull(words[at + 1], NULL, 10);
-        if (strcmp(words[at], "--seed") == 0) campaign_seed = value;
-        if (strcmp(words[at], "--runs") == 0) runs_each = value;
+    for (; at + 1 < count && strncmp(arguments[at], "--", 2) == 0; at += 2) {
+        uint64_t value = strtoull(arguments[at + 1], NULL, 10);
+        if (strcmp(arguments[at], "--seed") == 0) campaign_seed = value;
+        if (strcmp(arguments[at], "--runs") == 0) runs_each = value;
     }
-    wanted = (const char *const *)(words + at);
+    wanted = (const char *const *)(arguments + at);
     print_message("seed %llu\n", (unsigned long long)campaign_seed);
     const struct CMUnitTest tests[] = {cmocka_unit_test(killed_commands_end_with_the_same_files)};
     return cmocka_run_group_tests(tests, make_place, drop_place);

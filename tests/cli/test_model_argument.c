@@ -17,8 +17,8 @@
 static struct program_place place;
 static char adapted[600], other[600];
 
-static void expect_run(int status, const char *const *texts, const char *const *words) {
-    program_expect(place.folder, status, texts, words);
+static void expect_run(int status, const char *const *texts, const char *const *arguments) {
+    program_expect(place.folder, status, texts, arguments);
 }
 #define EXPECT(status, texts, ...) expect_run(status, texts, (const char *const[]){__VA_ARGS__, NULL})
 #define SMALL "--steps", "2", "--batch", "2", "--dtype", "fp32", "--threads", "1"

@@ -30,7 +30,7 @@ enum { CPU_SECONDS = 120, WORDS = 24, NAMES = 512, USUAL_RUNS = 1, LONG_RUNS = 1
 struct subject {
     const char *name, *file; /* in the place of `make_place` */
     enum file_form form;
-    const char *const *words;      /* of the command */
+    const char *const *arguments;      /* of the command */
     const char *result;            /* a file that the command writes, or a key of its JSON output; NULL: all output */
     const char *const *named;      /* texts by which a message may name what does not fit otherwise; NULL */
     const char *const *may_change; /* patterns of mutation_paths; NULL: nothing */
@@ -48,25 +48,25 @@ static const struct subject subjects[] = {
     {.name = "config",
      .file = "model/config.json",
      .form = FORM_JSON,
-     .words = EVAL("model", "chat.jsonl"),
+     .arguments = EVAL("model", "chat.jsonl"),
      .result = "total",
      .named = LIST("model.safetensors", "the model's context of"),
      .may_change = LIST(CONFIG)},
     {.name = "generation_config",
      .file = "model/generation_config.json",
      .form = FORM_JSON,
-     .words = LIST("generate", "model", "--prompt", "the river", "--tokens", "6", "--dtype", "fp32"),
+     .arguments = LIST("generate", "model", "--prompt", "the river", "--tokens", "6", "--dtype", "fp32"),
      .may_change = LIST("temperature", "top_k", "top_p", "repetition_penalty", "do_sample", "eos_token_id*")},
     {.name = "tokenizer",
      .file = "model/tokenizer.json",
      .form = FORM_JSON,
-     .words = EVAL("model", "chat.jsonl"),
+     .arguments = EVAL("model", "chat.jsonl"),
      .result = "total",
      .may_change = LIST("model*", "added_tokens*", "normalizer*", "pre_tokenizer*", "post_processor*", "decoder*")},
     {.name = "tokenizer_config",
      .file = "model/tokenizer_config.json",
      .form = FORM_JSON,
-     .words = EVAL("model", "chat.jsonl"),
+     .arguments = EVAL("model", "chat.jsonl"),
      .result = "total",
      .may_change =
          LIST("eos_token*", "bos_token*", "pad_token*", "unk_token*", "chat_template*", "added_tokens_decoder*",
@@ -74,45 +74,45 @@ static const struct subject subjects[] = {
     {.name = "special_tokens_map",
      .file = "model/special_tokens_map.json",
      .form = FORM_JSON,
-     .words = EVAL("model", "chat.jsonl"),
+     .arguments = EVAL("model", "chat.jsonl"),
      .result = "total",
      .may_change = LIST("*")},
     {.name = "added_tokens",
      .file = "model/added_tokens.json",
      .form = FORM_JSON,
-     .words = EVAL("model", "chat.jsonl"),
+     .arguments = EVAL("model", "chat.jsonl"),
      .result = "total",
      .may_change = LIST("*")},
     {.name = "template",
      .file = "model/chat_template.jinja",
      .form = FORM_BYTES,
-     .words = EVAL("model", "chat.jsonl"),
+     .arguments = EVAL("model", "chat.jsonl"),
      .result = "total",
      .named = LIST("chat.jsonl: line "),
      .may_change = LIST("<data>")},
     {.name = "weights",
      .file = "model/model.safetensors",
      .form = FORM_WEIGHTS,
-     .words = EVAL("model", "chat.jsonl"),
+     .arguments = EVAL("model", "chat.jsonl"),
      .result = "total",
      .may_change = LIST(WEIGHTS)},
     {.name = "index",
      .file = "sharded/model.safetensors.index.json",
      .form = FORM_JSON,
-     .words = EVAL("sharded", "chat.jsonl"),
+     .arguments = EVAL("sharded", "chat.jsonl"),
      .result = "total",
      .named = LIST("shard-")},
     {.name = "shard",
      .file = "sharded/shard-2.safetensors",
      .form = FORM_WEIGHTS,
-     .words = EVAL("sharded", "chat.jsonl"),
+     .arguments = EVAL("sharded", "chat.jsonl"),
      .result = "total",
      .named = LIST("index.json"),
      .may_change = LIST(WEIGHTS)},
     {.name = "adapter_config",
      .file = "adapter/adapter_config.json",
      .form = FORM_JSON,
-     .words = EVAL("adapter", "chat.jsonl"),
+     .arguments = EVAL("adapter", "chat.jsonl"),
      .result = "total",
      .named = LIST("adapter_model.safetensors"),
      .may_change = LIST("lora_alpha", "r", "use_rslora", "target_modules*", "rank_pattern*", "alpha_pattern*",
@@ -120,14 +120,14 @@ static const struct subject subjects[] = {
     {.name = "adapter_weights",
      .file = "adapter/adapter_model.safetensors",
      .form = FORM_WEIGHTS,
-     .words = EVAL("adapter", "chat.jsonl"),
+     .arguments = EVAL("adapter", "chat.jsonl"),
      .result = "total",
      .named = LIST("adapter_config.json"),
      .may_change = LIST(WEIGHTS)},
     {.name = "merge",
      .file = "adapter/adapter_config.json",
      .form = FORM_JSON,
-     .words = LIST("merge", "adapter", "-o", "out", "--quiet"),
+     .arguments = LIST("merge", "adapter", "-o", "out", "--quiet"),
      .result = "out/model.safetensors",
      .named = LIST("adapter_model.safetensors"),
      .makes = "out*",
@@ -135,7 +135,7 @@ static const struct subject subjects[] = {
                         "base_model_name_or_path")},
 #define ROWS(kind)                                                                                                     \
     {                                                                                                                  \
-        .name = kind, .file = kind ".jsonl", .form = FORM_LINES, .words = EVAL("model", kind ".jsonl"),                \
+        .name = kind, .file = kind ".jsonl", .form = FORM_LINES, .arguments = EVAL("model", kind ".jsonl"),                \
         .result = "total", .may_change = LIST("*")                                                                     \
     }
     ROWS("chat"),
@@ -147,59 +147,59 @@ static const struct subject subjects[] = {
     {.name = "preferences",
      .file = "pairs.jsonl",
      .form = FORM_LINES,
-     .words = LIST("eval", "model", "pairs.jsonl", "--seq", "64", "--dtype", "fp32", "--json", "--loss", "dpo",
+     .arguments = LIST("eval", "model", "pairs.jsonl", "--seq", "64", "--dtype", "fp32", "--json", "--loss", "dpo",
                    "--reference", "sharded"),
      .result = "total",
      .may_change = LIST("*")},
     {.name = "text",
      .file = "text.txt",
      .form = FORM_BYTES,
-     .words = EVAL("model", "text.txt"),
+     .arguments = EVAL("model", "text.txt"),
      .result = "total",
      .may_change = LIST("<data>")},
     {.name = "prompts",
      .file = "prompts.jsonl",
      .form = FORM_LINES,
-     .words = LIST("generate", "model", "--prompts", "prompts.jsonl", "--tokens", "4", "--dtype", "fp32"),
+     .arguments = LIST("generate", "model", "--prompts", "prompts.jsonl", "--tokens", "4", "--dtype", "fp32"),
      .may_change = LIST("*")},
     {.name = "tokens",
      .file = "tokens.bin",
      .form = FORM_BYTES,
-     .words = EVAL("model", "tokens.bin"),
+     .arguments = EVAL("model", "tokens.bin"),
      .result = "total",
      .may_change = LIST("<data>")},
     {.name = "kept_tokens",
      .file = "ballast/*.tokens",
      .form = FORM_BYTES,
-     .words = EVAL("model", "text.txt"),
+     .arguments = EVAL("model", "text.txt"),
      .result = "total"},
     {.name = "kept_costs",
      .file = "ballast/profile-*.json",
      .form = FORM_JSON,
-     .words = LIST("plan", "model", "--batch", "2", "--seq", "16", "--json"),
+     .arguments = LIST("plan", "model", "--batch", "2", "--seq", "16", "--json"),
      .result = "recipe"},
     {.name = "plan",
      .file = "plan.json",
      .form = FORM_JSON,
-     .words = LIST("train", "model", "chat.jsonl", "-o", "out", "--plan", "plan.json", "--steps", "1", "--quiet"),
+     .arguments = LIST("train", "model", "chat.jsonl", "-o", "out", "--plan", "plan.json", "--steps", "1", "--quiet"),
      .result = "out/model/model.safetensors",
      .makes = "out*",
      .may_change = LIST("recipe.*")},
     {.name = "plan_page",
      .file = "plan.json",
      .form = FORM_JSON,
-     .words = LIST("report", "plan.json", "-o", "page.html", "--quiet"),
+     .arguments = LIST("report", "plan.json", "-o", "page.html", "--quiet"),
      .makes = "page.html",
      .may_change = LIST("*")},
     {.name = "cluster",
      .file = "cluster.json",
      .form = FORM_JSON,
-     .words = LIST("plan", "model", "--cluster", "cluster.json", "--batch", "2", "--seq", "16", "--json"),
+     .arguments = LIST("plan", "model", "--cluster", "cluster.json", "--batch", "2", "--seq", "16", "--json"),
      .may_change = LIST("*")},
     {.name = "options",
      .file = "options.json",
      .form = FORM_JSON,
-     .words = LIST("train", "model", "chat.jsonl", "-o", "out", "--config", "options.json", "--quiet"),
+     .arguments = LIST("train", "model", "chat.jsonl", "-o", "out", "--config", "options.json", "--quiet"),
      .named = LIST("--"),
      .result = "out/model/model.safetensors",
      .makes = "out*",
@@ -207,7 +207,7 @@ static const struct subject subjects[] = {
                         "weight_decay", "lora", "micro_batch")},
 #define RESUMED(part, path, kind, changing)                                                                            \
     {                                                                                                                  \
-        .name = part, .file = "run/" path, .form = kind, .words = LIST("resume", "run", "--steps", "4", "--quiet"),    \
+        .name = part, .file = "run/" path, .form = kind, .arguments = LIST("resume", "run", "--steps", "4", "--quiet"),    \
         .result = "run/model/model.safetensors", .named = LIST("checkpoints", "ballast inspect"), .makes = "run/*",    \
         .may_change = changing                                                                                         \
     }
@@ -224,13 +224,13 @@ static const struct subject subjects[] = {
     {.name = "preference_reference",
      .file = "dpo/reference.safetensors",
      .form = FORM_WEIGHTS,
-     .words = LIST("resume", "dpo", "--steps", "3", "--quiet"),
+     .arguments = LIST("resume", "dpo", "--steps", "3", "--quiet"),
      .result = "dpo/model/model.safetensors",
      .named = LIST("reference.safetensors: does not hold the log-probabilities"),
      .makes = "dpo/*"},
 #define PAGE(part, path, kind)                                                                                         \
     {                                                                                                                  \
-        .name = part, .file = "run/" path, .form = kind, .words = LIST("report", "run", "--quiet"),                    \
+        .name = part, .file = "run/" path, .form = kind, .arguments = LIST("report", "run", "--quiet"),                    \
         .named = LIST("timeline.json: events["), .makes = "run/report.html", .may_change = LIST("*")                   \
     }
     PAGE("page_metrics", "metrics.jsonl", FORM_LINES),
@@ -255,7 +255,7 @@ static void shell(const char *command) {
     if (system(command) != 0) fail_msg("failed: %s", command);
 }
 
-static void run_ballast(const char *const *words) { program_expect(sound_folder, 0, NULL, words); }
+static void run_ballast(const char *const *arguments) { program_expect(sound_folder, 0, NULL, arguments); }
 
 static void write_rows(void) {
     temp_write_text("chat.jsonl",
@@ -543,7 +543,7 @@ static void run_mutation(const struct subject *subject, const char *file, struct
     json_t *paths = mutation_paths(subject->form, original, mutation.bytes);
     if (subject->makes) enter_copy();
     temp_write(file, mutation.bytes.data, mutation.bytes.count);
-    struct program_run run = program_run(here, subject->words);
+    struct program_run run = program_run(here, subject->arguments);
     const char *fault = judge(subject, file, &run, sound, paths);
     if (fault) report(subject, file, seed, &mutation, &run, paths, fault);
     program_run_free(&run);
@@ -556,7 +556,7 @@ static void run_subject(const struct subject *subject) {
     char file[512];
     snprintf(file, sizeof file, "%s", find_file(subject));
     struct bytes original = bytes_read(file);
-    struct program_run run = program_run(here, subject->words);
+    struct program_run run = program_run(here, subject->arguments);
     if (run.status != 0) fail_msg("%s: the sound file: status %d: %s", subject->name, run.status, run.err);
     char *sound = result_of(subject, &run);
     program_run_free(&run);
@@ -596,15 +596,15 @@ static void limit_time(void) {
     setrlimit(RLIMIT_CPU, &limit);
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     runs_each = unit_sweep(USUAL_RUNS, LONG_RUNS);
     int at = 1;
-    for (; at + 1 < count && strncmp(words[at], "--", 2) == 0; at += 2) {
-        uint64_t value = strtoull(words[at + 1], NULL, 10);
-        if (strcmp(words[at], "--seed") == 0) campaign_seed = value;
-        if (strcmp(words[at], "--runs") == 0) runs_each = value;
+    for (; at + 1 < count && strncmp(arguments[at], "--", 2) == 0; at += 2) {
+        uint64_t value = strtoull(arguments[at + 1], NULL, 10);
+        if (strcmp(arguments[at], "--seed") == 0) campaign_seed = value;
+        if (strcmp(arguments[at], "--runs") == 0) runs_each = value;
     }
-    wanted = (const char *const *)(words + at);
+    wanted = (const char *const *)(arguments + at);
     limit_time();
     print_message("seed %llu\n", (unsigned long long)campaign_seed);
     const struct CMUnitTest tests[] = {cmocka_unit_test(changed_files_are_taken_with_the_same_result_or_refused)};

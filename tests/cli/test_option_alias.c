@@ -113,19 +113,19 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-static void expect_refused(const struct command *command, char **words, int count, const char *hint) {
+static void expect_refused(const struct command *command, char **arguments, int count, const char *hint) {
     struct options options;
-    assert_int_equal(options_parse(command, count, words, &options), STATUS_BAD_INPUT);
+    assert_int_equal(options_parse(command, count, arguments, &options), STATUS_BAD_INPUT);
     options_free(&options);
-    if (!strstr(status_hint_text(), hint)) fail_msg("%s: hint '%s' lacks '%s'", words[0], status_hint_text(), hint);
+    if (!strstr(status_hint_text(), hint)) fail_msg("%s: hint '%s' lacks '%s'", arguments[0], status_hint_text(), hint);
 }
 
 static void aliases_are_told_on_the_command_line(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++) {
-        char word[NAME_BYTES + 2], value[] = "3";
-        snprintf(word, sizeof word, "--%s", cases[i].name);
-        expect_refused(cases[i].command, (char *[]){word, value}, 2, cases[i].hint);
+        char argument[NAME_BYTES + 2], value[] = "3";
+        snprintf(argument, sizeof argument, "--%s", cases[i].name);
+        expect_refused(cases[i].command, (char *[]){argument, value}, 2, cases[i].hint);
     }
 }
 

@@ -10,7 +10,7 @@
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { WORDS_MAX = 24 };
+enum { ARGUMENTS_MAX = 24 };
 
 /* Facts of a run with these training options. */
 #define RUN_OF(...)                                                                                                    \
@@ -141,16 +141,16 @@ static void parse(const struct command *command, const char *text, char copy[256
     static char model[] = "model", data[] = "data";
     static char *const required[] = {"--prompt=x", "--hidden=8",  "--layers=1",
                                      "--heads=1",  "--vocab=300", "--context=8"};
-    char *words[WORDS_MAX] = {model};
+    char *arguments[ARGUMENTS_MAX] = {model};
     int count = 1;
-    if (command->min > 1) words[count++] = data;
+    if (command->min > 1) arguments[count++] = data;
     snprintf(copy, 256, "%s", text);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
-        words[count++] = word;
+    for (char *argument = strtok(copy, " "); argument; argument = strtok(NULL, " "))
+        arguments[count++] = argument;
     for (int i = 0; i < 6 && command == &command_init; i++)
-        if (i > 0) words[count++] = required[i];
-    if (command == &command_generate) words[count++] = required[0];
-    if (options_parse(command, count, words, out) != STATUS_OK) fail_msg("%s: %s", text, status_message());
+        if (i > 0) arguments[count++] = required[i];
+    if (command == &command_generate) arguments[count++] = required[0];
+    if (options_parse(command, count, arguments, out) != STATUS_OK) fail_msg("%s: %s", text, status_message());
 }
 
 static bool is_idle(int at, const char *text, const struct train_facts *facts) {
@@ -202,8 +202,8 @@ static int count(const char *text, const char *part) {
     return found;
 }
 
-static void expect_warnings(const char *folder, const char *const *texts, int warnings, const char *const *words) {
-    struct program_run run = program_run(folder, words);
+static void expect_warnings(const char *folder, const char *const *texts, int warnings, const char *const *arguments) {
+    struct program_run run = program_run(folder, arguments);
     if (run.status != 0) fail_msg("%s", run.err);
     for (size_t i = 0; texts[i]; i++)
         if (count(run.err, texts[i]) != 1) fail_msg("'%s' is not there once: %s", texts[i], run.err);

@@ -13,20 +13,20 @@
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
 
-enum { WORDS_MAX = 32 };
+enum { ARGUMENTS_MAX = 32 };
 
-static enum status parse(const struct command *command, struct options *out, const char *const *words) {
-    char *list[WORDS_MAX];
+static enum status parse(const struct command *command, struct options *out, const char *const *arguments) {
+    char *list[ARGUMENTS_MAX];
     int count = 0;
-    for (; words[count]; count++)
-        list[count] = (char *)(uintptr_t)words[count];
+    for (; arguments[count]; count++)
+        list[count] = (char *)(uintptr_t)arguments[count];
     return options_parse(command, count, list, out);
 }
 #define PARSE(command, out, ...) parse(command, out, (const char *const[]){__VA_ARGS__, NULL})
 
-static void refuse(const struct command *command, const char *text, const char *hint, const char *const *words) {
+static void refuse(const struct command *command, const char *text, const char *hint, const char *const *arguments) {
     struct options options;
-    assert_int_equal(parse(command, &options, words), STATUS_BAD_INPUT);
+    assert_int_equal(parse(command, &options, arguments), STATUS_BAD_INPUT);
     options_free(&options);
     if (!strstr(status_message(), text)) fail_msg("'%s' lacks '%s'", status_message(), text);
     if (hint && !strstr(status_hint_text(), hint)) fail_msg("hint '%s' lacks '%s'", status_hint_text(), hint);
@@ -126,7 +126,7 @@ static void unknown_names_get_a_hint(void **state) {
 static void sequence_parallel_needs_no_value(void **state) {
     (void)state;
     static const struct {
-        const char *words[3], *value;
+        const char *arguments[3], *value;
     } cases[] = {{{"--sequence-parallel", "m"}, "on"},
                  {{"--sequence-parallel", "on", "m"}, "on"},
                  {{"--sequence-parallel", "off", "m"}, "off"},
@@ -134,8 +134,8 @@ static void sequence_parallel_needs_no_value(void **state) {
                  {{"--sequence-parallel=off", "m"}, "off"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct options options;
-        const char *const words[] = {cases[i].words[0], cases[i].words[1], cases[i].words[2], NULL};
-        assert_int_equal(parse(&command_plan, &options, words), STATUS_OK);
+        const char *const arguments[] = {cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2], NULL};
+        assert_int_equal(parse(&command_plan, &options, arguments), STATUS_OK);
         assert_string_equal(options_text(&options, OPT_SEQUENCE_PARALLEL), cases[i].value);
         assert_int_equal(options.arguments.count, 1);
         options_free(&options);

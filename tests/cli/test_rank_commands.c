@@ -13,7 +13,7 @@
 
 static struct program_place place;
 #define EVAL "eval", place.model, place.text, "--seq", "16", "--batch", "4", "--batches", "4", "--dtype", "fp32"
-#define EVAL_WORDS "eval '%s' '%s' --seq 16 --batch 4 --batches 4 --dtype fp32"
+#define EVAL_ARGUMENTS "eval '%s' '%s' --seq 16 --batch 4 --batches 4 --dtype fp32"
 
 static void expect(const struct program_run *run, int status, const char *out, const char *err) {
     if (run->status != status) fail_msg("status %d, expected %d: %s%s", run->status, status, run->out, run->err);
@@ -63,7 +63,7 @@ static void ranks_answer_once(void **state) {
     expect(&run, 0, NULL, NULL);
     assert_string_equal(run.out, alone);
     program_run_free(&run);
-    run = mpi_job_run(place.folder, "$MPIRUN -n 4 $BALLAST " EVAL_WORDS " --nodes 2", place.model, place.text);
+    run = mpi_job_run(place.folder, "$MPIRUN -n 4 $BALLAST " EVAL_ARGUMENTS " --nodes 2", place.model, place.text);
     expect(&run, 0, NULL, NULL);
     assert_string_equal(run.out, alone);
     program_run_free(&run);
@@ -109,7 +109,7 @@ static void errors_are_told_once(void **state) {
         mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST eval '%s' '%s' --sequences 3", place.model, place.text), 2,
         "error: --sequences: unknown option");
     expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST evil"), 2, "no command 'evil'");
-    expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST " EVAL_WORDS " --ranks 4", place.model, place.text),
+    expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST " EVAL_ARGUMENTS " --ranks 4", place.model, place.text),
                  2, "--ranks: is 4, and this process was started as one of 3");
     expect_error(PROGRAM(place.folder, EVAL, "--ranks", "3", "--nodes", "2"), 2,
                  "3 ranks are not the same number on each of 2 nodes");
@@ -121,26 +121,26 @@ static void ranks_that_differ_are_told_how(void **state) {
     char other[700];
     snprintf(other, sizeof other, "%s/other-build", place.folder);
     expect_error(mpi_job_run(place.folder,
-                             "$MPIRUN -n 1 $BALLAST " EVAL_WORDS " : -n 1 $BALLAST " EVAL_WORDS " --loss-on all",
+                             "$MPIRUN -n 1 $BALLAST " EVAL_ARGUMENTS " : -n 1 $BALLAST " EVAL_ARGUMENTS " --loss-on all",
                              place.model, place.text, place.model, place.text),
                  2, "ranks differ in --loss-on: rank 1 on ");
     expect_error(mpi_job_run(place.folder, "$MPIRUN -n 1 $BALLAST eval '%s' '%s' : -n 1 $BALLAST eval '%s' '%s'",
                              place.model, place.text, place.model, place.model),
                  2, "ranks differ in the model or data that they are given");
     expect_error(mpi_job_run(place.folder,
-                             "$MPIRUN -n 1 $BALLAST " EVAL_WORDS " : -n 1 $BALLAST " EVAL_WORDS " --batches=x",
+                             "$MPIRUN -n 1 $BALLAST " EVAL_ARGUMENTS " : -n 1 $BALLAST " EVAL_ARGUMENTS " --batches=x",
                              place.model, place.text, place.model, place.text),
                  2, "rank 1 on ");
     expect_error(mpi_job_run(place.folder,
-                             "cp $BALLAST '%s' && echo >>'%s' && $MPIRUN -n 1 $BALLAST " EVAL_WORDS
-                             " : -n 1 '%s' " EVAL_WORDS,
+                             "cp $BALLAST '%s' && echo >>'%s' && $MPIRUN -n 1 $BALLAST " EVAL_ARGUMENTS
+                             " : -n 1 '%s' " EVAL_ARGUMENTS,
                              other, other, place.model, place.text, other, place.model, place.text),
                  2, "ranks differ in the program's file");
 }
 
 static void a_rank_that_never_begins_is_not_waited_for(void **state) {
     (void)state;
-    expect_error(mpi_job_run(place.folder, "$MPIRUN -n 1 $BALLAST " EVAL_WORDS " --rank-timeout 1 : -n 1 sleep 1000",
+    expect_error(mpi_job_run(place.folder, "$MPIRUN -n 1 $BALLAST " EVAL_ARGUMENTS " --rank-timeout 1 : -n 1 sleep 1000",
                              place.model, place.text),
                  1, "the ranks have not all begun");
     mpi_job_expect_none(place.folder);
@@ -148,7 +148,7 @@ static void a_rank_that_never_begins_is_not_waited_for(void **state) {
 
 static void a_missing_mpi_is_told_with_its_package(void **state) {
     (void)state;
-    struct program_run run = mpi_job_run(place.folder, "BALLAST_PLUGINS='%s' $BALLAST " EVAL_WORDS " --ranks 2",
+    struct program_run run = mpi_job_run(place.folder, "BALLAST_PLUGINS='%s' $BALLAST " EVAL_ARGUMENTS " --ranks 2",
                                          place.folder, place.model, place.text);
     expect(&run, 2, NULL, "apt-get install");
     expect_error(run, 2, "there is no MPI to start ranks with");

@@ -49,9 +49,9 @@ static int end_case(void **state) {
 #define TRAIN(run, ranks, steps, every)                                                                                \
     "train", place.model, place.text, "-o", run, "--ranks", ranks, "--steps", steps, "--save-every", every, SETTINGS
 
-static void expect(int status, const char *said, const char *const *words) {
+static void expect(int status, const char *said, const char *const *arguments) {
     const char *const texts[] = {said, NULL};
-    program_expect(place.folder, status, said ? texts : NULL, words);
+    program_expect(place.folder, status, said ? texts : NULL, arguments);
 }
 
 static void expect_same_file(const char *a, const char *b, const char *name) {
@@ -97,17 +97,17 @@ static void checkpoints_are_those_of_one_rank(void **state) {
 /* What each rank has of model states: parameters, gradients and optimizer states in so many shards. */
 #define SAMPLES "--sample-every", "4", "--sample-prompt", "the", "--sample-tokens", "6"
 static void train_in_shards(const char *run, const char *partition, const char *const *more) {
-    const char *words[64] = {TRAIN(run, partition ? "4" : "1", "4", "2"), SAMPLES, NULL};
+    const char *arguments[64] = {TRAIN(run, partition ? "4" : "1", "4", "2"), SAMPLES, NULL};
     size_t count = 0;
-    while (words[count])
+    while (arguments[count])
         count++;
     if (partition) {
-        words[count++] = "--partition";
-        words[count++] = partition;
+        arguments[count++] = "--partition";
+        arguments[count++] = partition;
     }
     while (*more)
-        words[count++] = *more++;
-    expect(0, NULL, words);
+        arguments[count++] = *more++;
+    expect(0, NULL, arguments);
 }
 
 static void checkpoints_do_not_tell_who_had_what(void **state) {

@@ -108,11 +108,11 @@ static void expect_whole_bits(const char *ranks) {
 
 /* `victim` -1: the parent. */
 static void stop_by(int signal, int victim, int status) {
-    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    const char *const arguments[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
     int ranks[MPI_JOB_RANKS];
     char said[64];
     size_t before = count_steps();
-    pid_t parent = program_start(place.folder, words);
+    pid_t parent = program_start(place.folder, arguments);
     wait_for_steps(parent, before, 3);
     mpi_job_await(place.folder, parent, place.run, 2, ranks);
     assert_int_equal(kill(victim < 0 ? parent : ranks[victim], signal), 0);
@@ -168,11 +168,11 @@ static void await_message(pid_t process, const char *message) {
 /* A rank that is stopped keeps the step from its end. */
 static void a_second_signal_ends_at_once(void **state) {
     (void)state;
-    const char *const words[] = {
+    const char *const arguments[] = {
         "train", place.model, place.text, "-o",      place.run, "--steps", ENDLESS, "--batch",        "8",  "--lanes",
         "2",     "--seq",     "16",       "--ranks", "2",       "--dtype", "fp32",  "--rank-timeout", "60", NULL};
     int ranks[MPI_JOB_RANKS];
-    pid_t parent = program_start(place.folder, words);
+    pid_t parent = program_start(place.folder, arguments);
     wait_for_steps(parent, 0, 1);
     mpi_job_await(place.folder, parent, place.run, 2, ranks);
     assert_int_equal(kill(ranks[1], SIGSTOP), 0);
@@ -202,8 +202,8 @@ static void signals_ignored_at_the_start_stop_nothing(void **state) {
 /* Once MPI is open: UCX would take SIGHUP. */
 static void a_hangup_before_training_begins_stops(void **state) {
     (void)state;
-    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
-    pid_t parent = program_start(place.folder, words);
+    const char *const arguments[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    pid_t parent = program_start(place.folder, arguments);
     await_message(parent, "a document ends with ");
     assert_int_equal(kill(parent, SIGHUP), 0);
     expect_ended(program_finish(place.folder, parent), 129, "stopped ");
@@ -211,7 +211,7 @@ static void a_hangup_before_training_begins_stops(void **state) {
 
 /* An mpirun of this MPI's name that does what `script` says and then hangs, whatever SIGTERM asks; it names its process
  * in the file `started`. The program finds it first. "$REAL" is the MPI's own. */
-static pid_t start_stuck_mpirun(const char *script, char mpirun[1400], const char *const *words) {
+static pid_t start_stuck_mpirun(const char *script, char mpirun[1400], const char *const *arguments) {
     char path[4096], *before = mem_string(getenv("PATH"));
     const char *name = mpi_job_is("openmpi") ? "mpirun.openmpi" : "mpirun.mpich";
     snprintf(mpirun, 1400, "%s/%s", place.here, name);
@@ -226,7 +226,7 @@ static pid_t start_stuck_mpirun(const char *script, char mpirun[1400], const cha
     snprintf(path, sizeof path, "%s:%s", place.here, before);
     setenv("PATH", path, 1);
     setenv("BALLAST_MPI", mpi_job_name(), 1);
-    pid_t parent = program_start(place.folder, words);
+    pid_t parent = program_start(place.folder, arguments);
     setenv("PATH", before, 1);
     unsetenv("BALLAST_MPI");
     mem_free(before);
@@ -235,9 +235,9 @@ static pid_t start_stuck_mpirun(const char *script, char mpirun[1400], const cha
 
 static void a_signal_ends_an_mpirun_that_hangs_before_its_ranks_begin(void **state) {
     (void)state;
-    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    const char *const arguments[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
     char mpirun[1400];
-    pid_t parent = start_stuck_mpirun("", mpirun, words);
+    pid_t parent = start_stuck_mpirun("", mpirun, arguments);
     for (; !file_exists(temp_path(place.here, "started")); usleep(5000))
         program_expect_running(place.folder, parent);
     assert_int_equal(kill(parent, SIGHUP), 0);
@@ -247,9 +247,9 @@ static void a_signal_ends_an_mpirun_that_hangs_before_its_ranks_begin(void **sta
 
 static void an_mpirun_that_hangs_after_its_ranks_is_ended(void **state) {
     (void)state;
-    const char *const words[] = {TRAIN(place.run, "2"), "--ranks", "2", NULL};
+    const char *const arguments[] = {TRAIN(place.run, "2"), "--ranks", "2", NULL};
     char mpirun[1400];
-    pid_t parent = start_stuck_mpirun("\"$REAL\" \"$@\"", mpirun, words);
+    pid_t parent = start_stuck_mpirun("\"$REAL\" \"$@\"", mpirun, arguments);
     expect_ended(program_finish(place.folder, parent), 1, "did not end after its ranks, so it was killed");
     assert_true(file_exists(temp_path(place.here, "started"))); /* it had come to hang */
     assert_int_equal(newest_step(), 2);
@@ -283,9 +283,9 @@ static size_t count_places(const char *folder, pid_t parent) {
 
 static void a_killed_mpirun_leaves_nothing_behind(void **state) {
     (void)state;
-    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    const char *const arguments[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
     setenv("TMPDIR", place.here, 1);
-    pid_t parent = program_start(place.folder, words);
+    pid_t parent = program_start(place.folder, arguments);
     unsetenv("TMPDIR");
     for (; newest_step() == 0; usleep(5000))
         program_expect_running(place.folder, parent);
@@ -311,11 +311,11 @@ static void lose_rank(uint64_t i, int seed, int signal) {
     uint32_t bits[4];
     random_block((uint64_t)seed, RANDOM_TEST, (uint32_t)signal, i, bits);
     int count = 2 << bits[0] % 2, victim = (int)(bits[1] % (uint32_t)count), ranks[MPI_JOB_RANKS];
-    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", count == 2 ? "2" : "4", NULL};
+    const char *const arguments[] = {TRAIN(place.run, ENDLESS), "--ranks", count == 2 ? "2" : "4", NULL};
     char said[64];
     size_t before = count_steps();
     print_message("signal %d: rank %d of %d\n", signal, victim, count);
-    pid_t parent = program_start(place.folder, words);
+    pid_t parent = program_start(place.folder, arguments);
     wait_for_steps(parent, before, 1 + bits[2] % 12);
     mpi_job_await(place.folder, parent, place.run, count, ranks);
     assert_int_equal(kill(ranks[victim], signal), 0);
@@ -346,8 +346,8 @@ static void ranks_that_hang_cost_no_more_than_steps(void **state) {
 
 static void the_parents_death_leaves_no_rank(void **state) {
     (void)state;
-    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
-    pid_t parent = program_start(place.folder, words);
+    const char *const arguments[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    pid_t parent = program_start(place.folder, arguments);
     wait_for_steps(parent, 0, 6);
     assert_int_equal(kill(parent, SIGKILL), 0);
     struct program_run run = program_finish(place.folder, parent);
@@ -378,13 +378,13 @@ static void a_rank_without_disk_ends_all_and_is_named(void **state) {
 /* All ranks save elsewhere, in a part each, and the run goes on from there. They stand still while it happens, so that
  * none finds half of it, and no checkpoint is due: one that is just begun would make the directory again. */
 static void displace(bool removed) {
-    const char *const words[] = {"train", place.model,         place.text, "-o", place.run,     "--continue", "--steps",
+    const char *const arguments[] = {"train", place.model,         place.text, "-o", place.run,     "--continue", "--steps",
                                  ENDLESS, SETTINGS("1000000"), "--ranks",  "2",  "--partition", "zero3",      NULL};
     char found[700];
     int ranks[MPI_JOB_RANKS];
     snprintf(found, sizeof found, "%s.%s", place.run, removed ? "rescued" : "moved");
     size_t before = count_steps();
-    pid_t parent = program_start(place.folder, words);
+    pid_t parent = program_start(place.folder, arguments);
     wait_for_steps(parent, before, 5);
     mpi_job_await(place.folder, parent, place.run, 2, ranks);
     for (int rank = 0; rank < 2; rank++)
@@ -463,7 +463,7 @@ static void ranks_with_another_model_are_told_so(void **state) {
 
 static void the_terminal_is_rank_0s(void **state) {
     (void)state;
-    char *words[] = {(char *)(uintptr_t)BALLAST_PROGRAM,
+    char *arguments[] = {(char *)(uintptr_t)BALLAST_PROGRAM,
                      "train",
                      place.model,
                      place.text,
@@ -485,7 +485,7 @@ static void the_terminal_is_rank_0s(void **state) {
     setenv("TERM", "xterm", 1);
     pid_t child = forkpty(&terminal, NULL, NULL, &size);
     if (child == 0) {
-        execv(words[0], words);
+        execv(arguments[0], arguments);
         _exit(99);
     }
     for (ssize_t got; (got = read(terminal, drawn + used, sizeof drawn - 1 - used)) > 0;)

@@ -195,7 +195,7 @@ static void expect_unfinished_requests_delay_none(int port) {
 
 static void a_run_is_served_while_it_trains(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run");
-    const char *const words[] = {"train",
+    const char *const arguments[] = {"train",
                                  temp_path(folder, "model"),
                                  temp_path(folder, "text.txt"),
                                  "-o",
@@ -206,7 +206,7 @@ static void a_run_is_served_while_it_trains(void **state) {
                                  "0",
                                  SETTINGS,
                                  NULL};
-    pid_t process = program_start(folder, words);
+    pid_t process = program_start(folder, arguments);
     int port = port_of(folder, process);
     if (port == 0) {
         program_run_free(&(struct program_run[]){program_finish(folder, process)}[0]);
@@ -246,8 +246,8 @@ static void a_finished_run_is_served(void **state) {
     EXPECT(folder, 0, NULL, "train", model, temp_path(folder, "text.txt"), "-o", run, "--steps", "2", SETTINGS);
     EXPECT(folder, 2, TEXTS("model: is not the directory of a run"), "report", model, "--serve", "0");
     EXPECT(folder, 2, TEXTS("--serve writes no file"), "report", run, "--serve", "0", "-o", "page.html");
-    const char *const words[] = {"report", run, "--serve", "0", NULL};
-    pid_t process = program_start(folder, words);
+    const char *const arguments[] = {"report", run, "--serve", "0", NULL};
+    pid_t process = program_start(folder, arguments);
     int port = port_of(folder, process);
     if (port > 0) {
         expect_answer(port, "GET", "/", "localhost", "200", "<!doctype html>");
@@ -275,8 +275,8 @@ static void other_names_are_refused_at_every_address(void **state) {
     char machine[256] = "", label[300];
     EXPECT(folder, 0, NULL, "train", temp_path(folder, "model"), temp_path(folder, "text.txt"), "-o", run, "--steps",
            "2", SETTINGS);
-    const char *const words[] = {"report", run, "--serve", "0.0.0.0:0", NULL};
-    pid_t process = program_start(folder, words);
+    const char *const arguments[] = {"report", run, "--serve", "0.0.0.0:0", NULL};
+    pid_t process = program_start(folder, arguments);
     int port = port_of(folder, process);
     if (port > 0) {
         assert_int_equal(gethostname(machine, sizeof machine - 1), 0);
@@ -301,8 +301,8 @@ static void other_names_are_refused_at_every_address(void **state) {
 static void the_bits_are_those_of_a_run_alone(void **state) {
     const char *folder = *state, *served = temp_path(folder, "served"), *alone = temp_path(folder, "alone");
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
-    const char *const words[] = {"train", model, text, "-o", served, "--steps", "20", "--serve", "0", SETTINGS, NULL};
-    pid_t process = program_start(folder, words);
+    const char *const arguments[] = {"train", model, text, "-o", served, "--steps", "20", "--serve", "0", SETTINGS, NULL};
+    pid_t process = program_start(folder, arguments);
     int port = port_of(folder, process);
     bool there = port > 0;
     for (int i = 0; there; i++) { /* until the run ends */

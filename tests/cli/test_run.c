@@ -101,8 +101,8 @@ static void expect_name(pid_t process) {
 
 static size_t stop_by(const char *folder, const char *run, int signal, int status) {
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
-    const char *const words[] = {"train", model, text, "-o", run, "--steps", "1000000", SETTINGS, "--json", NULL};
-    pid_t process = program_start(folder, words);
+    const char *const arguments[] = {"train", model, text, "-o", run, "--steps", "1000000", SETTINGS, "--json", NULL};
+    pid_t process = program_start(folder, arguments);
     wait_for_steps(folder, process, run);
     expect_name(process);
     assert_int_equal(kill(process, signal), 0);

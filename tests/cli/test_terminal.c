@@ -42,13 +42,13 @@ static void read_all(int terminal) {
 }
 
 /* What the program draws on a terminal of so many columns; exit status 0 is expected. */
-static const char *draw(int columns, const char *no_color, const char *const *words) {
+static const char *draw(int columns, const char *no_color, const char *const *arguments) {
     struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
     char *list[64] = {(char *)(uintptr_t)BALLAST_PROGRAM};
     int terminal, state;
     assert_int_equal(folder_remove(place.run), STATUS_OK);
-    for (int i = 0; words[i]; i++)
-        list[i + 1] = (char *)(uintptr_t)words[i];
+    for (int i = 0; arguments[i]; i++)
+        list[i + 1] = (char *)(uintptr_t)arguments[i];
     assert_int_equal(setenv("XDG_CACHE_HOME", place.folder, 1), 0);
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
     assert_int_equal(setenv("NO_COLOR", no_color, 1), 0);

@@ -285,10 +285,10 @@ static void the_launcher_says_which_mpi(void **state) {
     forget_launch();
 }
 
-static void expect_refused(const char *engine, const char *word, const char *hint) {
+static void expect_refused(const char *engine, const char *message, const char *hint) {
     struct mpi_library library;
     assert_int_equal(mpi_library_find(engine, &library), STATUS_BAD_INPUT);
-    if (!strstr(status_message(), word)) fail_msg("'%s' is not in '%s'", word, status_message());
+    if (!strstr(status_message(), message)) fail_msg("'%s' is not in '%s'", message, status_message());
     if (!strstr(status_hint_text(), hint)) fail_msg("'%s' is not in '%s'", hint, status_hint_text());
 }
 
@@ -309,9 +309,9 @@ static void plugins_that_are_not_there_or_wrong(void **state) {
         "printf 'int table[8] = {-1}; int *ballast_wire(void) { return table; }' | cc -shared -fPIC -x c - -o '%s'",
         path);
     if (system(command) == 0) expect_refused("mpich", "not an MPI plugin of this version", "");
-    char *const words[] = {"/bin/true", NULL};
+    char *const arguments[] = {"/bin/true", NULL};
     unlink(path);
-    assert_int_equal(launch_ranks(&(struct launch_settings){2, NULL, words}), STATUS_BAD_INPUT);
+    assert_int_equal(launch_ranks(&(struct launch_settings){2, NULL, arguments}), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_hint_text(), "apt-get install"));
     unsetenv("BALLAST_PLUGINS");
 }

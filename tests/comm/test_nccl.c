@@ -31,17 +31,17 @@ static enum status check_operations(struct comm *comm, const struct backend *bac
     return STATUS_OK;
 }
 
-/* `words`: what to do; which rank has the planted fault; the fault. */
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    bool victim = words[1][0] && atoi(words[1]) == comm->rank, shared = strcmp(words[0], "share") == 0;
+/* `arguments`: what to do; which rank has the planted fault; the fault. */
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
+    bool victim = arguments[1][0] && atoi(arguments[1]) == comm->rank, shared = strcmp(arguments[0], "share") == 0;
     const struct backend *backend = deferred_begin((uint64_t)comm->rank);
     deferred_choose(shared ? 0 : comm->rank);
-    if (victim && strcmp(words[0], "call") == 0) setenv("NCCL_DOUBLE", words[2], 1);
+    if (victim && strcmp(arguments[0], "call") == 0) setenv("NCCL_DOUBLE", arguments[2], 1);
     TRY(backend->streams->enter());
     TRY(open_devices(comm, backend));
-    if (victim && strcmp(words[0], "later") == 0) setenv("NCCL_DOUBLE", words[2], 1);
-    if (strcmp(words[0], "signal") == 0) TRY(check_operations(comm, backend, 2));
-    if (victim && strcmp(words[0], "signal") == 0) raise(atoi(words[2]));
+    if (victim && strcmp(arguments[0], "later") == 0) setenv("NCCL_DOUBLE", arguments[2], 1);
+    if (strcmp(arguments[0], "signal") == 0) TRY(check_operations(comm, backend, 2));
+    if (victim && strcmp(arguments[0], "signal") == 0) raise(atoi(arguments[2]));
     TRY(check_operations(comm, backend, unit_sweep(40, 400)));
     comm_device_close(comm);
     deferred_end();
@@ -52,12 +52,12 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
 
 static char *double_path;
 
-static void expect_refusal(const char *path, const char *planted, enum status wanted, const char *words) {
+static void expect_refusal(const char *path, const char *planted, enum status wanted, const char *message) {
     const struct nccl_library *library;
     setenv("BALLAST_NCCL", path, 1);
     setenv("NCCL_DOUBLE", planted, 1);
     assert_int_equal(nccl_library_open(&library), wanted);
-    if (!strstr(status_message(), words)) fail_msg("'%s' is not in '%s'", words, status_message());
+    if (!strstr(status_message(), message)) fail_msg("'%s' is not in '%s'", message, status_message());
     assert_non_null(strstr(status_hint_text(), "--gpu-collectives host"));
     setenv("BALLAST_NCCL", double_path, 1);
     unsetenv("NCCL_DOUBLE");
@@ -82,11 +82,11 @@ static void a_library_that_will_not_do_is_refused_with_what_will(void **state) {
 /* ---- Ranks ---- */
 
 static void expect_failure(int ranks, const char *mode, const char *victim, const char *fault, enum status wanted,
-                           const char *words) {
+                           const char *message) {
     struct rank_job job = {ranks, 1, false, {mode, victim, fault}};
     enum status status = rank_job_run(&job);
     if (status != wanted) fail_msg("%s %s: status %d: %s", mode, fault, (int)status, status_message());
-    if (!strstr(status_message(), words)) fail_msg("%s %s: '%s' is not in '%s'", mode, fault, words, status_message());
+    if (!strstr(status_message(), message)) fail_msg("%s %s: '%s' is not in '%s'", mode, fault, message, status_message());
 }
 
 static void operations_on_devices_equal_one_rank(void **state) {
@@ -117,9 +117,9 @@ static void a_refused_call_is_one_message(void **state) {
                                         "ncclBroadcast:1"};
     expect_failure(2, "call", "0", "ncclGetUniqueId:1", STATUS_FAILED, "ncclGetUniqueId: unhandled system error");
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        char words[80];
-        snprintf(words, sizeof words, "%.*s: unhandled system error", (int)strcspn(calls[i], ":"), calls[i]);
-        expect_failure(2, "call", "1", calls[i], STATUS_FAILED, words);
+        char message[80];
+        snprintf(message, sizeof message, "%.*s: unhandled system error", (int)strcspn(calls[i], ":"), calls[i]);
+        expect_failure(2, "call", "1", calls[i], STATUS_FAILED, message);
     }
 }
 

@@ -23,7 +23,7 @@
 
 /* ---- A rank ---- */
 
-struct rank_words {
+struct rank_arguments {
     const char *mode;
     int victim, nodes;
     bool messages_only;
@@ -125,19 +125,19 @@ static _Noreturn void spin(struct comm *comm) {
 }
 
 /* Steps without end, in which the victim comes to its. */
-static enum status suffer(struct comm *comm, const struct rank_words *words) {
+static enum status suffer(struct comm *comm, const struct rank_arguments *arguments) {
     struct steps steps;
     int at = getenv("AT_STEP") ? atoi(getenv("AT_STEP")) : 20;
-    TRY(make_steps(comm, !words->messages_only, &steps));
+    TRY(make_steps(comm, !arguments->messages_only, &steps));
     for (int i = 0;; i++) {
         TRY(step(&steps));
-        if (i != at || comm->rank != words->victim) continue;
-        if (strcmp(words->mode, "kill") == 0) raise(SIGKILL);
-        if (strcmp(words->mode, "stop") == 0) raise(SIGSTOP);
-        if (strcmp(words->mode, "sleep") == 0) sleep(1000);
-        if (strcmp(words->mode, "spin") == 0) spin(comm);
-        if (strcmp(words->mode, "fault") == 0) fault_arm(FAULT_COMM, 1, false);
-        if (strcmp(words->mode, "fail") == 0)
+        if (i != at || comm->rank != arguments->victim) continue;
+        if (strcmp(arguments->mode, "kill") == 0) raise(SIGKILL);
+        if (strcmp(arguments->mode, "stop") == 0) raise(SIGSTOP);
+        if (strcmp(arguments->mode, "sleep") == 0) sleep(1000);
+        if (strcmp(arguments->mode, "spin") == 0) spin(comm);
+        if (strcmp(arguments->mode, "fault") == 0) fault_arm(FAULT_COMM, 1, false);
+        if (strcmp(arguments->mode, "fail") == 0)
             return status_hint(status_set(STATUS_FAILED, "no space on the disk of rank %d", comm->rank), "free some");
     }
 }
@@ -156,33 +156,33 @@ static void compute_watched(struct comm *comm, double seconds) {
 }
 
 /* The victim computes for longer than the timeout, in a step and before a collective: the others wait. */
-static enum status be_slow(struct comm *comm, const struct rank_words *words) {
+static enum status be_slow(struct comm *comm, const struct rank_arguments *arguments) {
     double timeout_s = atof(getenv("TIMEOUT_S"));
     struct steps steps;
-    TRY(make_steps(comm, !words->messages_only, &steps));
+    TRY(make_steps(comm, !arguments->messages_only, &steps));
     TRY(step(&steps));
-    if (comm->rank == words->victim) compute_watched(comm, 2.4 * timeout_s);
+    if (comm->rank == arguments->victim) compute_watched(comm, 2.4 * timeout_s);
     TRY(step(&steps));
-    if (comm->rank == words->victim) compute_for(1.2 * timeout_s);
+    if (comm->rank == arguments->victim) compute_for(1.2 * timeout_s);
     TRY(comm_agree(comm, STATUS_OK));
     end_steps(&steps);
     return STATUS_OK;
 }
 
 /* The victim does nothing before a collective. */
-static enum status keep_waiting(struct comm *comm, const struct rank_words *words) {
-    if (comm->rank == words->victim) sleep(1000);
+static enum status keep_waiting(struct comm *comm, const struct rank_arguments *arguments) {
+    if (comm->rank == arguments->victim) sleep(1000);
     return comm_agree(comm, STATUS_OK);
 }
 
 /* The victim has no memory left: it agrees all the same, and says so where it needs some. */
-static enum status be_without_memory(struct comm *comm, const struct rank_words *words) {
+static enum status be_without_memory(struct comm *comm, const struct rank_arguments *arguments) {
     int value = 7;
-    if (comm->rank == words->victim) fault_arm(FAULT_ALLOCATE, 1, true);
+    if (comm->rank == arguments->victim) fault_arm(FAULT_ALLOCATE, 1, true);
     enum status status = comm_agree(comm, STATUS_OK);
-    if (status == STATUS_OK && strcmp(words->mode, "memory for one") == 0)
+    if (status == STATUS_OK && strcmp(arguments->mode, "memory for one") == 0)
         status = comm_check_same(comm, "the value", &value, sizeof value);
-    if (status == STATUS_OK && strcmp(words->mode, "memory for a text") == 0) {
+    if (status == STATUS_OK && strcmp(arguments->mode, "memory for a text") == 0) {
         char mine[] = "a text of rank 0", *text = comm->rank == 0 ? mine : NULL;
         status = comm_share_text(comm, &text);
     }
@@ -200,37 +200,37 @@ static enum status check_directory(void) {
     return status;
 }
 
-static enum status rank_body(struct comm *comm, const struct rank_words *words) {
-    if (strcmp(words->mode, "check") == 0) return check_all(comm);
-    if (strcmp(words->mode, "grow") == 0) return check_growth(comm, !words->messages_only);
-    if (strcmp(words->mode, "differ") == 0) {
-        int value = comm->rank == words->victim;
+static enum status rank_body(struct comm *comm, const struct rank_arguments *arguments) {
+    if (strcmp(arguments->mode, "check") == 0) return check_all(comm);
+    if (strcmp(arguments->mode, "grow") == 0) return check_growth(comm, !arguments->messages_only);
+    if (strcmp(arguments->mode, "differ") == 0) {
+        int value = comm->rank == arguments->victim;
         return comm_check_same(comm, "the value", &value, sizeof value);
     }
-    if (strcmp(words->mode, "agree") == 0) {
+    if (strcmp(arguments->mode, "agree") == 0) {
         enum status mine = STATUS_OK;
-        if (comm->rank >= words->victim) mine = status_set(STATUS_BAD_INPUT, "no file here");
+        if (comm->rank >= arguments->victim) mine = status_set(STATUS_BAD_INPUT, "no file here");
         return comm_agree(comm, mine);
     }
-    if (strncmp(words->mode, "memory", 6) == 0) return be_without_memory(comm, words);
-    if (strcmp(words->mode, "slow") == 0) return be_slow(comm, words);
-    if (strcmp(words->mode, "keep waiting") == 0) return keep_waiting(comm, words);
-    if (strcmp(words->mode, "directory") == 0) return check_directory();
-    return suffer(comm, words);
+    if (strncmp(arguments->mode, "memory", 6) == 0) return be_without_memory(comm, arguments);
+    if (strcmp(arguments->mode, "slow") == 0) return be_slow(comm, arguments);
+    if (strcmp(arguments->mode, "keep waiting") == 0) return keep_waiting(comm, arguments);
+    if (strcmp(arguments->mode, "directory") == 0) return check_directory();
+    return suffer(comm, arguments);
 }
 
 static int rank_main(int count, char **argument) {
-    struct rank_words words = {argument[0], count > 2 ? atoi(argument[2]) : 0, count > 3 ? atoi(argument[3]) : 0,
+    struct rank_arguments arguments = {argument[0], count > 2 ? atoi(argument[2]) : 0, count > 3 ? atoi(argument[3]) : 0,
                                count > 4 && strcmp(argument[4], "messages") == 0};
     struct comm *comm = NULL;
     enum status status = launch_join();
     if (status == STATUS_OK)
         status =
-            comm_open(&(struct comm_settings){.nodes = words.nodes,
-                                              .messages_only = words.messages_only,
+            comm_open(&(struct comm_settings){.nodes = arguments.nodes,
+                                              .messages_only = arguments.messages_only,
                                               .rank_timeout_s = getenv("TIMEOUT_S") ? atof(getenv("TIMEOUT_S")) : 20},
                       &comm);
-    if (status == STATUS_OK) status = rank_body(comm, &words);
+    if (status == STATUS_OK) status = rank_body(comm, &arguments);
     if (status == STATUS_OK) status = comm_close(comm);
     if (status == STATUS_OK) {
         launch_report(STATUS_OK);
@@ -258,11 +258,11 @@ static enum status run_job(struct job *job) {
     char victim[16], nodes[16];
     snprintf(victim, sizeof victim, "%d", job->victim);
     snprintf(nodes, sizeof nodes, "%d", job->nodes);
-    char *words[] = {
+    char *arguments[] = {
         own_path, "rank", (char *)job->mode, job->mark, victim, nodes, job->messages_only ? "messages" : "windows",
         NULL};
     int64_t begin = clock_now_ns();
-    enum status status = launch_ranks(&(struct launch_settings){job->ranks, mpi_job_name(), words});
+    enum status status = launch_ranks(&(struct launch_settings){job->ranks, mpi_job_name(), arguments});
     print_message("%s, %d ranks on %d nodes, %s%s: %.1f s%s%s\n", mpi_job_name(), job->ranks, job->nodes, job->mode,
                   job->messages_only ? " by messages" : "", (double)(clock_now_ns() - begin) * 1e-9,
                   status == STATUS_OK ? "" : ": ", status == STATUS_OK ? "" : status_message());
@@ -274,9 +274,9 @@ static void expect_ok(struct job job) {
     if (run_job(&job) != STATUS_OK) fail_msg("%s, %d ranks: %s", mpi_job_name(), job.ranks, status_message());
 }
 
-static void expect_failure(struct job job, enum status status, const char *word) {
+static void expect_failure(struct job job, enum status status, const char *message) {
     assert_int_equal(run_job(&job), status);
-    if (!strstr(status_message(), word)) fail_msg("'%s' is not in '%s'", word, status_message());
+    if (!strstr(status_message(), message)) fail_msg("'%s' is not in '%s'", message, status_message());
 }
 
 /* The engine is the same whichever MPI carries its messages: make test shows all of it on one of them. */
@@ -347,9 +347,9 @@ static void ranks_end_with_their_parent(void **state) {
         struct job job = {"endless", 2, -1, 0, false, ""};
         int wait_status;
         snprintf(job.mark, sizeof job.mark, "mark-%d-%d", (int)getpid(), 1000 + i);
-        char *words[] = {own_path, "rank", (char *)job.mode, job.mark, "-1", "0", "windows", NULL};
+        char *arguments[] = {own_path, "rank", (char *)job.mode, job.mark, "-1", "0", "windows", NULL};
         pid_t parent = fork();
-        if (parent == 0) _exit((int)launch_ranks(&(struct launch_settings){job.ranks, mpi_job_name(), words}));
+        if (parent == 0) _exit((int)launch_ranks(&(struct launch_settings){job.ranks, mpi_job_name(), arguments}));
         while (mpi_job_count(job.mark) < job.ranks + 1) /* mpirun and the ranks */
             usleep(10000);
         usleep(300000); /* in their steps, or on the way there: either must end */
@@ -423,15 +423,15 @@ static void any_rank_may_die(void **state) {
     print_message("seed %d\n", SEED);
     for (uint64_t i = 0; i < kills + stops; i++) {
         uint32_t bits[4];
-        char word[40], at[20];
+        char message[40], at[20];
         random_block(SEED, RANDOM_TEST, 0, i, bits);
         int ranks = 2 + (int)(bits[0] % 3), victim = (int)(bits[1] % (uint32_t)ranks);
-        snprintf(word, sizeof word, "rank %d on ", victim);
+        snprintf(message, sizeof message, "rank %d on ", victim);
         snprintf(at, sizeof at, "%u", bits[2] % 300);
         setenv("AT_STEP", at, 1);
         if (i >= kills) setenv("TIMEOUT_S", TIMEOUT_S, 1);
         expect_failure((struct job){i < kills ? "kill" : "stop", ranks, victim, 0, bits[3] & 1, ""}, STATUS_FAILED,
-                       word);
+                       message);
     }
     unsetenv("AT_STEP");
     unsetenv("TIMEOUT_S");

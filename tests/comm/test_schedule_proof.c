@@ -207,9 +207,9 @@ static void shards_of_every_partition_fit(void **state) {
     }
 }
 
-static void expect(struct job *job, const char *words) {
+static void expect(struct job *job, const char *message) {
     assert_int_equal(verify(job), STATUS_FAILED);
-    if (!strstr(status_message(), words)) fail_msg("'%s' is not in '%s'", words, status_message());
+    if (!strstr(status_message(), message)) fail_msg("'%s' is not in '%s'", message, status_message());
     drop(job);
 }
 
@@ -229,10 +229,10 @@ static void faults_are_named(void **state) {
 }
 
 /* Rank 2's schedule is that of another operation than all believe. */
-static void expect_found(struct job *job, const struct comm_spec *other, const char *words) {
+static void expect_found(struct job *job, const struct comm_spec *other, const char *message) {
     comm_schedule_free(&job->schedules[2]);
     assert_int_equal(comm_schedule_create(&job->mesh, 2, 1 << 14, other, &job->schedules[2]), STATUS_OK);
-    expect(job, words);
+    expect(job, message);
 }
 
 static void wrong_shards_are_found(void **state) {

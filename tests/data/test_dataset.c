@@ -207,12 +207,12 @@ static void each_weighted_file_is_held_out(void **state) {
     dataset_close(dataset);
 }
 
-static void expect_refused(const struct dataset_options *options, const char *file, const char *words) {
+static void expect_refused(const struct dataset_options *options, const char *file, const char *message) {
     struct dataset *dataset;
     status_clear();
     assert_int_equal(dataset_open(options, &dataset), STATUS_BAD_INPUT);
-    if (!strstr(status_message(), file) || !strstr(status_message(), words))
-        fail_msg("\"%s\" does not say \"%s\" and \"%s\"", status_message(), file, words);
+    if (!strstr(status_message(), file) || !strstr(status_message(), message))
+        fail_msg("\"%s\" does not say \"%s\" and \"%s\"", status_message(), file, message);
 }
 
 /* Segments, positions and masks, from the ids alone. */
@@ -415,7 +415,7 @@ static void settings_out_of_range_are_refused(void **state) {
     static const struct {
         int64_t length;
         double fraction;
-        const char *words;
+        const char *message;
     } cases[] = {{0, 0, "sequence length 0"}, {-3, 0, "sequence length -3"}, {8, -0.1, "fraction -0.1"},
                  {8, 1, "fraction 1"},        {8, (double)NAN, "fraction"},  {INT64_MAX, 0, "100 tokens"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -424,7 +424,7 @@ static void settings_out_of_range_are_refused(void **state) {
                                           .vocab_size = VOCAB,
                                           .sequence_tokens = cases[i].length,
                                           .valid_fraction = cases[i].fraction};
-        expect_refused(&options, "", cases[i].words);
+        expect_refused(&options, "", cases[i].message);
     }
 }
 

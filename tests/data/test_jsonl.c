@@ -93,7 +93,7 @@ static void blank_lines_hold_no_document(void **state) {
 static void bad_lines_are_named(void **state) {
     (void)state;
     static const struct {
-        const char *json, *words;
+        const char *json, *message;
     } cases[] = {
         {"{\"text\": \"open", "line 42: not valid JSON"},
         {"{\"text\": \"a\"} {\"text\": \"b\"}", "line 42: not valid JSON"},
@@ -114,8 +114,8 @@ static void bad_lines_are_named(void **state) {
         size_t bytes;
         enum status status = parse_document("a.jsonl", 42, cases[i].json, strlen(cases[i].json), &value, &text, &bytes);
         assert_int_equal(status, STATUS_BAD_INPUT);
-        if (!strstr(status_message(), "a.jsonl: ") || !strstr(status_message(), cases[i].words))
-            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].json, status_message(), cases[i].words);
+        if (!strstr(status_message(), "a.jsonl: ") || !strstr(status_message(), cases[i].message))
+            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].json, status_message(), cases[i].message);
     }
 }
 

@@ -176,7 +176,7 @@ static void expect_form(const char *line, enum jsonl_field field, const char *ex
     json_decref(wanted);
 }
 
-#define SAYS(role, words) "{\"role\": \"" role "\", \"content\": \"" words "\"}"
+#define SAYS(role, content) "{\"role\": \"" role "\", \"content\": \"" content "\"}"
 
 static void answers_are_put_behind_their_prompts(void **state) {
     (void)state;

@@ -25,11 +25,11 @@ static enum status parse(const char *path, struct file_input *file, struct token
     return status;
 }
 
-static void expect_refused(const char *path, const char *words) {
+static void expect_refused(const char *path, const char *message) {
     struct file_input file;
     struct token_view view;
     assert_int_equal(parse(path, &file, &view), STATUS_BAD_INPUT);
-    if (!strstr(status_message(), words)) fail_msg("\"%s\" does not say \"%s\"", status_message(), words);
+    if (!strstr(status_message(), message)) fail_msg("\"%s\" does not say \"%s\"", status_message(), message);
     assert_non_null(strstr(status_message(), path));
 }
 
@@ -124,9 +124,9 @@ static void ids_beyond_the_vocabulary_are_named(void **state) {
         assert_int_equal(token_view_examine(path, &view, (int64_t)1 << 32, &hash[2]), STATUS_OK);
         assert_true(hash[0] != hash[2]);
         assert_int_equal(token_view_examine(path, &view, 1000, &hash[2]), STATUS_BAD_INPUT);
-        char words[64];
-        snprintf(words, sizeof words, "token %d has id %u", WRONG, many[WRONG]);
-        assert_non_null(strstr(status_message(), words));
+        char message[64];
+        snprintf(message, sizeof message, "token %d has id %u", WRONG, many[WRONG]);
+        assert_non_null(strstr(status_message(), message));
         assert_non_null(strstr(status_message(), path));
         assert_non_null(strstr(status_message(), "1000"));
         file_input_close(&file);

@@ -288,10 +288,10 @@ static void bad_lines_are_named_by_number(void **state) {
         at[1] = '!';
         if (bad == 0) bad = line;
     }
-    char words[64];
-    snprintf(words, sizeof words, "input: line %d: not valid JSON", bad);
+    char message[64];
+    snprintf(message, sizeof message, "input: line %d: not valid JSON", bad);
     assert_int_equal(run(SOURCE_JSONL, eos, lines, bytes, &ids), STATUS_BAD_INPUT);
-    if (!strstr(status_message(), words)) fail_msg("\"%s\" does not say \"%s\"", status_message(), words);
+    if (!strstr(status_message(), message)) fail_msg("\"%s\" does not say \"%s\"", status_message(), message);
     vec_free(&ids);
     vec_free(&expected);
     mem_free(lines);

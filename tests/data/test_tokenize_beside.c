@@ -184,14 +184,14 @@ static void validation_does_not_wait_for_training_text(void **state) {
 }
 
 /* The first step that cannot be filled, and that it cannot be filled again either. */
-static int find_failure(const struct dataset *dataset, enum status expected, const char *words) {
+static int find_failure(const struct dataset *dataset, enum status expected, const char *message) {
     uint64_t hash;
     for (int step = 0; step < STEPS; step++) {
         if (fill(dataset, DATASET_TRAIN, step, &hash) == STATUS_OK) continue;
         for (int again = 0; again < 3; again++) {
             status_clear();
             assert_int_equal(fill(dataset, DATASET_TRAIN, step, &hash), expected);
-            if (!strstr(status_message(), words)) fail_msg("not \"%s\": %s", words, status_message());
+            if (!strstr(status_message(), message)) fail_msg("not \"%s\": %s", message, status_message());
             if (step > 0) assert_int_equal(fill(dataset, DATASET_TRAIN, step - 1, &hash), STATUS_OK);
         }
         return step;

@@ -10,7 +10,7 @@
 #include "chat/chat.h"
 #include "data/jsonl.h"
 
-int LLVMFuzzerInitialize(int *count, char ***words);
+int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static struct tokenizer *tokenizer;
@@ -31,10 +31,10 @@ static void require(enum status status) {
     abort();
 }
 
-int LLVMFuzzerInitialize(int *count, char ***words) {
+int LLVMFuzzerInitialize(int *count, char ***arguments) {
     static const char text[] = "a river under a bridge, a bridge over a river", *const special[] = {"<end>", "<user>"};
     char folder[] = "/tmp/ballast-fuzz-XXXXXX", path[64];
-    (void)count, (void)words;
+    (void)count, (void)arguments;
     if (!mkdtemp(folder)) abort();
     snprintf(path, sizeof path, "%s/chat_template.jinja", folder);
     require(file_replace(path, template_text, strlen(template_text)));

@@ -498,7 +498,7 @@ static void nothing_is_printed_and_no_signal_is_handled(void **state) {
     struct library_place place;
     struct seen seen;
     struct sigaction before[sizeof signals / sizeof *signals], now;
-    char said[700], *words, path[700];
+    char said[700], *message, path[700];
     size_t bytes;
     int lines[2] = {0, 0}, out = dup(STDOUT_FILENO);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
@@ -519,9 +519,9 @@ static void nothing_is_printed_and_no_signal_is_handled(void **state) {
     fflush(NULL);
     assert_true(dup2(kept, STDERR_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0);
     assert_true(status == BALLAST_STOPPED && resumed == BALLAST_OK && written == BALLAST_OK && logged == BALLAST_OK);
-    assert_int_equal(file_read(said, 1 << 16, &words, &bytes), STATUS_OK);
-    if (bytes > 0) fail_msg("printed: %s", words);
-    mem_free(words);
+    assert_int_equal(file_read(said, 1 << 16, &message, &bytes), STATUS_OK);
+    if (bytes > 0) fail_msg("printed: %s", message);
+    mem_free(message);
     assert_true(lines[BALLAST_LOG_WARNING] == 1);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         assert_int_equal(sigaction(signals[i], NULL, &now), 0);

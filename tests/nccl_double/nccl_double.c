@@ -259,7 +259,7 @@ EXPORTED ncclResult_t ncclGetVersion(int *version) {
 }
 
 EXPORTED const char *ncclGetErrorString(ncclResult_t result) {
-    static const char *const words[] = {"no error",
+    static const char *const texts[] = {"no error",
                                         "unhandled CUDA error",
                                         "unhandled system error",
                                         "internal error",
@@ -267,7 +267,7 @@ EXPORTED const char *ncclGetErrorString(ncclResult_t result) {
                                         "invalid usage",
                                         "remote process exited or there was a network error",
                                         "in progress"};
-    return words[result];
+    return texts[result];
 }
 
 EXPORTED ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {

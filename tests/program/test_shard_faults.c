@@ -201,7 +201,7 @@ static void faults_are_found(void **state) {
         const char *what;
         struct partition partition;
         void (*plant)(struct ranks *ranks);
-        const char *words;
+        const char *message;
     } faults[] = {
         {"an element that nobody updates", {1, 1, 4}, update_too_few_elements, "leaves embedding"},
         {"an update made twice", {1, 4, 4}, update_twice, "leaves"},
@@ -223,8 +223,8 @@ static void faults_are_found(void **state) {
         faults[f].plant(&ranks);
         if (verify(&ranks) == STATUS_OK) fail_msg("%s: not found", faults[f].what);
         print_message("%s: %s\n", faults[f].what, status_message());
-        if (!strstr(status_message(), faults[f].words))
-            fail_msg("%s: '%s' is not in '%s'", faults[f].what, faults[f].words, status_message());
+        if (!strstr(status_message(), faults[f].message))
+            fail_msg("%s: '%s' is not in '%s'", faults[f].what, faults[f].message, status_message());
         drop(&ranks);
     }
     graph_free(graph);

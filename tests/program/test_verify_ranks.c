@@ -176,7 +176,7 @@ static void faults_are_found(void **state) {
     static const struct {
         const char *what;
         void (*plant)(struct rank_programs *ranks);
-        const char *words;
+        const char *message;
     } faults[] = {{"a sum the wrong way round", add_the_wrong_way_round, "recipe's sum"},
                   {"another tree", hold_another_tree, "instruction"},
                   {"a lane that replaces another", add_a_lane_twice, "recipe's sum"},
@@ -201,8 +201,8 @@ static void faults_are_found(void **state) {
         faults[f].plant(&ranks);
         if (rank_programs_verify(&ranks) == STATUS_OK) fail_msg("%s: not found", faults[f].what);
         print_message("%s: %s\n", faults[f].what, status_message());
-        if (!strstr(status_message(), faults[f].words))
-            fail_msg("%s: '%s' is not in '%s'", faults[f].what, faults[f].words, status_message());
+        if (!strstr(status_message(), faults[f].message))
+            fail_msg("%s: '%s' is not in '%s'", faults[f].what, faults[f].message, status_message());
         rank_programs_drop(&ranks);
     }
     graph_free(graph);

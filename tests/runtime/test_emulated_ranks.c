@@ -31,10 +31,10 @@ static const struct backend *begin(uint64_t seed, int gpu) {
     return backend;
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    bool apart = strcmp(words[1], "cards") == 0;
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
+    bool apart = strcmp(arguments[1], "cards") == 0;
     const struct backend *backend = begin((uint64_t)comm->rank, apart ? comm->rank : 0);
-    enum status status = rank_references_train(words[0], comm, backend, apart);
+    enum status status = rank_references_train(arguments[0], comm, backend, apart);
     deferred_end();
     return status;
 }
@@ -83,8 +83,8 @@ static void ranks_on_a_gpu_each_have_one_ranks_bits(void **state) {
 
 #else
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    (void)comm, (void)words;
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
+    (void)comm, (void)arguments;
     return STATUS_OK;
 }
 

@@ -14,10 +14,10 @@
 
 enum { SEED = 71, CASES = 4 };
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
     const struct backend *backend = deferred_begin((uint64_t)comm->rank);
     deferred_choose(comm->rank);
-    enum status status = rank_references_train(words[0], comm, backend, true);
+    enum status status = rank_references_train(arguments[0], comm, backend, true);
     deferred_end();
     return status;
 }
@@ -43,7 +43,7 @@ static void ranks_whose_devices_exchange_have_one_ranks_bits(void **state) {
     const char *path = rank_references_write(*state, cases, count, NULL);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         struct rank_job job = jobs[i];
-        job.words[0] = path;
+        job.arguments[0] = path;
         if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
     }
     mem_free(cases);

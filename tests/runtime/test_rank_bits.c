@@ -48,11 +48,11 @@ enum status __wrap_lane_shares_create(const struct recipe *recipe, const struct 
 
 /* ---- A rank ---- */
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    bool device = strcmp(words[1], "device") == 0;
-    fault = words[1];
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
+    bool device = strcmp(arguments[1], "device") == 0;
+    fault = arguments[1];
     const struct backend *backend = device ? deferred_begin((uint64_t)comm->rank) : NULL;
-    enum status status = rank_references_train(words[0], comm, backend, false);
+    enum status status = rank_references_train(arguments[0], comm, backend, false);
     if (device) deferred_end();
     return status;
 }
@@ -64,7 +64,7 @@ static const struct rank_job jobs[] = {
     {4, 2, false, {""}}, {4, 4, false, {""}}, {8, 1, false, {""}}, {8, 2, true, {""}},  {8, 4, false, {""}}};
 
 static void run_job(struct rank_job job, const char *path) {
-    job.words[0] = path;
+    job.arguments[0] = path;
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
 }
 

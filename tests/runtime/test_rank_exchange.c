@@ -330,10 +330,10 @@ static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool
     return STATUS_OK;
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    bool device = strcmp(words[2], "device") == 0;
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
+    bool device = strcmp(arguments[2], "device") == 0;
     if (device) backend = deferred_begin((uint64_t)comm->rank);
-    enum status status = run_all(comm, atoi(words[0]), dtype_find(words[1]), device);
+    enum status status = run_all(comm, atoi(arguments[0]), dtype_find(arguments[1]), device);
     if (device) deferred_end();
     return status;
 }

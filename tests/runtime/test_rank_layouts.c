@@ -37,10 +37,10 @@ static enum status compare(const struct reference *reference, const struct layou
     return STATUS_OK;
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
     char *text;
     size_t bytes;
-    TRY(file_read(words[0], CASES_MAX * sizeof(struct reference), &text, &bytes));
+    TRY(file_read(arguments[0], CASES_MAX * sizeof(struct reference), &text, &bytes));
     const struct reference *references = (const struct reference *)(const void *)text;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < bytes / sizeof *references && status == STATUS_OK; i++) {
@@ -86,7 +86,7 @@ static void train_all(const char *folder, struct reference *references, size_t c
         find_result(references, i);
     for (int ranks = 2; ranks <= 8; ranks *= 2)
         for (int messages = 0; messages < 2; messages++) {
-            struct rank_job job = {.ranks = ranks, .messages = messages, .words = {path}};
+            struct rank_job job = {.ranks = ranks, .messages = messages, .arguments = {path}};
             size_t cases = write_those(path, references, count, ranks, messages);
             if (cases > 0 && rank_job_run(&job) != STATUS_OK) fail_msg("%d ranks: %s", ranks, status_message());
             trained += cases;

@@ -182,12 +182,12 @@ static enum status train_with_unreduced(struct comm *comm, enum tier tier) {
     return train_in_shards(comm, &zero2, &policy, (struct shape_of_step){mesh_ranks(&comm->mesh), 4});
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    bool large = strcmp(words[0], "large") == 0;
-    const struct policy *policy = strcmp(words[1], "tiered") == 0 ? &tiered : &plain;
-    if (strcmp(words[0], "unreduced") == 0)
-        return train_with_unreduced(comm, strcmp(words[1], "disk") == 0 ? TIER_DISK : TIER_HOST);
-    if (strcmp(words[0], "partitions") == 0) return train_all_partitions(comm, policy);
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
+    bool large = strcmp(arguments[0], "large") == 0;
+    const struct policy *policy = strcmp(arguments[1], "tiered") == 0 ? &tiered : &plain;
+    if (strcmp(arguments[0], "unreduced") == 0)
+        return train_with_unreduced(comm, strcmp(arguments[1], "disk") == 0 ? TIER_DISK : TIER_HOST);
+    if (strcmp(arguments[0], "partitions") == 0) return train_all_partitions(comm, policy);
     struct model_config config;
     make_config(large ? 1024 : 64, large ? 3 : 2, &config);
     struct harness_options options = options_of(&config, policy, comm);

@@ -118,13 +118,13 @@ static enum status train_variants(struct comm *comm, int stages, const struct re
     return status;
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
     struct result ones[VARIANTS];
-    FILE *file = fopen(words[0], "rb");
+    FILE *file = fopen(arguments[0], "rb");
     assert_non_null(file);
     assert_int_equal(fread(ones, sizeof ones, 1, file), 1);
     assert_int_equal(fclose(file), 0);
-    return train_variants(comm, atoi(words[1]), ones);
+    return train_variants(comm, atoi(arguments[1]), ones);
 }
 
 static void stages_have_one_ranks_bits(void **state) {
@@ -142,7 +142,7 @@ static void stages_have_one_ranks_bits(void **state) {
     size_t count = unit_sweep(3, sizeof jobs / sizeof *jobs);
     for (size_t i = 0; i < count; i++) {
         struct rank_job job = jobs[i];
-        job.words[0] = path;
+        job.arguments[0] = path;
         if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
     }
 }

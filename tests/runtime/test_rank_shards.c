@@ -183,10 +183,10 @@ static enum status train_with_skip(struct comm *comm, const char *path, int subj
     return comm_agree(comm, status == STATUS_OK ? compare(comm, &run, &ones[subject], &mine) : status);
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    if (words[1][0] == 's') return train_with_skip(comm, words[0], atoi(words[2]), words[1][1] - '0');
-    if (strcmp(words[1], "cases") == 0) return rank_references_train(words[0], comm, NULL, false);
-    return train_partitions(comm, words[0]);
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
+    if (arguments[1][0] == 's') return train_with_skip(comm, arguments[0], atoi(arguments[2]), arguments[1][1] - '0');
+    if (strcmp(arguments[1], "cases") == 0) return rank_references_train(arguments[0], comm, NULL, false);
+    return train_partitions(comm, arguments[0]);
 }
 
 /* On one rank every element of what is trained moves, and nothing of what is frozen. */
@@ -225,7 +225,7 @@ static void all_partitions_have_one_ranks_bits(void **state) {
     size_t count = unit_sweep(3, sizeof jobs / sizeof *jobs);
     for (size_t i = 0; i < count; i++) {
         struct rank_job job = count > 3 ? jobs[i] : jobs[i < 2 ? i : 3];
-        job.words[0] = path;
+        job.arguments[0] = path;
         if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
     }
 }
@@ -257,8 +257,8 @@ static void random_plans_have_one_ranks_bits(void **state) {
     const char *path = rank_references_write(*state, cases, count, NULL);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         struct rank_job job = jobs[i];
-        job.words[0] = path;
-        job.words[1] = "cases";
+        job.arguments[0] = path;
+        job.arguments[1] = "cases";
         if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
     }
 }

@@ -247,24 +247,24 @@ static enum status solve_cases(struct comm *comm, int tensor) {
     return STATUS_OK;
 }
 
-/* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
+/* arguments: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
  * positions, "adapters", "stages" of a pipeline, "uneven" heads, "quantized" bases, "experts", two "axes", or "solver",
  * where "some" is one family. */
-static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+static enum status body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
     static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
-    bool adapters = strcmp(words[2], "adapters") == 0;
-    const struct kind kind = {.sequence = adapters || strcmp(words[2], "sequence") == 0,
+    bool adapters = strcmp(arguments[2], "adapters") == 0;
+    const struct kind kind = {.sequence = adapters || strcmp(arguments[2], "sequence") == 0,
                               .lora = adapters ? "4,8,all-linear" : NULL,
-                              .stages = strcmp(words[2], "stages") == 0 ? 2 : 1};
-    int tensor = atoi(words[0]);
-    bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
+                              .stages = strcmp(arguments[2], "stages") == 0 ? 2 : 1};
+    int tensor = atoi(arguments[0]);
+    bool all = strcmp(arguments[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
-    if (strcmp(words[2], "solver") == 0)
+    if (strcmp(arguments[2], "solver") == 0)
         return all ? solve_cases(comm, tensor) : train_solved(comm, "llama", tensor, 5, &solver_rates[0]);
-    if (strcmp(words[2], "coded") == 0) return train_quantized(comm, tensor, partitions ? 5 : 3);
-    if (strcmp(words[2], "uneven") == 0) return train_uneven(comm, tensor, partitions ? 5 : 3);
-    if (strcmp(words[2], "axes") == 0) return train_two_axes(comm, tensor, partitions ? 5 : 3);
-    if (strcmp(words[2], "experts") == 0) return train_experts(comm, tensor, partitions ? 5 : 3);
+    if (strcmp(arguments[2], "coded") == 0) return train_quantized(comm, tensor, partitions ? 5 : 3);
+    if (strcmp(arguments[2], "uneven") == 0) return train_uneven(comm, tensor, partitions ? 5 : 3);
+    if (strcmp(arguments[2], "axes") == 0) return train_two_axes(comm, tensor, partitions ? 5 : 3);
+    if (strcmp(arguments[2], "experts") == 0) return train_experts(comm, tensor, partitions ? 5 : 3);
     size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : kind.stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
         TRY(train_case(comm, all ? cases[i] : some[i], tensor, &kind, all ? 1 : partitions ? 5 : 3));
@@ -272,7 +272,7 @@ static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORD
 }
 
 static void expect_job(int ranks, const char *tensor, const char *what, const char *how, bool messages) {
-    struct rank_job job = {.ranks = ranks, .messages = messages, .words = {tensor, what, how}};
+    struct rank_job job = {.ranks = ranks, .messages = messages, .arguments = {tensor, what, how}};
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%d ranks: %s", ranks, status_message());
 }
 

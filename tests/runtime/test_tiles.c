@@ -89,11 +89,11 @@ static void only_a_tile_is_wide(void **state) {
     assert_true(bytes[1] < bytes[0] - 3 * wide);
 }
 
-static void refuse(int64_t tile, int64_t length, const char *words) {
+static void refuse(int64_t tile, int64_t length, const char *message) {
     struct graph *graph = graph_create(DTYPE_F32, 1, length);
     assert_non_null(graph);
     assert_int_equal(graph_tile(graph, tile), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), words));
+    assert_non_null(strstr(status_message(), message));
     graph_free(graph);
 }
 

@@ -172,7 +172,7 @@ static void an_id_may_be_there_once(void **state) {
     json_decref(rows);
 }
 
-static void networks_are_read_from_their_words(void **state) {
+static void networks_are_parsed_from_text(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -205,7 +205,7 @@ int main(void) {
         cmocka_unit_test(a_default_is_the_same_for_a_table_over_devices),
         cmocka_unit_test(wrong_fields_are_named_with_their_row),
         cmocka_unit_test(an_id_may_be_there_once),
-        cmocka_unit_test(networks_are_read_from_their_words),
+        cmocka_unit_test(networks_are_parsed_from_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

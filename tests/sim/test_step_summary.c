@@ -15,20 +15,20 @@ static void the_greatest_comes_first(void **state) {
     (void)state;
     struct step_summary predicted = two_streams(0.5, 0.1, 0.01), measured = two_streams(0.54, 0.8, 0.3);
     struct step_difference differences[DIFFERENCES_MAX];
-    char words[DIFFERENCE_WORDS_BYTES];
+    char text[DIFFERENCE_TEXT_BYTES];
     assert_int_equal(step_differences(&predicted, &measured, differences), 2);
-    assert_string_equal(difference_words(&differences[0], words), "disk in: disk reads");
+    assert_string_equal(difference_text(&differences[0], text), "disk in: disk reads");
     assert_true(differences[0].predicted_s < 0.11 && differences[0].measured_s > 0.79);
-    assert_string_equal(difference_words(&differences[1], words), "compute: waiting");
+    assert_string_equal(difference_text(&differences[1], text), "compute: waiting");
 }
 
 static void less_is_a_difference_too(void **state) {
     (void)state;
     struct step_summary predicted = two_streams(0.5, 0, 0), measured = two_streams(0.1, 0, 0.05);
     struct step_difference differences[DIFFERENCES_MAX];
-    char words[DIFFERENCE_WORDS_BYTES];
+    char text[DIFFERENCE_TEXT_BYTES];
     assert_int_equal(step_differences(&predicted, &measured, differences), 2);
-    assert_string_equal(difference_words(&differences[0], words), "compute: matrix products");
+    assert_string_equal(difference_text(&differences[0], text), "compute: matrix products");
 }
 
 static void equal_steps_have_none(void **state) {

@@ -26,11 +26,11 @@ static enum status open_in(const char *folder, int64_t bytes, struct arena *out)
     return arena_open(TIER_DISK, bytes, &settings, out);
 }
 
-static void check_refused(const char *folder, int64_t bytes, enum status status, const char *words) {
+static void check_refused(const char *folder, int64_t bytes, enum status status, const char *message) {
     struct arena arena;
     assert_int_equal(open_in(folder, bytes, &arena), status);
-    if (!strstr(status_message(), folder) || !strstr(status_message(), words))
-        fail_msg("'%s' lacks '%s' or '%s'", status_message(), folder, words);
+    if (!strstr(status_message(), folder) || !strstr(status_message(), message))
+        fail_msg("'%s' lacks '%s' or '%s'", status_message(), folder, message);
     assert_true(status_hint_text()[0] != '\0');
 }
 

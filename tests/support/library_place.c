@@ -33,12 +33,12 @@ void library_place_make(const char *folder, struct library_place *out) {
     out->train.sample_every = 3, out->train.sample_tokens = 5, out->train.sample_prompt = "the river";
 }
 
-void expect_public(enum ballast_status status, enum ballast_status expected, const char *words) {
+void expect_public(enum ballast_status status, enum ballast_status expected, const char *message) {
     if (status != expected)
         fail_msg("%s, expected %s: %s", ballast_status_name(status), ballast_status_name(expected),
                  ballast_error_message());
-    if (words && !strstr(ballast_error_message(), words))
-        fail_msg("'%s' does not say '%s'", ballast_error_message(), words);
+    if (message && !strstr(ballast_error_message(), message))
+        fail_msg("'%s' does not say '%s'", ballast_error_message(), message);
     if (status == BALLAST_OK) assert_string_equal(ballast_error_message(), "");
 }
 

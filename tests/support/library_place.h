@@ -22,10 +22,10 @@ struct library_place {
 void library_place_make(const char *folder, struct library_place *out);
 enum ballast_status library_train(const struct library_place *place, const char *run);
 
-/* `words`: what the message says, NULL: whatever it likes. */
-void expect_public(enum ballast_status status, enum ballast_status expected, const char *words);
+/* `message`: what the message has, NULL: whatever it likes. */
+void expect_public(enum ballast_status status, enum ballast_status expected, const char *message);
 #define EXPECT_OK(status) expect_public(status, BALLAST_OK, NULL)
-#define EXPECT_BAD(status, words) expect_public(status, BALLAST_BAD_INPUT, words)
+#define EXPECT_BAD(status, message) expect_public(status, BALLAST_BAD_INPUT, message)
 
 /* "folder/name", in `out`. */
 char *name_in(const char *folder, const char *name, char out[700]);

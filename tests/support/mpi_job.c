@@ -190,21 +190,21 @@ void mpi_job_expect_none(const char *mark) {
 
 /* ---- Jobs of the test program ---- */
 
-/* Of a rank's arguments: program, RANK_WORD, nodes, windows or messages, words. */
-#define RANK_WORD "a-rank-of-this-test"
+/* Of a rank's arguments: program, RANK_ARGUMENT, nodes, windows or messages, those of the job. */
+#define RANK_ARGUMENT "a-rank-of-this-test"
 
 static _Noreturn void be_rank(char **argument, rank_job_body *body) {
-    const char *words[RANK_JOB_WORDS];
+    const char *arguments[RANK_JOB_ARGUMENTS];
     struct comm *comm = NULL;
-    for (int i = 0; i < RANK_JOB_WORDS; i++)
-        words[i] = argument[2 + i];
+    for (int i = 0; i < RANK_JOB_ARGUMENTS; i++)
+        arguments[i] = argument[2 + i];
     const char *timeout = getenv("RANK_JOB_TIMEOUT_S");
     const struct comm_settings settings = {.nodes = atoi(argument[0]),
                                            .messages_only = strcmp(argument[1], "messages") == 0,
                                            .rank_timeout_s = timeout ? atof(timeout) : 60};
     enum status status = launch_join();
     if (status == STATUS_OK) status = comm_open(&settings, &comm);
-    if (status == STATUS_OK) status = body(comm, words);
+    if (status == STATUS_OK) status = body(comm, arguments);
     if (status == STATUS_OK) status = comm_close(comm);
     if (status != STATUS_OK && !comm_speaks(comm)) comm_abort(comm, (int)status);
     launch_report(status);
@@ -213,7 +213,7 @@ static _Noreturn void be_rank(char **argument, rank_job_body *body) {
 }
 
 void rank_job_enter(int count, char **argument, rank_job_body *body) {
-    if (count == 4 + RANK_JOB_WORDS && strcmp(argument[1], RANK_WORD) == 0) be_rank(argument + 2, body);
+    if (count == 4 + RANK_JOB_ARGUMENTS && strcmp(argument[1], RANK_ARGUMENT) == 0) be_rank(argument + 2, body);
     mpi_job_require();
 }
 
@@ -223,13 +223,13 @@ enum status rank_job_run(const struct rank_job *job) {
     assert_true(length > 0);
     own[length] = '\0';
     snprintf(nodes, sizeof nodes, "%d", job->nodes);
-    const char *words[4 + RANK_JOB_WORDS + 1] = {own, RANK_WORD, nodes, job->messages ? "messages" : "windows"};
-    for (int i = 0; i < RANK_JOB_WORDS; i++)
-        words[4 + i] = job->words[i] ? job->words[i] : "";
+    const char *arguments[4 + RANK_JOB_ARGUMENTS + 1] = {own, RANK_ARGUMENT, nodes, job->messages ? "messages" : "windows"};
+    for (int i = 0; i < RANK_JOB_ARGUMENTS; i++)
+        arguments[4 + i] = job->arguments[i] ? job->arguments[i] : "";
     int64_t begin = clock_now_ns();
     enum status status =
-        launch_ranks(&(struct launch_settings){job->ranks, mpi_job_name(), (char *const *)(uintptr_t)words});
-    print_message("%s, %d ranks on %d nodes, by %s: %.1f s\n", mpi_job_name(), job->ranks, job->nodes, words[3],
+        launch_ranks(&(struct launch_settings){job->ranks, mpi_job_name(), (char *const *)(uintptr_t)arguments});
+    print_message("%s, %d ranks on %d nodes, by %s: %.1f s\n", mpi_job_name(), job->ranks, job->nodes, arguments[3],
                   (double)(clock_now_ns() - begin) * 1e-9);
     return status;
 }

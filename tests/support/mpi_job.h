@@ -48,16 +48,16 @@ void mpi_job_expect_none(const char *mark);
  *     }
  *     rank_job_run(&(struct rank_job){.ranks = 4, .nodes = 2, .words = {"grow"}});      in a test case
  */
-enum { RANK_JOB_WORDS = 3 };
+enum { RANK_JOB_ARGUMENTS = 3 };
 
 struct rank_job {
     int ranks, nodes; /* nodes 0: as MPI finds them */
     bool messages;    /* no windows */
-    const char *words[RANK_JOB_WORDS];
+    const char *arguments[RANK_JOB_ARGUMENTS];
 };
 
-/* What each rank does with the job's words ("" where the job has fewer). */
-typedef enum status rank_job_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]);
+/* What each rank does with the job's arguments ("" where the job has fewer). */
+typedef enum status rank_job_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]);
 
 /* First of all in main. Does what mpi_job_require does in a program that is no rank. */
 void rank_job_enter(int count, char **argument, rank_job_body *body);

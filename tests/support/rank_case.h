@@ -45,7 +45,7 @@ struct rank_case rank_case_random(uint64_t seed, uint64_t number);
 /* Whether so many ranks can have the case's stages, and their data ranks hold its lanes; whether its own job's can. */
 bool rank_case_holds(const struct rank_case *spec, int ranks);
 bool rank_case_is_legal(const struct rank_case *spec);
-/* The case's job, without words. */
+/* The case's job, without arguments. */
 struct rank_job rank_case_job(const struct rank_case *spec);
 /* The value of the axis for an MPI, as mpi_job_name has it. */
 int rank_case_mpi_value(const char *mpi);

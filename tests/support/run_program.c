@@ -16,7 +16,7 @@
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { WORDS_MAX = 64 };
+enum { ARGUMENTS_MAX = 64 };
 extern char **environ;
 
 static char *read_whole(const char *path) {
@@ -35,12 +35,12 @@ static char *read_whole(const char *path) {
     return text;
 }
 
-static pid_t start_other(const char *program, const char *folder, const char *input, const char *const *words) {
-    char *list[WORDS_MAX + 2] = {(char *)(uintptr_t)program};
+static pid_t start_other(const char *program, const char *folder, const char *input, const char *const *arguments) {
+    char *list[ARGUMENTS_MAX + 2] = {(char *)(uintptr_t)program};
     size_t count = 0;
-    for (; words[count]; count++) {
-        assert_true(count < WORDS_MAX);
-        list[count + 1] = (char *)(uintptr_t)words[count];
+    for (; arguments[count]; count++) {
+        assert_true(count < ARGUMENTS_MAX);
+        list[count + 1] = (char *)(uintptr_t)arguments[count];
     }
     /* Nothing of a test goes to the user's cache. */
     assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
@@ -68,18 +68,18 @@ static pid_t start_other(const char *program, const char *folder, const char *in
     return process;
 }
 
-static pid_t start(const char *folder, const char *input, const char *const *words) {
-    return start_other(BALLAST_PROGRAM, folder, input, words);
+static pid_t start(const char *folder, const char *input, const char *const *arguments) {
+    return start_other(BALLAST_PROGRAM, folder, input, arguments);
 }
 
 pid_t program_start_shell(const char *folder, const char *command) {
     return start_other("/bin/sh", folder, "/dev/null", (const char *const[]){"-c", command, NULL});
 }
 
-pid_t program_start(const char *folder, const char *const *words) { return start(folder, "/dev/null", words); }
+pid_t program_start(const char *folder, const char *const *arguments) { return start(folder, "/dev/null", arguments); }
 
-struct program_run program_run_input(const char *folder, const char *input, const char *const *words) {
-    return program_finish(folder, start(folder, input, words));
+struct program_run program_run_input(const char *folder, const char *input, const char *const *arguments) {
+    return program_finish(folder, start(folder, input, arguments));
 }
 
 void program_expect_running(const char *folder, pid_t process) {
@@ -101,8 +101,8 @@ struct program_run program_finish(const char *folder, pid_t process) {
     return run;
 }
 
-struct program_run program_run(const char *folder, const char *const *words) {
-    return program_finish(folder, program_start(folder, words));
+struct program_run program_run(const char *folder, const char *const *arguments) {
+    return program_finish(folder, program_start(folder, arguments));
 }
 
 void program_run_free(struct program_run *run) {
@@ -111,11 +111,11 @@ void program_run_free(struct program_run *run) {
     *run = (struct program_run){0};
 }
 
-void program_expect(const char *folder, int status, const char *const *texts, const char *const *words) {
-    struct program_run run = program_run(folder, words);
+void program_expect(const char *folder, int status, const char *const *texts, const char *const *arguments) {
+    struct program_run run = program_run(folder, arguments);
     char line[1024] = "ballast";
-    for (size_t i = 0; words[i] && strlen(line) + strlen(words[i]) + 2 < sizeof line; i++)
-        strcat(strcat(line, " "), words[i]);
+    for (size_t i = 0; arguments[i] && strlen(line) + strlen(arguments[i]) + 2 < sizeof line; i++)
+        strcat(strcat(line, " "), arguments[i]);
     if (run.status != status)
         fail_msg("%s\nexit status %d, expected %d; stderr: %s", line, run.status, status, run.err);
     for (size_t i = 0; texts && texts[i]; i++)
@@ -123,22 +123,22 @@ void program_expect(const char *folder, int status, const char *const *texts, co
     program_run_free(&run);
 }
 
-void make_text(const char *path, int words) {
+void make_text(const char *path, int word_count) {
     size_t bytes;
-    char *text = random_text(7, (size_t)words, &bytes);
+    char *text = random_text(7, (size_t)word_count, &bytes);
     assert_non_null(text);
     temp_write(path, text, bytes);
     mem_free(text);
 }
 
 void make_tiny_model(const char *folder, const char *model, const char *text) {
-    const char *const words[] = {"init",      model, "--arch",           "llama", "--hidden", "24", "--layers", "2",
+    const char *const arguments[] = {"init",      model, "--arch",           "llama", "--hidden", "24", "--layers", "2",
                                  "--heads",   "3",   "--kv-heads",       "1",     "--ffn",    "40", "--vocab",  "300",
                                  "--context", "32",  "--tokenizer-data", text,    "--quiet",  NULL};
-    program_expect(folder, 0, NULL, words);
+    program_expect(folder, 0, NULL, arguments);
 }
 
-int program_place_make(struct program_place *out, int words) {
+int program_place_make(struct program_place *out, int word_count) {
     void *folder;
     if (temp_folder_make(&folder) != 0) return -1;
     snprintf(out->folder, sizeof out->folder, "%s", (char *)folder);
@@ -147,7 +147,7 @@ int program_place_make(struct program_place *out, int words) {
     snprintf(out->text, sizeof out->text, "%s/text.txt", out->folder);
     snprintf(out->here, sizeof out->here, "%s", out->folder);
     snprintf(out->run, sizeof out->run, "%s/run", out->here);
-    make_text(out->text, words);
+    make_text(out->text, word_count);
     make_tiny_model(out->folder, out->model, out->text);
     return 0;
 }

@@ -62,13 +62,13 @@ static void rules_are_those_of_jinja(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-static void expect_refused(const char *template, const char *words) {
+static void expect_refused(const char *template, const char *message) {
     struct jinja_output output = {0};
     json_t *none = json_object();
     status_clear();
     enum status status = render(template, strlen(template), none, &output);
-    if (status != STATUS_BAD_INPUT || !strstr(status_message(), words))
-        fail_msg("%s: \"%s\" does not say \"%s\"", template, status_message(), words);
+    if (status != STATUS_BAD_INPUT || !strstr(status_message(), message))
+        fail_msg("%s: \"%s\" does not say \"%s\"", template, status_message(), message);
     json_decref(none);
     jinja_output_free(&output);
 }

@@ -55,18 +55,18 @@ static void take_text(struct tiny_run *run, const char *folder, bool other) {
     mem_free(text);
 }
 
-/* `words`: what rank 1 has other than rank 0; the directories of both. */
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    const char *folder = words[1 + comm->rank];
+/* `arguments`: what rank 1 has other than rank 0; the directories of both. */
+static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
+    const char *folder = arguments[1 + comm->rank];
     struct tiny_run run;
     tiny_run_make(folder, "llama", &run);
-    if (strstr(words[0], "text")) take_text(&run, folder, comm->rank == 1 && strcmp(words[0], "a letter of text") == 0);
-    if (comm->rank == 1) change(&run, folder, words[0]);
+    if (strstr(arguments[0], "text")) take_text(&run, folder, comm->rank == 1 && strcmp(arguments[0], "a letter of text") == 0);
+    if (comm->rank == 1) change(&run, folder, arguments[0]);
     run.plan.comm = comm;
     SETTINGS_GIVE(&run.plan, micro_batch_sequences, 1);
     SETTINGS_GIVE(&run.plan, threads, 1);
-    if (strstr(words[0], "shards")) SETTINGS_GIVE(&run.plan, partition, "zero3");
-    char *run_folder = mem_format("%s/run", words[1]);
+    if (strstr(arguments[0], "shards")) SETTINGS_GIVE(&run.plan, partition, "zero3");
+    char *run_folder = mem_format("%s/run", arguments[1]);
     enum status status = tiny_run_begin(&run, run_folder, NULL);
     mem_free(run_folder);
     return status;

@@ -54,7 +54,7 @@ enum status cuda_failed(cudaError_t error, const char *what);
 /* For use in `run`, which need not check each call: notes the thread's first failure. */
 void cuda_require(cudaError_t error, const char *what);
 /* Notes that a library refused a call, in its words; or, if the device had failed before, the device's failure. */
-void cuda_refused(cudaStream_t stream, const char *what, const char *words);
+void cuda_refused(cudaStream_t stream, const char *what, const char *message);
 /* The status to return from `run`: OK, or FAILED with the noted message. Clears the note. */
 enum status cuda_outcome(void);
 

@@ -39,12 +39,12 @@ void cuda_require(cudaError_t error, const char *what) {
 }
 
 /* A library reports a device that failed before the call in words of its own; the stream has the device's error. */
-void cuda_refused(cudaStream_t stream, const char *what, const char *words) {
+void cuda_refused(cudaStream_t stream, const char *what, const char *message) {
     cudaError_t error = cudaStreamQuery(stream);
     if (error != cudaErrorNotReady) cuda_require(error, what);
     if (noted) return;
     noted = true;
-    (void)status_hint(status_set(STATUS_FAILED, "%s: %s", what, words),
+    (void)status_hint(status_set(STATUS_FAILED, "%s: %s", what, message),
                       "the GPU itself works: with CUBLASLT_LOG_LEVEL=5 and CUDNN_LOGLEVEL_DBG=3 in the environment "
                       "the libraries say why they refuse");
 }

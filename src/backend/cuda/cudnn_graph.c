@@ -190,11 +190,11 @@ void cudnn_graph_plan(struct cudnn_graph *at, const char *device) {
 }
 
 enum status cudnn_graph_judge(const struct cudnn_graph *at) {
-    char words[MESSAGE_BYTES] = "";
+    char message[MESSAGE_BYTES] = "";
     if (at->status == CUDNN_STATUS_SUCCESS) return STATUS_OK;
-    cudnnGetLastErrorString(words, sizeof words);
+    cudnnGetLastErrorString(message, sizeof message);
     (void)status_set(STATUS_FAILED, "cuDNN: %s: %s%s%s", at->failed, cudnnGetErrorString(at->status),
-                     words[0] ? ": " : "", words);
+                     message[0] ? ": " : "", message);
     return CUDNN_STATUS_CATEGORY(at->status) == CUDNN_STATUS_NOT_SUPPORTED ? STATUS_OK : STATUS_FAILED;
 }
 

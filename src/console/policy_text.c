@@ -1,4 +1,4 @@
-#include "console/policy_words.h"
+#include "console/policy_text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -7,18 +7,18 @@
 
 #include "plan/activations.h"
 
-struct words {
+struct phrase {
     char *text;
     size_t bytes, used;
 };
 
-static void __attribute__((format(printf, 2, 3))) add(struct words *words, const char *format, ...) {
+static void __attribute__((format(printf, 2, 3))) add(struct phrase *phrase, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int wrote = vsnprintf(words->text + words->used, words->bytes - words->used, format, arguments);
+    int wrote = vsnprintf(phrase->text + phrase->used, phrase->bytes - phrase->used, format, arguments);
     va_end(arguments);
-    if (wrote > 0) words->used += (size_t)wrote;
-    if (words->used >= words->bytes) words->used = words->bytes - 1;
+    if (wrote > 0) phrase->used += (size_t)wrote;
+    if (phrase->used >= phrase->bytes) phrase->used = phrase->bytes - 1;
 }
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
@@ -40,7 +40,7 @@ enum trait {
     TRAIT_SELECTIVE_RECOMPUTE,
     TRAIT_COUNT
 };
-static const char *const plain_words[TRAIT_COUNT] = {
+static const char *const default_texts[TRAIT_COUNT] = {
     [TRAIT_MICRO_BATCHES] = "",
     [TRAIT_HOST] = "no states on the host",
     [TRAIT_DISK] = "no states on the disk",
@@ -60,12 +60,12 @@ struct traits {
     char text[TRAIT_COUNT][TRAIT_BYTES];
 };
 
-static struct words words_of(struct traits *traits, enum trait trait) {
-    return (struct words){traits->text[trait], TRAIT_BYTES, 0};
+static struct phrase phrase_of(struct traits *traits, enum trait trait) {
+    return (struct phrase){traits->text[trait], TRAIT_BYTES, 0};
 }
 
 /* What has its home in the tier: "gradients and optimizer state on the disk". */
-static bool add_tier(struct words *words, const struct policy *policy, enum tier tier) {
+static bool add_tier(struct phrase *phrase, const struct policy *policy, enum tier tier) {
     static const char *const names[] = {"parameters", "gradients", "optimizer state"};
     const enum tier homes[] = {policy->parameters, policy->gradients, policy->optimizer};
     int count = 0, named = 0;
@@ -74,16 +74,16 @@ static bool add_tier(struct words *words, const struct policy *policy, enum tier
     if (count == 0) return false;
     for (int i = 0; i < 3; i++) {
         if (homes[i] != tier) continue;
-        add(words, "%s%s", named == 0 ? "" : named == count - 1 ? " and " : ", ", names[i]);
+        add(phrase, "%s%s", named == 0 ? "" : named == count - 1 ? " and " : ", ", names[i]);
         named++;
     }
-    add(words, " on the %s", tier_name(tier));
+    add(phrase, " on the %s", tier_name(tier));
     return true;
 }
 
 static void say_states(const struct policy *policy, struct traits *out) {
-    struct words host = words_of(out, TRAIT_HOST), disk = words_of(out, TRAIT_DISK), stay = words_of(out, TRAIT_STAY);
-    struct words update = words_of(out, TRAIT_UPDATE), ahead = words_of(out, TRAIT_LOOKAHEAD);
+    struct phrase host = phrase_of(out, TRAIT_HOST), disk = phrase_of(out, TRAIT_DISK), stay = phrase_of(out, TRAIT_STAY);
+    struct phrase update = phrase_of(out, TRAIT_UPDATE), ahead = phrase_of(out, TRAIT_LOOKAHEAD);
     bool moves = add_tier(&host, policy, TIER_HOST);
     moves |= add_tier(&disk, policy, TIER_DISK);
     if (moves && policy->persistent_chunks == 1) add(&stay, "all of the first chunk on the device");
@@ -97,7 +97,7 @@ static void say_states(const struct policy *policy, struct traits *out) {
 static void say_schedule(const struct policy *policy, int32_t blocks, struct traits *out) {
     static const enum trait sent[TIER_COUNT] = {[TIER_HOST] = TRAIT_SENT_HOST, [TIER_DISK] = TRAIT_SENT_DISK};
     struct stage_list stages;
-    struct words again = words_of(out, TRAIT_AGAIN);
+    struct phrase again = phrase_of(out, TRAIT_AGAIN);
     int64_t moved[TIER_COUNT] = {0}, forwards = 0;
     enum status status = activations_parse(policy->schedule, blocks, &stages);
     for (size_t s = 0; s < stages.list.count && status == STATUS_OK; s++) {
@@ -107,9 +107,9 @@ static void say_schedule(const struct policy *policy, int32_t blocks, struct tra
     }
     stage_list_free(&stages);
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
-        struct words words = words_of(out, sent[tier]);
+        struct phrase phrase = phrase_of(out, sent[tier]);
         if (moved[tier] > 0)
-            add(&words, "activations of %" PRId64 " of %" PRId32 " blocks on the %s", moved[tier], blocks,
+            add(&phrase, "activations of %" PRId64 " of %" PRId32 " blocks on the %s", moved[tier], blocks,
                 tier_name(tier));
     }
     if (forwards > blocks)
@@ -117,7 +117,7 @@ static void say_schedule(const struct policy *policy, int32_t blocks, struct tra
 }
 
 static void say_partition(const struct policy *policy, struct traits *out) {
-    struct words shards = words_of(out, TRAIT_SHARDS), flat = words_of(out, TRAIT_FLAT);
+    struct phrase shards = phrase_of(out, TRAIT_SHARDS), flat = phrase_of(out, TRAIT_FLAT);
     const struct partition *cut = &policy->partition;
     if (partition_cuts(cut))
         add(&shards, "%d|%d|%d shards of parameters, gradients and optimizer state", partition_width(cut->parameters),
@@ -127,42 +127,42 @@ static void say_partition(const struct policy *policy, struct traits *out) {
 
 static void find_traits(const struct policy *policy, int32_t blocks, struct traits *out) {
     *out = (struct traits){0};
-    struct words micro_batches = words_of(out, TRAIT_MICRO_BATCHES);
+    struct phrase micro_batches = phrase_of(out, TRAIT_MICRO_BATCHES);
     add(&micro_batches, "%" PRId64 " grain%s a pass", policy->micro_batches_per_wave,
         plural(policy->micro_batches_per_wave));
-    struct words tiles = words_of(out, TRAIT_TILES);
+    struct phrase tiles = phrase_of(out, TRAIT_TILES);
     if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
-    struct words selective_recompute = words_of(out, TRAIT_SELECTIVE_RECOMPUTE);
+    struct phrase selective_recompute = phrase_of(out, TRAIT_SELECTIVE_RECOMPUTE);
     if (policy->selective_recompute) add(&selective_recompute, "norms and activation functions again in backward");
     say_states(policy, out);
     say_schedule(policy, blocks, out);
     say_partition(policy, out);
 }
 
-char *policy_words(const struct policy *policy, int32_t blocks, char text[POLICY_WORDS_BYTES]) {
-    struct words words = {text, POLICY_WORDS_BYTES, 0};
+char *policy_text(const struct policy *policy, int32_t blocks, char text[POLICY_TEXT_BYTES]) {
+    struct phrase phrase = {text, POLICY_TEXT_BYTES, 0};
     struct traits traits;
     int said = 0;
     find_traits(policy, blocks, &traits);
     for (int i = 0; i < TRAIT_COUNT; i++) {
-        if (i == TRAIT_SELECTIVE_RECOMPUTE && said == 1) add(&words, "; all on the device");
-        if (traits.text[i][0]) add(&words, "%s%s", said++ > 0 ? "; " : "", traits.text[i]);
+        if (i == TRAIT_SELECTIVE_RECOMPUTE && said == 1) add(&phrase, "; all on the device");
+        if (traits.text[i][0]) add(&phrase, "%s%s", said++ > 0 ? "; " : "", traits.text[i]);
     }
     return text;
 }
 
-char *policy_difference_words(const struct policy *policy, const struct policy *chosen, int32_t blocks,
-                              char text[POLICY_WORDS_BYTES]) {
-    struct words words = {text, POLICY_WORDS_BYTES, 0};
+char *policy_difference_text(const struct policy *policy, const struct policy *chosen, int32_t blocks,
+                              char text[POLICY_TEXT_BYTES]) {
+    struct phrase phrase = {text, POLICY_TEXT_BYTES, 0};
     struct traits mine, theirs;
     int said = 0;
     find_traits(policy, blocks, &mine);
     find_traits(chosen, blocks, &theirs);
     for (int i = 0; i < TRAIT_COUNT; i++)
         if (strcmp(mine.text[i], theirs.text[i]) != 0)
-            add(&words, "%s%s", said++ > 0 ? "; " : "", mine.text[i][0] ? mine.text[i] : plain_words[i]);
+            add(&phrase, "%s%s", said++ > 0 ? "; " : "", mine.text[i][0] ? mine.text[i] : default_texts[i]);
     if (said == 0)
-        add(&words, "%s",
+        add(&phrase, "%s",
             strcmp(policy->schedule, chosen->schedule) != 0 ? "other blocks, as many" : "chunks of another size");
     return text;
 }

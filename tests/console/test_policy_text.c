@@ -1,7 +1,7 @@
 /* Policies in words, and in what one differs from another. */
 #include <string.h>
 
-#include "console/policy_words.h"
+#include "console/policy_text.h"
 #include "support/unit.h"
 
 static const struct policy disk = {.micro_batches_per_wave = 2,
@@ -10,35 +10,35 @@ static const struct policy disk = {.micro_batches_per_wave = 2,
                                    .optimizer = TIER_DISK,
                                    .schedule = "f0-5 d0-1 b5 f4 b4 f3 b3 b2-0"};
 
-static void policies_have_words(void **state) {
+static void policies_have_text(void **state) {
     (void)state;
-    char text[POLICY_WORDS_BYTES];
+    char text[POLICY_TEXT_BYTES];
     const struct policy plain = {.micro_batches_per_wave = 1};
-    assert_string_equal(policy_words(&plain, 6, text), "1 grain a pass; all on the device");
-    assert_string_equal(policy_words(&disk, 6, text),
+    assert_string_equal(policy_text(&plain, 6, text), "1 grain a pass; all on the device");
+    assert_string_equal(policy_text(&disk, 6, text),
                         "2 grains a pass; gradients and optimizer state on the disk; all of the first 3 chunks on the "
                         "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
     const struct policy tiles = {.micro_batches_per_wave = 1, .tile_tokens = 2048};
-    assert_string_equal(policy_words(&tiles, 6, text), "1 grain a pass; MLPs in tiles of 2048 tokens");
+    assert_string_equal(policy_text(&tiles, 6, text), "1 grain a pass; MLPs in tiles of 2048 tokens");
     const struct policy again = {.micro_batches_per_wave = 1, .selective_recompute = true};
-    assert_string_equal(policy_words(&again, 6, text),
+    assert_string_equal(policy_text(&again, 6, text),
                         "1 grain a pass; all on the device; norms and activation functions again in backward");
     struct policy ahead = disk;
     ahead.update_ahead = 1;
-    assert_non_null(strstr(policy_words(&ahead, 6, text), "; updates a block ahead"));
+    assert_non_null(strstr(policy_text(&ahead, 6, text), "; updates a block ahead"));
     const struct policy cut = {.micro_batches_per_wave = 1, .partition = {1, 4, 4}, .flat = true};
-    assert_string_equal(policy_words(&cut, 6, text),
+    assert_string_equal(policy_text(&cut, 6, text),
                         "1 grain a pass; 1|4|4 shards of parameters, gradients and optimizer state; operations between "
                         "ranks straight to each");
 }
 
-static void expect_difference(struct policy policy, const char *words) {
-    char text[POLICY_WORDS_BYTES];
-    assert_string_equal(policy_difference_words(&policy, &disk, 6, text), words);
+static void expect_difference(struct policy policy, const char *expected) {
+    char text[POLICY_TEXT_BYTES];
+    assert_string_equal(policy_difference_text(&policy, &disk, 6, text), expected);
 }
 
 /* What is the same is not said, what is not there is said to be missing, and something always is. */
-static void differences_have_words(void **state) {
+static void differences_have_text(void **state) {
     (void)state;
     struct policy other = disk;
     other.micro_batches_per_wave = 1;
@@ -70,7 +70,7 @@ static void differences_have_words(void **state) {
 /* The longest there can be is whole. */
 static void all_that_can_be_said_fits(void **state) {
     (void)state;
-    char text[POLICY_WORDS_BYTES];
+    char text[POLICY_TEXT_BYTES];
     struct policy much = {.micro_batches_per_wave = 1000000,
                           .persistent_chunks = 1000000,
                           .lookahead = 1,
@@ -81,13 +81,13 @@ static void all_that_can_be_said_fits(void **state) {
                           .partition = {1 << 16, 1 << 16, 1 << 16},
                           .flat = true,
                           .schedule = "f0-5 h0 d1 b5 f4 b4 f3 b3 b2-0"};
-    policy_words(&much, 6, text);
+    policy_text(&much, 6, text);
     assert_string_equal(text + strlen(text) - 16, "straight to each");
     assert_true(strlen(text) < sizeof text - 100);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(policies_have_words), cmocka_unit_test(differences_have_words),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(policies_have_text), cmocka_unit_test(differences_have_text),
                                        cmocka_unit_test(all_that_can_be_said_fits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
