@@ -31,7 +31,7 @@ static bool read_options(int count, char **arguments, struct options *out) {
         int *number = strcmp(arguments[i], "--ranks") == 0   ? &out->ranks
                       : strcmp(arguments[i], "--nodes") == 0 ? &out->nodes
                       : strcmp(arguments[i], "--times") == 0 ? &out->times
-                                                         : NULL;
+                                                             : NULL;
         if (i + 1 == count) return false;
         if (number)
             *number = atoi(arguments[i + 1]);

@@ -108,8 +108,9 @@ static enum status run(struct bench *bench, const char *name, int64_t length) {
 
 int main(int count, char **arguments) {
     limit_spinning(arguments);
-    struct bench bench = {
-        .large_flops = LARGE_FLOPS, .rounds = count > 3 ? atoi(arguments[3]) : 3, .only = count > 4 ? arguments[4] : NULL};
+    struct bench bench = {.large_flops = LARGE_FLOPS,
+                          .rounds = count > 3 ? atoi(arguments[3]) : 3,
+                          .only = count > 4 ? arguments[4] : NULL};
     backend_cpu.set_threads(1);
     enum status status = run(&bench, count > 1 ? arguments[1] : "llama-3.1-8b", count > 2 ? atoll(arguments[2]) : 1024);
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", arguments[0], status_message());

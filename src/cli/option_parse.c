@@ -42,7 +42,7 @@ static bool follows(const struct option *option, const struct arguments *argumen
 }
 
 static enum status set_from_arguments(struct options *options, enum option_id id, const char *attached,
-                                  struct arguments *arguments) {
+                                      struct arguments *arguments) {
     const struct option *option = &option_table[id];
     struct option_value *value = &options->values[id];
     char where[80];

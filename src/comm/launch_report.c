@@ -36,7 +36,7 @@ struct launch_ranks_seen {
     struct seen_rank *rank; /* in the order in which they joined */
     int stop;               /* the first signal that was passed on; 0: none */
     int64_t kill_ns;        /* when mpirun is killed, as no rank is left to end it; 0: not yet known */
-    char output[4096];       /* the last of what mpirun says */
+    char output[4096];      /* the last of what mpirun says */
     size_t output_bytes;
 };
 

@@ -32,7 +32,7 @@ void launch_unlisten(struct launch_ranks_seen *seen);
 struct launch_started {
     pid_t process;
     int handle;  /* its pidfd */
-    int output;   /* what it prints */
+    int output;  /* what it prints */
     int signals; /* a signalfd of those that go to the ranks */
 };
 /* Handles messages of ranks, and signals, until mpirun has ended and nothing is left to read. Keeps the last of

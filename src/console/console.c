@@ -87,9 +87,8 @@ static void on_mispredicted(void *payload, const struct misprediction *off) {
             off->steps, 100 * off->part, off->step_s > off->predicted.step_s ? "more" : "less", off->step_s,
             off->predicted.step_s, count > 0 ? "; most apart are" : "");
     for (int i = 0; i < count; i++)
-        fprintf(console->out, "  %-28s predicted %9.4g ms, measured %9.4g ms\n",
-                difference_text(&differences[i], text), 1e3 * differences[i].predicted_s,
-                1e3 * differences[i].measured_s);
+        fprintf(console->out, "  %-28s predicted %9.4g ms, measured %9.4g ms\n", difference_text(&differences[i], text),
+                1e3 * differences[i].predicted_s, 1e3 * differences[i].measured_s);
 }
 
 /* What changed, and why. */

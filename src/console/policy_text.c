@@ -82,7 +82,8 @@ static bool add_tier(struct phrase *phrase, const struct policy *policy, enum ti
 }
 
 static void say_states(const struct policy *policy, struct traits *out) {
-    struct phrase host = phrase_of(out, TRAIT_HOST), disk = phrase_of(out, TRAIT_DISK), stay = phrase_of(out, TRAIT_STAY);
+    struct phrase host = phrase_of(out, TRAIT_HOST), disk = phrase_of(out, TRAIT_DISK),
+                  stay = phrase_of(out, TRAIT_STAY);
     struct phrase update = phrase_of(out, TRAIT_UPDATE), ahead = phrase_of(out, TRAIT_LOOKAHEAD);
     bool moves = add_tier(&host, policy, TIER_HOST);
     moves |= add_tier(&disk, policy, TIER_DISK);
@@ -152,7 +153,7 @@ char *policy_text(const struct policy *policy, int32_t blocks, char text[POLICY_
 }
 
 char *policy_difference_text(const struct policy *policy, const struct policy *chosen, int32_t blocks,
-                              char text[POLICY_TEXT_BYTES]) {
+                             char text[POLICY_TEXT_BYTES]) {
     struct phrase phrase = {text, POLICY_TEXT_BYTES, 0};
     struct traits mine, theirs;
     int said = 0;

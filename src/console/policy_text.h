@@ -11,6 +11,6 @@ enum { POLICY_TEXT_BYTES = 512 };
 char *policy_text(const struct policy *policy, int32_t blocks, char text[POLICY_TEXT_BYTES]);
 /* The same for the settings that differ from the chosen policy: "1 micro-batch a wave; nothing computed again". */
 char *policy_difference_text(const struct policy *policy, const struct policy *chosen, int32_t blocks,
-                              char text[POLICY_TEXT_BYTES]);
+                             char text[POLICY_TEXT_BYTES]);
 
 #endif

@@ -11,7 +11,7 @@ static const char *block_name(const struct graph *graph, int32_t block) { return
 
 /* "embedding to layer 3", and where it is interleaved all spans; returns `text`. */
 static const char *span_text(const struct graph *graph, const struct stage_spans *spans, int stage,
-                              char text[BLOCKS_BYTES]) {
+                             char text[BLOCKS_BYTES]) {
     size_t used = 0;
     text[0] = 0;
     for (int32_t span = stage; span < spans->count; span += spans->stages) {

@@ -281,7 +281,8 @@ static enum status begin_run(struct page_run *run, const char *model, json_t **o
     enum status status;
     TRY_GOTO(status, path_make_absolute(run->folder, &memory, &folder), done);
     TRY_GOTO(status, begin_document("run", last_part(folder), folder, last_part(model), out), done);
-    TRY_GOTO(status, put_read(*out, "resume", json_sprintf("ballast resume %s", path_for_shell(folder, argument))), done);
+    TRY_GOTO(status, put_read(*out, "resume", json_sprintf("ballast resume %s", path_for_shell(folder, argument))),
+             done);
 done:
     scratch_free(&memory);
     return status;

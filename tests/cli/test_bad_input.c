@@ -209,7 +209,7 @@ static void bad_settings_are_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *const arguments[] = {"train",   place.model, place.text, "-o",      place.run,
-                                     "--steps", "1",         bad[i][0],  bad[i][1], NULL};
+                                         "--steps", "1",         bad[i][0],  bad[i][1], NULL};
         /* --steps may not be given twice */
         const char *const with_steps[] = {"train",   place.model, place.text, "-o",
                                           place.run, bad[i][0],   bad[i][1],  NULL};

@@ -25,9 +25,9 @@
 static void train(const char *folder, const char *run) {
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     const char *const arguments[] = {"train", model,           text,    "-o",        run,    "--steps",
-                                 "4",     "--save-every",  "2",     "--batch",   "3",    "--seq",
-                                 "16",    "--micro-batch", "2",     "--dtype",   "fp32", "--schedule-steps",
-                                 "20",    "--lr",          "0.001", "--threads", "2",    NULL};
+                                     "4",     "--save-every",  "2",     "--batch",   "3",    "--seq",
+                                     "16",    "--micro-batch", "2",     "--dtype",   "fp32", "--schedule-steps",
+                                     "20",    "--lr",          "0.001", "--threads", "2",    NULL};
     program_expect(folder, 0, NULL, arguments);
 }
 

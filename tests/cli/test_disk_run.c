@@ -93,7 +93,7 @@ static void runs_share_a_folder(void **state) {
     snprintf(first, sizeof first, "%s/first", place.folder);
     snprintf(second, sizeof second, "%s/second", place.folder);
     const char *const arguments[] = {"train",  place.model, place.text, "-o",          first,
-                                 SETTINGS, TIGHT,       "--disk",   place.scratch, NULL};
+                                     SETTINGS, TIGHT,       "--disk",   place.scratch, NULL};
     pid_t process = program_start(place.folder, arguments);
     train(second, 0, "500K", place.scratch);
     struct program_run ended = program_finish(place.folder, process);
@@ -153,7 +153,7 @@ static void measure_pace(void) {
     char run[1200];
     snprintf(run, sizeof run, "%s/paced", place.folder);
     const char *const arguments[] = {"train",  place.model, place.text, "-o",          run,
-                                 SETTINGS, TIGHT,       "--disk",   place.scratch, NULL};
+                                     SETTINGS, TIGHT,       "--disk",   place.scratch, NULL};
     int64_t start = clock_now_ns();
     pid_t process = program_start(place.folder, arguments);
     assert_true(await_step(process, run, 0, 0));
@@ -296,7 +296,8 @@ static void folders_that_fail(void **state) {
     train(run, 3, "500K", small);
     assert_false(file_exists(run));
     assert_int_equal(folder_create(gone), STATUS_OK);
-    const char *const arguments[] = {"train", place.model, place.text, "-o", run, SETTINGS, TIGHT, "--disk", gone, NULL};
+    const char *const arguments[] = {"train",  place.model, place.text, "-o", run,
+                                     SETTINGS, TIGHT,       "--disk",   gone, NULL};
     pid_t process = program_start(place.folder, arguments);
     while (!file_exists(temp_path(run, "metrics.jsonl")) && kill(process, 0) == 0)
         sleep_ns(1000000);

@@ -30,7 +30,7 @@ enum { CPU_SECONDS = 120, WORDS = 24, NAMES = 512, USUAL_RUNS = 1, LONG_RUNS = 1
 struct subject {
     const char *name, *file; /* in the place of `make_place` */
     enum file_form form;
-    const char *const *arguments;      /* of the command */
+    const char *const *arguments;  /* of the command */
     const char *result;            /* a file that the command writes, or a key of its JSON output; NULL: all output */
     const char *const *named;      /* texts by which a message may name what does not fit otherwise; NULL */
     const char *const *may_change; /* patterns of mutation_paths; NULL: nothing */
@@ -135,7 +135,7 @@ static const struct subject subjects[] = {
                         "base_model_name_or_path")},
 #define ROWS(kind)                                                                                                     \
     {                                                                                                                  \
-        .name = kind, .file = kind ".jsonl", .form = FORM_LINES, .arguments = EVAL("model", kind ".jsonl"),                \
+        .name = kind, .file = kind ".jsonl", .form = FORM_LINES, .arguments = EVAL("model", kind ".jsonl"),            \
         .result = "total", .may_change = LIST("*")                                                                     \
     }
     ROWS("chat"),
@@ -148,7 +148,7 @@ static const struct subject subjects[] = {
      .file = "pairs.jsonl",
      .form = FORM_LINES,
      .arguments = LIST("eval", "model", "pairs.jsonl", "--seq", "64", "--dtype", "fp32", "--json", "--loss", "dpo",
-                   "--reference", "sharded"),
+                       "--reference", "sharded"),
      .result = "total",
      .may_change = LIST("*")},
     {.name = "text",
@@ -207,9 +207,9 @@ static const struct subject subjects[] = {
                         "weight_decay", "lora", "micro_batch")},
 #define RESUMED(part, path, kind, changing)                                                                            \
     {                                                                                                                  \
-        .name = part, .file = "run/" path, .form = kind, .arguments = LIST("resume", "run", "--steps", "4", "--quiet"),    \
-        .result = "run/model/model.safetensors", .named = LIST("checkpoints", "ballast inspect"), .makes = "run/*",    \
-        .may_change = changing                                                                                         \
+        .name = part, .file = "run/" path, .form = kind,                                                               \
+        .arguments = LIST("resume", "run", "--steps", "4", "--quiet"), .result = "run/model/model.safetensors",        \
+        .named = LIST("checkpoints", "ballast inspect"), .makes = "run/*", .may_change = changing                      \
     }
     RESUMED("run_settings", "run.json", FORM_JSON, LIST("plan.recipe.*", "options.*", "model")),
     RESUMED("run_plan", "plan.json", FORM_JSON, NULL),
@@ -230,7 +230,7 @@ static const struct subject subjects[] = {
      .makes = "dpo/*"},
 #define PAGE(part, path, kind)                                                                                         \
     {                                                                                                                  \
-        .name = part, .file = "run/" path, .form = kind, .arguments = LIST("report", "run", "--quiet"),                    \
+        .name = part, .file = "run/" path, .form = kind, .arguments = LIST("report", "run", "--quiet"),                \
         .named = LIST("timeline.json: events["), .makes = "run/report.html", .may_change = LIST("*")                   \
     }
     PAGE("page_metrics", "metrics.jsonl", FORM_LINES),

@@ -109,8 +109,9 @@ static void errors_are_told_once(void **state) {
         mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST eval '%s' '%s' --sequences 3", place.model, place.text), 2,
         "error: --sequences: unknown option");
     expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST evil"), 2, "no command 'evil'");
-    expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST " EVAL_ARGUMENTS " --ranks 4", place.model, place.text),
-                 2, "--ranks: is 4, and this process was started as one of 3");
+    expect_error(
+        mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST " EVAL_ARGUMENTS " --ranks 4", place.model, place.text), 2,
+        "--ranks: is 4, and this process was started as one of 3");
     expect_error(PROGRAM(place.folder, EVAL, "--ranks", "3", "--nodes", "2"), 2,
                  "3 ranks are not the same number on each of 2 nodes");
     expect_error(PROGRAM(place.folder, "init", nothing, "--ranks", "2"), 2, "--ranks: not an option of `ballast init`");
@@ -121,7 +122,8 @@ static void ranks_that_differ_are_told_how(void **state) {
     char other[700];
     snprintf(other, sizeof other, "%s/other-build", place.folder);
     expect_error(mpi_job_run(place.folder,
-                             "$MPIRUN -n 1 $BALLAST " EVAL_ARGUMENTS " : -n 1 $BALLAST " EVAL_ARGUMENTS " --loss-on all",
+                             "$MPIRUN -n 1 $BALLAST " EVAL_ARGUMENTS " : -n 1 $BALLAST " EVAL_ARGUMENTS
+                             " --loss-on all",
                              place.model, place.text, place.model, place.text),
                  2, "ranks differ in --loss-on: rank 1 on ");
     expect_error(mpi_job_run(place.folder, "$MPIRUN -n 1 $BALLAST eval '%s' '%s' : -n 1 $BALLAST eval '%s' '%s'",
@@ -140,8 +142,9 @@ static void ranks_that_differ_are_told_how(void **state) {
 
 static void a_rank_that_never_begins_is_not_waited_for(void **state) {
     (void)state;
-    expect_error(mpi_job_run(place.folder, "$MPIRUN -n 1 $BALLAST " EVAL_ARGUMENTS " --rank-timeout 1 : -n 1 sleep 1000",
-                             place.model, place.text),
+    expect_error(mpi_job_run(place.folder,
+                             "$MPIRUN -n 1 $BALLAST " EVAL_ARGUMENTS " --rank-timeout 1 : -n 1 sleep 1000", place.model,
+                             place.text),
                  1, "the ranks have not all begun");
     mpi_job_expect_none(place.folder);
 }

@@ -378,8 +378,9 @@ static void a_rank_without_disk_ends_all_and_is_named(void **state) {
 /* All ranks save elsewhere, in a part each, and the run goes on from there. They stand still while it happens, so that
  * none finds half of it, and no checkpoint is due: one that is just begun would make the directory again. */
 static void displace(bool removed) {
-    const char *const arguments[] = {"train", place.model,         place.text, "-o", place.run,     "--continue", "--steps",
-                                 ENDLESS, SETTINGS("1000000"), "--ranks",  "2",  "--partition", "zero3",      NULL};
+    const char *const arguments[] = {"train",   place.model, place.text,          "-o",      place.run, "--continue",
+                                     "--steps", ENDLESS,     SETTINGS("1000000"), "--ranks", "2",       "--partition",
+                                     "zero3",   NULL};
     char found[700];
     int ranks[MPI_JOB_RANKS];
     snprintf(found, sizeof found, "%s.%s", place.run, removed ? "rescued" : "moved");
@@ -464,20 +465,20 @@ static void ranks_with_another_model_are_told_so(void **state) {
 static void the_terminal_is_rank_0s(void **state) {
     (void)state;
     char *arguments[] = {(char *)(uintptr_t)BALLAST_PROGRAM,
-                     "train",
-                     place.model,
-                     place.text,
-                     "-o",
-                     place.run,
-                     "--ranks",
-                     "2",
-                     "--steps",
-                     "30",
-                     "--batch",
-                     "4",
-                     "--seq",
-                     "16",
-                     NULL};
+                         "train",
+                         place.model,
+                         place.text,
+                         "-o",
+                         place.run,
+                         "--ranks",
+                         "2",
+                         "--steps",
+                         "30",
+                         "--batch",
+                         "4",
+                         "--seq",
+                         "16",
+                         NULL};
     struct winsize size = {.ws_row = 24, .ws_col = 100};
     static char drawn[1 << 20];
     size_t used = 0;

@@ -196,16 +196,16 @@ static void expect_unfinished_requests_delay_none(int port) {
 static void a_run_is_served_while_it_trains(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run");
     const char *const arguments[] = {"train",
-                                 temp_path(folder, "model"),
-                                 temp_path(folder, "text.txt"),
-                                 "-o",
-                                 run,
-                                 "--steps",
-                                 "1000000",
-                                 "--serve",
-                                 "0",
-                                 SETTINGS,
-                                 NULL};
+                                     temp_path(folder, "model"),
+                                     temp_path(folder, "text.txt"),
+                                     "-o",
+                                     run,
+                                     "--steps",
+                                     "1000000",
+                                     "--serve",
+                                     "0",
+                                     SETTINGS,
+                                     NULL};
     pid_t process = program_start(folder, arguments);
     int port = port_of(folder, process);
     if (port == 0) {
@@ -301,7 +301,8 @@ static void other_names_are_refused_at_every_address(void **state) {
 static void the_bits_are_those_of_a_run_alone(void **state) {
     const char *folder = *state, *served = temp_path(folder, "served"), *alone = temp_path(folder, "alone");
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
-    const char *const arguments[] = {"train", model, text, "-o", served, "--steps", "20", "--serve", "0", SETTINGS, NULL};
+    const char *const arguments[] = {"train", model,     text, "-o",     served, "--steps",
+                                     "20",    "--serve", "0",  SETTINGS, NULL};
     pid_t process = program_start(folder, arguments);
     int port = port_of(folder, process);
     bool there = port > 0;

@@ -86,7 +86,8 @@ static void expect_failure(int ranks, const char *mode, const char *victim, cons
     struct rank_job job = {ranks, 1, false, {mode, victim, fault}};
     enum status status = rank_job_run(&job);
     if (status != wanted) fail_msg("%s %s: status %d: %s", mode, fault, (int)status, status_message());
-    if (!strstr(status_message(), message)) fail_msg("%s %s: '%s' is not in '%s'", mode, fault, message, status_message());
+    if (!strstr(status_message(), message))
+        fail_msg("%s %s: '%s' is not in '%s'", mode, fault, message, status_message());
 }
 
 static void operations_on_devices_equal_one_rank(void **state) {

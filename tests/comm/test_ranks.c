@@ -220,8 +220,9 @@ static enum status rank_body(struct comm *comm, const struct rank_arguments *arg
 }
 
 static int rank_main(int count, char **argument) {
-    struct rank_arguments arguments = {argument[0], count > 2 ? atoi(argument[2]) : 0, count > 3 ? atoi(argument[3]) : 0,
-                               count > 4 && strcmp(argument[4], "messages") == 0};
+    struct rank_arguments arguments = {argument[0], count > 2 ? atoi(argument[2]) : 0,
+                                       count > 3 ? atoi(argument[3]) : 0,
+                                       count > 4 && strcmp(argument[4], "messages") == 0};
     struct comm *comm = NULL;
     enum status status = launch_join();
     if (status == STATUS_OK)

@@ -17,21 +17,21 @@
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 
 /* One wrong setting in an otherwise good call, and the field that the message has to name. */
-#define REFUSED_PLAN(message, ...)                                                                                       \
+#define REFUSED_PLAN(message, ...)                                                                                     \
     do {                                                                                                               \
         struct library_place wrong = *place;                                                                           \
         struct ballast_plan_options *plan = &wrong.plan;                                                               \
         __VA_ARGS__;                                                                                                   \
-        EXPECT_BAD(library_train(&wrong, wrong.run), message);                                                           \
+        EXPECT_BAD(library_train(&wrong, wrong.run), message);                                                         \
         assert_false(file_exists(wrong.run));                                                                          \
     } while (0)
-#define REFUSED_TRAIN(message, ...)                                                                                      \
+#define REFUSED_TRAIN(message, ...)                                                                                    \
     do {                                                                                                               \
         struct library_place wrong = *place;                                                                           \
         struct ballast_train_options *options = &wrong.train;                                                          \
         wrong.train.data_paths = place->data_paths;                                                                    \
         __VA_ARGS__;                                                                                                   \
-        EXPECT_BAD(library_train(&wrong, wrong.run), message);                                                           \
+        EXPECT_BAD(library_train(&wrong, wrong.run), message);                                                         \
         assert_false(file_exists(wrong.run));                                                                          \
     } while (0)
 
@@ -122,12 +122,12 @@ static void refuse_train_options(const struct library_place *place) {
 static void refuse_texts(const struct library_place *place) {
     struct ballast_text done = BALLAST_TEXT_INIT;
     struct library_text_kept piece = {.used = 0};
-#define REFUSED_TEXT(message, ...)                                                                                       \
+#define REFUSED_TEXT(message, ...)                                                                                     \
     do {                                                                                                               \
         struct ballast_generate_options options = BALLAST_GENERATE_OPTIONS_INIT;                                       \
         __VA_ARGS__;                                                                                                   \
         EXPECT_BAD(ballast_generate(place->model, &place->plan, &options, "the", library_keep_text, &piece, &done),    \
-                   message);                                                                                             \
+                   message);                                                                                           \
         assert_int_equal(piece.calls, 0);                                                                              \
     } while (0)
     static const char *const empty[] = {""};

@@ -223,7 +223,8 @@ enum status rank_job_run(const struct rank_job *job) {
     assert_true(length > 0);
     own[length] = '\0';
     snprintf(nodes, sizeof nodes, "%d", job->nodes);
-    const char *arguments[4 + RANK_JOB_ARGUMENTS + 1] = {own, RANK_ARGUMENT, nodes, job->messages ? "messages" : "windows"};
+    const char *arguments[4 + RANK_JOB_ARGUMENTS + 1] = {own, RANK_ARGUMENT, nodes,
+                                                         job->messages ? "messages" : "windows"};
     for (int i = 0; i < RANK_JOB_ARGUMENTS; i++)
         arguments[4 + i] = job->arguments[i] ? job->arguments[i] : "";
     int64_t begin = clock_now_ns();

@@ -132,9 +132,10 @@ void make_text(const char *path, int word_count) {
 }
 
 void make_tiny_model(const char *folder, const char *model, const char *text) {
-    const char *const arguments[] = {"init",      model, "--arch",           "llama", "--hidden", "24", "--layers", "2",
-                                 "--heads",   "3",   "--kv-heads",       "1",     "--ffn",    "40", "--vocab",  "300",
-                                 "--context", "32",  "--tokenizer-data", text,    "--quiet",  NULL};
+    const char *const arguments[] = {
+        "init",      model, "--arch",           "llama", "--hidden", "24", "--layers", "2",
+        "--heads",   "3",   "--kv-heads",       "1",     "--ffn",    "40", "--vocab",  "300",
+        "--context", "32",  "--tokenizer-data", text,    "--quiet",  NULL};
     program_expect(folder, 0, NULL, arguments);
 }
 

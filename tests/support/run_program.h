@@ -9,8 +9,8 @@ struct program_run {
     char *out, *err; /* what it wrote; free with program_run_free */
 };
 
-/* Runs BALLAST_PROGRAM with these arguments (ending with NULL) and waits. `folder` is for its output, and is otherwise not
- * used. Fails the test where the program cannot be started. */
+/* Runs BALLAST_PROGRAM with these arguments (ending with NULL) and waits. `folder` is for its output, and is otherwise
+ * not used. Fails the test where the program cannot be started. */
 struct program_run program_run(const char *folder, const char *const *arguments);
 /* PROGRAM(directory, "plan", "model", "--json") */
 #define PROGRAM(folder, ...) program_run(folder, (const char *const[]){__VA_ARGS__, NULL})
@@ -30,8 +30,8 @@ void program_expect_running(const char *folder, pid_t process);
 /* Runs and expects this exit status and, on stderr, each of the texts (a list that ends with NULL). */
 void program_expect(const char *folder, int status, const char *const *texts, const char *const *arguments);
 
-/* A text file with about `word_count` words of a small language, and a tiny Llama with a tokenizer trained on it, made by
- * `ballast init`: vocabulary 300, context 32, 2 layers of 24. */
+/* A text file with about `word_count` words of a small language, and a tiny Llama with a tokenizer trained on it, made
+ * by `ballast init`: vocabulary 300, context 32, 2 layers of 24. */
 struct program_place {
     char folder[512], model[600], text[600]; /* `folder` also has the cache */
     char here[540], run[600];                /* for what is made: `folder`, or one case's own; there is no run yet */

@@ -60,7 +60,8 @@ static enum status rank_body(struct comm *comm, const char *const arguments[RANK
     const char *folder = arguments[1 + comm->rank];
     struct tiny_run run;
     tiny_run_make(folder, "llama", &run);
-    if (strstr(arguments[0], "text")) take_text(&run, folder, comm->rank == 1 && strcmp(arguments[0], "a letter of text") == 0);
+    if (strstr(arguments[0], "text"))
+        take_text(&run, folder, comm->rank == 1 && strcmp(arguments[0], "a letter of text") == 0);
     if (comm->rank == 1) change(&run, folder, arguments[0]);
     run.plan.comm = comm;
     SETTINGS_GIVE(&run.plan, micro_batch_sequences, 1);
