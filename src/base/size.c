@@ -28,18 +28,18 @@ static bool read_unit(const char *text, int64_t *scale) {
 }
 
 enum status size_parse(const char *text, int64_t *bytes) {
-    size_t whole = strspn(text, "0123456789"), fraction = text[whole] == '.' ? 1 : 0;
-    if (fraction) fraction += strspn(text + whole + 1, "0123456789");
+    size_t int_digits = strspn(text, "0123456789"), fraction = text[int_digits] == '.' ? 1 : 0;
+    if (fraction) fraction += strspn(text + int_digits + 1, "0123456789");
     int64_t scale, result = 0;
-    if (whole == 0 || fraction == 1 || !read_unit(text + whole + fraction, &scale)) return not_a_size(text);
+    if (int_digits == 0 || fraction == 1 || !read_unit(text + int_digits + fraction, &scale)) return not_a_size(text);
     if (fraction > 0 && scale == 1) return not_a_size(text);
     bool overflow = false;
-    for (size_t i = 0; i < whole && !overflow; i++) /* whole numbers exactly: a double holds only 53 bits */
+    for (size_t i = 0; i < int_digits && !overflow; i++) /* whole numbers exactly: a double holds only 53 bits */
         overflow =
             __builtin_mul_overflow(result, 10, &result) || __builtin_add_overflow(result, text[i] - '0', &result);
     overflow = overflow || __builtin_mul_overflow(result, scale, &result);
     if (fraction > 0) {
-        double rest = strtod(text + whole, NULL) * (double)scale;
+        double rest = strtod(text + int_digits, NULL) * (double)scale;
         overflow = overflow || __builtin_add_overflow(result, (int64_t)rest, &result);
     }
     if (overflow) return status_set(STATUS_BAD_INPUT, "'%s' is more bytes than any machine has", text);
@@ -57,7 +57,7 @@ enum status size_refuse_bare(const char *text) {
     return status_hint(STATUS_BAD_INPUT, "did you mean %ld%s?", number, number < 1024 ? "G" : "M");
 }
 
-static char *print(int64_t bytes, double (*to_whole)(double), char text[SIZE_TEXT]) {
+static char *print(int64_t bytes, double (*to_int)(double), char text[SIZE_TEXT]) {
     double value = (double)bytes;
     int unit = -1;
     while (value >= (unit < 0 ? 1024 : 1023.5) && unit < 4) { /* what would be printed as 1024 is 1 of the next */
@@ -66,7 +66,7 @@ static char *print(int64_t bytes, double (*to_whole)(double), char text[SIZE_TEX
     }
     int decimals = unit < 0 || value >= 99.95 ? 0 : value < 9.995 ? 2 : 1;
     double scale = decimals == 2 ? 100 : decimals == 1 ? 10 : 1;
-    snprintf(text, SIZE_TEXT, "%.*f %.1s%sB", decimals, to_whole(value * scale) / scale, unit < 0 ? "" : &units[unit],
+    snprintf(text, SIZE_TEXT, "%.*f %.1s%sB", decimals, to_int(value * scale) / scale, unit < 0 ? "" : &units[unit],
              unit < 0 ? "" : "i");
     return text;
 }

@@ -77,7 +77,7 @@ static enum status run(const struct options *options) {
     struct eval_options eval = {.data_paths = options->arguments.items + 1,
                                 .data_path_count = options->arguments.count - 1,
                                 .reference = options_text(options, OPT_REFERENCE),
-                                .max_batches = options_whole(options, OPT_BATCHES),
+                                .max_batches = options_int(options, OPT_BATCHES),
                                 .loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0};
     TRY(step_options_read_chat_date(options, &eval.chat_time_s));
     eval.columns = options_text(options, OPT_COLUMNS);

@@ -165,7 +165,7 @@ static enum status open_request(struct request *request) {
     struct generate_options generate;
     TRY(step_options_read(options, false, &plan));
     if (request->text || !SETTINGS_HAVE(&plan, batch))
-        SETTINGS_GIVE(&plan, batch, request->text ? 1 : setting_table[SETTING_batch].whole);
+        SETTINGS_GIVE(&plan, batch, request->text ? 1 : setting_table[SETTING_batch].int_value);
     text_options_read(options, request->encoder.chat, &generate);
     TRY(step_options_read_chat_date(options, &request->encoder.time_s));
     TRY(writer_model_open(options->arguments.items[0], &plan, &request->model));

@@ -27,15 +27,15 @@ static enum status read_config(const struct options *options, struct model_confi
     TRY(check_field(options, OPT_KV_HEADS, out->family, offsetof(struct model_config, kv_heads)));
     TRY(check_field(options, OPT_HEAD_DIM, out->family, offsetof(struct model_config, head_dim)));
     TRY(check_field(options, OPT_WINDOW, out->family, offsetof(struct model_config, window)));
-    out->hidden = options_whole(options, OPT_HIDDEN);
-    out->layers = options_whole(options, OPT_LAYERS);
-    out->heads = options_whole(options, OPT_HEADS);
-    out->kv_heads = options_whole(options, OPT_KV_HEADS);
-    out->head_dim = options_whole(options, OPT_HEAD_DIM);
-    out->ffn = options_whole(options, OPT_FFN);
-    out->vocab_size = options_whole(options, OPT_VOCAB);
-    out->context = options_whole(options, OPT_CONTEXT);
-    if (options_given(options, OPT_WINDOW)) model_config_set_window(out, options_whole(options, OPT_WINDOW));
+    out->hidden = options_int(options, OPT_HIDDEN);
+    out->layers = options_int(options, OPT_LAYERS);
+    out->heads = options_int(options, OPT_HEADS);
+    out->kv_heads = options_int(options, OPT_KV_HEADS);
+    out->head_dim = options_int(options, OPT_HEAD_DIM);
+    out->ffn = options_int(options, OPT_FFN);
+    out->vocab_size = options_int(options, OPT_VOCAB);
+    out->context = options_int(options, OPT_CONTEXT);
+    if (options_given(options, OPT_WINDOW)) model_config_set_window(out, options_int(options, OPT_WINDOW));
     out->tied = out->tied || options_flag(options, OPT_TIED);
     return STATUS_OK;
 }
@@ -45,7 +45,7 @@ static enum status run(const struct options *options) {
     int64_t parameters = 0;
     struct new_model wanted = {.tokenizer_text = options_text(options, OPT_TOKENIZER_DATA),
                                .like = options_text(options, OPT_LIKE),
-                               .seed = (uint64_t)options_whole(options, OPT_SEED)};
+                               .seed = (uint64_t)options_int(options, OPT_SEED)};
     const char *dtype = options_text(options, OPT_DTYPE), *format = options_text(options, OPT_QUANTIZE_BASE);
     wanted.dtype = dtype ? dtype_find(dtype) : DTYPE_F32;
     if (format) wanted.base_format = weight_format_find(format);

@@ -121,7 +121,7 @@ static enum status find_described(const struct options *options, struct plan_opt
 /* Nodes of as many ranks as the cluster file's links were measured on, where those divide the ranks. */
 static enum status count_nodes(const struct options *options, const struct plan_options *plan, int ranks, int *out) {
     struct cluster cluster = {.rates.links.mesh.per_node = ranks};
-    *out = (int)options_whole(options, OPT_NODES);
+    *out = (int)options_int(options, OPT_NODES);
     if (options_given(options, OPT_NODES)) return STATUS_OK;
     if (SETTINGS_HAVE(plan, cluster_path)) TRY(cluster_open(plan->cluster_path, &cluster));
     int per_node = cluster.rates.links.mesh.per_node;
@@ -131,7 +131,7 @@ static enum status count_nodes(const struct options *options, const struct plan_
 
 /* The ranks to plan for, of which none is here. */
 static enum status read_ranks(const struct options *options, struct plan_options *plan) {
-    int ranks = (int)options_whole(options, OPT_RANKS), nodes;
+    int ranks = (int)options_int(options, OPT_RANKS), nodes;
     if (!options_given(options, OPT_RANKS)) {
         if (!options_given(options, OPT_NODES)) return STATUS_OK;
         return status_set(STATUS_BAD_INPUT, "--nodes: says nothing without --ranks");

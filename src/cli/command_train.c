@@ -8,7 +8,7 @@
 #include "train/run_continue.h"
 
 static enum status read_data(const struct options *options, struct train_options *out) {
-    TAKE(REAL, VALID_FRACTION, valid_fraction);
+    TAKE(FLOAT, VALID_FRACTION, valid_fraction);
     TAKE(TEXT, COLUMNS, columns);
     if (options_given(options, OPT_LOSS_ON))
         SETTINGS_GIVE(out, loss_on_all, strcmp(options_text(options, OPT_LOSS_ON), "all") == 0);

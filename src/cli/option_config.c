@@ -35,7 +35,7 @@ static const char *value_text(const struct option *option, const json_t *value, 
     if (json_is_string(value) && accepts_text) return scratch_format(memory, "%s", json_string_value(value));
     if (json_is_integer(value) && !text_type)
         return scratch_format(memory, "%" PRId64, (int64_t)json_integer_value(value));
-    if (json_is_real(value) && option->setting->type == SETTING_REAL)
+    if (json_is_real(value) && option->setting->type == SETTING_FLOAT)
         return scratch_format(memory, "%.17g", json_real_value(value));
     return NULL;
 }
@@ -43,8 +43,8 @@ static const char *value_text(const struct option *option, const json_t *value, 
 static const char *type_rule(const struct option *option) {
     switch (option->setting->type) {
     case SETTING_FLAG: return "true or false";
-    case SETTING_WHOLE: return "a whole number";
-    case SETTING_REAL: return "a number";
+    case SETTING_INT: return "a whole number";
+    case SETTING_FLOAT: return "a number";
     case SETTING_SIZE: return "a string like \"8G\", or bytes";
     case SETTING_TEXTS: return "a string or a list of strings";
     case SETTING_TEXT:

@@ -53,7 +53,7 @@ RULE(has_no_step_left) {
 /* Counts --temperature 0 alone, not a generation_config.json that asks for the likeliest token. */
 RULE(takes_the_likeliest) {
     UNUSED(facts);
-    return options_given(options, OPT_TEMPERATURE) && options_real(options, OPT_TEMPERATURE) <= 0;
+    return options_given(options, OPT_TEMPERATURE) && options_float(options, OPT_TEMPERATURE) <= 0;
 }
 
 RULE(plans_generation) {

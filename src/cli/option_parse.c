@@ -189,8 +189,8 @@ void options_free(struct options *options) {
 }
 
 bool options_flag(const struct options *options, enum option_id id) { return options->values[id].flag; }
-int64_t options_whole(const struct options *options, enum option_id id) { return options->values[id].whole; }
-double options_real(const struct options *options, enum option_id id) { return options->values[id].real; }
+int64_t options_int(const struct options *options, enum option_id id) { return options->values[id].int_value; }
+double options_float(const struct options *options, enum option_id id) { return options->values[id].float_value; }
 const char *options_text(const struct options *options, enum option_id id) { return options->values[id].text; }
 bool options_given(const struct options *options, enum option_id id) {
     return options->values[id].source > SOURCE_DEFAULT;

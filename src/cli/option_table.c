@@ -19,7 +19,7 @@ const char *const command_names[COMMAND_COUNT] = {
 
 const char *option_argument(const struct option *option) {
     static const char *const of_types[] = {
-        [SETTING_FLAG] = "", [SETTING_WHOLE] = "N", [SETTING_REAL] = "X", [SETTING_SIZE] = "SIZE"};
+        [SETTING_FLAG] = "", [SETTING_INT] = "N", [SETTING_FLOAT] = "X", [SETTING_SIZE] = "SIZE"};
     return option->argument ? option->argument : of_types[option->setting->type];
 }
 

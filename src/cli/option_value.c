@@ -8,11 +8,11 @@
 #include "base/size.h"
 #include "cli/options.h"
 
-static enum status set_whole(const struct setting *setting, const char *where, const char *text,
+static enum status set_int(const struct setting *setting, const char *where, const char *text,
                              struct option_value *value) {
     char *end;
     if (setting->automatic && strcmp(text, setting->automatic) == 0) {
-        value->whole = 0;
+        value->int_value = 0;
         return STATUS_OK;
     }
     errno = 0;
@@ -24,12 +24,12 @@ static enum status set_whole(const struct setting *setting, const char *where, c
     if (errno == ERANGE)
         return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be %" PRId64 " to %" PRId64, where, text,
                           setting->min, setting->max);
-    TRY(setting_check_whole(setting, where, number));
-    value->whole = number;
+    TRY(setting_check_int(setting, where, number));
+    value->int_value = number;
     return STATUS_OK;
 }
 
-static enum status set_real(const struct setting *setting, const char *where, const char *text,
+static enum status set_float(const struct setting *setting, const char *where, const char *text,
                             struct option_value *value) {
     char *end;
     /* strtod also takes blanks, hexadecimals, "inf" and "nan". */
@@ -38,9 +38,9 @@ static enum status set_real(const struct setting *setting, const char *where, co
     if (!plain || *end != '\0' || end == text)
         return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a number", where, text);
     if (!isfinite(number))
-        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at most %g", where, text, setting->max_real);
-    TRY(setting_check_real(setting, where, number));
-    value->real = number;
+        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at most %g", where, text, setting->float_max);
+    TRY(setting_check_float(setting, where, number));
+    value->float_value = number;
     return STATUS_OK;
 }
 
@@ -51,7 +51,7 @@ static enum status set_size(const char *where, const char *text, struct option_v
     status = size_refuse_bare(text);
     if (status != STATUS_OK) return status_prefix(status, "%s", where);
     if (bytes < 1) return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at least one byte", where, text);
-    value->whole = bytes;
+    value->int_value = bytes;
     return STATUS_OK;
 }
 
@@ -68,8 +68,8 @@ enum status option_value_set(const struct option *option, const char *where, con
     const struct setting *setting = option->setting;
     switch (setting->type) {
     case SETTING_FLAG: return set_flag(where, text, value);
-    case SETTING_WHOLE: return set_whole(setting, where, text, value);
-    case SETTING_REAL: return set_real(setting, where, text, value);
+    case SETTING_INT: return set_int(setting, where, text, value);
+    case SETTING_FLOAT: return set_float(setting, where, text, value);
     case SETTING_SIZE: return set_size(where, text, value);
     case SETTING_CHOICE: TRY(setting_check_choice(setting, where, text)); break;
     case SETTING_TEXT:

@@ -18,8 +18,8 @@ enum option_source { SOURCE_NONE, SOURCE_DEFAULT, SOURCE_RUN, SOURCE_CONFIG, SOU
 struct option_value {
     enum option_source source;
     bool flag;
-    int64_t whole; /* whole numbers and sizes */
-    double real;
+    int64_t int_value; /* whole numbers and sizes */
+    double float_value;
     const char *text; /* texts and choices */
     VEC(const char *) texts;
 };
@@ -39,16 +39,16 @@ void options_free(struct options *options);
 
 /* Values; the type must be the option's. Without any source: 0, false, NULL. */
 bool options_flag(const struct options *options, enum option_id id);
-int64_t options_whole(const struct options *options, enum option_id id);
-double options_real(const struct options *options, enum option_id id);
+int64_t options_int(const struct options *options, enum option_id id);
+double options_float(const struct options *options, enum option_id id);
 const char *options_text(const struct options *options, enum option_id id);
 /* True when the user gave it, on the command line or in the config file. */
 bool options_given(const struct options *options, enum option_id id);
 
-/* TAKE(WHOLE, BATCH, batch): what was given, on the command line or in a config file, into the field of a struct `out`
+/* TAKE(INT, BATCH, batch): what was given, on the command line or in a config file, into the field of a struct `out`
  * and its bit (plan/settings.h). */
-#define TAKE_WHOLE options_whole
-#define TAKE_REAL options_real
+#define TAKE_INT options_int
+#define TAKE_FLOAT options_float
 #define TAKE_TEXT options_text
 #define TAKE(type, id, field)                                                                                          \
     if (options_given(options, OPT_##id)) SETTINGS_GIVE(out, field, TAKE_##type(options, OPT_##id))

@@ -71,7 +71,7 @@ enum ranks_part ranks_part(const struct options *options, enum status parsed) {
         return job.rank == 0 ? RANKS_ALONE : RANKS_IDLE;
     }
     if (together) warn_of_lone_tasks();
-    bool wanted = together && parsed == STATUS_OK && options_whole(options, OPT_RANKS) > 1;
+    bool wanted = together && parsed == STATUS_OK && options_int(options, OPT_RANKS) > 1;
     return wanted ? RANKS_PARENT : RANKS_ALONE;
 }
 
@@ -109,7 +109,7 @@ enum status ranks_launch(const struct options *options, int count, char **given)
     arguments[0] = program;
     arguments[1] = (char *)(uintptr_t)options->command->name;
     memcpy(arguments + 2, given, (size_t)count * sizeof *given);
-    struct launch_settings settings = {.ranks = (int)options_whole(options, OPT_RANKS), .arguments = arguments};
+    struct launch_settings settings = {.ranks = (int)options_int(options, OPT_RANKS), .arguments = arguments};
     enum status status = launch_ranks(&settings);
     mem_free(arguments);
     return hint_checkpoint(options, status);
@@ -131,9 +131,9 @@ static uint64_t add_text(uint64_t hash, const char *text) {
 }
 
 static uint64_t hash_value(const struct option_value *value) {
-    uint64_t real;
-    memcpy(&real, &value->real, sizeof real);
-    uint64_t hash = hash_mix(hash_mix(real) ^ hash_mix((uint64_t)value->whole) ^ (value->flag ? 1 : 0));
+    uint64_t bits;
+    memcpy(&bits, &value->float_value, sizeof bits);
+    uint64_t hash = hash_mix(hash_mix(bits) ^ hash_mix((uint64_t)value->int_value) ^ (value->flag ? 1 : 0));
     hash = add_text(hash, value->text);
     for (size_t i = 0; i < value->texts.count; i++)
         hash = add_text(hash, value->texts.items[i]);
@@ -195,7 +195,7 @@ static enum status check_program(void) {
 }
 
 static enum status check_count(const struct options *options) {
-    int64_t wanted = options_whole(options, OPT_RANKS);
+    int64_t wanted = options_int(options, OPT_RANKS);
     int there = mesh_ranks(&job.comm->mesh);
     if (wanted == 0 || wanted == there) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "--ranks: is %lld, and this process was started as one of %d",
@@ -228,8 +228,8 @@ static enum status open_in_time(const struct comm_settings *settings) {
 }
 
 static enum status open_comm(const struct options *options) {
-    struct comm_settings settings = {.nodes = (int)options_whole(options, OPT_NODES),
-                                     .rank_timeout_s = options_real(options, OPT_RANK_TIMEOUT)};
+    struct comm_settings settings = {.nodes = (int)options_int(options, OPT_NODES),
+                                     .rank_timeout_s = options_float(options, OPT_RANK_TIMEOUT)};
     TRY(open_in_time(&settings));
     int before = job.rank;
     job.rank = job.comm->rank;

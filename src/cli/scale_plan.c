@@ -100,16 +100,16 @@ static enum status read_request(const struct options *options, struct scale_plan
     TRY(read_model(options->arguments.items[0], request));
     TRY(read_cluster(options, request));
     request->system = *training_system_find("Ballast");
-    if (options_given(options, OPT_SEQ)) request->sequence_length = options_whole(options, OPT_SEQ);
+    if (options_given(options, OPT_SEQ)) request->sequence_length = options_int(options, OPT_SEQ);
     request->batch = STEP_TOKENS / request->sequence_length;
-    if (options_given(options, OPT_BATCH)) request->batch = options_whole(options, OPT_BATCH);
+    if (options_given(options, OPT_BATCH)) request->batch = options_int(options, OPT_BATCH);
     if (request->batch < 1) request->batch = 1;
-    if (options_given(options, OPT_DEVICES)) request->devices = options_whole(options, OPT_DEVICES);
-    out->price = options_real(options, OPT_PRICE);
-    out->target_days = options_real(options, OPT_TARGET_DAYS);
-    out->failures = (struct failures){.node_mtbf_s = 3600 * options_real(options, OPT_MTBF),
-                                      .checkpoint_s = options_real(options, OPT_CHECKPOINT_TIME),
-                                      .restart_s = options_real(options, OPT_RESTART_TIME)};
+    if (options_given(options, OPT_DEVICES)) request->devices = options_int(options, OPT_DEVICES);
+    out->price = options_float(options, OPT_PRICE);
+    out->target_days = options_float(options, OPT_TARGET_DAYS);
+    out->failures = (struct failures){.node_mtbf_s = 3600 * options_float(options, OPT_MTBF),
+                                      .checkpoint_s = options_float(options, OPT_CHECKPOINT_TIME),
+                                      .restart_s = options_float(options, OPT_RESTART_TIME)};
     if (options_given(options, OPT_TRAIN_TOKENS))
         TRY(read_tokens(options_text(options, OPT_TRAIN_TOKENS), &out->tokens));
     if (out->target_days > 0 && out->tokens <= 0)
@@ -264,7 +264,7 @@ static void print_text(const struct options *options, const struct scale_plan *p
 /* --- as JSON --- */
 
 /* Null where it is not known or not finite. */
-static json_t *real_or_null(bool known, double value) {
+static json_t *float_or_null(bool known, double value) {
     return known && isfinite(value) ? json_real(value) : json_null();
 }
 
@@ -282,10 +282,10 @@ static json_t *choice_to_json(const struct scale_plan *plan, const struct choice
         "step_s", choice->forecast.step_s, "step_range_s", choice->forecast.step_s / (1 + FORECAST_ERROR_PART),
         choice->forecast.step_s * (1 + FORECAST_ERROR_PART), "mfu", scale_plan_mfu(plan, choice), "tokens_per_s",
         scale_plan_step_tokens(plan) / choice->forecast.step_s, "price_per_mtoken",
-        real_or_null(plan->price > 0, scale_plan_price(plan, choice)), "days",
-        real_or_null(plan->tokens > 0, scale_plan_days(plan, choice)), "checkpoint_every_s",
-        real_or_null(fails, fails ? scale_plan_checkpoint_every_s(plan, choice) : 0), "useful_part",
-        real_or_null(fails, scale_plan_useful(plan, choice)));
+        float_or_null(plan->price > 0, scale_plan_price(plan, choice)), "days",
+        float_or_null(plan->tokens > 0, scale_plan_days(plan, choice)), "checkpoint_every_s",
+        float_or_null(fails, fails ? scale_plan_checkpoint_every_s(plan, choice) : 0), "useful_part",
+        float_or_null(fails, scale_plan_useful(plan, choice)));
 }
 
 static json_t *list_to_json(const struct scale_plan *plan, const struct choice *choices, size_t count) {

@@ -23,8 +23,8 @@ static enum status read_disk(const char *text, struct memory_options *out) {
 }
 
 static enum status read_memory(const struct options *options, struct memory_options *out) {
-    TAKE(WHOLE, DEVICE_MEMORY, device_bytes);
-    TAKE(WHOLE, HOST_MEMORY, host_bytes);
+    TAKE(INT, DEVICE_MEMORY, device_bytes);
+    TAKE(INT, HOST_MEMORY, host_bytes);
     return options_given(options, OPT_DISK) ? read_disk(options_text(options, OPT_DISK), out) : STATUS_OK;
 }
 
@@ -35,11 +35,11 @@ static void read_names(const struct options *options, struct plan_options *out) 
     if (options_given(options, OPT_PACKING))
         SETTINGS_GIVE(out, packing, example_packing_find(options_text(options, OPT_PACKING)));
     if (options_given(options, OPT_LOSS)) SETTINGS_GIVE(out, loss, training_loss_find(options_text(options, OPT_LOSS)));
-    TAKE(REAL, DPO_BETA, dpo_beta);
-    TAKE(REAL, MUON_MOMENTUM, muon_momentum);
+    TAKE(FLOAT, DPO_BETA, dpo_beta);
+    TAKE(FLOAT, MUON_MOMENTUM, muon_momentum);
     if (options_given(options, OPT_DPO_LOSS))
         SETTINGS_GIVE(out, dpo_loss, pair_loss_find(options_text(options, OPT_DPO_LOSS)));
-    TAKE(REAL, DPO_LABEL_SMOOTHING, dpo_label_smoothing);
+    TAKE(FLOAT, DPO_LABEL_SMOOTHING, dpo_label_smoothing);
     if (options_given(options, OPT_OPTIMIZER))
         SETTINGS_GIVE(out, optimizer, update_rule_find(options_text(options, OPT_OPTIMIZER)));
     if (options_given(options, OPT_OPTIMIZER_DTYPE))
@@ -77,22 +77,22 @@ enum status step_options_read(const struct options *options, bool decided, struc
     plan_options_init(out);
     ranks_give(out);
     TAKE(TEXT, PLAN, plan_path);
-    TAKE(WHOLE, BATCH, batch);
-    TAKE(WHOLE, SEQ, sequence_length);
-    TAKE(WHOLE, MICRO_BATCH, micro_batch_sequences);
-    TAKE(WHOLE, ROUND, round_micro_batches);
-    TAKE(WHOLE, TENSOR_PARALLEL, tensor);
-    TAKE(WHOLE, MICRO_BATCHES_PER_WAVE, micro_batches_per_wave);
-    TAKE(WHOLE, PIPELINE_PARALLEL, stages);
-    TAKE(WHOLE, VIRTUAL_STAGES, interleave);
+    TAKE(INT, BATCH, batch);
+    TAKE(INT, SEQ, sequence_length);
+    TAKE(INT, MICRO_BATCH, micro_batch_sequences);
+    TAKE(INT, ROUND, round_micro_batches);
+    TAKE(INT, TENSOR_PARALLEL, tensor);
+    TAKE(INT, MICRO_BATCHES_PER_WAVE, micro_batches_per_wave);
+    TAKE(INT, PIPELINE_PARALLEL, stages);
+    TAKE(INT, VIRTUAL_STAGES, interleave);
     TAKE(TEXT, PARTITION, partition);
     if (options_given(options, OPT_COLLECTIVES))
         SETTINGS_GIVE(out, flat, strcmp(options_text(options, OPT_COLLECTIVES), "flat") == 0);
     read_gpu_collectives(options, out);
-    TAKE(WHOLE, SEED, seed);
+    TAKE(INT, SEED, seed);
     TAKE(TEXT, CLUSTER, cluster_path);
     TAKE(TEXT, LORA, lora);
-    if (options_given(options, OPT_THREADS)) SETTINGS_GIVE(out, threads, (int)options_whole(options, OPT_THREADS));
+    if (options_given(options, OPT_THREADS)) SETTINGS_GIVE(out, threads, (int)options_int(options, OPT_THREADS));
     TRY(read_lanes(options, out));
     TRY(read_memory(options, &out->memory));
     read_names(options, out);
@@ -104,11 +104,11 @@ enum status step_options_read(const struct options *options, bool decided, struc
 void step_options_read_optimizer(const struct options *options, struct train_options *out) {
     train_options_init(out);
     /* What is not given may stand in a plan file. */
-    TAKE(REAL, BETA1, beta1);
-    TAKE(REAL, BETA2, beta2);
-    TAKE(REAL, EPSILON, epsilon);
-    TAKE(REAL, WEIGHT_DECAY, weight_decay);
-    TAKE(REAL, CLIP_NORM, clip_norm);
+    TAKE(FLOAT, BETA1, beta1);
+    TAKE(FLOAT, BETA2, beta2);
+    TAKE(FLOAT, EPSILON, epsilon);
+    TAKE(FLOAT, WEIGHT_DECAY, weight_decay);
+    TAKE(FLOAT, CLIP_NORM, clip_norm);
 }
 
 enum status step_options_read_chat_date(const struct options *options, int64_t *time_s) {
@@ -128,11 +128,11 @@ enum status step_options_read_chat_date(const struct options *options, int64_t *
 void text_options_read(const struct options *options, bool answers, struct generate_options *out) {
     generate_options_init(out);
     if (answers) out->tokens = 0;
-    if (options_given(options, OPT_TOKENS)) out->tokens = options_whole(options, OPT_TOKENS);
-    TAKE(REAL, TEMPERATURE, temperature);
-    TAKE(WHOLE, TOP_K, top_k);
-    TAKE(REAL, TOP_P, top_p);
-    TAKE(REAL, REPETITION_PENALTY, repetition_penalty);
+    if (options_given(options, OPT_TOKENS)) out->tokens = options_int(options, OPT_TOKENS);
+    TAKE(FLOAT, TEMPERATURE, temperature);
+    TAKE(INT, TOP_K, top_k);
+    TAKE(FLOAT, TOP_P, top_p);
+    TAKE(FLOAT, REPETITION_PENALTY, repetition_penalty);
     out->ignore_end = options_flag(options, OPT_IGNORE_END);
     out->stops = options->values[OPT_STOP].texts.items;
     out->stop_count = options->values[OPT_STOP].texts.count;
@@ -152,21 +152,21 @@ void text_options_tell(const struct writer *writer) {
 }
 
 void step_options_read_training(const struct options *options, struct train_options *out) {
-    TAKE(WHOLE, STEPS, steps);
-    TAKE(REAL, EPOCHS, epochs);
-    TAKE(REAL, LR, learning_rate);
+    TAKE(INT, STEPS, steps);
+    TAKE(FLOAT, EPOCHS, epochs);
+    TAKE(FLOAT, LR, learning_rate);
     if (options_given(options, OPT_SCHEDULE))
         SETTINGS_GIVE(out, schedule, lr_schedule_find(options_text(options, OPT_SCHEDULE)));
-    TAKE(WHOLE, SCHEDULE_STEPS, schedule_steps);
-    TAKE(WHOLE, WARMUP_STEPS, warmup_steps);
-    TAKE(REAL, MIN_LR_FRACTION, min_lr_fraction);
-    TAKE(REAL, WSD_DECAY_FRACTION, wsd_decay_fraction);
-    TAKE(WHOLE, SAVE_EVERY, save_every);
-    TAKE(WHOLE, KEEP, keep);
-    TAKE(WHOLE, VALID_EVERY, valid_every);
-    TAKE(WHOLE, VALID_BATCHES, valid_batches);
-    TAKE(WHOLE, SAMPLE_EVERY, sample_every);
-    TAKE(WHOLE, SAMPLE_TOKENS, sample_tokens);
+    TAKE(INT, SCHEDULE_STEPS, schedule_steps);
+    TAKE(INT, WARMUP_STEPS, warmup_steps);
+    TAKE(FLOAT, MIN_LR_FRACTION, min_lr_fraction);
+    TAKE(FLOAT, WSD_DECAY_FRACTION, wsd_decay_fraction);
+    TAKE(INT, SAVE_EVERY, save_every);
+    TAKE(INT, KEEP, keep);
+    TAKE(INT, VALID_EVERY, valid_every);
+    TAKE(INT, VALID_BATCHES, valid_batches);
+    TAKE(INT, SAMPLE_EVERY, sample_every);
+    TAKE(INT, SAMPLE_TOKENS, sample_tokens);
     TAKE(TEXT, SAMPLE_PROMPT, sample_prompt);
     if (options_given(options, OPT_REPLAN))
         SETTINGS_GIVE(out, replan, strcmp(options_text(options, OPT_REPLAN), "auto") == 0);

@@ -14,7 +14,7 @@ static const char *const finish_names[] = {
 const char *generate_finish_name(enum generate_finish finish) { return finish_names[finish]; }
 
 void generate_options_init(struct generate_options *out) {
-    *out = (struct generate_options){.tokens = setting_table[SETTING_tokens].whole};
+    *out = (struct generate_options){.tokens = setting_table[SETTING_tokens].int_value};
 }
 
 enum status generate_options_check(const struct generate_options *options) {

@@ -158,22 +158,22 @@ static bool is_said(const json_t *object, const struct setting *setting) {
     return value && !json_is_null(value);
 }
 
-static enum status read_real(const char *path, const json_t *object, enum setting_id id, struct settings_given *given,
+static enum status read_float(const char *path, const json_t *object, enum setting_id id, struct settings_given *given,
                              double *out) {
     const struct setting *setting = &setting_table[id];
     if (!is_said(object, setting)) return STATUS_OK;
-    TRY(json_read_double(path, object, setting->key, setting->min_real, setting->max_real, out));
-    if (setting->above && *out <= setting->min_real)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->key, setting->min_real);
+    TRY(json_read_double(path, object, setting->key, setting->float_min, setting->float_max, out));
+    if (setting->above && *out <= setting->float_min)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->key, setting->float_min);
     given->of[id] = true;
     return STATUS_OK;
 }
 
 static enum status read_draws(const char *path, const json_t *object, struct generation_config *out) {
     const struct setting *top_k = &setting_table[SETTING_top_k];
-    TRY(read_real(path, object, SETTING_temperature, &out->given, &out->temperature));
-    TRY(read_real(path, object, SETTING_top_p, &out->given, &out->top_p));
-    TRY(read_real(path, object, SETTING_repetition_penalty, &out->given, &out->repetition_penalty));
+    TRY(read_float(path, object, SETTING_temperature, &out->given, &out->temperature));
+    TRY(read_float(path, object, SETTING_top_p, &out->given, &out->top_p));
+    TRY(read_float(path, object, SETTING_repetition_penalty, &out->given, &out->repetition_penalty));
     if (!is_said(object, top_k)) return STATUS_OK;
     SETTINGS_MARK(out, top_k);
     return json_read_int(path, object, top_k->key, top_k->min, top_k->max, &out->top_k);
@@ -278,10 +278,10 @@ void generation_config_apply(const struct generation_config *config, struct gene
         SETTINGS_GIVE(options, temperature, 0);
         add_note(text, ", do_sample false");
     }
-    TAKE(temperature, setting_table[SETTING_temperature].real, "%g", text)
+    TAKE(temperature, setting_table[SETTING_temperature].float_value, "%g", text)
     char *of_draws = options->temperature > 0 ? text : unused;
-    TAKE(top_k, setting_table[SETTING_top_k].whole, "%" PRId64, of_draws)
-    TAKE(top_p, setting_table[SETTING_top_p].real, "%g", of_draws)
-    TAKE(repetition_penalty, setting_table[SETTING_repetition_penalty].real, "%g", text)
+    TAKE(top_k, setting_table[SETTING_top_k].int_value, "%" PRId64, of_draws)
+    TAKE(top_p, setting_table[SETTING_top_p].float_value, "%g", of_draws)
+    TAKE(repetition_penalty, setting_table[SETTING_repetition_penalty].float_value, "%g", text)
     snprintf(note, GENERATION_NOTE_BYTES, "%s", text[0] ? text + 2 : "");
 }

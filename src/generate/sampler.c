@@ -11,10 +11,10 @@
 enum status sampler_create(const struct generate_options *options, uint64_t seed, int64_t vocab, struct sampler *out) {
 #define CHECK(field, type)                                                                                             \
     TRY(setting_check_##type(&setting_table[SETTING_##field], setting_table[SETTING_##field].name, options->field));
-    CHECK(temperature, real)
-    CHECK(top_k, whole)
-    CHECK(top_p, real)
-    CHECK(repetition_penalty, real)
+    CHECK(temperature, float)
+    CHECK(top_k, int)
+    CHECK(top_p, float)
+    CHECK(repetition_penalty, float)
     struct sampler sampler = {.options = options, .seed = seed, .vocab = vocab};
     sampler.scores = mem_array((size_t)vocab, sizeof *sampler.scores);
     sampler.choices = mem_array((size_t)vocab, sizeof *sampler.choices);

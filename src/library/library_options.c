@@ -22,14 +22,14 @@ INITIALISER(tier_memory, TIER_MEMORY)
 /* Below, `given` is the public struct and `out` the internal one. A number below 0 and a NULL text are not given; what
  * is given is checked against its setting (plan/settings.h), by the name that the public header has for it. */
 #define SETTING(field) (&setting_table[SETTING_##field])
-#define TAKE_WHOLE(where, field)                                                                                       \
+#define TAKE_INT(where, field)                                                                                       \
     if (given->field >= 0) {                                                                                           \
-        TRY(setting_check_whole(SETTING(field), where "." #field, given->field));                                      \
+        TRY(setting_check_int(SETTING(field), where "." #field, given->field));                                      \
         SETTINGS_GIVE(out, field, given->field);                                                                       \
     }
-#define TAKE_REAL(where, field)                                                                                        \
+#define TAKE_FLOAT(where, field)                                                                                        \
     if (!(given->field < 0)) {                                                                                         \
-        TRY(setting_check_real(SETTING(field), where "." #field, given->field));                                       \
+        TRY(setting_check_float(SETTING(field), where "." #field, given->field));                                       \
         SETTINGS_GIVE(out, field, given->field);                                                                       \
     }
 #define TAKE_TEXT(where, field)                                                                                        \
@@ -75,7 +75,7 @@ static enum status read_loss_on(const char *given, bool *on_all) {
 enum status library_read_time(const char *name, int64_t given, int64_t *out) {
     *out = 0;
     if (given < 0) return STATUS_OK;
-    TRY(setting_check_whole(SETTING(chat_time_s), name, given));
+    TRY(setting_check_int(SETTING(chat_time_s), name, given));
     *out = given;
     return STATUS_OK;
 }
@@ -113,34 +113,34 @@ static enum status read_lanes(const char *given, struct plan_options *out) {
 }
 
 static enum status read_recipe(const struct ballast_plan_options *given, struct plan_options *out) {
-    TAKE_WHOLE("plan", batch)
-    TAKE_WHOLE("plan", sequence_length)
-    TAKE_WHOLE("plan", micro_batch_sequences)
-    TAKE_WHOLE("plan", micro_batches_per_wave)
-    TAKE_WHOLE("plan", seed)
+    TAKE_INT("plan", batch)
+    TAKE_INT("plan", sequence_length)
+    TAKE_INT("plan", micro_batch_sequences)
+    TAKE_INT("plan", micro_batches_per_wave)
+    TAKE_INT("plan", seed)
     TAKE_CHOICE("plan", dtype, dtype_find)
     TAKE_CHOICE("plan", reduce_dtype, dtype_find)
     TAKE_CHOICE("plan", layout, tensor_layout_find)
     TAKE_CHOICE("plan", document_attention, document_attention_find)
     TAKE_CHOICE("plan", packing, example_packing_find)
     TAKE_CHOICE("plan", loss, training_loss_find)
-    TAKE_REAL("plan", dpo_beta)
-    TAKE_REAL("plan", muon_momentum)
+    TAKE_FLOAT("plan", dpo_beta)
+    TAKE_FLOAT("plan", muon_momentum)
     TAKE_CHOICE("plan", dpo_loss, pair_loss_find)
-    TAKE_REAL("plan", dpo_label_smoothing)
+    TAKE_FLOAT("plan", dpo_label_smoothing)
     TAKE_CHOICE("plan", optimizer, update_rule_find)
     TAKE_CHOICE("plan", optimizer_dtype, state_format_find)
     TAKE_CHOICE("plan", master, master_find)
     TAKE_CHOICE("plan", base_dtype, weight_format_find)
     TAKE_TEXT("plan", lora)
-    TAKE_WHOLE("plan", round_micro_batches)
-    TAKE_WHOLE("plan", tensor)
+    TAKE_INT("plan", round_micro_batches)
+    TAKE_INT("plan", tensor)
     if (given->sequence) {
         TRY(setting_check_choice(SETTING(sequence), "plan.sequence", given->sequence));
         SETTINGS_GIVE(out, sequence, strcmp(given->sequence, "on") == 0);
     }
-    TAKE_WHOLE("plan", stages)
-    TAKE_WHOLE("plan", interleave)
+    TAKE_INT("plan", stages)
+    TAKE_INT("plan", interleave)
     TRY(read_lanes(given->lanes, out));
     TAKE_TEXT("plan", partition)
     if (given->collectives) {
@@ -148,7 +148,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
         SETTINGS_GIVE(out, flat, strcmp(given->collectives, "flat") == 0);
     }
     if (given->threads >= 0) {
-        TRY(setting_check_whole(SETTING(threads), "plan.threads", given->threads));
+        TRY(setting_check_int(SETTING(threads), "plan.threads", given->threads));
         SETTINGS_GIVE(out, threads, (int)given->threads);
     }
     if (given->freeze_count == 0) return STATUS_OK;
@@ -179,9 +179,9 @@ static enum status read_data(const struct ballast_train_options *given, struct t
     TRY(require_list("options.valid_paths", given->valid_paths, given->valid_path_count));
     if (given->valid_path_count > 0) SETTINGS_GIVE(out, valid_paths, given->valid_paths);
     out->valid_path_count = given->valid_path_count;
-    TAKE_REAL("options", valid_fraction)
+    TAKE_FLOAT("options", valid_fraction)
     TAKE_TEXT("options", columns)
-    TAKE_WHOLE("options", chat_time_s)
+    TAKE_INT("options", chat_time_s)
     if (given->loss_on) SETTINGS_MARK(out, loss_on_all);
     return read_loss_on(given->loss_on, &out->loss_on_all);
 }
@@ -190,20 +190,20 @@ static bool says_auto(const char *text) { return strcmp(text, "auto") == 0; }
 
 /* The options that training and resuming have by the same names. */
 #define TAKE_CHANGES                                                                                                   \
-    TAKE_WHOLE("options", steps)                                                                                       \
-    TAKE_REAL("options", epochs)                                                                                       \
-    TAKE_REAL("options", learning_rate)                                                                                \
+    TAKE_INT("options", steps)                                                                                       \
+    TAKE_FLOAT("options", epochs)                                                                                       \
+    TAKE_FLOAT("options", learning_rate)                                                                                \
     TAKE_CHOICE("options", schedule, lr_schedule_find)                                                                 \
-    TAKE_WHOLE("options", schedule_steps)                                                                              \
-    TAKE_WHOLE("options", warmup_steps)                                                                                \
-    TAKE_REAL("options", min_lr_fraction)                                                                              \
-    TAKE_REAL("options", wsd_decay_fraction)                                                                           \
-    TAKE_WHOLE("options", save_every)                                                                                  \
-    TAKE_WHOLE("options", keep)                                                                                        \
-    TAKE_WHOLE("options", valid_every)                                                                                 \
-    TAKE_WHOLE("options", valid_batches)                                                                               \
-    TAKE_WHOLE("options", sample_every)                                                                                \
-    TAKE_WHOLE("options", sample_tokens)                                                                               \
+    TAKE_INT("options", schedule_steps)                                                                              \
+    TAKE_INT("options", warmup_steps)                                                                                \
+    TAKE_FLOAT("options", min_lr_fraction)                                                                              \
+    TAKE_FLOAT("options", wsd_decay_fraction)                                                                           \
+    TAKE_INT("options", save_every)                                                                                  \
+    TAKE_INT("options", keep)                                                                                        \
+    TAKE_INT("options", valid_every)                                                                                 \
+    TAKE_INT("options", valid_batches)                                                                               \
+    TAKE_INT("options", sample_every)                                                                                \
+    TAKE_INT("options", sample_tokens)                                                                               \
     TAKE_TEXT("options", sample_prompt)                                                                                \
     TAKE_CHOICE("options", replan, says_auto)
 
@@ -213,11 +213,11 @@ static enum status require_one_length(const struct train_options *options) {
 }
 
 static enum status read_optimizer(const struct ballast_train_options *given, struct train_options *out) {
-    TAKE_REAL("options", beta1)
-    TAKE_REAL("options", beta2)
-    TAKE_REAL("options", epsilon)
-    TAKE_REAL("options", weight_decay)
-    TAKE_REAL("options", clip_norm)
+    TAKE_FLOAT("options", beta1)
+    TAKE_FLOAT("options", beta2)
+    TAKE_FLOAT("options", epsilon)
+    TAKE_FLOAT("options", weight_decay)
+    TAKE_FLOAT("options", clip_norm)
     return STATUS_OK;
 }
 
@@ -262,11 +262,11 @@ enum status library_read_text(const struct ballast_generate_options *given, stru
     if (!given) return STATUS_OK;
     TRY(library_require_version(given->version, BALLAST_GENERATE_OPTIONS_VERSION, "options"));
     if (given->chat > 0) out->tokens = 0;
-    TAKE_WHOLE("options", tokens)
-    TAKE_REAL("options", temperature)
-    TAKE_WHOLE("options", top_k)
-    TAKE_REAL("options", top_p)
-    TAKE_REAL("options", repetition_penalty)
+    TAKE_INT("options", tokens)
+    TAKE_FLOAT("options", temperature)
+    TAKE_INT("options", top_k)
+    TAKE_FLOAT("options", top_p)
+    TAKE_FLOAT("options", repetition_penalty)
     TRY(read_flag("options.ignore_end", given->ignore_end, &out->ignore_end));
     TRY(require_list("options.stops", given->stops, given->stop_count));
     out->stops = given->stops;

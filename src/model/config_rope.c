@@ -22,7 +22,7 @@ static const struct setting {
     const char *name;
     unsigned types;
     bool required;
-    bool whole;    /* written as an integer, which transformers wants there */
+    bool is_int;    /* written as an integer, which transformers wants there */
     size_t offset; /* in struct rope_table_attributes */
     double min, max;
 } settings[] = {
@@ -245,7 +245,7 @@ static bool write_scaling(const struct rope_table_attributes *rope, int type, js
     for (int i = 1; good && i < SETTINGS; i++) {
         double value = *(const double *)(const void *)((const char *)rope + settings[i].offset);
         if (!(settings[i].types & types[type].bit) || value == 0) continue;
-        json_t *number = settings[i].whole ? json_integer((json_int_t)value) : json_real(value);
+        json_t *number = settings[i].is_int ? json_integer((json_int_t)value) : json_real(value);
         good = json_object_set_new(scaling, settings[i].name, number) == 0;
     }
     if (good && rope->untruncated) good = json_object_set_new(scaling, truncate_name, json_false()) == 0;

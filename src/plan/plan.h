@@ -214,7 +214,7 @@ int64_t recipe_share_micro_batches(const struct recipe *recipe);
  * max.
  */
 enum status plan_check_range(const char *field, int64_t value, int64_t min, int64_t max, const char *rule);
-enum status plan_check_real(const char *field, double value, double min, double max, const char *rule);
+enum status plan_check_float(const char *field, double value, double min, double max, const char *rule);
 /* BAD_INPUT naming the field, the rule and the nearest legal value: recipe and policy, on which programs depend. */
 enum status plan_check(const struct plan *plan);
 /* Whether updates have the same bits on the host as on the device. Not Muon's, made of products: policy.update is the

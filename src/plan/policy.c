@@ -13,7 +13,7 @@ enum status plan_check_range(const char *field, int64_t value, int64_t min, int6
     return status_hint(status, "the nearest legal value is %" PRId64, value < min ? min : max);
 }
 
-enum status plan_check_real(const char *field, double value, double min, double max, const char *rule) {
+enum status plan_check_float(const char *field, double value, double min, double max, const char *rule) {
     if (value >= min && value <= max) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "plan: %s: %g is not legal: %s", field, value, rule);
     return status_hint(status, "the nearest legal value is %.15g", value > max ? max : min);

@@ -10,17 +10,17 @@ const struct setting setting_table[SETTING_COUNT] = {
 #undef SETTING_ROW
 };
 
-enum status setting_check_whole(const struct setting *setting, const char *where, int64_t value) {
+enum status setting_check_int(const struct setting *setting, const char *where, int64_t value) {
     if (value >= setting->min && value <= setting->max) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " is not legal: must be %" PRId64 " to %" PRId64, where, value,
                       setting->min, setting->max);
 }
 
-enum status setting_check_real(const struct setting *setting, const char *where, double value) {
-    bool low = setting->above ? value <= setting->min_real : value < setting->min_real;
-    if (isfinite(value) && !low && value <= setting->max_real) return STATUS_OK;
+enum status setting_check_float(const struct setting *setting, const char *where, double value) {
+    bool low = setting->above ? value <= setting->float_min : value < setting->float_min;
+    if (isfinite(value) && !low && value <= setting->float_max) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %.9g is not legal: must be %s %g and at most %g", where, value,
-                      setting->above ? "above" : "at least", setting->min_real, setting->max_real);
+                      setting->above ? "above" : "at least", setting->float_min, setting->float_max);
 }
 
 void settings_given_join(struct settings_given *given, const struct settings_given *there) {

@@ -63,7 +63,7 @@ static json_t *section_of(const struct profile_cache *cache, enum section sectio
     return json_object_get(cache->values, sections[section]);
 }
 
-static bool read_real(const json_t *value, double min, double *out) {
+static bool read_float(const json_t *value, double min, double *out) {
     *out = json_number_value(value);
     return json_is_number(value) && isfinite(*out) && *out >= min && *out < MAX_S;
 }
@@ -71,8 +71,8 @@ static bool read_real(const json_t *value, double min, double *out) {
 /* Whether the value is possible. */
 static bool read_measurement(const json_t *value, struct measurement *out) {
     struct measurement found;
-    if (!read_real(json_array_get(value, 0), MIN_S, &found.seconds)) return false;
-    if (!read_real(json_array_get(value, 1), 0, &found.spread)) return false;
+    if (!read_float(json_array_get(value, 0), MIN_S, &found.seconds)) return false;
+    if (!read_float(json_array_get(value, 1), 0, &found.spread)) return false;
     *out = found;
     return true;
 }
@@ -239,7 +239,7 @@ static void print_mesh(const struct mesh *mesh, char text[MESH_KEY_BYTES]) {
 static bool is_of_way(const json_t *value, const char *way) {
     const char *kept = json_string_value(json_object_get(value, "way"));
     double noise;
-    return kept && way[0] && strcmp(kept, way) == 0 && read_real(json_object_get(value, "noise"), 0, &noise) &&
+    return kept && way[0] && strcmp(kept, way) == 0 && read_float(json_object_get(value, "noise"), 0, &noise) &&
            noise <= NOISY_RATES;
 }
 

@@ -46,7 +46,7 @@ struct policy plan_choice_begin(const struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
     struct policy plain = {.micro_batches_per_wave = request->micro_batches_fixed
                                                          ? policy->micro_batches_per_wave
-                                                         : setting_table[SETTING_micro_batches_per_wave].whole,
+                                                         : setting_table[SETTING_micro_batches_per_wave].int_value,
                            .flat = request->collectives_fixed && policy->flat};
     if (request->partition_fixed) plain.partition = policy->partition;
     memcpy(plain.spans, policy->spans, sizeof plain.spans);

@@ -84,7 +84,7 @@ struct resolver {
 
 static bool is_given(const struct resolver *resolver, enum setting_id id) { return resolver->given.of[id]; }
 
-static int64_t choose_whole(struct resolver *resolver, enum setting_id id, int64_t wanted, int64_t base,
+static int64_t choose_int(struct resolver *resolver, enum setting_id id, int64_t wanted, int64_t base,
                             int64_t fallback) {
     bool given = is_given(resolver, id);
     if (!resolver->base_name) return given ? wanted : fallback;
@@ -94,9 +94,9 @@ static int64_t choose_whole(struct resolver *resolver, enum setting_id id, int64
     return base;
 }
 
-static double choose_real(struct resolver *resolver, enum setting_id id, double wanted, double base) {
+static double choose_float(struct resolver *resolver, enum setting_id id, double wanted, double base) {
     bool given = is_given(resolver, id);
-    if (!resolver->base_name) return given ? wanted : setting_table[id].real;
+    if (!resolver->base_name) return given ? wanted : setting_table[id].float_value;
     if (given && (wanted < base || wanted > base) && resolver->status == STATUS_OK)
         resolver->status = status_set(STATUS_BAD_INPUT, "%s: %g differs from the %g of %s", setting_table[id].name,
                                       wanted, base, resolver->base_name);
@@ -149,7 +149,7 @@ struct plan_defaults {
 
 static struct plan_defaults defaults_of(const struct backend *backend, const struct model_config *model,
                                         int64_t device_bytes) {
-    struct plan_defaults defaults = {.sequence_length = setting_table[SETTING_sequence_length].whole,
+    struct plan_defaults defaults = {.sequence_length = setting_table[SETTING_sequence_length].int_value,
                                      .micro_batch_tokens = backend->micro_batch_tokens};
     if (!model) return defaults;
     if (model->context < defaults.sequence_length) defaults.sequence_length = model->context;
@@ -160,12 +160,12 @@ static struct plan_defaults defaults_of(const struct backend *backend, const str
 
 static void choose_pairs(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
                          struct recipe *recipe) {
-    recipe->dpo_beta = choose_real(resolver, SETTING_dpo_beta, options->dpo_beta, base->dpo_beta);
+    recipe->dpo_beta = choose_float(resolver, SETTING_dpo_beta, options->dpo_beta, base->dpo_beta);
     recipe->dpo_loss = (enum pair_loss)choose_name(resolver, SETTING_dpo_loss, (int)options->dpo_loss,
                                                    (int)base->dpo_loss, (int)PAIR_LOSS_SIGMOID,
                                                    pair_loss_name(options->dpo_loss), pair_loss_name(base->dpo_loss));
     recipe->dpo_label_smoothing =
-        choose_real(resolver, SETTING_dpo_label_smoothing, options->dpo_label_smoothing, base->dpo_label_smoothing);
+        choose_float(resolver, SETTING_dpo_label_smoothing, options->dpo_label_smoothing, base->dpo_label_smoothing);
 }
 
 /* EXAMPLE_PACKING_ON agrees with a base that packs as Ballast 0.1.0 did. Pairs are never packed. */
@@ -199,7 +199,7 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
         update_rule_name(options->optimizer), update_rule_name(base->optimizer));
     if (recipe->optimizer == UPDATE_MUON)
         recipe->muon_momentum =
-            choose_real(resolver, SETTING_muon_momentum, options->muon_momentum, base->muon_momentum);
+            choose_float(resolver, SETTING_muon_momentum, options->muon_momentum, base->muon_momentum);
     recipe->optimizer_dtype = (enum state_format)choose_name(
         resolver, SETTING_optimizer_dtype, (int)options->optimizer_dtype, (int)base->optimizer_dtype, (int)STATE_FP32,
         state_format_name(options->optimizer_dtype), state_format_name(base->optimizer_dtype));
@@ -250,8 +250,8 @@ static void choose_tensor(struct resolver *resolver, const struct plan_options *
                           struct recipe *recipe) {
     bool open = options->tensor == 0, moved = options->allow_recipe_change && !open;
     int64_t wanted = !open ? options->tensor : resolver->base_name ? recipe_tensor(base) : 1;
-    recipe->tensor = (int)choose_whole(resolver, SETTING_tensor, wanted, moved ? wanted : recipe_tensor(base),
-                                       setting_table[SETTING_tensor].whole);
+    recipe->tensor = (int)choose_int(resolver, SETTING_tensor, wanted, moved ? wanted : recipe_tensor(base),
+                                       setting_table[SETTING_tensor].int_value);
     recipe->layout = (enum tensor_layout)choose_name(resolver, SETTING_layout, (int)options->layout, (int)base->layout,
                                                      (int)TENSOR_LAYOUT_MEGATRON, tensor_layout_name(options->layout),
                                                      tensor_layout_name(base->layout));
@@ -274,8 +274,8 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
                          const struct plan_defaults *defaults, const struct rank_place *place,
                          const struct recipe *base, struct recipe *recipe) {
     recipe->batch =
-        choose_whole(resolver, SETTING_batch, options->batch, base->batch, setting_table[SETTING_batch].whole);
-    recipe->sequence_length = choose_whole(resolver, SETTING_sequence_length, options->sequence_length,
+        choose_int(resolver, SETTING_batch, options->batch, base->batch, setting_table[SETTING_batch].int_value);
+    recipe->sequence_length = choose_int(resolver, SETTING_sequence_length, options->sequence_length,
                                            base->sequence_length, defaults->sequence_length);
     int64_t micro_batch =
         recipe_default_micro_batch(recipe->batch, recipe->sequence_length, defaults->micro_batch_tokens);
@@ -284,10 +284,10 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
     if (spread && micro_batch > each) micro_batch = each;
     micro_batch = (micro_batch + together - 1) / together * together;
     recipe->micro_batch_sequences =
-        choose_whole(resolver, SETTING_micro_batch_sequences, options->micro_batch_sequences,
+        choose_int(resolver, SETTING_micro_batch_sequences, options->micro_batch_sequences,
                      base->micro_batch_sequences, micro_batch);
-    recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
-                                          setting_table[SETTING_seed].whole);
+    recipe->seed = (uint64_t)choose_int(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
+                                          setting_table[SETTING_seed].int_value);
 }
 
 static bool can_hold(const struct lane_shape *lanes, int ranks) {
@@ -315,9 +315,9 @@ static void choose_lanes(struct resolver *resolver, const struct plan_options *o
                                       lane_shape_print(&options->lanes, wanted_text),
                                       lane_shape_print(&base->lanes, base_text), resolver->base_name);
     moved = options->allow_recipe_change && SETTINGS_HAVE(options, round_micro_batches);
-    recipe->round_micro_batches = choose_whole(resolver, SETTING_round_micro_batches, options->round_micro_batches,
+    recipe->round_micro_batches = choose_int(resolver, SETTING_round_micro_batches, options->round_micro_batches,
                                                moved ? options->round_micro_batches : base->round_micro_batches,
-                                               setting_table[SETTING_round_micro_batches].whole);
+                                               setting_table[SETTING_round_micro_batches].int_value);
     moved = options->allow_recipe_change && SETTINGS_HAVE(options, reduce_dtype);
     bool rounds = (moved ? options->reduce_dtype : base->reduce_dtype) == DTYPE_BF16;
     enum dtype decided = rounds ? DTYPE_BF16 : DTYPE_F32;
@@ -328,15 +328,15 @@ static void choose_lanes(struct resolver *resolver, const struct plan_options *o
 
 static void choose_optimizer(struct resolver *resolver, const struct train_options *training, const struct recipe *base,
                              struct recipe *recipe) {
-#define CHOOSE_REAL(field)                                                                                             \
-    recipe->field = choose_real(resolver, SETTING_##field, training ? training->field : 0, base->field);
-    CHOOSE_REAL(beta1)
-    CHOOSE_REAL(beta2)
+#define CHOOSE_FLOAT(field)                                                                                             \
+    recipe->field = choose_float(resolver, SETTING_##field, training ? training->field : 0, base->field);
+    CHOOSE_FLOAT(beta1)
+    CHOOSE_FLOAT(beta2)
     if (recipe->optimizer == UPDATE_LION && !resolver->base_name && !is_given(resolver, SETTING_beta2))
         recipe->beta2 = 0.99; /* as its authors have it */
-    CHOOSE_REAL(epsilon)
-    CHOOSE_REAL(weight_decay)
-    CHOOSE_REAL(clip_norm)
+    CHOOSE_FLOAT(epsilon)
+    CHOOSE_FLOAT(weight_decay)
+    CHOOSE_FLOAT(clip_norm)
 }
 
 /* The environment's setting that holds this machine to the recipe's narrower instruction set; NULL: there is none. */
@@ -410,7 +410,7 @@ static int choose_threads(const struct plan_options *options, const struct plan 
 static enum status choose_policy(const struct plan_options *options, const struct plan *base, const char *base_name,
                                  const struct rank_place *place, struct policy *out) {
     const struct mesh mesh = data_mesh_of(place);
-    struct policy plain = {.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].whole},
+    struct policy plain = {.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value},
                   policy = plain;
     struct partition asked = {0};
     bool given = SETTINGS_HAVE(options, partition);

@@ -21,7 +21,7 @@ enum lr_schedule lr_schedule_find(const char *name) {
 }
 
 /* The numbers that run.json holds. */
-#define TRAIN_WHOLES(X)                                                                                                \
+#define TRAIN_INTS(X)                                                                                                \
     X(steps)                                                                                                           \
     X(schedule_steps)                                                                                                  \
     X(warmup_steps)                                                                                                    \
@@ -32,16 +32,16 @@ enum lr_schedule lr_schedule_find(const char *name) {
     X(chat_time_s)                                                                                                     \
     X(sample_every)                                                                                                    \
     X(sample_tokens)
-#define TRAIN_REALS(X) X(epochs) X(learning_rate) X(min_lr_fraction) X(wsd_decay_fraction) X(valid_fraction)
+#define TRAIN_FLOATS(X) X(epochs) X(learning_rate) X(min_lr_fraction) X(wsd_decay_fraction) X(valid_fraction)
 /* The recipe holds these. */
-#define TRAIN_RECIPE_REALS(X) X(beta1) X(beta2) X(epsilon) X(weight_decay) X(clip_norm)
+#define TRAIN_RECIPE_FLOATS(X) X(beta1) X(beta2) X(epsilon) X(weight_decay) X(clip_norm)
 
 void train_options_init(struct train_options *out) {
     *out = (struct train_options){.sample_prompt = "", .columns = "", .replan = true};
-#define SET_WHOLE(field) out->field = setting_table[SETTING_##field].whole;
-    TRAIN_WHOLES(SET_WHOLE)
-#define SET_REAL(field) out->field = setting_table[SETTING_##field].real;
-    TRAIN_REALS(SET_REAL)
+#define SET_INT(field) out->field = setting_table[SETTING_##field].int_value;
+    TRAIN_INTS(SET_INT)
+#define SET_FLOAT(field) out->field = setting_table[SETTING_##field].float_value;
+    TRAIN_FLOATS(SET_FLOAT)
     out->schedule = lr_schedule_find(setting_table[SETTING_schedule].fallback);
 }
 
@@ -52,13 +52,13 @@ enum status train_options_check(const struct train_options *options) {
 #define CHECK(field, type)                                                                                             \
     if (HAS_VALUE(options, field))                                                                                     \
         TRY(setting_check_##type(&setting_table[SETTING_##field], setting_table[SETTING_##field].name, options->field));
-#define CHECK_WHOLE(field) CHECK(field, whole)
-    TRAIN_WHOLES(CHECK_WHOLE)
-#define CHECK_REAL(field) CHECK(field, real)
-    TRAIN_REALS(CHECK_REAL)
+#define CHECK_INT(field) CHECK(field, int)
+    TRAIN_INTS(CHECK_INT)
+#define CHECK_FLOAT(field) CHECK(field, float)
+    TRAIN_FLOATS(CHECK_FLOAT)
 #define CHECK_GIVEN(field)                                                                                             \
-    if (SETTINGS_HAVE(options, field)) CHECK(field, real)
-    TRAIN_RECIPE_REALS(CHECK_GIVEN)
+    if (SETTINGS_HAVE(options, field)) CHECK(field, float)
+    TRAIN_RECIPE_FLOATS(CHECK_GIVEN)
     if (options->schedule >= LR_SCHEDULE_COUNT) return status_set(STATUS_BAD_INPUT, "schedule: unknown");
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to train on");
     return STATUS_OK;
@@ -84,14 +84,14 @@ static json_t *paths_to_json(const char *const *paths, size_t count) {
 json_t *train_options_to_json(const struct train_options *options) {
     json_t *object = json_object();
     int failed = !object;
-#define WRITE_WHOLE(field)                                                                                             \
+#define WRITE_INT(field)                                                                                             \
     failed |= json_object_set_new(object, setting_table[SETTING_##field].key,                                          \
                                   HAS_VALUE(options, field) ? json_integer(options->field) : json_null());
-    TRAIN_WHOLES(WRITE_WHOLE)
-#define WRITE_REAL(field)                                                                                              \
+    TRAIN_INTS(WRITE_INT)
+#define WRITE_FLOAT(field)                                                                                              \
     failed |= json_object_set_new(object, setting_table[SETTING_##field].key,                                          \
                                   HAS_VALUE(options, field) ? json_real(options->field) : json_null());
-    TRAIN_REALS(WRITE_REAL)
+    TRAIN_FLOATS(WRITE_FLOAT)
     failed |= json_object_set_new(object, "schedule", json_string(lr_schedule_name(options->schedule)));
     failed |= json_object_set_new(object, "sample_prompt", json_string(options->sample_prompt));
     failed |= json_object_set_new(object, "columns", json_string(options->columns));
@@ -129,14 +129,14 @@ static enum status find_number(const char *file, const json_t *object, const str
     const json_t *value = json_object_get(object, setting->key);
     *given = true;
     if (setting->fallback) return json_require(file, object, setting->key);
-    bool real = setting->type == SETTING_REAL;
-    double min = real ? setting->min_real : (double)setting->min, number = json_number_value(value);
-    bool old = json_is_number(value) && (number <= 0 && number >= -1) && (number < min || (real && number <= min));
+    bool is_float = setting->type == SETTING_FLOAT;
+    double min = is_float ? setting->float_min : (double)setting->min, number = json_number_value(value);
+    bool old = json_is_number(value) && (number <= 0 && number >= -1) && (number < min || (is_float && number <= min));
     *given = value && !json_is_null(value) && !old;
     return STATUS_OK;
 }
 
-static enum status read_whole(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
+static enum status read_int(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
                               int64_t *out) {
     const struct setting *setting = &setting_table[id];
     bool there;
@@ -146,16 +146,16 @@ static enum status read_whole(const char *file, const json_t *object, enum setti
     return json_read_int(file, object, setting->key, setting->min, setting->max, out);
 }
 
-static enum status read_real(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
+static enum status read_float(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
                              double *out) {
     const struct setting *setting = &setting_table[id];
     bool there;
     TRY(find_number(file, object, setting, &there));
     if (!there) return STATUS_OK;
     given->of[id] = true;
-    TRY(json_read_double(file, object, setting->key, setting->min_real, setting->max_real, out));
-    if (setting->above && *out <= setting->min_real)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", file, setting->key, setting->min_real);
+    TRY(json_read_double(file, object, setting->key, setting->float_min, setting->float_max, out));
+    if (setting->above && *out <= setting->float_min)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", file, setting->key, setting->float_min);
     return STATUS_OK;
 }
 
@@ -164,10 +164,10 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
     struct train_options options;
     train_options_init(&options);
     const char *schedule = NULL;
-#define READ_WHOLE(field) TRY(read_whole(file, object, SETTING_##field, &options.given, &options.field));
-    TRAIN_WHOLES(READ_WHOLE)
-#define READ_REAL(field) TRY(read_real(file, object, SETTING_##field, &options.given, &options.field));
-    TRAIN_REALS(READ_REAL)
+#define READ_INT(field) TRY(read_int(file, object, SETTING_##field, &options.given, &options.field));
+    TRAIN_INTS(READ_INT)
+#define READ_FLOAT(field) TRY(read_float(file, object, SETTING_##field, &options.given, &options.field));
+    TRAIN_FLOATS(READ_FLOAT)
     TRY(json_require(file, object, "schedule"));
     TRY(json_read_string(file, object, "schedule", &schedule));
     options.schedule = lr_schedule_find(schedule);

@@ -73,12 +73,12 @@ static struct kind *kind_of(const struct fit *fit, const struct program *program
 static void add_up(struct fit *fit, const struct timeline *recorded, const struct timeline *simulated) {
     const struct program *program = recorded->program;
     for (size_t i = 0; i < recorded->events.count; i++) {
-        const struct timeline_event *real = &recorded->events.items[i], *made = &simulated->events.items[i];
-        const struct instruction *instruction = &program->instructions.items[real->instruction];
+        const struct timeline_event *measured = &recorded->events.items[i], *made = &simulated->events.items[i];
+        const struct instruction *instruction = &program->instructions.items[measured->instruction];
         struct kind *kind = kind_of(fit, program, instruction);
         double all_s = costs_of(fit->costs, program, instruction).seconds;
-        if (!kind || real->end_s <= real->start_s || all_s <= 0) continue;
-        kind->recorded_s += real->end_s - real->start_s;
+        if (!kind || measured->end_s <= measured->start_s || all_s <= 0) continue;
+        kind->recorded_s += measured->end_s - measured->start_s;
         kind->simulated_s += (made->end_s - made->start_s) * (1 - fit->costs->rates.issue_s / all_s);
     }
 }

@@ -245,8 +245,8 @@ static enum status evaluate_unary(struct jinja_rendering *rendering, const struc
     TRY(jinja_evaluate(rendering, node->a, &value));
     if (!jinja_is_number(&value))
         return jinja_fail(rendering, "bad operand type for unary %c: '%s'", node->text[0], jinja_type_name(&value));
-    if (value.kind == JINJA_REAL) {
-        *out = jinja_real(node->text[0] == '-' ? -value.real : value.real);
+    if (value.kind == JINJA_FLOAT) {
+        *out = jinja_float(node->text[0] == '-' ? -value.number : value.number);
         return STATUS_OK;
     }
     return jinja_arithmetic(rendering, node->text, 1, &zero, &value, out);

@@ -247,7 +247,7 @@ static enum status parse_primary(struct jinja_parser *parser, struct jinja_node 
     case JINJA_TOKEN_NAME: return parse_name(parser, out);
     case JINJA_TOKEN_STRING: return parse_string(parser, out);
     case JINJA_TOKEN_INTEGER: return make_constant(parser, jinja_integer(parser->next++->integer), out);
-    case JINJA_TOKEN_REAL: return make_constant(parser, jinja_real(parser->next++->real), out);
+    case JINJA_TOKEN_FLOAT: return make_constant(parser, jinja_float(parser->next++->number), out);
     default: break;
     }
     if (jinja_skip(parser, OPERATOR, "(")) return parse_parentheses(parser, out);
@@ -377,7 +377,7 @@ static bool argument_follows(const struct jinja_parser *parser) {
     enum jinja_token_kind kind = parser->next->kind;
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (jinja_next_is(parser, NAME, keywords[i])) return false;
-    return kind == NAME || kind == JINJA_TOKEN_STRING || kind == JINJA_TOKEN_INTEGER || kind == JINJA_TOKEN_REAL ||
+    return kind == NAME || kind == JINJA_TOKEN_STRING || kind == JINJA_TOKEN_INTEGER || kind == JINJA_TOKEN_FLOAT ||
            jinja_next_is(parser, OPERATOR, "[") || jinja_next_is(parser, OPERATOR, "{");
 }
 

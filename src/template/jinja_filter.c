@@ -137,7 +137,7 @@ static bool parse_integer(const struct jinja_value *text, int64_t *out) {
     return *end == '\0' && errno == 0;
 }
 
-static bool parse_real(const struct jinja_value *text, double *out) {
+static bool parse_float(const struct jinja_value *text, double *out) {
     char digits[64] = "", *end;
     size_t bytes = text->string.bytes;
     if (bytes == 0 || bytes >= sizeof digits) return false;
@@ -149,40 +149,40 @@ static bool parse_real(const struct jinja_value *text, double *out) {
 
 /* int(value), or that of the number that float() makes of a text. */
 static bool to_integer(const struct jinja_value *value, int64_t *out) {
-    double real = NAN;
+    double number = NAN;
     if (value->kind == JINJA_BOOL || value->kind == JINJA_INTEGER) {
         *out = value->kind == JINJA_BOOL ? (int64_t)value->truth : value->integer;
         return true;
     }
     if (value->kind == JINJA_STRING && parse_integer(value, out)) return true;
-    if (value->kind == JINJA_REAL) real = value->real;
-    if (value->kind == JINJA_STRING && !parse_real(value, &real)) return false;
-    if (!(fabs(real) < 9e18)) return false;
-    *out = (int64_t)real;
+    if (value->kind == JINJA_FLOAT) number = value->number;
+    if (value->kind == JINJA_STRING && !parse_float(value, &number)) return false;
+    if (!(fabs(number) < 9e18)) return false;
+    *out = (int64_t)number;
     return true;
 }
 
 enum { NUMBER_WORK = 32 }; /* of reading one */
 
 FILTER(filter_int) {
-    int64_t whole;
+    int64_t integer;
     BIND("int", 2, "default", "base");
     if (a[1].kind != JINJA_UNDEFINED) return jinja_fail_unsupported(rendering, "argument of int", "base", 4);
     *out = a[0].kind == JINJA_UNDEFINED ? jinja_integer(0) : a[0];
     TRY(jinja_charge(rendering, NUMBER_WORK));
-    if (to_integer(value, &whole)) *out = jinja_integer(whole);
+    if (to_integer(value, &integer)) *out = jinja_integer(integer);
     return STATUS_OK;
 }
 
 FILTER(filter_float) {
-    double real;
+    double number;
     BIND("float", 1, "default");
     TRY(jinja_charge(rendering, NUMBER_WORK));
-    *out = a[0].kind == JINJA_UNDEFINED ? jinja_real(0) : a[0];
+    *out = a[0].kind == JINJA_UNDEFINED ? jinja_float(0) : a[0];
     if (jinja_is_number(value))
-        *out = jinja_real(jinja_number(value));
-    else if (value->kind == JINJA_STRING && parse_real(value, &real))
-        *out = jinja_real(real);
+        *out = jinja_float(jinja_number(value));
+    else if (value->kind == JINJA_STRING && parse_float(value, &number))
+        *out = jinja_float(number);
     return STATUS_OK;
 }
 
@@ -191,7 +191,7 @@ FILTER(filter_abs) {
     NO_ARGUMENTS("abs");
     if (!jinja_is_number(value))
         return jinja_fail(rendering, "bad operand type for abs(): '%s'", jinja_type_name(value));
-    *out = value->kind == JINJA_REAL ? jinja_real(fabs(value->real)) : *value;
+    *out = value->kind == JINJA_FLOAT ? jinja_float(fabs(value->number)) : *value;
     if (value->kind == JINJA_INTEGER && value->integer < 0)
         return jinja_arithmetic(rendering, "-", 1, &zero, value, out);
     return STATUS_OK;

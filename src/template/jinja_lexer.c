@@ -139,25 +139,25 @@ static bool is_name_byte(char c) {
 static enum status lex_number(struct lexer *lexer) {
     char digits[64] = "";
     size_t used = 0, at = lexer->at;
-    bool real = false, index = at > 0 && lexer->text[at - 1] == '.'; /* of a list: a.0.1 */
+    bool is_float = false, index = at > 0 && lexer->text[at - 1] == '.'; /* of a list: a.0.1 */
     for (; at < lexer->bytes && used < sizeof digits - 1; at++) {
         char c = lexer->text[at], next = at + 1 < lexer->bytes ? lexer->text[at + 1] : '\0';
         bool exponent = (c == 'e' || c == 'E') && ((next >= '0' && next <= '9') || next == '-' || next == '+');
-        bool point = c == '.' && !real && !index && next >= '0' && next <= '9';
+        bool point = c == '.' && !is_float && !index && next >= '0' && next <= '9';
         bool sign = (c == '-' || c == '+') && (digits[used - (used > 0)] == 'e' || digits[used - (used > 0)] == 'E');
         if (c == '_' && next >= '0' && next <= '9') continue;
         if (!(c >= '0' && c <= '9') && !exponent && !point && !sign) break;
-        real |= exponent || point;
+        is_float |= exponent || point;
         digits[used++] = c;
     }
     digits[used] = '\0';
     if (at < lexer->bytes && is_name_byte(lexer->text[at]))
         return jinja_refuse(lexer->name, lexer->line, "'%s%c' is not a number that is supported", digits,
                             lexer->text[at]);
-    struct jinja_token token = {.kind = real ? JINJA_TOKEN_REAL : JINJA_TOKEN_INTEGER};
+    struct jinja_token token = {.kind = is_float ? JINJA_TOKEN_FLOAT : JINJA_TOKEN_INTEGER};
     errno = 0;
-    if (real)
-        token.real = strtod(digits, NULL);
+    if (is_float)
+        token.number = strtod(digits, NULL);
     else
         token.integer = strtoll(digits, NULL, 10);
     if (errno == ERANGE) return jinja_refuse(lexer->name, lexer->line, "%s is out of range", digits);

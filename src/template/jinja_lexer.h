@@ -18,7 +18,7 @@ enum jinja_token_kind {
     JINJA_TOKEN_NAME,
     JINJA_TOKEN_STRING, /* text: its value */
     JINJA_TOKEN_INTEGER,
-    JINJA_TOKEN_REAL,
+    JINJA_TOKEN_FLOAT,
     JINJA_TOKEN_OPERATOR,
     JINJA_TOKEN_END,
 };
@@ -29,7 +29,7 @@ struct jinja_token {
     const char *text; /* data, name, string, operator; not NUL-terminated */
     size_t bytes;
     int64_t integer;
-    double real;
+    double number;
 };
 
 /* A VEC; the last is JINJA_TOKEN_END. */

@@ -43,7 +43,7 @@ static enum status add_lists(struct jinja_rendering *rendering, const struct jin
     return STATUS_OK;
 }
 
-enum { REAL_WORK = 400 }; /* of a rest, which is found bit by bit */
+enum { FLOAT_WORK = 400 }; /* of a rest, which is found bit by bit */
 
 static double floor_modulo(double x, double y) {
     double rest = fmod(x, y);
@@ -51,17 +51,17 @@ static double floor_modulo(double x, double y) {
     return other_sign ? rest + y : copysign(rest, rest < 0 || rest > 0 ? rest : y);
 }
 
-static enum status compute_reals(struct jinja_rendering *rendering, char operator, bool twice, double x, double y,
+static enum status compute_floats(struct jinja_rendering *rendering, char operator, bool twice, double x, double y,
                                  struct jinja_value *out) {
     bool zero = fpclassify(y) == FP_ZERO;
-    TRY(jinja_charge(rendering, REAL_WORK));
+    TRY(jinja_charge(rendering, FLOAT_WORK));
     if (zero && strchr("/%", operator)) return jinja_fail(rendering, "division by zero");
     switch (operator) {
-    case '+': *out = jinja_real(x + y); return STATUS_OK;
-    case '-': *out = jinja_real(x - y); return STATUS_OK;
-    case '/': *out = jinja_real(twice ? floor(x / y) : x / y); return STATUS_OK;
-    case '%': *out = jinja_real(floor_modulo(x, y)); return STATUS_OK;
-    default: *out = jinja_real(twice ? pow(x, y) : x * y); return STATUS_OK;
+    case '+': *out = jinja_float(x + y); return STATUS_OK;
+    case '-': *out = jinja_float(x - y); return STATUS_OK;
+    case '/': *out = jinja_float(twice ? floor(x / y) : x / y); return STATUS_OK;
+    case '%': *out = jinja_float(floor_modulo(x, y)); return STATUS_OK;
+    default: *out = jinja_float(twice ? pow(x, y) : x * y); return STATUS_OK;
     }
 }
 
@@ -88,8 +88,8 @@ static enum status compute_integers(struct jinja_rendering *rendering, char oper
                                     struct jinja_value *out) {
     int64_t result = 0, rest = 0;
     bool fits = true;
-    if (operator== '/' && !twice) return compute_reals(rendering, '/', false, (double)x, (double)y, out);
-    if (operator== '*' && twice && y<0) return compute_reals(rendering, '*', true, (double)x, (double)y, out);
+    if (operator== '/' && !twice) return compute_floats(rendering, '/', false, (double)x, (double)y, out);
+    if (operator== '*' && twice && y<0) return compute_floats(rendering, '*', true, (double)x, (double)y, out);
     if (strchr("/%", operator)) {
         if (y == 0) return jinja_fail(rendering, "integer division or modulo by zero");
         fits = !(x == INT64_MIN && y == -1);
@@ -111,13 +111,13 @@ enum status jinja_arithmetic(struct jinja_rendering *rendering, const char *oper
                              const struct jinja_value *a, const struct jinja_value *b, struct jinja_value *out) {
     TRY(jinja_charge(rendering, 2));
     bool twice = bytes == 2, both = a->kind == b->kind, times = operator[0] == '*' && !twice;
-    bool whole_a = a->kind == JINJA_INTEGER || a->kind == JINJA_BOOL;
-    bool whole_b = b->kind == JINJA_INTEGER || b->kind == JINJA_BOOL;
+    bool int_a = a->kind == JINJA_INTEGER || a->kind == JINJA_BOOL;
+    bool int_b = b->kind == JINJA_INTEGER || b->kind == JINJA_BOOL;
     if (operator[0] == '+' && both && a->kind == JINJA_STRING) return add_texts(rendering, a, b, out);
     if (operator[0] == '+' && both &&(a->kind == JINJA_LIST || a->kind == JINJA_TUPLE))
         return add_lists(rendering, a, b, out);
-    if (times && a->kind == JINJA_STRING && whole_b) return repeat_text(rendering, a, b, out);
-    if (times && b->kind == JINJA_STRING && whole_a) return repeat_text(rendering, b, a, out);
+    if (times && a->kind == JINJA_STRING && int_b) return repeat_text(rendering, a, b, out);
+    if (times && b->kind == JINJA_STRING && int_a) return repeat_text(rendering, b, a, out);
     if (operator[0] == '%' && a->kind == JINJA_STRING)
         return jinja_fail_unsupported(rendering, "operator", "% on text", 9);
     const struct jinja_value *undefined = a->kind == JINJA_UNDEFINED ? a : b->kind == JINJA_UNDEFINED ? b : NULL;
@@ -126,8 +126,8 @@ enum status jinja_arithmetic(struct jinja_rendering *rendering, const char *oper
     if (!jinja_is_number(a) || !jinja_is_number(b))
         return jinja_fail(rendering, "unsupported operand types for %.*s: '%s' and '%s'", (int)bytes, operator,
                           jinja_type_name(a), jinja_type_name(b));
-    if (!whole_a || !whole_b)
-        return compute_reals(rendering, operator[0], twice, jinja_number(a), jinja_number(b), out);
+    if (!int_a || !int_b)
+        return compute_floats(rendering, operator[0], twice, jinja_number(a), jinja_number(b), out);
     return compute_integers(rendering, operator[0], twice, a->kind == JINJA_BOOL ? (int64_t)a->truth : a->integer,
                             b->kind == JINJA_BOOL ? (int64_t)b->truth : b->integer, out);
 }
@@ -244,8 +244,8 @@ static enum status find_bounds(struct jinja_rendering *rendering, const struct j
                                int64_t *first, int64_t *last, int64_t *step) {
     int64_t values[3];
     for (int i = 0; i < 3; i++) {
-        bool whole = bounds[i].kind == JINJA_INTEGER || bounds[i].kind == JINJA_BOOL;
-        if (!whole && bounds[i].kind != JINJA_NONE)
+        bool is_int = bounds[i].kind == JINJA_INTEGER || bounds[i].kind == JINJA_BOOL;
+        if (!is_int && bounds[i].kind != JINJA_NONE)
             return jinja_fail(rendering, "slice indices must be integers or None, not %s", jinja_type_name(&bounds[i]));
         values[i] = bounds[i].kind == JINJA_BOOL ? (int64_t)bounds[i].truth : bounds[i].integer;
     }

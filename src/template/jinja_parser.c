@@ -33,7 +33,7 @@ enum status jinja_parse_unexpected(const struct jinja_parser *parser, const char
                                   (int)(token->bytes < 40 ? token->bytes : 40), token->text, expected);
     case JINJA_TOKEN_STRING: return jinja_parse_refuse(parser, "unexpected string, expected %s", expected);
     case JINJA_TOKEN_INTEGER:
-    case JINJA_TOKEN_REAL: return jinja_parse_refuse(parser, "unexpected number, expected %s", expected);
+    case JINJA_TOKEN_FLOAT: return jinja_parse_refuse(parser, "unexpected number, expected %s", expected);
     case JINJA_TOKEN_END: return jinja_parse_refuse(parser, "the template ends, expected %s", expected);
     default: return jinja_parse_refuse(parser, "the tag ends or begins, expected %s", expected);
     }

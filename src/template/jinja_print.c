@@ -13,15 +13,15 @@
 static enum status append(struct text_buffer *out, const char *text) { return text_append(out, text, strlen(text)); }
 
 /* Of a number's shortest digits, which are found by trying; and of a character that may be escaped. */
-enum { REAL_WORK = 1600, CHARACTER_WORK = 6 };
+enum { FLOAT_WORK = 1600, CHARACTER_WORK = 6 };
 
 /* The fewest digits that come back as the same number; returns the decimal exponent. */
-static int shortest_digits(double real, char digits[32]) {
+static int shortest_digits(double number, char digits[32]) {
     char text[40];
     int precision = 0;
     do
-        snprintf(text, sizeof text, "%.*e", precision, real);
-    while (precision++ < 17 && (strtod(text, NULL) < real || strtod(text, NULL) > real));
+        snprintf(text, sizeof text, "%.*e", precision, number);
+    while (precision++ < 17 && (strtod(text, NULL) < number || strtod(text, NULL) > number));
     size_t used = 0;
     for (const char *at = text; *at != 'e'; at++)
         if (*at != '.') digits[used++] = *at;
@@ -43,13 +43,13 @@ static void print_digits(const char *digits, int exponent, char out[64]) {
         snprintf(out, 64, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
 }
 
-static enum status append_real(struct jinja_rendering *rendering, double real, bool json, struct text_buffer *out) {
+static enum status append_float(struct jinja_rendering *rendering, double number, bool json, struct text_buffer *out) {
     char digits[32], text[64];
-    TRY(jinja_charge(rendering, REAL_WORK));
-    if (isnan(real)) return append(out, json ? "NaN" : "nan");
-    if (signbit(real)) TRY(append(out, "-"));
-    if (isinf(real)) return append(out, json ? "Infinity" : "inf");
-    int exponent = shortest_digits(fabs(real), digits);
+    TRY(jinja_charge(rendering, FLOAT_WORK));
+    if (isnan(number)) return append(out, json ? "NaN" : "nan");
+    if (signbit(number)) TRY(append(out, "-"));
+    if (isinf(number)) return append(out, json ? "Infinity" : "inf");
+    int exponent = shortest_digits(fabs(number), digits);
     print_digits(digits, exponent, text);
     return append(out, text);
 }
@@ -143,7 +143,7 @@ static enum status append_repr(struct jinja_rendering *rendering, const struct j
     case JINJA_NONE: return append(out, "None");
     case JINJA_BOOL: return append(out, value->truth ? "True" : "False");
     case JINJA_INTEGER: return append_integer(value->integer, out);
-    case JINJA_REAL: return append_real(rendering, value->real, false, out);
+    case JINJA_FLOAT: return append_float(rendering, value->number, false, out);
     case JINJA_STRING: return append_string_repr(rendering, value, out);
     case JINJA_LIST:
     case JINJA_TUPLE: return append_list_repr(rendering, value, out);
@@ -312,7 +312,7 @@ static enum status json_any(struct json_printer *printer, const struct jinja_val
     case JINJA_NONE: return append(printer->out, "null");
     case JINJA_BOOL: return append(printer->out, value->truth ? "true" : "false");
     case JINJA_INTEGER: return append_integer(value->integer, printer->out);
-    case JINJA_REAL: return append_real(printer->rendering, value->real, true, printer->out);
+    case JINJA_FLOAT: return append_float(printer->rendering, value->number, true, printer->out);
     case JINJA_STRING: return json_string_text(printer, value->string.text, value->string.bytes);
     case JINJA_LIST:
     case JINJA_TUPLE: return json_list(printer, value->list);

@@ -19,8 +19,8 @@ struct jinja_value jinja_bool(bool truth) {
 struct jinja_value jinja_integer(int64_t integer) {
     return (struct jinja_value){.kind = JINJA_INTEGER, .integer = integer};
 }
-struct jinja_value jinja_real(double real) {
-    return (struct jinja_value){.kind = JINJA_REAL, .real = real};
+struct jinja_value jinja_float(double number) {
+    return (struct jinja_value){.kind = JINJA_FLOAT, .number = number};
 }
 struct jinja_value jinja_string(const char *text, size_t bytes) {
     return (struct jinja_value){.kind = JINJA_STRING, .string = {text, bytes}};
@@ -158,7 +158,7 @@ enum status jinja_from_json(struct jinja_rendering *rendering, const json_t *jso
     case JSON_TRUE: *out = jinja_bool(true); return STATUS_OK;
     case JSON_FALSE: *out = jinja_bool(false); return STATUS_OK;
     case JSON_INTEGER: *out = jinja_integer(json_integer_value(json)); return STATUS_OK;
-    case JSON_REAL: *out = jinja_real(json_real_value(json)); return STATUS_OK;
+    case JSON_REAL: *out = jinja_float(json_real_value(json)); return STATUS_OK;
     case JSON_STRING: *out = jinja_string(json_string_value(json), json_string_length(json)); return STATUS_OK;
     case JSON_ARRAY: return list_from_json(rendering, json, out);
     case JSON_OBJECT: return dict_from_json(rendering, json, out);
@@ -170,7 +170,7 @@ const char *jinja_type_name(const struct jinja_value *value) {
     static const char *const names[] = {
         [JINJA_UNDEFINED] = "undefined", [JINJA_NONE] = "NoneType",
         [JINJA_BOOL] = "bool",           [JINJA_INTEGER] = "int",
-        [JINJA_REAL] = "float",          [JINJA_STRING] = "str",
+        [JINJA_FLOAT] = "float",          [JINJA_STRING] = "str",
         [JINJA_GENERATOR] = "generator", [JINJA_LIST] = "list",
         [JINJA_TUPLE] = "tuple",         [JINJA_DICT] = "dict",
         [JINJA_NAMESPACE] = "namespace", [JINJA_LOOP] = "loop",
@@ -182,15 +182,15 @@ const char *jinja_type_name(const struct jinja_value *value) {
 }
 
 bool jinja_is_number(const struct jinja_value *value) {
-    return value->kind == JINJA_BOOL || value->kind == JINJA_INTEGER || value->kind == JINJA_REAL;
+    return value->kind == JINJA_BOOL || value->kind == JINJA_INTEGER || value->kind == JINJA_FLOAT;
 }
 
 double jinja_number(const struct jinja_value *value) {
-    if (value->kind == JINJA_REAL) return value->real;
+    if (value->kind == JINJA_FLOAT) return value->number;
     return value->kind == JINJA_BOOL ? (double)value->truth : (double)value->integer;
 }
 
-static int64_t whole_number(const struct jinja_value *value) {
+static int64_t int_value(const struct jinja_value *value) {
     return value->kind == JINJA_BOOL ? (int64_t)value->truth : value->integer;
 }
 
@@ -200,7 +200,7 @@ bool jinja_is_true(const struct jinja_value *value) {
     case JINJA_NONE: return false;
     case JINJA_BOOL: return value->truth;
     case JINJA_INTEGER: return value->integer != 0;
-    case JINJA_REAL: return fpclassify(value->real) != FP_ZERO;
+    case JINJA_FLOAT: return fpclassify(value->number) != FP_ZERO;
     case JINJA_STRING: return value->string.bytes > 0;
     case JINJA_LIST:
     case JINJA_TUPLE:
@@ -215,11 +215,11 @@ bool jinja_is_text(const struct jinja_value *value, const char *text) {
 }
 
 static int compare_numbers(const struct jinja_value *a, const struct jinja_value *b) {
-    if (a->kind == JINJA_REAL || b->kind == JINJA_REAL) {
+    if (a->kind == JINJA_FLOAT || b->kind == JINJA_FLOAT) {
         double x = jinja_number(a), y = jinja_number(b);
         return x < y ? -1 : x > y ? 1 : 0;
     }
-    int64_t x = whole_number(a), y = whole_number(b);
+    int64_t x = int_value(a), y = int_value(b);
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
@@ -243,7 +243,7 @@ static enum status equal_dicts(struct jinja_rendering *rendering, const struct j
     return STATUS_OK;
 }
 
-static bool is_nan(const struct jinja_value *value) { return value->kind == JINJA_REAL && isnan(value->real); }
+static bool is_nan(const struct jinja_value *value) { return value->kind == JINJA_FLOAT && isnan(value->number); }
 
 static enum status equal_values(struct jinja_rendering *rendering, const struct jinja_value *a,
                                 const struct jinja_value *b, bool *out) {

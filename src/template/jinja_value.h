@@ -15,7 +15,7 @@ enum jinja_kind {
     JINJA_NONE,
     JINJA_BOOL,
     JINJA_INTEGER,
-    JINJA_REAL,
+    JINJA_FLOAT,
     JINJA_STRING,
     JINJA_LIST,
     JINJA_TUPLE,
@@ -35,7 +35,7 @@ struct jinja_value {
     union {
         bool truth;
         int64_t integer;
-        double real;
+        double number;
         struct {
             const char *text; /* valid UTF-8, not NUL-terminated */
             size_t bytes;
@@ -80,7 +80,7 @@ struct jinja_value jinja_undefined(const char *name, size_t bytes);
 struct jinja_value jinja_none(void);
 struct jinja_value jinja_bool(bool truth);
 struct jinja_value jinja_integer(int64_t integer);
-struct jinja_value jinja_real(double real);
+struct jinja_value jinja_float(double number);
 /* Borrows the text. */
 struct jinja_value jinja_string(const char *text, size_t bytes);
 struct jinja_value jinja_literal(const char *text);

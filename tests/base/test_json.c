@@ -51,7 +51,7 @@ static void malformed_text_is_refused(void **state) {
 }
 
 /* transformers writes 1000000000000000019884624838656 as the length of a tokenizer that has no limit. */
-static void integers_beyond_64_bits_are_reals(void **state) {
+static void integers_beyond_64_bits_are_floats(void **state) {
     (void)state;
     json_t *object =
         parse("{\"a\": 1000000000000000019884624838656, \"b\": [-9223372036854775809,9223372036854775807], "
@@ -92,15 +92,15 @@ static void fields_are_read(void **state) {
     json_t *object =
         parse("{\"n\": -7, \"x\": 1.5, \"whole\": 3, \"yes\": true, \"no\": false, \"s\": \"text\", \"z\": null}");
     int64_t number = 11;
-    double real = 0.25;
+    double decimal = 0.25;
     bool flag = false;
     const char *text = "default";
     assert_int_equal(json_read_int("a.json", object, "n", -7, 100, &number), STATUS_OK);
     assert_int_equal(number, -7);
-    assert_int_equal(json_read_double("a.json", object, "x", 1.5, 1.5, &real), STATUS_OK);
-    assert_true(real == 1.5);
-    assert_int_equal(json_read_double("a.json", object, "whole", 0, 4, &real), STATUS_OK);
-    assert_true(real == 3);
+    assert_int_equal(json_read_double("a.json", object, "x", 1.5, 1.5, &decimal), STATUS_OK);
+    assert_true(decimal == 1.5);
+    assert_int_equal(json_read_double("a.json", object, "whole", 0, 4, &decimal), STATUS_OK);
+    assert_true(decimal == 3);
     assert_int_equal(json_read_bool("a.json", object, "yes", &flag), STATUS_OK);
     assert_true(flag);
     assert_int_equal(json_read_bool("a.json", object, "no", &flag), STATUS_OK);
@@ -112,11 +112,11 @@ static void fields_are_read(void **state) {
         number = 11;
         text = "default";
         assert_int_equal(json_read_int("a.json", object, field, 0, 1, &number), STATUS_OK);
-        assert_int_equal(json_read_double("a.json", object, field, 0, 1, &real), STATUS_OK);
+        assert_int_equal(json_read_double("a.json", object, field, 0, 1, &decimal), STATUS_OK);
         assert_int_equal(json_read_bool("a.json", object, field, &flag), STATUS_OK);
         assert_int_equal(json_read_string("a.json", object, field, &text), STATUS_OK);
         assert_int_equal(number, 11);
-        assert_true(real == 3 && !flag);
+        assert_true(decimal == 3 && !flag);
         assert_string_equal(text, "default");
         assert_int_equal(json_require("a.json", object, field), STATUS_BAD_INPUT);
         assert_non_null(strstr(status_message(), field));
@@ -175,30 +175,30 @@ static void wrong_fields_are_refused(void **state) {
     static const char *const fields[] = {"n", "x", "b", "s", "o", "l"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         int64_t number = 77;
-        double real = 77;
+        double decimal = 77;
         bool flag = true;
         const char *field = fields[i], *text = "same";
         if (*field != 'n') assert_wrong(json_read_int("a.json", object, field, INT64_MIN, INT64_MAX, &number), field);
         if (*field != 'n' && *field != 'x')
-            assert_wrong(json_read_double("a.json", object, field, -1e9, 1e9, &real), field);
+            assert_wrong(json_read_double("a.json", object, field, -1e9, 1e9, &decimal), field);
         if (*field != 'b') assert_wrong(json_read_bool("a.json", object, field, &flag), field);
         if (*field != 's') assert_wrong(json_read_string("a.json", object, field, &text), field);
-        assert_true(number == 77 && real == 77 && flag);
+        assert_true(number == 77 && decimal == 77 && flag);
         assert_string_equal(text, "same");
     }
     int64_t number = 77;
-    double real = 77;
+    double decimal = 77;
     assert_nearest(json_read_int("a.json", object, "n", 6, 9, &number), "n", "the nearest legal value is 6");
     assert_nearest(json_read_int("a.json", object, "n", 1, 4, &number), "n", "the nearest legal value is 4");
-    assert_nearest(json_read_double("a.json", object, "x", 1.6, 9, &real), "x", "the nearest legal value is 1.6");
-    assert_nearest(json_read_double("a.json", object, "x", 0, 1.4, &real), "x", "the nearest legal value is 1.4");
+    assert_nearest(json_read_double("a.json", object, "x", 1.6, 9, &decimal), "x", "the nearest legal value is 1.6");
+    assert_nearest(json_read_double("a.json", object, "x", 0, 1.4, &decimal), "x", "the nearest legal value is 1.4");
     /* numbers with a fraction, where whole ones are legal */
     assert_nearest(json_read_int("a.json", object, "x", 0, 9, &number), "x", "the nearest legal value is 2");
     assert_nearest(json_read_int("a.json", object, "x", 4, 9, &number), "x", "the nearest legal value is 4");
     assert_nearest(json_read_int("a.json", object, "x", -9, 1, &number), "x", "the nearest legal value is 1");
     assert_nearest(json_read_int("a.json", object, "h", INT64_MIN, INT64_MAX, &number), "h", "9223372036854775807");
     assert_nearest(json_read_int("a.json", object, "s", 0, 9, &number), "s", "");
-    assert_true(number == 77 && real == 77);
+    assert_true(number == 77 && decimal == 77);
     json_decref(object);
 }
 
@@ -339,7 +339,7 @@ static void a_failed_allocation_is_no_wide_integer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(malformed_text_is_refused),
-        cmocka_unit_test(integers_beyond_64_bits_are_reals),
+        cmocka_unit_test(integers_beyond_64_bits_are_floats),
         cmocka_unit_test(a_byte_order_mark_is_passed_over),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(fields_are_read),

@@ -19,7 +19,7 @@
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 
-static json_t *parse_whole(const char *text) {
+static json_t *parse_document(const char *text) {
     json_error_t error;
     json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!value) fail_msg("stdout is not one JSON document: %s\n%s", error.text, text);
@@ -201,7 +201,7 @@ static void json_is_one_document(void **state) {
     make_tiny_model(folder, model, text);
     struct program_run run = PROGRAM(folder, "plan", model, "--batch", "4", "--json", "-o", plan);
     assert_int_equal(run.status, 0);
-    json_t *document = parse_whole(run.out), *written = json_load_file(plan, 0, NULL);
+    json_t *document = parse_document(run.out), *written = json_load_file(plan, 0, NULL);
     assert_true(json_equal(document, written));
     static const char *const keys[] = {"version", "recipe",     "policy", "step_s", "tiers",
                                        "streams", "runners_up", "tried",  "binds"};
@@ -226,7 +226,7 @@ static void json_is_one_document(void **state) {
     for (size_t i = 0; i < sizeof inspected / sizeof *inspected; i++) {
         run = PROGRAM(folder, "inspect", inspected[i], "--json");
         assert_int_equal(run.status, 0);
-        document = parse_whole(run.out);
+        document = parse_document(run.out);
         assert_string_equal(json_string_value(json_object_get(document, "kind")), kinds[i]);
         json_decref(document);
         program_run_free(&run);
@@ -236,7 +236,7 @@ static void json_is_one_document(void **state) {
     token_file_write(tokens, 2, (const uint32_t[]){5, 299, 7}, 3);
     run = PROGRAM(folder, "inspect", tokens, "--json");
     assert_int_equal(run.status, 0);
-    document = parse_whole(run.out);
+    document = parse_document(run.out);
     assert_int_equal(json_integer_value(json_object_get(document, "tokens")), 3);
     assert_int_equal(json_integer_value(json_object_get(document, "largest_id")), 299);
     json_decref(document);
@@ -244,7 +244,7 @@ static void json_is_one_document(void **state) {
 
     run = PROGRAM(folder, "eval", model, text, "--json", "--batches", "2");
     assert_int_equal(run.status, 0);
-    document = parse_whole(run.out);
+    document = parse_document(run.out);
     const json_t *total = json_object_get(document, "total");
     double loss = json_real_value(json_object_get(total, "loss"));
     assert_true(loss > 3 && loss < 8); /* a model that knows nothing: about ln(300) = 5.7 */
@@ -257,7 +257,7 @@ static void profile_writes_a_cluster(void **state) {
     const char *folder = *state, *cluster = temp_path(folder, "cluster.json");
     struct program_run run = PROGRAM(folder, "profile", "--json", "-o", cluster, "--threads", "1");
     assert_int_equal(run.status, 0);
-    json_t *document = parse_whole(run.out), *written = json_load_file(cluster, 0, NULL);
+    json_t *document = parse_document(run.out), *written = json_load_file(cluster, 0, NULL);
     assert_true(json_equal(document, written));
     const json_t *device = json_array_get(json_object_get(document, "devices"), 0);
     assert_true(json_real_value(json_object_get(device, "fp32_flops_per_s")) > 0);
@@ -267,7 +267,7 @@ static void profile_writes_a_cluster(void **state) {
 
     run = PROGRAM(folder, "profile", "--json", "--cluster", cluster); /* nothing is left to measure */
     assert_int_equal(run.status, 0);
-    json_t *again = parse_whole(run.out);
+    json_t *again = parse_document(run.out);
     assert_true(json_equal(written, again));
     json_decref(again);
     json_decref(written);
@@ -281,7 +281,7 @@ static void profile_measures_a_model(void **state) {
     struct program_run run =
         PROGRAM(folder, "profile", model, "--json", "--batch", "3", "--seq", "16", "--threads", "1");
     assert_int_equal(run.status, 0);
-    json_t *document = parse_whole(run.out);
+    json_t *document = parse_document(run.out);
     const json_t *operators = json_object_get(document, "operators"), *row;
     size_t i;
     double sum = 0;

@@ -47,7 +47,7 @@ static void table_is_whole(void **state) {
         assert_int_equal(option_find_key(option_key(option, key)), i);
         if (option->setting->type == SETTING_CHOICE) assert_non_null(option->setting->choices);
         if (option->excludes) assert_true(option_find(option->commands, option->excludes) < OPTION_COUNT);
-        if (option->setting->type == SETTING_WHOLE) assert_true(option->setting->min <= option->setting->max);
+        if (option->setting->type == SETTING_INT) assert_true(option->setting->min <= option->setting->max);
         struct option_value value = {0};
         if (option->setting->fallback)
             assert_int_equal(option_value_set(option, option->setting->name, option->setting->fallback, &value),
@@ -66,16 +66,16 @@ static void values_of_each_type(void **state) {
                            "--device-memory", "1.5G", "--dtype", "fp32", "--quiet", "--valid", "a", "--valid", "b",
                            "--", "--odd"),
                      STATUS_OK);
-    assert_int_equal(options_whole(&options, OPT_BATCH), 4);
-    assert_true(options_real(&options, OPT_LR) > 0.00099 && options_real(&options, OPT_LR) < 0.00101);
-    assert_int_equal(options_whole(&options, OPT_DEVICE_MEMORY), 1610612736);
+    assert_int_equal(options_int(&options, OPT_BATCH), 4);
+    assert_true(options_float(&options, OPT_LR) > 0.00099 && options_float(&options, OPT_LR) < 0.00101);
+    assert_int_equal(options_int(&options, OPT_DEVICE_MEMORY), 1610612736);
     assert_string_equal(options_text(&options, OPT_DTYPE), "fp32");
     assert_string_equal(options_text(&options, OPT_OUTPUT), "run");
     assert_true(options_flag(&options, OPT_QUIET));
     assert_int_equal(options.values[OPT_VALID].texts.count, 2);
     assert_int_equal(options.arguments.count, 3);
     assert_string_equal(options.arguments.items[2], "--odd");
-    assert_int_equal(options_whole(&options, OPT_SAVE_EVERY), 100); /* a default */
+    assert_int_equal(options_int(&options, OPT_SAVE_EVERY), 100); /* a default */
     assert_false(options_given(&options, OPT_SAVE_EVERY));
     assert_true(options_given(&options, OPT_BATCH));
     options_free(&options);
@@ -173,14 +173,14 @@ static void command_line_wins_over_config_over_default(void **state) {
                              " \"device_memory\": \"2G\", \"output\": \"from-file\", \"beta1\": 0.25}");
     assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", path, "--batch", "4", "--quiet=false"),
                      STATUS_OK);
-    assert_int_equal(options_whole(&options, OPT_BATCH), 4);
-    assert_true(options_real(&options, OPT_LR) > 0.49 && options_real(&options, OPT_LR) < 0.51);
-    assert_int_equal(options_whole(&options, OPT_KEEP), 7);
+    assert_int_equal(options_int(&options, OPT_BATCH), 4);
+    assert_true(options_float(&options, OPT_LR) > 0.49 && options_float(&options, OPT_LR) < 0.51);
+    assert_int_equal(options_int(&options, OPT_KEEP), 7);
     assert_false(options_flag(&options, OPT_QUIET));
     assert_int_equal(options.values[OPT_VALID].texts.count, 2);
-    assert_int_equal(options_whole(&options, OPT_DEVICE_MEMORY), (int64_t)2 << 30);
+    assert_int_equal(options_int(&options, OPT_DEVICE_MEMORY), (int64_t)2 << 30);
     assert_string_equal(options_text(&options, OPT_OUTPUT), "from-file");
-    assert_int_equal(options_whole(&options, OPT_SAVE_EVERY), 100);
+    assert_int_equal(options_int(&options, OPT_SAVE_EVERY), 100);
     options_free(&options);
 }
 
@@ -190,11 +190,11 @@ static void options_that_exclude_each_other(void **state) {
     const char *config = write_config(*state, "{\"steps\": 20}");
     REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--epochs", "2", "--steps", "3");
     assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", config, "--epochs", "1.5"), STATUS_OK);
-    assert_true(options_real(&options, OPT_EPOCHS) > 1 && !options_given(&options, OPT_STEPS));
+    assert_true(options_float(&options, OPT_EPOCHS) > 1 && !options_given(&options, OPT_STEPS));
     options_free(&options);
     config = write_config(*state, "{\"epochs\": 2}");
     assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", config, "--steps", "3"), STATUS_OK);
-    assert_true(options_whole(&options, OPT_STEPS) == 3 && !options_given(&options, OPT_EPOCHS));
+    assert_true(options_int(&options, OPT_STEPS) == 3 && !options_given(&options, OPT_EPOCHS));
     options_free(&options);
     config = write_config(*state, "{\"epochs\": 2, \"steps\": 3}");
     REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--config", config);
@@ -230,7 +230,7 @@ static void one_config_may_serve_several_commands(void **state) {
     const char *path = write_config(*state, "{\"batch\": 16, \"steps\": 3}");
     log_set_quiet(true);
     assert_int_equal(PARSE(&command_plan, &options, "m", "--config", path), STATUS_OK);
-    assert_int_equal(options_whole(&options, OPT_BATCH), 16);
+    assert_int_equal(options_int(&options, OPT_BATCH), 16);
     options_free(&options);
     log_set_quiet(false);
 }
@@ -342,19 +342,19 @@ static void parser_and_training_have_the_same_defaults(void **state) {
     train_options_init(&training);
     struct options options;
     assert_int_equal(PARSE(&command_train, &options, "m", "d"), STATUS_OK);
-#define SAME_WHOLE(id, field) assert_int_equal(options_whole(&options, OPT_##id), training.field);
-#define SAME_REAL(id, field) assert_memory_equal(&options.values[OPT_##id].real, &training.field, sizeof(double));
-    SAME_WHOLE(STEPS, steps)
-    SAME_WHOLE(SAVE_EVERY, save_every)
-    SAME_WHOLE(KEEP, keep)
-    SAME_WHOLE(VALID_EVERY, valid_every)
-    SAME_WHOLE(VALID_BATCHES, valid_batches)
-    SAME_WHOLE(SAMPLE_EVERY, sample_every)
-    SAME_WHOLE(SAMPLE_TOKENS, sample_tokens)
-    SAME_REAL(LR, learning_rate)
-    SAME_REAL(MIN_LR_FRACTION, min_lr_fraction)
-    SAME_REAL(WSD_DECAY_FRACTION, wsd_decay_fraction)
-    SAME_REAL(VALID_FRACTION, valid_fraction)
+#define SAME_INT(id, field) assert_int_equal(options_int(&options, OPT_##id), training.field);
+#define SAME_FLOAT(id, field) assert_memory_equal(&options.values[OPT_##id].float_value, &training.field, sizeof(double));
+    SAME_INT(STEPS, steps)
+    SAME_INT(SAVE_EVERY, save_every)
+    SAME_INT(KEEP, keep)
+    SAME_INT(VALID_EVERY, valid_every)
+    SAME_INT(VALID_BATCHES, valid_batches)
+    SAME_INT(SAMPLE_EVERY, sample_every)
+    SAME_INT(SAMPLE_TOKENS, sample_tokens)
+    SAME_FLOAT(LR, learning_rate)
+    SAME_FLOAT(MIN_LR_FRACTION, min_lr_fraction)
+    SAME_FLOAT(WSD_DECAY_FRACTION, wsd_decay_fraction)
+    SAME_FLOAT(VALID_FRACTION, valid_fraction)
     assert_int_equal(lr_schedule_find(options_text(&options, OPT_SCHEDULE)), training.schedule);
     const struct settings_given nothing = {0};
     assert_memory_equal(&training.given, &nothing, sizeof nothing);

@@ -215,7 +215,7 @@ static json_t *read_json(const char *folder, const char *name) {
     return value;
 }
 
-static double real_of(const char *folder, const char *name, const char *field) {
+static double float_of(const char *folder, const char *name, const char *field) {
     json_t *object = read_json(folder, name);
     double value = json_number_value(json_object_get(object, field));
     json_decref(object);
@@ -259,13 +259,13 @@ static void one_step_has_one_number(void **state) {
     make_text(text, 5000);
     make_tiny_model(folder, model, text);
     EXPECT(folder, 0, NULL, "plan", model, "-o", plan, "--device", "cpu");
-    double planned = real_of(folder, "plan.json", "step_s");
+    double planned = float_of(folder, "plan.json", "step_s");
     assert_true(planned > 0);
     forget_measured(folder);
     struct program_run run =
         PROGRAM(folder, "train", model, text, "--plan", plan, "-o", out, "--steps", "5", "--save-every", "5");
     assert_int_equal(run.status, 0);
-    assert_true(real_of(out, "plan.json", "step_s") == planned);
+    assert_true(float_of(out, "plan.json", "step_s") == planned);
     assert_true(is_printed(metric(out, 3, "predicted_step_s"), planned));
     json_t *before = read_json(folder, "plan.json"), *after = read_json(out, "plan.json");
     assert_true(json_equal(json_object_get(before, "streams"), json_object_get(after, "streams")));
@@ -273,7 +273,7 @@ static void one_step_has_one_number(void **state) {
     json_decref(before);
     json_decref(after);
 
-    double measured = real_of(out, "timeline.json", "wall_s");
+    double measured = float_of(out, "timeline.json", "wall_s");
     assert_true(is_printed(metric(out, 3, "step_s"), measured));
     snprintf(headline, sizeof headline, "step 3  predicted %.4g s", planned);
     if (!strstr(run.err, headline)) fail_msg("'%s' is not in: %s", headline, run.err);
@@ -282,11 +282,11 @@ static void one_step_has_one_number(void **state) {
     run = PROGRAM(folder, "simulate", out);
     if (!strstr(run.out, headline)) fail_msg("'%s' is not in: %s", headline, run.out);
     program_run_free(&run);
-    assert_true(real_of(out, "timeline.json", "step") == 3);
+    assert_true(float_of(out, "timeline.json", "step") == 3);
 
     forget_measured(folder);
     EXPECT(folder, 0, NULL, "resume", out, "--steps", "6");
-    assert_true(real_of(out, "plan.json", "step_s") == planned);
+    assert_true(float_of(out, "plan.json", "step_s") == planned);
 }
 
 /* The amount of memory after each "--device-memory" of a hint, in the order of the text. */
@@ -357,7 +357,7 @@ static void sizes_nobody_means_are_refused(void **state) {
            ".:100");
 }
 
-static int64_t whole_of(const json_t *object, const char *field) {
+static int64_t int_of(const json_t *object, const char *field) {
     assert_true(json_is_integer(json_object_get(object, field)));
     return (int64_t)json_integer_value(json_object_get(object, field));
 }
@@ -377,9 +377,9 @@ static void ranks_that_are_not_here_can_be_planned_for(void **state) {
     json_t *recipe = json_object_get(document, "recipe"), *policy = json_object_get(document, "policy");
     assert_string_equal(json_string_value(json_object_get(recipe, "lanes")), "4x1");
     assert_string_equal(json_string_value(json_object_get(policy, "ranks")), "4x1");
-    assert_true(whole_of(sum, "across_bytes") > 0);
-    assert_int_equal(whole_of(sum, "in_node_bytes"), 0);
-    assert_int_equal(whole_of(sum, "read_bytes"), 0);
+    assert_true(int_of(sum, "across_bytes") > 0);
+    assert_int_equal(int_of(sum, "in_node_bytes"), 0);
+    assert_int_equal(int_of(sum, "read_bytes"), 0);
     json_decref(document);
     EXPECT(folder, 2, TEXTS("--nodes: 3 nodes do not have 4 ranks alike"), "plan", model, "--ranks", "4", "--nodes",
            "3");
@@ -447,8 +447,8 @@ static void partitions_are_explained_and_asked_for(void **state) {
     program_run_free(&run);
     document = read_json(folder, "zero3.json");
     const json_t *policy = json_object_get(document, "policy"), *widths = json_object_get(policy, "partition");
-    assert_int_equal(whole_of(widths, "parameters"), 4);
-    assert_int_equal(whole_of(widths, "optimizer"), 4);
+    assert_int_equal(int_of(widths, "parameters"), 4);
+    assert_int_equal(int_of(widths, "optimizer"), 4);
     assert_true(json_is_true(json_object_get(policy, "flat")));
     json_decref(document);
     EXPECT(folder, 2, TEXTS("partition: 2x1|1x1|2x1 is not legal for 1 x 4 ranks"), "plan", model, "--ranks", "4",

@@ -39,7 +39,7 @@ static void each_place_is_found(void **state) {
         }
 }
 
-static void whole_numbers_are_finite(void **state) {
+static void integers_are_finite(void **state) {
     (void)state;
     int32_t values[5];
     memset(values, 0x7f, sizeof values);
@@ -49,6 +49,6 @@ static void whole_numbers_are_finite(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_place_is_found),
-                                       cmocka_unit_test(whole_numbers_are_finite)};
+                                       cmocka_unit_test(integers_are_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

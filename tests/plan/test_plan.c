@@ -249,7 +249,7 @@ static void bad_lanes_and_ranks_are_refused(void **state) {
     refuse(path, changed("recipe", "round_grains", json_integer(3)), "grains_per_pass: 4 is not", "value is 3");
 }
 
-static void bad_reals_are_refused(void **state) {
+static void bad_floats_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_recipe(path, "beta1", json_integer(1), "1 is not legal: a decaying average's share is below 1", "0.999999");
     refuse_recipe(path, "beta1", json_real(-0.5), "a decaying average's share", "0");
@@ -484,7 +484,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(bad_plans_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(threads_are_read_from_either_place, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_integers_are_refused, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(bad_reals_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(bad_floats_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_texts_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(pairs_need_even_numbers, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(limits_are_legal, temp_folder_make, temp_folder_drop),

@@ -14,12 +14,12 @@ static void defaults_are_legal_and_stand_once(void **state) {
         assert_non_null(setting->name);
         if (!setting->fallback) continue;
         double number = atof(setting->fallback);
-        if (setting->type == SETTING_WHOLE) {
-            assert_int_equal(setting->whole, atoll(setting->fallback));
-            assert_int_equal(setting_check_whole(setting, setting->name, setting->whole), STATUS_OK);
-        } else if (setting->type == SETTING_REAL) {
-            assert_memory_equal(&setting->real, &number, sizeof number);
-            assert_int_equal(setting_check_real(setting, setting->name, setting->real), STATUS_OK);
+        if (setting->type == SETTING_INT) {
+            assert_int_equal(setting->int_value, atoll(setting->fallback));
+            assert_int_equal(setting_check_int(setting, setting->name, setting->int_value), STATUS_OK);
+        } else if (setting->type == SETTING_FLOAT) {
+            assert_memory_equal(&setting->float_value, &number, sizeof number);
+            assert_int_equal(setting_check_float(setting, setting->name, setting->float_value), STATUS_OK);
         } else if (setting->type == SETTING_CHOICE)
             assert_int_equal(setting_check_choice(setting, setting->name, setting->fallback), STATUS_OK);
     }
@@ -30,17 +30,17 @@ static void defaults_are_legal_and_stand_once(void **state) {
 
 static void limits_are_legal(void **state) {
     (void)state;
-    EXPECT(steps, whole, 1, STATUS_OK);
-    EXPECT(steps, whole, 0, STATUS_BAD_INPUT);
+    EXPECT(steps, int, 1, STATUS_OK);
+    EXPECT(steps, int, 0, STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "steps: 0 is not legal: must be 1 to 1000000000000");
-    EXPECT(steps, whole, SETTING_STEPS_MAX, STATUS_OK);
-    EXPECT(steps, whole, SETTING_STEPS_MAX + 1, STATUS_BAD_INPUT);
-    EXPECT(learning_rate, real, 0, STATUS_BAD_INPUT);
+    EXPECT(steps, int, SETTING_STEPS_MAX, STATUS_OK);
+    EXPECT(steps, int, SETTING_STEPS_MAX + 1, STATUS_BAD_INPUT);
+    EXPECT(learning_rate, float, 0, STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "learning_rate: 0 is not legal: must be above 0 and at most 1000");
-    EXPECT(learning_rate, real, 1000, STATUS_OK);
-    EXPECT(learning_rate, real, 1000.5, STATUS_BAD_INPUT);
-    EXPECT(min_lr_fraction, real, 0, STATUS_OK);
-    EXPECT(min_lr_fraction, real, (double)NAN, STATUS_BAD_INPUT);
+    EXPECT(learning_rate, float, 1000, STATUS_OK);
+    EXPECT(learning_rate, float, 1000.5, STATUS_BAD_INPUT);
+    EXPECT(min_lr_fraction, float, 0, STATUS_OK);
+    EXPECT(min_lr_fraction, float, (double)NAN, STATUS_BAD_INPUT);
     EXPECT(schedule, choice, "wsd", STATUS_OK);
     EXPECT(schedule, choice, "ws", STATUS_BAD_INPUT);
     EXPECT(schedule, choice, "linear|wsd", STATUS_BAD_INPUT);

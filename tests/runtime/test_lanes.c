@@ -64,9 +64,9 @@ static void set_rows(struct harness *harness, int64_t first, int64_t all) {
     int32_t tokens[ROWS_MAX * TOKENS], targets[ROWS_MAX * TOKENS];
     for (int64_t i = 0; i < count; i++) {
         uint64_t at = (uint64_t)(first * TOKENS + i);
-        bool real = at < (uint64_t)(all * TOKENS);
-        tokens[i] = real ? (int32_t)(random_u64(5, RANDOM_TEST, 9, at) % OUTCOME_VOCAB) : 0;
-        targets[i] = !real ? TARGET_PADDING : at % 11 == 0 ? -100 : (tokens[i] * 7 + 3) % OUTCOME_VOCAB;
+        bool unpadded = at < (uint64_t)(all * TOKENS);
+        tokens[i] = unpadded ? (int32_t)(random_u64(5, RANDOM_TEST, 9, at) % OUTCOME_VOCAB) : 0;
+        targets[i] = !unpadded ? TARGET_PADDING : at % 11 == 0 ? -100 : (tokens[i] * 7 + 3) % OUTCOME_VOCAB;
     }
     harness_set_inputs(harness, tokens, targets);
 }

@@ -28,9 +28,9 @@ static void set_alone(struct harness *harness) {
     int32_t tokens[DOCUMENTS * LENGTH] = {0}, targets[DOCUMENTS * LENGTH];
     for (int d = 0; d < DOCUMENTS; d++)
         for (int i = 0; i < LENGTH; i++) {
-            bool real = i < document_tokens[d];
-            tokens[d * LENGTH + i] = real ? token_of(d, i) : 0;
-            targets[d * LENGTH + i] = real ? token_of(d, i + 1) : -100;
+            bool unpadded = i < document_tokens[d];
+            tokens[d * LENGTH + i] = unpadded ? token_of(d, i) : 0;
+            targets[d * LENGTH + i] = unpadded ? token_of(d, i + 1) : -100;
         }
     harness_set_inputs(harness, tokens, targets);
 }

@@ -61,11 +61,11 @@ static void a_described_plan_on_the_gpu(void **state) {
     (void)state;
     struct plan described = plan_for_h100();
     struct backend gpu = gpu_with("sm_90-132sm+cublaslt-13.0.2");
-    struct plan real = resolve(&gpu, &described, STATUS_OK, NULL);
-    assert_string_equal(real.recipe.isa, isa_here);
+    struct plan actual = resolve(&gpu, &described, STATUS_OK, NULL);
+    assert_string_equal(actual.recipe.isa, isa_here);
     snprintf(described.recipe.isa, sizeof described.recipe.isa, "%s", isa_here);
-    expect_status(recipe_require_equal(&described.recipe, &real.recipe), STATUS_OK, NULL);
-    assert_null(real.recipe.products);
+    expect_status(recipe_require_equal(&described.recipe, &actual.recipe), STATUS_OK, NULL);
+    assert_null(actual.recipe.products);
 }
 
 /* What has another number of multiprocessors, architecture or set of kernels is another device. */
@@ -124,10 +124,10 @@ static void a_plan_of_a_gpu(void **state) {
     (void)state;
     struct plan described = plan_for_h100();
     struct backend gpu = gpu_with("sm_90-132sm+cublaslt-13.0.2");
-    struct plan real = resolve(&gpu, &described, STATUS_OK, NULL);
-    (void)resolve(&gpu, &real, STATUS_OK, NULL);
+    struct plan actual = resolve(&gpu, &described, STATUS_OK, NULL);
+    (void)resolve(&gpu, &actual, STATUS_OK, NULL);
     gpu = gpu_with("sm_90-132sm+cublaslt-13.1.0");
-    (void)resolve(&gpu, &real, STATUS_BAD_INPUT, "isa is another here");
+    (void)resolve(&gpu, &actual, STATUS_BAD_INPUT, "isa is another here");
     assert_string_equal(status_hint_text(), "");
 }
 

@@ -207,12 +207,12 @@ static void set_inputs(const struct harness *harness, const struct executable *e
     const struct harness_options *options = &harness->options;
     struct micro_batch_range micro_batches = micro_batches_of(harness, runner);
     int64_t length = options->sequence_length, in_micro_batch = options->micro_batch_sequences * length;
-    int64_t first = micro_batches.first * in_micro_batch, real = options->batch * length;
+    int64_t first = micro_batches.first * in_micro_batch, unpadded = options->batch * length;
     int32_t *to_tokens = input_of(executable, runner, "tokens"), *to_targets = input_of(executable, runner, "targets");
     int32_t *positions = input_of(executable, runner, "positions");
     for (int64_t i = 0; i < micro_batches.count * in_micro_batch; i++) {
-        to_tokens[i] = first + i < real ? tokens[first + i] : 0;
-        if (to_targets) to_targets[i] = first + i < real ? targets[first + i] : TARGET_PADDING;
+        to_tokens[i] = first + i < unpadded ? tokens[first + i] : 0;
+        if (to_targets) to_targets[i] = first + i < unpadded ? targets[first + i] : TARGET_PADDING;
         if (positions) positions[i] = (int32_t)(i % length);
     }
 }

@@ -19,7 +19,7 @@
 enum { ARGUMENTS_MAX = 64 };
 extern char **environ;
 
-static char *read_whole(const char *path) {
+static char *read_file(const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file) fail_msg("%s: %s", path, strerror(errno));
     char *text = NULL;
@@ -96,8 +96,8 @@ struct program_run program_finish(const char *folder, pid_t process) {
         if (errno != EINTR) fail_msg("waitpid: %s", strerror(errno));
     kept_profile_quieten(folder);
     struct program_run run = {.status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state),
-                              .out = read_whole(temp_path(folder, ".stdout")),
-                              .err = read_whole(temp_path(folder, ".stderr"))};
+                              .out = read_file(temp_path(folder, ".stdout")),
+                              .err = read_file(temp_path(folder, ".stderr"))};
     return run;
 }
 

@@ -117,19 +117,19 @@ static double balance_factor(const struct node *node, int64_t tokens) {
 static enum status balanced_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     int64_t tokens = shape_rows(&node->in[0]->shape), experts = shape_columns(&node->in[2]->shape);
-    int64_t counted = 0, real = 0;
+    int64_t counted = 0, unpadded = 0;
     const float *y = call->in[0], *slots = call->in[2], *probabilities = slots + experts;
     const int32_t *targets = call->in[1];
     float *dy = call->out[1], *dload = call->out[2];
     double scale = dy ? call->scalars[SCALAR_LOSS_SCALE] : 0, sum = 0, products = 0;
     for (int64_t i = 0; i < tokens; i++) {
         if (targets[i] >= 0) sum -= (double)y[i], counted++;
-        real += targets[i] != TARGET_PADDING;
+        unpadded += targets[i] != TARGET_PADDING;
         if (dy) dy[i] = targets[i] >= 0 ? (float)-scale : 0;
     }
     for (int64_t e = 0; e < experts; e++)
         products += (double)slots[e] * (double)probabilities[e];
-    double factor = real > 0 ? balance_factor(node, real) : 0;
+    double factor = unpadded > 0 ? balance_factor(node, unpadded) : 0;
     *(double *)call->out[0] += sum + (double)counted * factor * products;
     for (int64_t e = 0; e < experts && dload; e++) {
         dload[e] = (float)(scale * (double)counted * factor * (double)probabilities[e]);

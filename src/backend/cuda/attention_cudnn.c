@@ -9,7 +9,7 @@
 #include "backend/cuda/cudnn_graph.h"
 
 enum { VERSION_BYTES = 48, OWN_ALIGN = 256 };
-static const cudnnDataType_t REAL = CUDNN_DATA_FLOAT, BF16 = CUDNN_DATA_BFLOAT16;
+static const cudnnDataType_t FP32 = CUDNN_DATA_FLOAT, BF16 = CUDNN_DATA_BFLOAT16;
 
 /* A call's operands. SUMS: of dy y for each query, in the workspace. */
 enum operand { INSIDE, Q, K, V, Y, LSE, SCALE, MASKED, ONE, DY, DQ, DK, DV, SUMS };
@@ -53,21 +53,21 @@ static cudnn_descriptor packed(struct attention_cudnn *at, enum operand operand,
 }
 
 static cudnn_descriptor inside(struct attention_cudnn *at, int64_t columns) {
-    return packed(at, INSIDE, columns, REAL);
+    return packed(at, INSIDE, columns, FP32);
 }
 
 static cudnn_descriptor number(struct attention_cudnn *at, enum operand operand) {
     return cudnn_graph_tensor(
         &at->graph,
         &(struct cudnn_tensor){
-            .operand = operand, .by_value = true, .type = REAL, .dims = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}});
+            .operand = operand, .by_value = true, .type = FP32, .dims = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}});
 }
 
 /* In fp32, on all scores, or one number for each query. */
 static cudnn_descriptor compute(struct attention_cudnn *at, cudnnPointwiseMode_t mode, cudnn_descriptor x,
                                 cudnn_descriptor b, int64_t columns) {
     return cudnn_graph_elementwise(&at->graph,
-                                   (struct cudnn_elementwise){mode, REAL, .x = x, .b = b, .y = inside(at, columns)});
+                                   (struct cudnn_elementwise){mode, FP32, .x = x, .b = b, .y = inside(at, columns)});
 }
 
 static cudnn_descriptor index_of(struct attention_cudnn *at, cudnn_descriptor scores, int64_t axis) {
@@ -83,7 +83,7 @@ static cudnn_descriptor add_mask(struct attention_cudnn *at, cudnn_descriptor sc
     cudnn_descriptor sees = cudnn_graph_elementwise(
         &at->graph, (struct cudnn_elementwise){CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, .x = query, .b = key,
                                                .y = packed(at, INSIDE, keys, CUDNN_DATA_BOOLEAN)});
-    return cudnn_graph_elementwise(&at->graph, (struct cudnn_elementwise){CUDNN_POINTWISE_BINARY_SELECT, REAL,
+    return cudnn_graph_elementwise(&at->graph, (struct cudnn_elementwise){CUDNN_POINTWISE_BINARY_SELECT, FP32,
                                                                           .x = scores, .b = number(at, MASKED),
                                                                           .mask = sees, .y = inside(at, keys)});
 }
@@ -107,10 +107,10 @@ static void build_forward(struct attention_cudnn *at) {
     cudnn_descriptor weights = compute(at, CUDNN_POINTWISE_EXP, below, NULL, keys);
     cudnn_descriptor sum = cudnn_graph_reduction(graph, CUDNN_REDUCE_TENSOR_ADD, weights, inside(at, 1));
     cudnn_descriptor log = compute(at, CUDNN_POINTWISE_LOG, sum, NULL, 1);
-    cudnn_graph_elementwise(graph, (struct cudnn_elementwise){CUDNN_POINTWISE_ADD, REAL, .x = largest, .b = log,
-                                                              .y = packed(at, LSE, 1, REAL)});
+    cudnn_graph_elementwise(graph, (struct cudnn_elementwise){CUDNN_POINTWISE_ADD, FP32, .x = largest, .b = log,
+                                                              .y = packed(at, LSE, 1, FP32)});
     cudnn_descriptor parts =
-        cudnn_graph_elementwise(graph, (struct cudnn_elementwise){CUDNN_POINTWISE_DIV, REAL, .x = weights, .b = sum,
+        cudnn_graph_elementwise(graph, (struct cudnn_elementwise){CUDNN_POINTWISE_DIV, FP32, .x = weights, .b = sum,
                                                                   .y = packed(at, INSIDE, keys, BF16)});
     cudnn_graph_product(graph, parts, heads(at, V, shape->kv_heads, shape->v_row, false),
                         heads(at, Y, shape->heads, shape->y_row, false));
@@ -148,8 +148,8 @@ static cudnn_descriptor add_sums(struct attention_cudnn *at, cudnn_descriptor dy
     cudnn_descriptor products = compute(at, CUDNN_POINTWISE_MUL, dy, y, at->shape.head_dim);
     cudnn_descriptor sums = cudnn_graph_reduction(&at->graph, CUDNN_REDUCE_TENSOR_ADD, products, inside(at, 1));
     return cudnn_graph_elementwise(&at->graph,
-                                   (struct cudnn_elementwise){CUDNN_POINTWISE_MUL, REAL, .x = sums,
-                                                              .b = number(at, ONE), .y = packed(at, SUMS, 1, REAL)});
+                                   (struct cudnn_elementwise){CUDNN_POINTWISE_MUL, FP32, .x = sums,
+                                                              .b = number(at, ONE), .y = packed(at, SUMS, 1, FP32)});
 }
 
 /* With p = exp(scores - lse) and ds = scale p (dy v^t - sums): dv = p^t dy, dk = ds^t q, dq = ds k. dq is a product of
@@ -163,7 +163,7 @@ static void build_gradient(struct attention_cudnn *at) {
     cudnn_descriptor dy = heads(at, DY, shape->heads, shape->dy_row, false);
     cudnn_descriptor sums = add_sums(at, dy);
     cudnn_descriptor scores = add_scores(at, q, k);
-    cudnn_descriptor below = compute(at, CUDNN_POINTWISE_SUB, scores, packed(at, LSE, 1, REAL), keys);
+    cudnn_descriptor below = compute(at, CUDNN_POINTWISE_SUB, scores, packed(at, LSE, 1, FP32), keys);
     cudnn_descriptor p = compute(at, CUDNN_POINTWISE_EXP, add_mask(at, below), NULL, keys);
     add_key_gradient(at, add_turned(at, p), dy, DV, shape->dv_row);
     cudnn_descriptor dp =

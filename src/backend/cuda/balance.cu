@@ -161,18 +161,18 @@ struct balanced {
 
 /* There are few numbers: one block goes through them. */
 __global__ void __launch_bounds__(THREADS) balanced_kernel(struct balanced at) {
-    double scale = at.dy ? at.scalars[SCALAR_LOSS_SCALE] : 0.0, sum = 0, counted = 0, real = 0, products = 0;
+    double scale = at.dy ? at.scalars[SCALAR_LOSS_SCALE] : 0.0, sum = 0, counted = 0, unpadded = 0, products = 0;
     for (int64_t i = threadIdx.x; i < at.tokens; i += THREADS) {
         bool counts = at.targets[i] >= 0;
         if (counts) sum -= (double)at.y[i], counted += 1;
-        real += at.targets[i] != TARGET_PADDING;
+        unpadded += at.targets[i] != TARGET_PADDING;
         if (at.dy) at.dy[i] = counts ? (float)-scale : 0.0f;
     }
     for (int e = (int)threadIdx.x; e < at.experts; e += THREADS)
         products += (double)at.load[e] * (double)at.load[at.experts + e];
     sum = team_sum<THREADS>(sum);
     counted = team_sum<THREADS>(counted);
-    double rows = team_sum<THREADS>(real) * (double)at.layers;
+    double rows = team_sum<THREADS>(unpadded) * (double)at.layers;
     double factor = rows > 0 ? at.coefficient / (rows * rows) : 0;
     products = team_sum<THREADS>(products);
     if (threadIdx.x == 0) *at.loss += sum + counted * factor * products;
