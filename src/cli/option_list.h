@@ -129,15 +129,15 @@
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT),                                                  \
       .computed = "none, of resume and simulate what the run had; SIZE: what is free there, less 5%",                  \
       .help = "directory and size limit of the disk tier, which holds what does not fit in memory")                    \
-    X(RANKS, OPTION_OWN(.name = "ranks", SETTING_INT_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),        \
+    X(RANKS, OPTION_OWN(.name = "ranks", SETTING_INT_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),          \
       .computed = "1, or as many as mpirun or srun started",                                                           \
       .help = "start N processes on this machine with mpirun, or check how many mpirun or srun started; "              \
               "plan: plan for N ranks without starting them")                                                          \
-    X(NODES, OPTION_OWN(.name = "nodes", SETTING_INT_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),        \
+    X(NODES, OPTION_OWN(.name = "nodes", SETTING_INT_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),          \
       .computed = "the machines that the ranks are on; plan: as the cluster file's links have it, else 1",             \
       .help = "treat the ranks as N nodes with the same number of ranks each, in rank order. Never "                   \
               "changes a result")                                                                                      \
-    X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_FLOAT_IN(1, 86400), SETTING_FLOAT_DEFAULT(30)),           \
+    X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_FLOAT_IN(1, 86400), SETTING_FLOAT_DEFAULT(30)),         \
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
       .help = "seconds without a heartbeat or progress of a rank before the other ranks end with an "                  \
               "error")                                                                                                 \
@@ -176,17 +176,17 @@
       .help = "cluster file (`ballast profile -o`) whose rates replace measurements, or the name of a "                \
               "file of clusters/ (h100x8); plan: also takes the device from it, where it is not in this "              \
               "machine")                                                                                               \
-    X(DEVICES, OPTION_OWN(.name = "devices", SETTING_INT_IN(1, 1 << 20)), OPTION_FOR(COMMAND_PLAN),                  \
+    X(DEVICES, OPTION_OWN(.name = "devices", SETTING_INT_IN(1, 1 << 20)), OPTION_FOR(COMMAND_PLAN),                    \
       .computed = "a plan for one device",                                                                             \
       .help = "simulate layouts for N devices of --cluster and rank them by time and memory. Defaults "                \
               "to a batch of 4 Mi tokens, and to --seq of the model's context, at most 4096")                          \
-    X(PRICE, OPTION_OWN(.name = "price", SETTING_FLOAT_IN(0, 1e6), .above = true), OPTION_FOR(COMMAND_PLAN),            \
+    X(PRICE, OPTION_OWN(.name = "price", SETTING_FLOAT_IN(0, 1e6), .above = true), OPTION_FOR(COMMAND_PLAN),           \
       .computed = "no price is shown",                                                                                 \
       .help = "price of a device per hour, to show the price of a million tokens (with --devices)")                    \
     X(TRAIN_TOKENS, OPTION_OWN(.name = "tokens", .type = SETTING_TEXT), .key = "train_tokens", .argument = "N[KMBT]",  \
       OPTION_FOR(COMMAND_PLAN), .computed = "no days are shown",                                                       \
       .help = "tokens of the whole training, to show its days (with --devices or --target-days)")                      \
-    X(TARGET_DAYS, OPTION_OWN(.name = "target-days", SETTING_FLOAT_IN(0, 1e6), .above = true),                          \
+    X(TARGET_DAYS, OPTION_OWN(.name = "target-days", SETTING_FLOAT_IN(0, 1e6), .above = true),                         \
       OPTION_FOR(COMMAND_PLAN), .computed = "no number of devices is looked for",                                      \
       .help = "find the smallest number of devices of --cluster that trains --tokens in N days")                       \
     X(PAGE, OPTION_OWN(.name = "page", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMAND_PLAN),            \
@@ -197,14 +197,14 @@
       .computed = "no drawings are written",                                                                           \
       .help = "directory for the page's drawings: front.svg, curve.svg, timeline.svg, memory.svg (with "               \
               "--devices or --target-days)")                                                                           \
-    X(MTBF, OPTION_OWN(.name = "mtbf", SETTING_FLOAT_IN(0, 1e9), .above = true), .argument = "HOURS",                   \
+    X(MTBF, OPTION_OWN(.name = "mtbf", SETTING_FLOAT_IN(0, 1e9), .above = true), .argument = "HOURS",                  \
       OPTION_FOR(COMMAND_PLAN), .computed = "nothing fails",                                                           \
       .help = "mean time between failures of a node, which days and prices then include (with --devices "              \
               "or --target-days)")                                                                                     \
-    X(CHECKPOINT_TIME, OPTION_OWN(.name = "checkpoint-time", SETTING_FLOAT_IN(0, 1e6), .fallback = "60"),               \
+    X(CHECKPOINT_TIME, OPTION_OWN(.name = "checkpoint-time", SETTING_FLOAT_IN(0, 1e6), .fallback = "60"),              \
       .argument = "SECONDS", OPTION_FOR(COMMAND_PLAN),                                                                 \
       .help = "seconds for which writing a checkpoint stops training (with --mtbf)")                                   \
-    X(RESTART_TIME, OPTION_OWN(.name = "restart-time", SETTING_FLOAT_IN(0, 1e6), .fallback = "600"),                    \
+    X(RESTART_TIME, OPTION_OWN(.name = "restart-time", SETTING_FLOAT_IN(0, 1e6), .fallback = "600"),                   \
       .argument = "SECONDS", OPTION_FOR(COMMAND_PLAN),                                                                 \
       .help = "seconds from a node's failure until training resumes from the last checkpoint (with "                   \
               "--mtbf)")
@@ -335,7 +335,7 @@
     X(TRACE, OPTION_OWN(.name = "trace", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMAND_SIMULATE),      \
       .help = "write the step as a Chrome trace (open it in ui.perfetto.dev): predicted, and measured "                \
               "if the run has a timeline.json")                                                                        \
-    X(BATCHES, OPTION_OWN(.name = "batches", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(0)),        \
+    X(BATCHES, OPTION_OWN(.name = "batches", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(0)),            \
       OPTION_FOR(COMMAND_EVAL), .help = "maximum batches per file; 0: all")                                            \
     X(REFERENCE, OPTION_OWN(.name = "reference", .type = SETTING_TEXT), .argument = "MODEL_DIR",                       \
       OPTION_FOR(COMMAND_EVAL), .help = "reference model of --loss dpo: the model before training")                    \
@@ -374,27 +374,26 @@
     X(ARCH, OPTION_OWN(.name = "arch", .type = SETTING_CHOICE, .choices = MODEL_FAMILY_CHOICES), .argument = "FAMILY", \
       OPTION_FOR(COMMAND_INIT), .excludes = "like", .required = true,                                                  \
       .help = "family of the model:" MODEL_FAMILY_LIST(MODEL_FAMILY_NAME) " (`ballast help models`)")                  \
-    X(HIDDEN, OPTION_OWN(.name = "hidden", SETTING_INT_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),           \
+    X(HIDDEN, OPTION_OWN(.name = "hidden", SETTING_INT_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),             \
       .excludes = "like", .required = true, .help = "hidden size (width of the residual stream)")                      \
-    X(LAYERS, OPTION_OWN(.name = "layers", SETTING_INT_IN(1, 1024)), OPTION_FOR(COMMAND_INIT), .excludes = "like",   \
+    X(LAYERS, OPTION_OWN(.name = "layers", SETTING_INT_IN(1, 1024)), OPTION_FOR(COMMAND_INIT), .excludes = "like",     \
       .required = true, .help = "number of transformer blocks")                                                        \
-    X(HEADS, OPTION_OWN(.name = "heads", SETTING_INT_IN(1, 65536)), OPTION_FOR(COMMAND_INIT), .excludes = "like",    \
+    X(HEADS, OPTION_OWN(.name = "heads", SETTING_INT_IN(1, 65536)), OPTION_FOR(COMMAND_INIT), .excludes = "like",      \
       .required = true, .help = "number of attention heads")                                                           \
-    X(KV_HEADS, OPTION_OWN(.name = "kv-heads", SETTING_INT_IN(1, 65536)), OPTION_FOR(COMMAND_INIT),                  \
+    X(KV_HEADS, OPTION_OWN(.name = "kv-heads", SETTING_INT_IN(1, 65536)), OPTION_FOR(COMMAND_INIT),                    \
       .excludes = "like", .computed = "--heads", .help = "number of key-value heads; divides --heads (not gpt2, opt)") \
-    X(HEAD_DIM, OPTION_OWN(.name = "head-dim", SETTING_INT_IN(1, 65536)), OPTION_FOR(COMMAND_INIT),                  \
+    X(HEAD_DIM, OPTION_OWN(.name = "head-dim", SETTING_INT_IN(1, 65536)), OPTION_FOR(COMMAND_INIT),                    \
       .excludes = "like", .computed = "--hidden / --heads", .help = "dimension of a head (not gpt2, opt)")             \
-    X(FFN, OPTION_OWN(.name = "ffn", SETTING_INT_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),                 \
+    X(FFN, OPTION_OWN(.name = "ffn", SETTING_INT_IN(1, SETTING_SIZE_MAX)), OPTION_FOR(COMMAND_INIT),                   \
       .excludes = "like", .computed = "so many times --hidden as in the authors' models (`ballast help models`)",      \
       .help = "hidden size of the MLP")                                                                                \
-    X(WINDOW, OPTION_OWN(.name = "window", SETTING_INT_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),                 \
+    X(WINDOW, OPTION_OWN(.name = "window", SETTING_INT_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),                   \
       .excludes = "like", .computed = "that of the authors' first model, or none",                                     \
       .help = "sliding attention window in tokens, including the position itself, for families that "                  \
               "have one (`ballast help models`)")                                                                      \
-    X(VOCAB, OPTION_OWN(.name = "vocab", SETTING_INT_IN(1, 134217728)), OPTION_FOR(COMMAND_INIT),                    \
-      .excludes = "like", .required = true,                                                                            \
-      .help = "vocabulary size, also of the tokenizer that --tokenizer-data trains")                                   \
-    X(CONTEXT, OPTION_OWN(.name = "context", SETTING_INT_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),               \
+    X(VOCAB, OPTION_OWN(.name = "vocab", SETTING_INT_IN(1, 134217728)), OPTION_FOR(COMMAND_INIT), .excludes = "like",  \
+      .required = true, .help = "vocabulary size, also of the tokenizer that --tokenizer-data trains")                 \
+    X(CONTEXT, OPTION_OWN(.name = "context", SETTING_INT_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),                 \
       .excludes = "like", .required = true, .help = "maximum sequence length in tokens")                               \
     X(TIED, OPTION_OWN(.name = "tied", .type = SETTING_FLAG), OPTION_FOR(COMMAND_INIT), .excludes = "like",            \
       .help = "tie the head's weight to the embedding (gpt2, opt: always)")                                            \

@@ -9,7 +9,7 @@
 #include "cli/options.h"
 
 static enum status set_int(const struct setting *setting, const char *where, const char *text,
-                             struct option_value *value) {
+                           struct option_value *value) {
     char *end;
     if (setting->automatic && strcmp(text, setting->automatic) == 0) {
         value->int_value = 0;
@@ -30,7 +30,7 @@ static enum status set_int(const struct setting *setting, const char *where, con
 }
 
 static enum status set_float(const struct setting *setting, const char *where, const char *text,
-                            struct option_value *value) {
+                             struct option_value *value) {
     char *end;
     /* strtod also takes blanks, hexadecimals, "inf" and "nan". */
     bool plain = text[0] != '\0' && text[strspn(text, "+-.0123456789eE")] == '\0';

@@ -159,7 +159,7 @@ static bool is_said(const json_t *object, const struct setting *setting) {
 }
 
 static enum status read_float(const char *path, const json_t *object, enum setting_id id, struct settings_given *given,
-                             double *out) {
+                              double *out) {
     const struct setting *setting = &setting_table[id];
     if (!is_said(object, setting)) return STATUS_OK;
     TRY(json_read_double(path, object, setting->key, setting->float_min, setting->float_max, out));

@@ -22,14 +22,14 @@ INITIALISER(tier_memory, TIER_MEMORY)
 /* Below, `given` is the public struct and `out` the internal one. A number below 0 and a NULL text are not given; what
  * is given is checked against its setting (plan/settings.h), by the name that the public header has for it. */
 #define SETTING(field) (&setting_table[SETTING_##field])
-#define TAKE_INT(where, field)                                                                                       \
+#define TAKE_INT(where, field)                                                                                         \
     if (given->field >= 0) {                                                                                           \
-        TRY(setting_check_int(SETTING(field), where "." #field, given->field));                                      \
+        TRY(setting_check_int(SETTING(field), where "." #field, given->field));                                        \
         SETTINGS_GIVE(out, field, given->field);                                                                       \
     }
-#define TAKE_FLOAT(where, field)                                                                                        \
+#define TAKE_FLOAT(where, field)                                                                                       \
     if (!(given->field < 0)) {                                                                                         \
-        TRY(setting_check_float(SETTING(field), where "." #field, given->field));                                       \
+        TRY(setting_check_float(SETTING(field), where "." #field, given->field));                                      \
         SETTINGS_GIVE(out, field, given->field);                                                                       \
     }
 #define TAKE_TEXT(where, field)                                                                                        \
@@ -190,20 +190,20 @@ static bool says_auto(const char *text) { return strcmp(text, "auto") == 0; }
 
 /* The options that training and resuming have by the same names. */
 #define TAKE_CHANGES                                                                                                   \
-    TAKE_INT("options", steps)                                                                                       \
-    TAKE_FLOAT("options", epochs)                                                                                       \
-    TAKE_FLOAT("options", learning_rate)                                                                                \
+    TAKE_INT("options", steps)                                                                                         \
+    TAKE_FLOAT("options", epochs)                                                                                      \
+    TAKE_FLOAT("options", learning_rate)                                                                               \
     TAKE_CHOICE("options", schedule, lr_schedule_find)                                                                 \
-    TAKE_INT("options", schedule_steps)                                                                              \
-    TAKE_INT("options", warmup_steps)                                                                                \
-    TAKE_FLOAT("options", min_lr_fraction)                                                                              \
-    TAKE_FLOAT("options", wsd_decay_fraction)                                                                           \
-    TAKE_INT("options", save_every)                                                                                  \
-    TAKE_INT("options", keep)                                                                                        \
-    TAKE_INT("options", valid_every)                                                                                 \
-    TAKE_INT("options", valid_batches)                                                                               \
-    TAKE_INT("options", sample_every)                                                                                \
-    TAKE_INT("options", sample_tokens)                                                                               \
+    TAKE_INT("options", schedule_steps)                                                                                \
+    TAKE_INT("options", warmup_steps)                                                                                  \
+    TAKE_FLOAT("options", min_lr_fraction)                                                                             \
+    TAKE_FLOAT("options", wsd_decay_fraction)                                                                          \
+    TAKE_INT("options", save_every)                                                                                    \
+    TAKE_INT("options", keep)                                                                                          \
+    TAKE_INT("options", valid_every)                                                                                   \
+    TAKE_INT("options", valid_batches)                                                                                 \
+    TAKE_INT("options", sample_every)                                                                                  \
+    TAKE_INT("options", sample_tokens)                                                                                 \
     TAKE_TEXT("options", sample_prompt)                                                                                \
     TAKE_CHOICE("options", replan, says_auto)
 

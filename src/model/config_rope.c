@@ -22,7 +22,7 @@ static const struct setting {
     const char *name;
     unsigned types;
     bool required;
-    bool is_int;    /* written as an integer, which transformers wants there */
+    bool is_int;   /* written as an integer, which transformers wants there */
     size_t offset; /* in struct rope_table_attributes */
     double min, max;
 } settings[] = {

@@ -225,8 +225,8 @@ enum status plan_check(const struct plan *plan) {
 
 enum status recipe_check_optimizer(const struct recipe *recipe) {
 #define CHECK_DOUBLE(field, key, rule)                                                                                 \
-    TRY(plan_check_float("recipe." key, recipe->field, setting_table[SETTING_##field].float_min,                         \
-                        setting_table[SETTING_##field].float_max, rule));
+    TRY(plan_check_float("recipe." key, recipe->field, setting_table[SETTING_##field].float_min,                       \
+                         setting_table[SETTING_##field].float_max, rule));
     RECIPE_DOUBLES(CHECK_DOUBLE)
     if (recipe->optimizer == UPDATE_MUON)
         CHECK_DOUBLE(muon_momentum, "muon_momentum", "a decaying average's share is below 1")

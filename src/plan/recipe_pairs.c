@@ -26,10 +26,10 @@ enum status recipe_pairs_check(const struct recipe *recipe) {
                                                         "each answer has a row of its own"),
                            "leave out --packing");
     TRY(plan_check_float("recipe.dpo_beta", recipe->dpo_beta, setting_table[SETTING_dpo_beta].float_min,
-                        setting_table[SETTING_dpo_beta].float_max, "what a log-probability counts"));
+                         setting_table[SETTING_dpo_beta].float_max, "what a log-probability counts"));
     TRY(plan_check_float("recipe.dpo_label_smoothing", recipe->dpo_label_smoothing, 0,
-                        setting_table[SETTING_dpo_label_smoothing].float_max,
-                        "the part of the pairs that is the other way round"));
+                         setting_table[SETTING_dpo_label_smoothing].float_max,
+                         "the part of the pairs that is the other way round"));
     bool smooths = recipe->dpo_loss == PAIR_LOSS_SIGMOID || recipe->dpo_loss == PAIR_LOSS_ROBUST;
     if (smooths || recipe->dpo_label_smoothing <= 0) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.dpo_label_smoothing: %g: the loss %s is not smoothed",

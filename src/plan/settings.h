@@ -11,8 +11,8 @@
 
 enum setting_type {
     SETTING_FLAG,  /* true or false */
-    SETTING_INT, /* a whole number within min..max */
-    SETTING_FLOAT,  /* a finite number within float_min..float_max; not float_min itself where `above` */
+    SETTING_INT,   /* a whole number within min..max */
+    SETTING_FLOAT, /* a finite number within float_min..float_max; not float_min itself where `above` */
     SETTING_SIZE,  /* base/size.h; at least 1 byte */
     SETTING_TEXT,  /* text and paths, not empty unless `may_be_empty` */
     SETTING_TEXTS, /* several of them */
@@ -43,51 +43,51 @@ struct setting {
 /* Of a step: recipe, policy, machine. A moving average's decay is below 1; epsilon is added in fp32, whose least normal
  * number is 1.2e-38. */
 #define SETTING_LIST_PLAN(X)                                                                                           \
-    X(batch, .key = "batch", .name = "batch", SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(8))         \
-    X(sequence_length, .key = "sequence_length", .name = "seq", SETTING_INT_IN(1, SETTING_SIZE_MAX),                 \
-      SETTING_INT_DEFAULT(1024))                                                                                     \
+    X(batch, .key = "batch", .name = "batch", SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(8))             \
+    X(sequence_length, .key = "sequence_length", .name = "seq", SETTING_INT_IN(1, SETTING_SIZE_MAX),                   \
+      SETTING_INT_DEFAULT(1024))                                                                                       \
     X(dtype, .key = "dtype", .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32")                          \
     X(document_attention, .key = "document_attention", .name = "document-attention", .type = SETTING_CHOICE,           \
       .choices = "across|within", .fallback = "across")                                                                \
     X(packing, .key = "packing", .name = "packing", .type = SETTING_CHOICE, .choices = "on|off")                       \
     X(loss, .key = "loss", .name = "loss", .type = SETTING_CHOICE, .choices = "next-token|dpo",                        \
       .fallback = "next-token")                                                                                        \
-    X(dpo_beta, .key = "dpo_beta", .name = "dpo-beta", SETTING_FLOAT_IN(1e-6, 1000), SETTING_FLOAT_DEFAULT(0.1))         \
+    X(dpo_beta, .key = "dpo_beta", .name = "dpo-beta", SETTING_FLOAT_IN(1e-6, 1000), SETTING_FLOAT_DEFAULT(0.1))       \
     X(dpo_loss, .key = "dpo_loss", .name = "dpo-loss", .type = SETTING_CHOICE, .choices = "sigmoid|hinge|ipo|robust",  \
       .fallback = "sigmoid")                                                                                           \
-    X(dpo_label_smoothing, .key = "dpo_label_smoothing", .name = "dpo-label-smoothing", SETTING_FLOAT_IN(0, 0.49),      \
-      SETTING_FLOAT_DEFAULT(0))                                                                                         \
-    X(micro_batch_sequences, .key = "grain_sequences", .name = "micro-batch", SETTING_INT_IN(1, SETTING_SIZE_MAX))   \
+    X(dpo_label_smoothing, .key = "dpo_label_smoothing", .name = "dpo-label-smoothing", SETTING_FLOAT_IN(0, 0.49),     \
+      SETTING_FLOAT_DEFAULT(0))                                                                                        \
+    X(micro_batch_sequences, .key = "grain_sequences", .name = "micro-batch", SETTING_INT_IN(1, SETTING_SIZE_MAX))     \
     X(lanes, .key = "lanes", .name = "lanes", .type = SETTING_TEXT)                                                    \
-    X(round_micro_batches, .key = "round_grains", .name = "round", SETTING_INT_IN(0, SETTING_SIZE_MAX),              \
-      SETTING_INT_DEFAULT(0))                                                                                        \
+    X(round_micro_batches, .key = "round_grains", .name = "round", SETTING_INT_IN(0, SETTING_SIZE_MAX),                \
+      SETTING_INT_DEFAULT(0))                                                                                          \
     X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
       .fallback = "fp32")                                                                                              \
-    X(tensor, .key = "tensor", .name = "tensor-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",              \
-      SETTING_INT_DEFAULT(1))                                                                                        \
+    X(tensor, .key = "tensor", .name = "tensor-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",                \
+      SETTING_INT_DEFAULT(1))                                                                                          \
     X(sequence, .key = "sequence", .name = "sequence-parallel", .type = SETTING_CHOICE, .choices = "on|off",           \
       .fallback = "off")                                                                                               \
     X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
       .fallback = "megatron")                                                                                          \
     X(micro_batches_per_wave, .key = "grains_per_pass", .name = "micro-batches-per-wave",                              \
-      SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(1))                                                 \
-    X(stages, .key = "stages", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",            \
-      SETTING_INT_DEFAULT(1))                                                                                        \
-    X(interleave, .key = "interleave", .name = "virtual-stages", SETTING_INT_IN(1, 64))                              \
+      SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(1))                                                     \
+    X(stages, .key = "stages", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",              \
+      SETTING_INT_DEFAULT(1))                                                                                          \
+    X(interleave, .key = "interleave", .name = "virtual-stages", SETTING_INT_IN(1, 64))                                \
     X(partition, .key = "partition", .name = "partition", .type = SETTING_TEXT)                                        \
     X(flat, .key = "flat", .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                \
-    X(threads, .key = "threads", .name = "threads", SETTING_INT_IN(1, 4096))                                         \
-    X(seed, .key = "seed", .name = "seed", SETTING_INT_IN(0, INT64_MAX), SETTING_INT_DEFAULT(1))                   \
+    X(threads, .key = "threads", .name = "threads", SETTING_INT_IN(1, 4096))                                           \
+    X(seed, .key = "seed", .name = "seed", SETTING_INT_IN(0, INT64_MAX), SETTING_INT_DEFAULT(1))                       \
     X(optimizer, .key = "optimizer", .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd|muon",    \
       .fallback = "adamw")                                                                                             \
-    X(beta1, .key = "beta1", .name = "beta1", SETTING_FLOAT_IN(0, 0.999999), SETTING_FLOAT_DEFAULT(0.9))                 \
-    X(beta2, .key = "beta2", .name = "beta2", SETTING_FLOAT_IN(0, 0.999999), SETTING_FLOAT_DEFAULT(0.95))                \
-    X(muon_momentum, .key = "muon_momentum", .name = "muon-momentum", SETTING_FLOAT_IN(0, 0.999999),                    \
-      SETTING_FLOAT_DEFAULT(0.95))                                                                                      \
-    X(epsilon, .key = "epsilon", .name = "epsilon", SETTING_FLOAT_IN(1e-30, 1), SETTING_FLOAT_DEFAULT(1e-8))             \
-    X(weight_decay, .key = "weight_decay", .name = "weight-decay", SETTING_FLOAT_IN(0, 1000),                           \
-      SETTING_FLOAT_DEFAULT(0.1))                                                                                       \
-    X(clip_norm, .key = "clip_norm", .name = "clip-norm", SETTING_FLOAT_IN(0, 1e9), SETTING_FLOAT_DEFAULT(1))            \
+    X(beta1, .key = "beta1", .name = "beta1", SETTING_FLOAT_IN(0, 0.999999), SETTING_FLOAT_DEFAULT(0.9))               \
+    X(beta2, .key = "beta2", .name = "beta2", SETTING_FLOAT_IN(0, 0.999999), SETTING_FLOAT_DEFAULT(0.95))              \
+    X(muon_momentum, .key = "muon_momentum", .name = "muon-momentum", SETTING_FLOAT_IN(0, 0.999999),                   \
+      SETTING_FLOAT_DEFAULT(0.95))                                                                                     \
+    X(epsilon, .key = "epsilon", .name = "epsilon", SETTING_FLOAT_IN(1e-30, 1), SETTING_FLOAT_DEFAULT(1e-8))           \
+    X(weight_decay, .key = "weight_decay", .name = "weight-decay", SETTING_FLOAT_IN(0, 1000),                          \
+      SETTING_FLOAT_DEFAULT(0.1))                                                                                      \
+    X(clip_norm, .key = "clip_norm", .name = "clip-norm", SETTING_FLOAT_IN(0, 1e9), SETTING_FLOAT_DEFAULT(1))          \
     X(optimizer_dtype, .key = "optimizer_dtype", .name = "optimizer-dtype", .type = SETTING_CHOICE,                    \
       .choices = "fp32|bf16|int8", .fallback = "fp32")                                                                 \
     X(master, .key = "master", .name = "master-weights", .type = SETTING_CHOICE, .choices = "fp32|split|none",         \
@@ -106,46 +106,46 @@ struct setting {
 
 /* Of a training run. chat_time_s is a date on the command line, and seconds since 1970 elsewhere. */
 #define SETTING_LIST_TRAIN(X)                                                                                          \
-    X(steps, .key = "steps", .name = "steps", SETTING_INT_IN(1, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(1000))     \
-    X(epochs, .key = "epochs", .name = "epochs", SETTING_FLOAT_IN(0, 1e6), .above = true)                               \
-    X(learning_rate, .key = "learning_rate", .name = "lr", SETTING_FLOAT_IN(0, 1000), .above = true,                    \
-      SETTING_FLOAT_DEFAULT(3e-4))                                                                                      \
+    X(steps, .key = "steps", .name = "steps", SETTING_INT_IN(1, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(1000))         \
+    X(epochs, .key = "epochs", .name = "epochs", SETTING_FLOAT_IN(0, 1e6), .above = true)                              \
+    X(learning_rate, .key = "learning_rate", .name = "lr", SETTING_FLOAT_IN(0, 1000), .above = true,                   \
+      SETTING_FLOAT_DEFAULT(3e-4))                                                                                     \
     X(schedule, .key = "schedule", .name = "schedule", .type = SETTING_CHOICE,                                         \
       .choices = "cosine|linear|constant|wsd", .fallback = "cosine")                                                   \
-    X(schedule_steps, .key = "schedule_steps", .name = "schedule-steps", SETTING_INT_IN(1, SETTING_STEPS_MAX))       \
-    X(warmup_steps, .key = "warmup_steps", .name = "warmup-steps", SETTING_INT_IN(0, SETTING_STEPS_MAX))             \
-    X(min_lr_fraction, .key = "min_lr_fraction", .name = "min-lr-fraction", SETTING_FLOAT_IN(0, 1),                     \
-      SETTING_FLOAT_DEFAULT(0.1))                                                                                       \
-    X(wsd_decay_fraction, .key = "wsd_decay_fraction", .name = "wsd-decay-fraction", SETTING_FLOAT_IN(0, 1),            \
-      .above = true, SETTING_FLOAT_DEFAULT(0.2))                                                                        \
-    X(save_every, .key = "save_every", .name = "save-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),                   \
-      SETTING_INT_DEFAULT(100))                                                                                      \
-    X(keep, .key = "keep", .name = "keep", SETTING_INT_IN(0, 1000000), SETTING_INT_DEFAULT(2))                     \
+    X(schedule_steps, .key = "schedule_steps", .name = "schedule-steps", SETTING_INT_IN(1, SETTING_STEPS_MAX))         \
+    X(warmup_steps, .key = "warmup_steps", .name = "warmup-steps", SETTING_INT_IN(0, SETTING_STEPS_MAX))               \
+    X(min_lr_fraction, .key = "min_lr_fraction", .name = "min-lr-fraction", SETTING_FLOAT_IN(0, 1),                    \
+      SETTING_FLOAT_DEFAULT(0.1))                                                                                      \
+    X(wsd_decay_fraction, .key = "wsd_decay_fraction", .name = "wsd-decay-fraction", SETTING_FLOAT_IN(0, 1),           \
+      .above = true, SETTING_FLOAT_DEFAULT(0.2))                                                                       \
+    X(save_every, .key = "save_every", .name = "save-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),                     \
+      SETTING_INT_DEFAULT(100))                                                                                        \
+    X(keep, .key = "keep", .name = "keep", SETTING_INT_IN(0, 1000000), SETTING_INT_DEFAULT(2))                         \
     X(replan, .key = "replan", .name = "replan", .type = SETTING_CHOICE, .choices = "auto|off", .fallback = "auto")    \
-    X(valid_every, .key = "valid_every", .name = "valid-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),                \
-      SETTING_INT_DEFAULT(100))                                                                                      \
-    X(valid_batches, .key = "valid_batches", .name = "valid-batches", SETTING_INT_IN(0, SETTING_STEPS_MAX),          \
-      SETTING_INT_DEFAULT(0))                                                                                        \
-    X(valid_fraction, .key = "valid_fraction", .name = "valid-fraction", SETTING_FLOAT_IN(0, 0.9),                      \
-      SETTING_FLOAT_DEFAULT(0))                                                                                         \
+    X(valid_every, .key = "valid_every", .name = "valid-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),                  \
+      SETTING_INT_DEFAULT(100))                                                                                        \
+    X(valid_batches, .key = "valid_batches", .name = "valid-batches", SETTING_INT_IN(0, SETTING_STEPS_MAX),            \
+      SETTING_INT_DEFAULT(0))                                                                                          \
+    X(valid_fraction, .key = "valid_fraction", .name = "valid-fraction", SETTING_FLOAT_IN(0, 0.9),                     \
+      SETTING_FLOAT_DEFAULT(0))                                                                                        \
     X(valid_paths, .key = "valid_paths", .name = "valid", .type = SETTING_TEXTS)                                       \
     X(loss_on_all, .key = "loss_on_all", .name = "loss-on", .type = SETTING_CHOICE, .choices = "completions|all",      \
       .fallback = "completions")                                                                                       \
     X(chat_time_s, .key = "chat_time_s", .name = "chat-date", .type = SETTING_TEXT, .min = 1, .max = (int64_t)1 << 40) \
     X(columns, .key = "columns", .name = "columns", .type = SETTING_TEXT)                                              \
-    X(sample_every, .key = "sample_every", .name = "sample-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),             \
-      SETTING_INT_DEFAULT(0))                                                                                        \
-    X(sample_tokens, .key = "sample_tokens", .name = "sample-tokens", SETTING_INT_IN(1, SETTING_SIZE_MAX),           \
-      SETTING_INT_DEFAULT(64))                                                                                       \
+    X(sample_every, .key = "sample_every", .name = "sample-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),               \
+      SETTING_INT_DEFAULT(0))                                                                                          \
+    X(sample_tokens, .key = "sample_tokens", .name = "sample-tokens", SETTING_INT_IN(1, SETTING_SIZE_MAX),             \
+      SETTING_INT_DEFAULT(64))                                                                                         \
     X(sample_prompt, .key = "sample_prompt", .name = "sample-prompt", .type = SETTING_TEXT, .may_be_empty = true)
 
 /* Of writing text. generation_config.json is held to the same values. */
 #define SETTING_LIST_TEXT(X)                                                                                           \
-    X(tokens, .key = "tokens", .name = "tokens", SETTING_INT_IN(1, 100000000), SETTING_INT_DEFAULT(100))           \
-    X(temperature, .key = "temperature", .name = "temperature", SETTING_FLOAT_IN(0, 100), SETTING_FLOAT_DEFAULT(0.8))    \
-    X(top_k, .key = "top_k", .name = "top-k", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(0))        \
-    X(top_p, .key = "top_p", .name = "top-p", SETTING_FLOAT_IN(0, 1), .above = true, SETTING_FLOAT_DEFAULT(1))           \
-    X(repetition_penalty, .key = "repetition_penalty", .name = "repetition-penalty", SETTING_FLOAT_IN(0.001, 1000),     \
+    X(tokens, .key = "tokens", .name = "tokens", SETTING_INT_IN(1, 100000000), SETTING_INT_DEFAULT(100))               \
+    X(temperature, .key = "temperature", .name = "temperature", SETTING_FLOAT_IN(0, 100), SETTING_FLOAT_DEFAULT(0.8))  \
+    X(top_k, .key = "top_k", .name = "top-k", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(0))            \
+    X(top_p, .key = "top_p", .name = "top-p", SETTING_FLOAT_IN(0, 1), .above = true, SETTING_FLOAT_DEFAULT(1))         \
+    X(repetition_penalty, .key = "repetition_penalty", .name = "repetition-penalty", SETTING_FLOAT_IN(0.001, 1000),    \
       SETTING_FLOAT_DEFAULT(1))
 
 #define SETTING_LIST(X) SETTING_LIST_PLAN(X) SETTING_LIST_TRAIN(X) SETTING_LIST_TEXT(X)

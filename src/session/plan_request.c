@@ -150,7 +150,8 @@ static enum status resolve_stages(void *context, const struct plan_options *opti
     *out = *decided;
     out->place.stages = (int)options->stages;
     if (rank_place_stages(&out->place) != rank_place_stages(&decided->place))
-        out->policy = (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value};
+        out->policy =
+            (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value};
     return plan_check(out);
 }
 

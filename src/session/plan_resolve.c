@@ -85,7 +85,7 @@ struct resolver {
 static bool is_given(const struct resolver *resolver, enum setting_id id) { return resolver->given.of[id]; }
 
 static int64_t choose_int(struct resolver *resolver, enum setting_id id, int64_t wanted, int64_t base,
-                            int64_t fallback) {
+                          int64_t fallback) {
     bool given = is_given(resolver, id);
     if (!resolver->base_name) return given ? wanted : fallback;
     if (given && wanted != base && resolver->status == STATUS_OK)
@@ -251,7 +251,7 @@ static void choose_tensor(struct resolver *resolver, const struct plan_options *
     bool open = options->tensor == 0, moved = options->allow_recipe_change && !open;
     int64_t wanted = !open ? options->tensor : resolver->base_name ? recipe_tensor(base) : 1;
     recipe->tensor = (int)choose_int(resolver, SETTING_tensor, wanted, moved ? wanted : recipe_tensor(base),
-                                       setting_table[SETTING_tensor].int_value);
+                                     setting_table[SETTING_tensor].int_value);
     recipe->layout = (enum tensor_layout)choose_name(resolver, SETTING_layout, (int)options->layout, (int)base->layout,
                                                      (int)TENSOR_LAYOUT_MEGATRON, tensor_layout_name(options->layout),
                                                      tensor_layout_name(base->layout));
@@ -276,18 +276,17 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
     recipe->batch =
         choose_int(resolver, SETTING_batch, options->batch, base->batch, setting_table[SETTING_batch].int_value);
     recipe->sequence_length = choose_int(resolver, SETTING_sequence_length, options->sequence_length,
-                                           base->sequence_length, defaults->sequence_length);
+                                         base->sequence_length, defaults->sequence_length);
     int64_t micro_batch =
         recipe_default_micro_batch(recipe->batch, recipe->sequence_length, defaults->micro_batch_tokens);
     int64_t each = share_of_lane(options, place, recipe->batch), together = recipe_together(recipe);
     bool spread = !options->adds_losses_alone || SETTINGS_HAVE(options, lanes);
     if (spread && micro_batch > each) micro_batch = each;
     micro_batch = (micro_batch + together - 1) / together * together;
-    recipe->micro_batch_sequences =
-        choose_int(resolver, SETTING_micro_batch_sequences, options->micro_batch_sequences,
-                     base->micro_batch_sequences, micro_batch);
+    recipe->micro_batch_sequences = choose_int(resolver, SETTING_micro_batch_sequences, options->micro_batch_sequences,
+                                               base->micro_batch_sequences, micro_batch);
     recipe->seed = (uint64_t)choose_int(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
-                                          setting_table[SETTING_seed].int_value);
+                                        setting_table[SETTING_seed].int_value);
 }
 
 static bool can_hold(const struct lane_shape *lanes, int ranks) {
@@ -316,8 +315,8 @@ static void choose_lanes(struct resolver *resolver, const struct plan_options *o
                                       lane_shape_print(&base->lanes, base_text), resolver->base_name);
     moved = options->allow_recipe_change && SETTINGS_HAVE(options, round_micro_batches);
     recipe->round_micro_batches = choose_int(resolver, SETTING_round_micro_batches, options->round_micro_batches,
-                                               moved ? options->round_micro_batches : base->round_micro_batches,
-                                               setting_table[SETTING_round_micro_batches].int_value);
+                                             moved ? options->round_micro_batches : base->round_micro_batches,
+                                             setting_table[SETTING_round_micro_batches].int_value);
     moved = options->allow_recipe_change && SETTINGS_HAVE(options, reduce_dtype);
     bool rounds = (moved ? options->reduce_dtype : base->reduce_dtype) == DTYPE_BF16;
     enum dtype decided = rounds ? DTYPE_BF16 : DTYPE_F32;
@@ -328,7 +327,7 @@ static void choose_lanes(struct resolver *resolver, const struct plan_options *o
 
 static void choose_optimizer(struct resolver *resolver, const struct train_options *training, const struct recipe *base,
                              struct recipe *recipe) {
-#define CHOOSE_FLOAT(field)                                                                                             \
+#define CHOOSE_FLOAT(field)                                                                                            \
     recipe->field = choose_float(resolver, SETTING_##field, training ? training->field : 0, base->field);
     CHOOSE_FLOAT(beta1)
     CHOOSE_FLOAT(beta2)

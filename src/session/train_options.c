@@ -21,7 +21,7 @@ enum lr_schedule lr_schedule_find(const char *name) {
 }
 
 /* The numbers that run.json holds. */
-#define TRAIN_INTS(X)                                                                                                \
+#define TRAIN_INTS(X)                                                                                                  \
     X(steps)                                                                                                           \
     X(schedule_steps)                                                                                                  \
     X(warmup_steps)                                                                                                    \
@@ -84,11 +84,11 @@ static json_t *paths_to_json(const char *const *paths, size_t count) {
 json_t *train_options_to_json(const struct train_options *options) {
     json_t *object = json_object();
     int failed = !object;
-#define WRITE_INT(field)                                                                                             \
+#define WRITE_INT(field)                                                                                               \
     failed |= json_object_set_new(object, setting_table[SETTING_##field].key,                                          \
                                   HAS_VALUE(options, field) ? json_integer(options->field) : json_null());
     TRAIN_INTS(WRITE_INT)
-#define WRITE_FLOAT(field)                                                                                              \
+#define WRITE_FLOAT(field)                                                                                             \
     failed |= json_object_set_new(object, setting_table[SETTING_##field].key,                                          \
                                   HAS_VALUE(options, field) ? json_real(options->field) : json_null());
     TRAIN_FLOATS(WRITE_FLOAT)
@@ -137,7 +137,7 @@ static enum status find_number(const char *file, const json_t *object, const str
 }
 
 static enum status read_int(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
-                              int64_t *out) {
+                            int64_t *out) {
     const struct setting *setting = &setting_table[id];
     bool there;
     TRY(find_number(file, object, setting, &there));
@@ -147,7 +147,7 @@ static enum status read_int(const char *file, const json_t *object, enum setting
 }
 
 static enum status read_float(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
-                             double *out) {
+                              double *out) {
     const struct setting *setting = &setting_table[id];
     bool there;
     TRY(find_number(file, object, setting, &there));

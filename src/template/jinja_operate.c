@@ -52,7 +52,7 @@ static double floor_modulo(double x, double y) {
 }
 
 static enum status compute_floats(struct jinja_rendering *rendering, char operator, bool twice, double x, double y,
-                                 struct jinja_value *out) {
+                                  struct jinja_value *out) {
     bool zero = fpclassify(y) == FP_ZERO;
     TRY(jinja_charge(rendering, FLOAT_WORK));
     if (zero && strchr("/%", operator)) return jinja_fail(rendering, "division by zero");
@@ -126,8 +126,7 @@ enum status jinja_arithmetic(struct jinja_rendering *rendering, const char *oper
     if (!jinja_is_number(a) || !jinja_is_number(b))
         return jinja_fail(rendering, "unsupported operand types for %.*s: '%s' and '%s'", (int)bytes, operator,
                           jinja_type_name(a), jinja_type_name(b));
-    if (!int_a || !int_b)
-        return compute_floats(rendering, operator[0], twice, jinja_number(a), jinja_number(b), out);
+    if (!int_a || !int_b) return compute_floats(rendering, operator[0], twice, jinja_number(a), jinja_number(b), out);
     return compute_integers(rendering, operator[0], twice, a->kind == JINJA_BOOL ? (int64_t)a->truth : a->integer,
                             b->kind == JINJA_BOOL ? (int64_t)b->truth : b->integer, out);
 }

@@ -170,7 +170,7 @@ const char *jinja_type_name(const struct jinja_value *value) {
     static const char *const names[] = {
         [JINJA_UNDEFINED] = "undefined", [JINJA_NONE] = "NoneType",
         [JINJA_BOOL] = "bool",           [JINJA_INTEGER] = "int",
-        [JINJA_FLOAT] = "float",          [JINJA_STRING] = "str",
+        [JINJA_FLOAT] = "float",         [JINJA_STRING] = "str",
         [JINJA_GENERATOR] = "generator", [JINJA_LIST] = "list",
         [JINJA_TUPLE] = "tuple",         [JINJA_DICT] = "dict",
         [JINJA_NAMESPACE] = "namespace", [JINJA_LOOP] = "loop",

@@ -237,7 +237,8 @@ static void tell_change(const struct run_change *change) {
 static void forget_policy(const struct plan_options *options, struct plan *base) {
     int were = rank_place_ranks(&base->place), are = options->comm ? mesh_ranks(&options->comm->mesh) : 1;
     if (were != are)
-        base->policy = (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value};
+        base->policy =
+            (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value};
 }
 
 static void tell_ranks(const struct plan *base, const struct plan *now) {

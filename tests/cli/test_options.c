@@ -343,7 +343,8 @@ static void parser_and_training_have_the_same_defaults(void **state) {
     struct options options;
     assert_int_equal(PARSE(&command_train, &options, "m", "d"), STATUS_OK);
 #define SAME_INT(id, field) assert_int_equal(options_int(&options, OPT_##id), training.field);
-#define SAME_FLOAT(id, field) assert_memory_equal(&options.values[OPT_##id].float_value, &training.field, sizeof(double));
+#define SAME_FLOAT(id, field)                                                                                          \
+    assert_memory_equal(&options.values[OPT_##id].float_value, &training.field, sizeof(double));
     SAME_INT(STEPS, steps)
     SAME_INT(SAVE_EVERY, save_every)
     SAME_INT(KEEP, keep)

@@ -48,7 +48,6 @@ static void integers_are_finite(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_place_is_found),
-                                       cmocka_unit_test(integers_are_finite)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_place_is_found), cmocka_unit_test(integers_are_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

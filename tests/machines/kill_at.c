@@ -85,9 +85,9 @@ int openat(int folder, const char *path, int flags, ...) {
 
 #define REPLACE(name, parameters, ...)                                                                                 \
     int name parameters {                                                                                              \
-        int(*original) parameters = (int(*) parameters)dlsym(RTLD_NEXT, #name);                                            \
+        int(*original) parameters = (int(*) parameters)dlsym(RTLD_NEXT, #name);                                        \
         step();                                                                                                        \
-        return original(__VA_ARGS__);                                                                                      \
+        return original(__VA_ARGS__);                                                                                  \
     }
 REPLACE(rename, (const char *from, const char *to), from, to)
 REPLACE(fsync, (int file), file)
