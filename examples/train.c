@@ -42,7 +42,7 @@ static void on_log(enum ballast_log_level level, const char *text, void *payload
 /* Ends the program, on all ranks, unless the status is the expected one. */
 static void expect(enum ballast_status expected, enum ballast_status status) {
     if (status == expected) return;
-    if (ballast_ranks_tell()) {
+    if (ballast_ranks_should_report()) {
         fprintf(stderr, "%s: %s\n", ballast_status_name(status), ballast_error_message());
         if (ballast_error_hint()[0] != '\0') fprintf(stderr, "hint: %s\n", ballast_error_hint());
     }

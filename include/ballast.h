@@ -463,7 +463,7 @@ enum ballast_status ballast_generate(const char *model, const struct ballast_pla
  *     int rank, ranks;
  *     enum ballast_status status = ballast_ranks_open(NULL, &rank, &ranks);     // 0 of 1 where it was started alone
  *     if (status == BALLAST_OK) status = ballast_train("model", "run", &plan, &train, &events);
- *     if (status != BALLAST_OK && ballast_ranks_tell()) fprintf(stderr, "%s\n", ballast_error_message());
+ *     if (status != BALLAST_OK && ballast_ranks_should_report()) fprintf(stderr, "%s\n", ballast_error_message());
  *     return ballast_ranks_close(status);
  *
  * Between open and close all ranks make the same calls with the same options. ballast_train, ballast_resume,
@@ -484,7 +484,7 @@ void ballast_ranks_options_init(struct ballast_ranks_options *options);
  * ranks do not fill. */
 enum ballast_status ballast_ranks_open(const struct ballast_ranks_options *options, int *rank, int *ranks);
 /* After a failure: 1 on the one rank that is to tell the user of it, 0 on the others. */
-int ballast_ranks_tell(void);
+int ballast_ranks_should_report(void);
 /* The process's last call, with nothing open any more: `status` is what the program came to. Where that is BALLAST_OK
  * or BALLAST_STOPPED, ends MPI and returns it, or FAILED. Where it is a failure, and there are other ranks, all are
  * ended, this one with exit status `status`: the call does not return then. */

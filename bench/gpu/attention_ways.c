@@ -85,7 +85,7 @@ struct call {
     struct kernel_call with;
 };
 
-static enum status ask(void *context) {
+static enum status enqueue(void *context) {
     struct call *call = context;
     TRY(call->kernel->run(call->kernel, &call->with));
     return backend_cuda.streams->check();
@@ -106,7 +106,7 @@ static enum status call_again(const struct subject *subject, struct call *call) 
         uint16_t *before = NULL, *after = NULL;
         if (!node->out[i]) continue;
         enum status status = read_output(subject, node->out[i], &before);
-        if (status == STATUS_OK) status = gpu_clock_time(subject->clock, ask, call, 1, &seconds);
+        if (status == STATUS_OK) status = gpu_clock_time(subject->clock, enqueue, call, 1, &seconds);
         if (status == STATUS_OK) status = read_output(subject, node->out[i], &after);
         bool same = status == STATUS_OK && memcmp(before, after, (size_t)shape_bytes(&node->out[i]->shape)) == 0;
         free(before);
@@ -125,7 +125,7 @@ static enum status time_kernel(const struct subject *subject, struct kernel *ker
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         call.with.out[i] = node->out[i] ? subject->data[node->out[i]->id] : NULL;
     TRY(backend_cuda.memory->take(TIER_DEVICE, kernel->workspace_bytes + 64, &call.with.workspace));
-    enum status status = gpu_clock_call(subject->clock, ask, &call, CALLS, seconds);
+    enum status status = gpu_clock_call(subject->clock, enqueue, &call, CALLS, seconds);
     if (status == STATUS_OK) status = call_again(subject, &call);
     backend_cuda.memory->give_back(TIER_DEVICE, call.with.workspace);
     return status;
@@ -202,7 +202,7 @@ static enum status time_node(const struct subject *subject, const struct node *n
     return status;
 }
 
-static void tell(const char *what, const double seconds[WAYS], char *result) {
+static void print_result(const char *what, const double seconds[WAYS], char *result) {
     size_t used = strlen(result);
     snprintf(result + used, RESULT_BYTES - used, "%s own %.0f us, cuDNN ", what, seconds[OWN] * 1e6);
     used = strlen(result);
@@ -216,9 +216,9 @@ static void tell(const char *what, const double seconds[WAYS], char *result) {
 static enum status measure_model(const struct subject *subject, double *max, char *result) {
     double seconds[WAYS];
     TRY(time_node(subject, subject->graph->nodes.items[0], seconds, max));
-    tell(" forward", seconds, result);
+    print_result(" forward", seconds, result);
     TRY(time_node(subject, subject->graph->nodes.items[1], seconds, max));
-    tell(", gradient", seconds, result);
+    print_result(", gradient", seconds, result);
     return STATUS_OK;
 }
 

@@ -31,23 +31,23 @@ enum status gpu_clock_open(struct gpu_clock *out) {
     return status;
 }
 
-enum status gpu_clock_time(const struct gpu_clock *clock, enum status (*ask)(void *context), void *context, int calls,
+enum status gpu_clock_time(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context, int calls,
                            double *seconds) {
     const struct backend_streams *streams = backend_cuda.streams;
     TRY(streams->record(clock->begin, clock->stream));
     for (int i = 0; i < calls; i++)
-        TRY(ask(context));
+        TRY(enqueue(context));
     TRY(streams->record(clock->end, clock->stream));
     TRY(streams->await(clock->end));
     return streams->elapsed(clock->begin, clock->end, seconds);
 }
 
-enum status gpu_clock_call(const struct gpu_clock *clock, enum status (*ask)(void *context), void *context, int calls,
+enum status gpu_clock_call(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context, int calls,
                            double *seconds) {
     double rows[ROWS];
-    TRY(gpu_clock_time(clock, ask, context, 1, seconds)); /* loads its code */
+    TRY(gpu_clock_time(clock, enqueue, context, 1, seconds)); /* loads its code */
     for (int row = 0; row < ROWS; row++) {
-        TRY(gpu_clock_time(clock, ask, context, calls, &rows[row]));
+        TRY(gpu_clock_time(clock, enqueue, context, calls, &rows[row]));
         rows[row] /= calls;
     }
     *seconds = median(rows, ROWS);

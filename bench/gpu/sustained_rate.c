@@ -20,7 +20,7 @@ struct product {
     void *a, *b, *c, *workspace;
 };
 
-static enum status ask(void *context) {
+static enum status enqueue(void *context) {
     struct product *product = context;
     const struct matmul_operands operands = {.a = product->a, .b = product->b, .c = product->c};
     (void)cuda_matmul_run(product->matmul, &operands, product->workspace, product->clock->stream);
@@ -71,13 +71,13 @@ static void close_product(struct product *product) {
 
 /* In rows of BURST_S, each printed second with the rate of its last row. */
 static enum status run_long(struct product *product, int calls, double *last) {
-    double spent = 0, said = 0, seconds;
+    double spent = 0, printed_s = 0, seconds;
     while (spent < sustained_s) {
-        TRY(gpu_clock_time(product->clock, ask, product, calls, &seconds));
+        TRY(gpu_clock_time(product->clock, enqueue, product, calls, &seconds));
         spent += seconds;
         *last = FLOPS * calls / seconds;
-        if (spent < said + 1) continue;
-        said = spent;
+        if (spent < printed_s + 1) continue;
+        printed_s = spent;
         printf("after %4.1f s  %7.1f TFLOP/s\n", spent, *last * 1e-12);
         fflush(stdout);
     }
@@ -86,10 +86,10 @@ static enum status run_long(struct product *product, int calls, double *last) {
 
 static enum status measure_product(struct product *product) {
     double seconds, burst, last = 0;
-    TRY(gpu_clock_time(product->clock, ask, product, 2, &seconds));
+    TRY(gpu_clock_time(product->clock, enqueue, product, 2, &seconds));
     int calls = (int)(BURST_S / (seconds / 2)) + 1;
     nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
-    TRY(gpu_clock_time(product->clock, ask, product, calls, &seconds));
+    TRY(gpu_clock_time(product->clock, enqueue, product, calls, &seconds));
     burst = FLOPS * calls / seconds;
     printf("burst         %7.1f TFLOP/s\n", burst * 1e-12);
     TRY(run_long(product, calls, &last));

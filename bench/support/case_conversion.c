@@ -243,10 +243,10 @@ struct holding {
 static enum status hold(const struct holding *holding, const char *place, const char *field, const json_t *part,
                         const int64_t *begin, const int64_t *size, int d, int64_t at, struct case_result *result) {
     if (d == holding->shape->rank) {
-        double *known = &holding->value[at], told = json_number_value(part);
+        double *known = &holding->value[at], value = json_number_value(part);
         if (!json_is_number(part)) return status_set(STATUS_BAD_INPUT, "%s: %s: must hold numbers", place, field);
-        if (isnan(*known)) *known = told;
-        if (*known != told) case_fail(result, "%s has %g where %g was put", field, told, *known);
+        if (isnan(*known)) *known = value;
+        if (*known != value) case_fail(result, "%s has %g where %g was put", field, value, *known);
         return STATUS_OK;
     }
     if (!json_is_array(part) || json_array_size(part) != (size_t)size[d])

@@ -15,7 +15,7 @@ static struct {
 static _Thread_local bool muted;
 
 /* Under the lock. */
-static void tell(enum progress_moment moment) {
+static void notify(enum progress_moment moment) {
     if (state.listener && state.depth == 1) state.listener(state.payload, moment, &state.work);
 }
 
@@ -37,7 +37,7 @@ void progress_begin(enum progress_unit unit, int64_t total, const char *what, ..
         va_start(arguments, what);
         vsnprintf(state.work.what, sizeof state.work.what, what, arguments);
         va_end(arguments);
-        tell(PROGRESS_BEGINS);
+        notify(PROGRESS_BEGINS);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -46,14 +46,14 @@ void progress_add(int64_t done) {
     if (muted) return;
     pthread_mutex_lock(&lock);
     if (state.depth == 1) state.work.done += done;
-    tell(PROGRESS_MOVES);
+    notify(PROGRESS_MOVES);
     pthread_mutex_unlock(&lock);
 }
 
 void progress_end(void) {
     if (muted) return;
     pthread_mutex_lock(&lock);
-    tell(PROGRESS_ENDS);
+    notify(PROGRESS_ENDS);
     if (state.depth > 0) state.depth--;
     pthread_mutex_unlock(&lock);
 }

@@ -150,15 +150,15 @@ void chat_template_free(struct chat_template *chat) {
     mem_free(chat);
 }
 
-static bool tells_time(const struct chat_template *chat) {
+static bool uses_time(const struct chat_template *chat) {
     for (int use = 0; use < USES; use++)
-        if (chat->templates[use] && jinja_tells_time(chat->templates[use])) return true;
+        if (chat->templates[use] && jinja_uses_time(chat->templates[use])) return true;
     return false;
 }
 
 void chat_template_hash(const struct chat_template *chat, int64_t now_s, uint64_t out[2]) {
     struct chat_template copy = {.hash = chat->hash};
-    if (tells_time(chat)) mix_hash(&copy, &now_s, sizeof now_s);
+    if (uses_time(chat)) mix_hash(&copy, &now_s, sizeof now_s);
     out[0] = copy.hash.low64;
     out[1] = copy.hash.high64;
 }

@@ -51,17 +51,17 @@ static bool is_over(const struct chat_rendering *rendering) {
 
 /* Renders with marks. *told: whether the template could render them. */
 static enum status render_marked(struct chat_rendering *rendering, const json_t *messages, size_t own, bool sparse,
-                                 bool prompt, bool *told) {
+                                 bool prompt, bool *rendered) {
     json_t *marked = chat_marks_put(messages, own, sparse);
     if (!marked) return STATUS_FAILED;
     enum status status = render(rendering, marked, prompt);
     json_decref(marked);
-    *told = status == STATUS_OK;
+    *rendered = status == STATUS_OK;
     if (status == STATUS_BAD_INPUT && !is_over(rendering)) {
         status_clear();
         status = STATUS_OK;
     }
-    return *told ? chat_marks_take(&rendering->marks, &rendering->output.text) : status;
+    return *rendered ? chat_marks_take(&rendering->marks, &rendering->output.text) : status;
 }
 
 /* Finds the marks' places in `text`, the rendering of the first `count` messages. *found is false where a template that
@@ -171,14 +171,14 @@ static enum status ends_as_followed(struct chat_rendering *rendering, size_t tur
                                     size_t end, bool *out) {
     json_t *messages = first_messages(rendering, turn + 1);
     if (!messages) return STATUS_FAILED;
-    bool told = false;
+    bool rendered = false;
     json_t *next = json_pack("{s:s,s:s}", "role", "user", "content", ".");
     enum status status = json_array_append_new(messages, next) == 0
-                             ? render_marked(rendering, messages, turn, false, false, &told)
+                             ? render_marked(rendering, messages, turn, false, false, &rendered)
                              : status_no_memory(0, "messages");
     json_decref(messages);
     const struct chat_marks *marks = &rendering->marks;
-    *out = !told || marks->places.count < 2;
+    *out = !rendered || marks->places.count < 2;
     for (size_t i = 0; i + 1 < marks->places.count && !*out; i++) {
         const struct chat_place *at = &marks->places.items[i];
         bool last_own = at[0].own && !at[1].own;

@@ -76,7 +76,7 @@ static enum status run_here(const struct command *command, const struct options 
     if (command->bit & (COMMAND_TRAIN | COMMAND_RESUME)) signal(SIGPIPE, SIG_IGN);
     log_set_quiet(options_flag(options, OPT_QUIET));
     if (!options_flag(options, OPT_QUIET) && ranks_talk()) progress_view_open(stderr);
-    option_effects_tell(options);
+    option_effects_warn(options);
     return command->run(options);
 }
 
@@ -159,7 +159,7 @@ static enum status finish_output(enum status status) {
     return status_set(STATUS_FAILED, "standard output: cannot write: %s", strerror(errno));
 }
 
-static void tell(enum status status) {
+static void report(enum status status) {
     if (status_is_stop(status) && status_message()[0])
         fprintf(stderr, "ballast: %s\n", status_message());
     else
@@ -173,9 +173,9 @@ int cli_run(int count, char **arguments) {
     live_line_wipe();
     bool stopped = status_is_stop(status);
     /* Before the other ranks end: mpirun kills this one as soon as one of them has ended with a status. */
-    if (stopped && ranks_tell(status)) tell(status);
+    if (stopped && ranks_should_report(status)) report(status);
     enum status end = ranks_close(status);
-    if ((!stopped || end != status) && ranks_tell(end)) tell(end);
+    if ((!stopped || end != status) && ranks_should_report(end)) report(end);
     ranks_leave(end);
     return (int)end;
 }

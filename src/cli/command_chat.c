@@ -30,7 +30,7 @@ static bool write_text(void *payload, const char *text, size_t bytes) {
     return terminal_write(stdout, text, bytes);
 }
 
-static void tell_finish(const struct chat_session *session, const struct chat_answer *answer) {
+static void report_finish(const struct chat_session *session, const struct chat_answer *answer) {
     const struct generate_result *result = &answer->result;
     long long positions = (long long)session->writer.decoding.positions;
     if (answer->dropped > 0)
@@ -48,7 +48,7 @@ static void tell_finish(const struct chat_session *session, const struct chat_an
 static enum status answer(struct chat_session *session, const struct typed_lines *reader, const char *text) {
     struct chat_answer answer;
     interrupted = 0;
-    enum status status = chat_session_say(session, text, write_text, NULL, &answer);
+    enum status status = chat_session_send(session, text, write_text, NULL, &answer);
     if (status == STATUS_BAD_INPUT && reader->terminal) {
         const char *hint = status_hint_text();
         log_warning("%s%s%s", status_message(), hint[0] ? "; " : "", hint);
@@ -57,7 +57,7 @@ static enum status answer(struct chat_session *session, const struct typed_lines
     TRY(status);
     putchar('\n');
     fflush(stdout);
-    tell_finish(session, &answer);
+    report_finish(session, &answer);
     return STATUS_OK;
 }
 
@@ -111,7 +111,7 @@ static enum status talk(const struct options *options, struct chat_session *sess
     struct typed_lines reader;
     struct sigaction saved;
     TRY(chat_session_set_system(session, options_text(options, OPT_SYSTEM)));
-    text_options_tell(&session->writer);
+    text_options_report(&session->writer);
     TRY(typed_lines_open(&reader));
     if (reader.terminal) {
         log_note("/help lists commands, Ctrl-D ends");

@@ -184,7 +184,7 @@ static enum status run(const struct options *options) {
     TRY(check(&request));
     enum status status;
     TRY_GOTO(status, open_request(&request), done);
-    text_options_tell(&request.writer);
+    text_options_report(&request.writer);
     status = request.text && !options_flag(options, OPT_JSON) ? write_one(&request) : write_many(&request);
 done:
     writer_free(&request.writer);

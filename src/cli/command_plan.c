@@ -71,9 +71,9 @@ static enum status put_out(const struct options *options, const struct session_p
     json_t *object;
     TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
     enum status status = path ? new_file_write_json(path, object, JSON_FILE_FLAGS) : STATUS_OK;
-    bool asked = options_flag(options, OPT_EXPLAIN), as_json = options_flag(options, OPT_JSON);
-    bool explain = asked && prediction;
-    if (status == STATUS_OK && asked && as_json) status = explain_layout(plan, object);
+    bool requested = options_flag(options, OPT_EXPLAIN), as_json = options_flag(options, OPT_JSON);
+    bool explain = requested && prediction;
+    if (status == STATUS_OK && requested && as_json) status = explain_layout(plan, object);
     if (status == STATUS_OK && explain && as_json) status = explain_strategies(plan, object);
     if (status == STATUS_OK && as_json) return cli_print_json(object);
     json_decref(object);
@@ -82,7 +82,7 @@ static enum status put_out(const struct options *options, const struct session_p
     plan_table_print(stdout, plan, prediction);
     shapes_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
     partition_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
-    if (asked) TRY(explain_layout(plan, NULL));
+    if (requested) TRY(explain_layout(plan, NULL));
     if (explain) TRY(explain_strategies(plan, NULL));
     if (plan->session->machine.backend == &backend_described)
         return prediction ? described_table_print(stdout, plan, prediction->step_s) : STATUS_OK;
@@ -155,22 +155,22 @@ static void keep_freed_memory(void) {
 }
 
 static enum status run(const struct options *options) {
-    if (scale_plan_is_asked(options)) return scale_plan_run(options);
+    if (scale_plan_is_requested(options)) return scale_plan_run(options);
     const char *output = options_text(options, OPT_OUTPUT);
     if (output) TRY(new_file_check(output, "a plan file", read_plan));
-    struct plan_options asked;
+    struct plan_options requested;
     struct train_options training;
     struct session session;
     struct session_plan plan;
     bool generate = strcmp(options_text(options, OPT_FOR), "generate") == 0;
-    TRY(step_options_read(options, false, &asked));
-    TRY(find_described(options, &asked));
-    TRY(read_ranks(options, &asked));
+    TRY(step_options_read(options, false, &requested));
+    TRY(find_described(options, &requested));
+    TRY(read_ranks(options, &requested));
     keep_freed_memory();
-    asked.outline = true;
-    asked.by_sum = strcmp(options_text(options, OPT_OBJECTIVE), "sum") == 0;
+    requested.outline = true;
+    requested.by_sum = strcmp(options_text(options, OPT_OBJECTIVE), "sum") == 0;
     step_options_read_optimizer(options, &training);
-    TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &asked, &training,
+    TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &requested, &training,
                       &session, &plan));
     struct step_summary prediction;
     enum status status;

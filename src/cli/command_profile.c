@@ -13,7 +13,7 @@
 
 /* The measurements; only the cluster and its rates without a model. */
 struct profiling {
-    struct plan_options asked;
+    struct plan_options requested;
     struct session session;
     struct session_plan plan;
     struct machine_costs found;
@@ -38,8 +38,8 @@ static enum status refuse_without_model(const struct options *options) {
 }
 
 /* One rank measures for all, as many at once as there are on its host, and tells of it. */
-static bool tells(const struct profiling *profiling) {
-    return !profiling->asked.comm || profiling->asked.comm->rank == 0;
+static bool reports(const struct profiling *profiling) {
+    return !profiling->requested.comm || profiling->requested.comm->rank == 0;
 }
 
 /* Calls of each operator in a step. */
@@ -60,20 +60,20 @@ static enum status count_calls(struct profiling *profiling) {
 }
 
 static enum status measure_model(const char *folder, struct profiling *profiling) {
-    profiling->asked.outline = true;
-    TRY(session_begin(folder, PROGRAMS_TO_TRAIN, &profiling->asked, NULL, &profiling->session, &profiling->plan));
-    if (!tells(profiling)) return STATUS_OK;
+    profiling->requested.outline = true;
+    TRY(session_begin(folder, PROGRAMS_TO_TRAIN, &profiling->requested, NULL, &profiling->session, &profiling->plan));
+    if (!reports(profiling)) return STATUS_OK;
     TRY(machine_costs_measure(&profiling->session.machine, &profiling->plan.programs, &measuring, &profiling->found));
     return count_calls(profiling);
 }
 
 static enum status measure_machine(struct profiling *profiling) {
-    struct comm *comm = profiling->asked.comm;
+    struct comm *comm = profiling->requested.comm;
     struct machine machine;
-    TRY(machine_open(&profiling->asked, NULL, &machine));
+    TRY(machine_open(&profiling->requested, NULL, &machine));
     if (comm) TRY(rank_cores_find_company(comm, &machine.company));
-    if (!tells(profiling)) return STATUS_OK;
-    return machine_measure(&machine, plan_options_threads(&profiling->asked), &measuring, &profiling->found.cluster);
+    if (!reports(profiling)) return STATUS_OK;
+    return machine_measure(&machine, plan_options_threads(&profiling->requested), &measuring, &profiling->found.cluster);
 }
 
 static json_t *row_to_json(const struct profile_row *row) {
@@ -123,13 +123,13 @@ static enum status put_out(const struct options *options, struct profiling *prof
 
 /* What ranks exchange, where there are several: all of them measure it together. */
 static enum status measure_links(struct profiling *profiling) {
-    struct comm *comm = profiling->asked.comm;
+    struct comm *comm = profiling->requested.comm;
     struct machine machine;
     if (!comm || mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
-    TRY(machine_open(&profiling->asked, NULL, &machine));
+    TRY(machine_open(&profiling->requested, NULL, &machine));
     TRY(rank_cores_find_company(comm, &machine.company));
     const struct link_options link = {
-        .thorough = true, .threads = plan_options_threads(&profiling->asked), .memory_bytes = LINK_MEMORY_BYTES};
+        .thorough = true, .threads = plan_options_threads(&profiling->requested), .memory_bytes = LINK_MEMORY_BYTES};
     TRY(machine_measure_links(comm, &link, &machine));
     machine_take_links(&machine.between, &profiling->found.cluster.rates);
     return STATUS_OK;
@@ -138,11 +138,11 @@ static enum status measure_links(struct profiling *profiling) {
 static enum status profile(const struct options *options, struct profiling *profiling) {
     bool model = options->arguments.count > 0;
     if (!model) TRY(refuse_without_model(options));
-    TRY(step_options_read(options, false, &profiling->asked));
-    TRY(comm_agree(profiling->asked.comm,
+    TRY(step_options_read(options, false, &profiling->requested));
+    TRY(comm_agree(profiling->requested.comm,
                    model ? measure_model(options->arguments.items[0], profiling) : measure_machine(profiling)));
     TRY(measure_links(profiling));
-    return tells(profiling) ? put_out(options, profiling) : STATUS_OK;
+    return reports(profiling) ? put_out(options, profiling) : STATUS_OK;
 }
 
 static enum status read_cluster(const char *path) {

@@ -34,7 +34,7 @@ static enum status go_on(const struct options *options, const char *folder, cons
     TRY(step_options_read(options, true, &plan));
     TRY(run_continue_check(options->arguments.items[0], folder, &plan, training, &changes));
     if (there->found == RUN_FOUND_PART) return train_resume(folder, &plan, &changes, &views->events);
-    run_views_tell_complete(views, folder, there->steps);
+    run_views_report_complete(views, folder, there->steps);
     return STATUS_OK;
 }
 

@@ -217,7 +217,7 @@ static bool was_given(const struct options *options, const struct option *option
     return (option->commands & options->command->bit) && options->values[id].source >= SOURCE_CONFIG;
 }
 
-static void tell(const struct options *options, enum effect_stage stage, const struct train_facts *facts) {
+static void warn(const struct options *options, enum effect_stage stage, const struct train_facts *facts) {
     for (int i = 0; i < option_effect_count; i++) {
         const struct option_effect *effect = &option_effects[i];
         const struct option *option = &option_table[effect->option];
@@ -226,8 +226,8 @@ static void tell(const struct options *options, enum effect_stage stage, const s
     }
 }
 
-void option_effects_tell(const struct options *options) { tell(options, EFFECT_OF_OPTIONS, NULL); }
+void option_effects_warn(const struct options *options) { warn(options, EFFECT_OF_OPTIONS, NULL); }
 
-void option_effects_tell_data(const void *options, const struct train_facts *facts) {
-    tell(options, EFFECT_OF_DATA, facts);
+void option_effects_warn_data(const void *options, const struct train_facts *facts) {
+    warn(options, EFFECT_OF_DATA, facts);
 }

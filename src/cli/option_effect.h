@@ -19,8 +19,8 @@ extern const struct option_effect option_effects[];
 extern const int option_effect_count;
 
 /* Warns of those that do nothing by the options alone. */
-void option_effects_tell(const struct options *options);
+void option_effects_warn(const struct options *options);
 /* The same of those that do nothing with these data. `options` is a struct options: it is an event of train.h. */
-void option_effects_tell_data(const void *options, const struct train_facts *facts);
+void option_effects_warn_data(const void *options, const struct train_facts *facts);
 
 #endif

@@ -85,12 +85,12 @@ static void help_text(const struct option *option, const struct command *command
     size_t used = 0;
     text[0] = '\0';
     for (const char *part = option->help, *end; *part; part = *end ? end + 2 : end) {
-        const char *said = part;
-        const struct command *only = command_of(part, &said);
+        const char *name = part;
+        const struct command *only = command_of(part, &name);
         end = strstr(part, "; ");
         if (!end) end = part + strlen(part);
         if (only && only != command) continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%s%.*s", used > 0 ? "; " : "", (int)(end - said), said);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%.*s", used > 0 ? "; " : "", (int)(end - name), name);
         if (used >= bytes) return;
     }
 }

@@ -274,7 +274,7 @@ static void give_way(void) {
     if (job.rank > 0) nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-bool ranks_tell(enum status status) {
+bool ranks_should_report(enum status status) {
     bool fails = job.comm && status != STATUS_OK && !status_is_stop(status);
     bool speaks = fails ? comm_speaks(job.comm) : ranks_talk();
     if (fails && speaks) give_way();

@@ -12,7 +12,7 @@
  *     ranks_open(&options, parsed);               MPI begins; nothing where the process is alone
  *     … the command …
  *     status = ranks_close(status);               MPI ends, where all went well; of a stop is told before
- *     if (ranks_tell(status)) …;                  this process prints the error
+ *     if (ranks_should_report(status)) …;                  this process prints the error
  *     ranks_leave(status);                        ends the other ranks after a failure */
 #ifndef BALLAST_CLI_RANKS_H
 #define BALLAST_CLI_RANKS_H
@@ -46,7 +46,7 @@ struct comm *ranks_comm(void);
 /* MPI's end, unless `status` is a failure. */
 enum status ranks_close(enum status status);
 /* Reports to the parent where that tells; else whether this process does. */
-bool ranks_tell(enum status status);
+bool ranks_should_report(enum status status);
 /* Returns unless other ranks are to be ended. */
 void ranks_leave(enum status status);
 

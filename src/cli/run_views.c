@@ -17,7 +17,7 @@ enum status run_views_open(const struct options *options, const char *run_folder
     *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_QUIET) || !ranks_talk())};
     if (!out->console) return STATUS_FAILED;
     out->events = *console_events(out->console);
-    out->events.opened = option_effects_tell_data;
+    out->events.opened = option_effects_warn_data;
     out->events.opened_payload = options;
     out->events.stop = stop_signal_poll;
     if (!options_given(options, OPT_SERVE) || !ranks_talk()) return STATUS_OK;
@@ -78,7 +78,7 @@ static json_t *outcome_to_json(const struct console_account *account, enum statu
     return NULL;
 }
 
-void run_views_tell_complete(struct run_views *views, const char *run_folder, int64_t steps) {
+void run_views_report_complete(struct run_views *views, const char *run_folder, int64_t steps) {
     struct console_account *account = &views->complete;
     *account = (struct console_account){.begun_steps = steps, .run_steps = steps, .began_ns = clock_now_ns()};
     snprintf(account->run_folder, sizeof account->run_folder, "%s", run_folder);

@@ -15,7 +15,7 @@ struct run_views {
 /* Before anything else is done, so that a port that is taken is told at once. The caller closes in any case. */
 enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out);
 /* Says that `train --continue` found a run with all its steps done. */
-void run_views_tell_complete(struct run_views *views, const char *run_folder, int64_t steps);
+void run_views_report_complete(struct run_views *views, const char *run_folder, int64_t steps);
 /* With --json, what the run came to on stdout: finished, stopped or failed; nothing where it did not begin. Returns
  * `status`, with its message as it is, or how the printing failed. */
 enum status run_views_put_out(const struct options *options, const struct run_views *views, enum status status);

@@ -14,7 +14,7 @@
 static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MAX = 4096, CURVE_MIN = 8;
 static const double DAY_S = 86400;
 
-bool scale_plan_is_asked(const struct options *options) {
+bool scale_plan_is_requested(const struct options *options) {
     return options_given(options, OPT_DEVICES) || options_given(options, OPT_TARGET_DAYS);
 }
 

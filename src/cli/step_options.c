@@ -138,7 +138,7 @@ void text_options_read(const struct options *options, bool answers, struct gener
     out->stop_count = options->values[OPT_STOP].texts.count;
 }
 
-void text_options_tell(const struct writer *writer) {
+void text_options_report(const struct writer *writer) {
     const struct session_plan *plan = writer->decoding.engine->plan;
     int64_t count = plan->request.set.texts;
     const struct memory_report *memory = &plan->memory[TIER_DEVICE];

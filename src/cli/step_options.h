@@ -23,6 +23,6 @@ enum status step_options_read_chat_date(const struct options *options, int64_t *
 void text_options_read(const struct options *options, bool answers, struct generate_options *out);
 
 /* Notes what the opened model takes, and what of its generation_config.json is used. */
-void text_options_tell(const struct writer *writer);
+void text_options_report(const struct writer *writer);
 
 #endif

@@ -53,7 +53,7 @@ static void put_lost(struct text *text) {
 }
 
 /* Below a live line; of several ranks, one does. */
-static void say(const struct text *message) {
+static void print(const struct text *message) {
     struct text line = {0};
     if (!ranks_talk()) return;
     put(&line, isatty(STDERR_FILENO) ? "\nballast: " : "ballast: ");
@@ -62,7 +62,7 @@ static void say(const struct text *message) {
     (void)!write(STDERR_FILENO, line.bytes, line.used);
 }
 
-static void say_stopping(void) {
+static void print_stopping(void) {
     struct text text = {0};
     bool saves = atomic_load(&step_saved) >= 0;
     put(&text, "finishing step ");
@@ -70,7 +70,7 @@ static void say_stopping(void) {
     put(&text,
         saves ? ", then saving; again: quit and lose " : "; nothing is saved, as --save-every is 0; again: lose ");
     put_lost(&text);
-    say(&text);
+    print(&text);
 }
 
 _Noreturn static void quit(void) {
@@ -81,7 +81,7 @@ _Noreturn static void quit(void) {
     if (launch_joined())
         launch_report_signal(STATUS_QUIT, text.bytes);
     else
-        say(&text);
+        print(&text);
     _exit(STATUS_QUIT);
 }
 
@@ -101,7 +101,7 @@ static void note_signal(int number, siginfo_t *info, void *context) {
     (void)context;
     if (atomic_compare_exchange_strong(&received, &none, stop + 1)) {
         atomic_store(&received_ns, now_ns);
-        if (!is_from_launcher(info)) say_stopping();
+        if (!is_from_launcher(info)) print_stopping();
     } else if (!stops[stop].repeats && !is_from_launcher(info) &&
                now_ns - atomic_load(&received_ns) >= same_request_ns) {
         quit();

@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 
 /* Whether all ranks say the same as this one: it is then no matter of one rank or host. */
-static bool all_say(const struct comm_end *ends, int count, int rank) {
+static bool is_unanimous(const struct comm_end *ends, int count, int rank) {
     for (int other = 0; other < count; other++)
         if (ends[other].status != ends[rank].status || strcmp(ends[other].message, ends[rank].message) != 0)
             return false;
@@ -29,7 +29,7 @@ enum status comm_agree(struct comm *comm, enum status mine) {
         status = ends[rank].status;
         if (status == STATUS_OK) continue;
         status_set(status, "%s", ends[rank].message);
-        if (!all_say(ends, all.count, rank)) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
+        if (!is_unanimous(ends, all.count, rank)) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
         comm->agreed_failure = true;
         if (ends[rank].hint[0]) status_hint(status, "%s", ends[rank].hint);
     }

@@ -25,7 +25,7 @@ extern char **environ;
  * one may be making it (open-mpi/ompi#8510), and leave their shared memory in /dev/shm when they are killed:
  * `place_variables` give each job directories of its own (launch_places.h). MPICH's have no names for long. */
 static const struct starter {
-    const char *mpi, *programs[3], *version_says, *package;
+    const char *mpi, *programs[3], *version_text, *package;
     const char *arguments[16];
     const char *environment[4], *place_variables[LAUNCH_PLACES];
 } starters[] = {
@@ -61,13 +61,13 @@ static char *find_in_path(const char *program) {
     return NULL;
 }
 
-static bool says(const char *path, const char *text) {
+static bool mentions(const char *path, const char *text) {
     char *command = mem_format("'%s' --version 2>&1", path), line[512];
-    FILE *said = command ? popen(command, "re") : NULL;
+    FILE *stream = command ? popen(command, "re") : NULL;
     bool found = false;
-    while (said && fgets(line, sizeof line, said))
+    while (stream && fgets(line, sizeof line, stream))
         found = found || strstr(line, text);
-    if (said) pclose(said);
+    if (stream) pclose(stream);
     mem_free(command);
     return found;
 }
@@ -75,7 +75,7 @@ static bool says(const char *path, const char *text) {
 static char *find_mpirun(const struct starter *starter) {
     for (int i = 0; i < 3 && starter->programs[i]; i++) {
         char *path = find_in_path(starter->programs[i]);
-        if (path && says(path, starter->version_says)) return path;
+        if (path && mentions(path, starter->version_text)) return path;
         mem_free(path);
     }
     return NULL;
@@ -198,7 +198,7 @@ static void end_started(const struct launch_started *started, const sigset_t *ma
 
 /* Causes that mpirun names, and what to do. */
 static const struct {
-    const char *says, *hint;
+    const char *mentions, *hint;
 } known_causes[] = {
     {"unable to find network interfaces",
      "Open MPI needs a network interface, such as the loopback: ip link set lo up"},
@@ -206,7 +206,7 @@ static const struct {
 
 static enum status hint_cause(enum status status, const char *output) {
     for (size_t i = 0; i < sizeof known_causes / sizeof *known_causes; i++)
-        if (strstr(output, known_causes[i].says)) return status_hint(status, "%s", known_causes[i].hint);
+        if (strstr(output, known_causes[i].mentions)) return status_hint(status, "%s", known_causes[i].hint);
     return status;
 }
 

@@ -129,10 +129,10 @@ enum status mpi_begin_heartbeat(struct mpi_comm *mpi) {
 
 static enum status meet_all(struct mpi_comm *mpi) {
     struct comm_group all = comm_group_all(&mpi->comm);
-    char mine = 0, *said = mem_array((size_t)all.count, 1);
-    if (!said) return STATUS_FAILED;
-    enum status status = mpi_exchange(mpi, &all, &mine, 1, said);
-    mem_free(said);
+    char mine = 0, *votes = mem_array((size_t)all.count, 1);
+    if (!votes) return STATUS_FAILED;
+    enum status status = mpi_exchange(mpi, &all, &mine, 1, votes);
+    mem_free(votes);
     return status;
 }
 

@@ -99,8 +99,8 @@ static enum status settle(struct nccl_comm *nccl, const struct nccl_communicator
         pthread_mutex_lock(&nccl->lock);
         enum status status = outcome(nccl);
         if (status == STATUS_OK) {
-            ncclResult_t asked = NCCL_CALL(nccl->library, CommGetAsyncError, communicator->handle, &result);
-            status = nccl_status(nccl->library, asked, "ncclCommGetAsyncError");
+            ncclResult_t queried = NCCL_CALL(nccl->library, CommGetAsyncError, communicator->handle, &result);
+            status = nccl_status(nccl->library, queried, "ncclCommGetAsyncError");
         }
         pthread_mutex_unlock(&nccl->lock);
         TRY(status);

@@ -32,10 +32,10 @@ static enum taken post(struct mpi_comm *mpi, const struct operation *operation, 
     return wire_start(mpi, go_ahead);
 }
 
-static enum taken send_when_told(struct mpi_comm *mpi, const struct operation *operation, int index) {
+static enum taken send_when_ready(struct mpi_comm *mpi, const struct operation *operation, int index) {
     int go_ahead = operation->transfer_request[index];
-    enum taken told = wire_test(mpi, go_ahead);
-    if (told != TAKEN) return told;
+    enum taken ready = wire_test(mpi, go_ahead);
+    if (ready != TAKEN) return ready;
     if (wire_start(mpi, go_ahead) == BROKEN) return BROKEN; /* for the next time */
     return start_messages(mpi, operation, &operation->schedule.transfers.items[index]);
 }
@@ -156,7 +156,7 @@ static enum taken meet(const struct operation *operation, const struct schedule_
 static enum taken take_step(struct mpi_comm *mpi, struct operation *operation, const struct schedule_step *step) {
     switch (step->kind) {
     case STEP_POST: return post(mpi, operation, step->index);
-    case STEP_SEND: return send_when_told(mpi, operation, step->index);
+    case STEP_SEND: return send_when_ready(mpi, operation, step->index);
     case STEP_FINISH: return finish(mpi, operation, step->index);
     case STEP_PACK: pack(operation, step->index); return TAKEN;
     case STEP_MERGE: merge(operation, step); return TAKEN;

@@ -70,15 +70,15 @@ static bool map_peers(struct window *window, const struct offer *offers) {
 }
 
 /* Whether all ranks say so. */
-static enum status all_say(struct comm *comm, bool mine, bool *out) {
+static enum status all_agree(struct comm *comm, bool mine, bool *out) {
     struct comm_group all = comm_group_all(comm);
-    bool *said = mem_array((size_t)all.count, sizeof *said);
-    if (!said) return STATUS_FAILED;
-    enum status status = comm_exchange(comm, &all, &mine, sizeof mine, said);
+    bool *votes = mem_array((size_t)all.count, sizeof *votes);
+    if (!votes) return STATUS_FAILED;
+    enum status status = comm_exchange(comm, &all, &mine, sizeof mine, votes);
     *out = true;
     for (int rank = 0; rank < all.count; rank++)
-        *out = *out && said[rank];
-    mem_free(said);
+        *out = *out && votes[rank];
+    mem_free(votes);
     return status;
 }
 
@@ -93,7 +93,7 @@ static enum status share(struct comm *comm, struct window *window) {
     if (descriptor >= 0) *(volatile uint64_t *)window->base[window->me] = mine.mark;
     enum status status = comm_exchange(comm, &node, &mine, sizeof mine, offers);
     bool mapped = status == STATUS_OK && mine.good && map_peers(window, offers);
-    if (status == STATUS_OK) status = all_say(comm, mapped, &window->shared);
+    if (status == STATUS_OK) status = all_agree(comm, mapped, &window->shared);
     if (descriptor >= 0) {
         *(volatile uint64_t *)window->base[window->me] = 0;
         close(descriptor);

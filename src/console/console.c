@@ -28,7 +28,7 @@ struct console {
 };
 
 /* With adapters or --freeze only some parameters train. */
-static void tell_trained(const struct console *console, const struct session_plan *plan) {
+static void report_trained(const struct console *console, const struct session_plan *plan) {
     char trained[COUNT_TEXT], all[COUNT_TEXT];
     if (plan->figures.trained_parameters >= plan->figures.parameters) return;
     fprintf(console->out, "%s of %s parameters train (%.3g%%)\n",
@@ -37,7 +37,7 @@ static void tell_trained(const struct console *console, const struct session_pla
 }
 
 /* "2 ranks of 1 thread each", or "8 threads" of the one rank */
-static void tell_workers(FILE *out, const struct plan *plan) {
+static void report_workers(FILE *out, const struct plan *plan) {
     int ranks = rank_place_ranks(&plan->place), threads = plan->threads;
     if (ranks > 1) fprintf(out, "%d ranks of ", ranks);
     fprintf(out, "%d thread%s%s", threads, threads == 1 ? "" : "s", ranks > 1 ? " each" : "");
@@ -53,9 +53,9 @@ static void on_begin(void *payload, const struct session_plan *plan, const char 
     fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, ",
             plan->session->model->config.family->name, count_print(plan->figures.parameters, parameters),
             dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length);
-    tell_workers(console->out, &plan->chosen);
+    report_workers(console->out, &plan->chosen);
     fprintf(console->out, " (%s)\n", recipe->isa);
-    tell_trained(console, plan);
+    report_trained(console, plan);
     char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
     if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);
     if (first_step < steps) snprintf(todo, sizeof todo, "steps %" PRId64 " to %" PRId64, first_step + 1, steps);

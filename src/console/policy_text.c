@@ -81,7 +81,7 @@ static bool add_tier(struct phrase *phrase, const struct policy *policy, enum ti
     return true;
 }
 
-static void say_states(const struct policy *policy, struct traits *out) {
+static void describe_states(const struct policy *policy, struct traits *out) {
     struct phrase host = phrase_of(out, TRAIT_HOST), disk = phrase_of(out, TRAIT_DISK),
                   stay = phrase_of(out, TRAIT_STAY);
     struct phrase update = phrase_of(out, TRAIT_UPDATE), ahead = phrase_of(out, TRAIT_LOOKAHEAD);
@@ -95,7 +95,7 @@ static void say_states(const struct policy *policy, struct traits *out) {
     if (moves && policy->lookahead == 0 && policy->update_ahead > 0) add(&ahead, "updates a block ahead");
 }
 
-static void say_schedule(const struct policy *policy, int32_t blocks, struct traits *out) {
+static void describe_schedule(const struct policy *policy, int32_t blocks, struct traits *out) {
     static const enum trait sent[TIER_COUNT] = {[TIER_HOST] = TRAIT_SENT_HOST, [TIER_DISK] = TRAIT_SENT_DISK};
     struct stage_list stages;
     struct phrase again = phrase_of(out, TRAIT_AGAIN);
@@ -117,7 +117,7 @@ static void say_schedule(const struct policy *policy, int32_t blocks, struct tra
         add(&again, "%" PRId64 " block%s computed again", forwards - blocks, plural(forwards - blocks));
 }
 
-static void say_partition(const struct policy *policy, struct traits *out) {
+static void describe_partition(const struct policy *policy, struct traits *out) {
     struct phrase shards = phrase_of(out, TRAIT_SHARDS), flat = phrase_of(out, TRAIT_FLAT);
     const struct partition *cut = &policy->partition;
     if (partition_cuts(cut))
@@ -135,19 +135,19 @@ static void find_traits(const struct policy *policy, int32_t blocks, struct trai
     if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
     struct phrase selective_recompute = phrase_of(out, TRAIT_SELECTIVE_RECOMPUTE);
     if (policy->selective_recompute) add(&selective_recompute, "norms and activation functions again in backward");
-    say_states(policy, out);
-    say_schedule(policy, blocks, out);
-    say_partition(policy, out);
+    describe_states(policy, out);
+    describe_schedule(policy, blocks, out);
+    describe_partition(policy, out);
 }
 
 char *policy_text(const struct policy *policy, int32_t blocks, char text[POLICY_TEXT_BYTES]) {
     struct phrase phrase = {text, POLICY_TEXT_BYTES, 0};
     struct traits traits;
-    int said = 0;
+    int parts = 0;
     find_traits(policy, blocks, &traits);
     for (int i = 0; i < TRAIT_COUNT; i++) {
-        if (i == TRAIT_SELECTIVE_RECOMPUTE && said == 1) add(&phrase, "; all on the device");
-        if (traits.text[i][0]) add(&phrase, "%s%s", said++ > 0 ? "; " : "", traits.text[i]);
+        if (i == TRAIT_SELECTIVE_RECOMPUTE && parts == 1) add(&phrase, "; all on the device");
+        if (traits.text[i][0]) add(&phrase, "%s%s", parts++ > 0 ? "; " : "", traits.text[i]);
     }
     return text;
 }
@@ -156,13 +156,13 @@ char *policy_difference_text(const struct policy *policy, const struct policy *c
                              char text[POLICY_TEXT_BYTES]) {
     struct phrase phrase = {text, POLICY_TEXT_BYTES, 0};
     struct traits mine, theirs;
-    int said = 0;
+    int parts = 0;
     find_traits(policy, blocks, &mine);
     find_traits(chosen, blocks, &theirs);
     for (int i = 0; i < TRAIT_COUNT; i++)
         if (strcmp(mine.text[i], theirs.text[i]) != 0)
-            add(&phrase, "%s%s", said++ > 0 ? "; " : "", mine.text[i][0] ? mine.text[i] : default_texts[i]);
-    if (said == 0)
+            add(&phrase, "%s%s", parts++ > 0 ? "; " : "", mine.text[i][0] ? mine.text[i] : default_texts[i]);
+    if (parts == 0)
         add(&phrase, "%s",
             strcmp(policy->schedule, chosen->schedule) != 0 ? "other blocks, as many" : "chunks of another size");
     return text;

@@ -169,7 +169,7 @@ enum status component_fill_row(const struct component *component, const struct c
 static const char *things(const struct component_options *options) { return options->pairs ? "pairs" : "examples"; }
 
 /* The percentage of the rows' places that hold an example's token. */
-static void tell_rows(const struct component *component, const struct component_options *options) {
+static void report_rows(const struct component *component, const struct component_options *options) {
     const struct packing *packing = &component->packing;
     double full = 100.0 * (double)packing->places / ((double)packing->rows * (double)options->sequence_tokens);
     int64_t kept = packing->examples / component_together(options) - packing->left_out;
@@ -180,7 +180,7 @@ static void tell_rows(const struct component *component, const struct component_
              (long long)packing->rows, packing->rows == 1 ? "" : "s", full, advice);
 }
 
-static void tell_lengths(const struct component *component, const struct component_options *options) {
+static void report_lengths(const struct component *component, const struct component_options *options) {
     const struct packing *packing = &component->packing;
     int64_t context = options->context_tokens;
     bool reaches = context > 0 && context < packing->longest;
@@ -193,11 +193,11 @@ static void tell_lengths(const struct component *component, const struct compone
              reaches ? "" : " cuts none");
 }
 
-void component_tell_cuts(const struct component *component, const struct component_options *options) {
+void component_report_cuts(const struct component *component, const struct component_options *options) {
     const struct packing *packing = &component->packing;
-    corpus_tell_text(component->corpus, false);
-    if (component->supervised) tell_rows(component, options);
-    tell_lengths(component, options);
+    corpus_report_text(component->corpus, false);
+    if (component->supervised) report_rows(component, options);
+    report_lengths(component, options);
     if (packing->left_out > 0)
         log_warning("%s: %lld of %lld %s are left out: nothing to train on in the part that fits a sequence",
                     component->name, (long long)packing->left_out,

@@ -66,6 +66,6 @@ enum status component_fill_row(const struct component *component, const struct c
                                int64_t index, const struct row *row, int64_t *counted);
 /* Logs how full the rows of examples are, how many examples were cut or left out, and the notes about texts that are
  * whole. */
-void component_tell_cuts(const struct component *component, const struct component_options *options);
+void component_report_cuts(const struct component *component, const struct component_options *options);
 
 #endif

@@ -133,12 +133,12 @@ static bool is_missing(const struct corpus *corpus, int64_t tokens) {
 }
 
 /* Reports progress to a reader that waits longer than some seconds. Under the lock, when the corpus is not busy. */
-static void tell_progress(const struct corpus *corpus, int64_t *told_ns) {
+static void report_progress(const struct corpus *corpus, int64_t *reported_ns) {
     int64_t now_ns = clock_now_ns();
-    if (corpus->whole_parts == corpus->part_count || now_ns - *told_ns < progress_ns) return;
+    if (corpus->whole_parts == corpus->part_count || now_ns - *reported_ns < progress_ns) return;
     struct token_cache_progress at = token_cache_progress(corpus->parts[corpus->whole_parts].cache);
     char size[SIZE_TEXT];
-    *told_ns = now_ns;
+    *reported_ns = now_ns;
     log_note("tokenizing %s: %.0f%% of %s", at.name, 100.0 * (double)at.done / (double)at.bytes,
              size_print((int64_t)at.bytes, size));
 }
@@ -150,7 +150,7 @@ static void rest(const struct corpus *corpus) {
 
 /* Each wave is larger than the one before, so that a reader of few tokens waits for few. Under the lock. */
 static void make_missing(struct corpus *corpus, int64_t tokens, struct tokenize_effort effort) {
-    int64_t told_ns = clock_now_ns();
+    int64_t reported_ns = clock_now_ns();
     struct tokenize_effort wave = {effort.threads, effort.threads};
     while (is_missing(corpus, tokens) && corpus->status == STATUS_OK) {
         struct token_cache *cache = corpus->parts[corpus->whole_parts].cache;
@@ -161,8 +161,8 @@ static void make_missing(struct corpus *corpus, int64_t tokens, struct tokenize_
         if (wave.chunks > effort.chunks) wave.chunks = effort.chunks;
         make_tokens(corpus, wave);
         wave.chunks *= 2;
-        if (token_cache_whole(cache)) token_cache_tell(cache);
-        tell_progress(corpus, &told_ns);
+        if (token_cache_whole(cache)) token_cache_report(cache);
+        report_progress(corpus, &reported_ns);
     }
     rest(corpus);
 }
@@ -274,12 +274,12 @@ enum status corpus_file_hash(const struct corpus *corpus, size_t index, uint64_t
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 
-void corpus_tell(struct corpus *corpus) {
+void corpus_report(struct corpus *corpus) {
     for (size_t i = 0; i < corpus->part_count; i++)
-        if (corpus->parts[i].cache) token_cache_tell(corpus->parts[i].cache);
+        if (corpus->parts[i].cache) token_cache_report(corpus->parts[i].cache);
 }
 
-void corpus_tell_text(struct corpus *corpus, bool ended) {
+void corpus_report_text(struct corpus *corpus, bool ended) {
     for (size_t i = 0; i < corpus->part_count; i++)
-        if (corpus->parts[i].cache) token_cache_tell_text(corpus->parts[i].cache, ended);
+        if (corpus->parts[i].cache) token_cache_report_text(corpus->parts[i].cache, ended);
 }

@@ -53,9 +53,9 @@ const char *corpus_file_path(const struct corpus *corpus, size_t index);
 /* *out is a hash of all that a file holds and of how it is read, equal for equal files. Reads a text that was not read
  * before; FAILED where that is impossible. */
 enum status corpus_file_hash(const struct corpus *corpus, size_t index, uint64_t *out);
-/* token_cache_tell_text of each text. */
-void corpus_tell_text(struct corpus *corpus, bool ended);
+/* token_cache_report_text of each text. */
+void corpus_report_text(struct corpus *corpus, bool ended);
 /* Logs once for each tokenized text how long it took or how far it got. */
-void corpus_tell(struct corpus *corpus);
+void corpus_report(struct corpus *corpus);
 
 #endif

@@ -283,10 +283,10 @@ void dataset_tokenize_beside(struct dataset *dataset) {
     mem_free(corpora);
 }
 
-static void tell_tokenized(const struct components *components) {
+static void report_tokenized(const struct components *components) {
     for (size_t i = 0; i < components->count; i++) {
-        corpus_tell(components->items[i].corpus);
-        corpus_tell_text(components->items[i].corpus, true);
+        corpus_report(components->items[i].corpus);
+        corpus_report_text(components->items[i].corpus, true);
     }
 }
 
@@ -294,8 +294,8 @@ void dataset_close(struct dataset *dataset) {
     if (!dataset) return;
     bool beside = dataset->thread != NULL;
     tokenize_thread_stop(dataset->thread);
-    if (beside) tell_tokenized(&dataset->train);
-    if (beside) tell_tokenized(&dataset->valid);
+    if (beside) report_tokenized(&dataset->train);
+    if (beside) report_tokenized(&dataset->valid);
     components_close(&dataset->train);
     components_close(&dataset->valid);
     mixture_free(&dataset->mixture);
@@ -368,11 +368,11 @@ static uint64_t mix_components(const struct components *components, bool of_0_1_
     return XXH3_64bits_withSeed("/", 1, hash);
 }
 
-void dataset_tell_cuts(const struct dataset *dataset) {
+void dataset_report_cuts(const struct dataset *dataset) {
     for (size_t i = 0; i < dataset->train.count; i++)
-        component_tell_cuts(&dataset->train.items[i], &dataset->options);
+        component_report_cuts(&dataset->train.items[i], &dataset->options);
     for (size_t i = 0; i < dataset->valid.count; i++)
-        component_tell_cuts(&dataset->valid.items[i], &dataset->options);
+        component_report_cuts(&dataset->valid.items[i], &dataset->options);
 }
 
 /* 1 stands for the rows of Ballast 0.1.0. */

@@ -126,7 +126,7 @@ int64_t dataset_valid_sequences(const struct dataset *dataset);
 int64_t dataset_tokens(const struct dataset *dataset);
 /* Logs how full the rows of examples are, how many examples were cut or left out, which keys of rows are not read,
  * and how much of a text is not UTF-8. For a text that is still being tokenized dataset_close logs the last two. */
-void dataset_tell_cuts(const struct dataset *dataset);
+void dataset_report_cuts(const struct dataset *dataset);
 /* Equal for equal files and settings that give equal sequences; other things almost surely differ. For noticing on
  * resume that the data are not the same. It waits for no tokens, but reads text that was not read before, and is 0
  * where that cannot be read; beside any other call. */

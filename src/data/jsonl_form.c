@@ -49,11 +49,11 @@ static json_t *read_calls(const json_t *value) {
 }
 
 /* A turn as a message: with its role, its words, and all other keys. NULL when it is not as ShareGPT has it. */
-static json_t *form_turn(const json_t *said) {
-    const struct role *role = find_role(json_string_value(json_object_get(said, "from")));
-    json_t *value = json_object_get(said, "value"), *message = role ? json_copy((json_t *)(uintptr_t)said) : NULL;
+static json_t *form_turn(const json_t *turn) {
+    const struct role *role = find_role(json_string_value(json_object_get(turn, "from")));
+    json_t *value = json_object_get(turn, "value"), *message = role ? json_copy((json_t *)(uintptr_t)turn) : NULL;
     bool calls = role && strcmp(role->from, "function_call") == 0, words = json_is_string(value);
-    bool silent = (!value || json_is_null(value)) && json_array_size(json_object_get(said, "tool_calls")) > 0;
+    bool silent = (!value || json_is_null(value)) && json_array_size(json_object_get(turn, "tool_calls")) > 0;
     if (!message || (!words && !silent)) return json_decref(message), NULL;
     (void)json_object_del(message, "from");
     (void)json_object_del(message, "value");
@@ -65,7 +65,7 @@ static json_t *form_turn(const json_t *said) {
     return NULL;
 }
 
-static enum status add_said(const char *name, int64_t line, const json_t *list, json_t *messages) {
+static enum status add_turns(const char *name, int64_t line, const json_t *list, json_t *messages) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *message = form_turn(json_array_get(list, i));
         if (message && json_array_append_new(messages, message) == 0) continue;
@@ -107,7 +107,7 @@ static enum status find_messages(const struct jsonl_columns *columns, const char
         return STATUS_OK;
     }
     json_t *made = json_array();
-    enum status status = made ? add_said(name, line, list, made) : status_no_memory(0, "messages");
+    enum status status = made ? add_turns(name, line, list, made) : status_no_memory(0, "messages");
     if (status == STATUS_OK)
         *messages = made;
     else
@@ -179,11 +179,11 @@ static enum status add_history(const char *name, int64_t line, const json_t *obj
     TRY(jsonl_read_list(name, line, object, "history", &history));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < json_array_size(history) && status == STATUS_OK; i++) {
-        const json_t *pair = json_array_get(history, i), *said[2] = {json_array_get(pair, 0), json_array_get(pair, 1)};
-        if (json_array_size(pair) != 2 || !json_is_string(said[0]) || !json_is_string(said[1]))
+        const json_t *pair = json_array_get(history, i), *turn[2] = {json_array_get(pair, 0), json_array_get(pair, 1)};
+        if (json_array_size(pair) != 2 || !json_is_string(turn[0]) || !json_is_string(turn[1]))
             status = jsonl_refuse(name, line, "history", ": must be a list of pairs, [\"question\", \"answer\"]");
-        else if ((status = add_message(messages, "user", said[0])) == STATUS_OK)
-            status = add_message(messages, "assistant", said[1]);
+        else if ((status = add_message(messages, "user", turn[0])) == STATUS_OK)
+            status = add_message(messages, "assistant", turn[1]);
     }
     json_decref(history);
     return status;

@@ -78,7 +78,7 @@ static bool names_one_of(const struct chat_template *chat, const char *const *li
     return *list;
 }
 
-static bool says_nothing(const json_t *value) {
+static bool is_unset(const json_t *value) {
     return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||
            (json_is_array(value) && json_array_size(value) == 0) ||
            (json_is_object(value) && json_object_size(value) == 0);
@@ -90,7 +90,7 @@ static enum status add_unnamed(const json_t *object, const char *const *known, c
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        bool read = says_nothing(value) || is_one_of(key, known) || chat_template_names(chat, key);
+        bool read = is_unset(value) || is_one_of(key, known) || chat_template_names(chat, key);
         if (!read) TRY(add_name(key, names));
     }
     return STATUS_OK;
@@ -121,7 +121,7 @@ static enum status add_of_template(const json_t *row, const struct chat_template
     static const char *const none[] = {NULL};
     const json_t *tools = json_object_get(row, "tools");
     const char *text = json_string_value(tools);
-    bool given = tools && !says_nothing(tools) && !(text && strcmp(text, "[]") == 0);
+    bool given = tools && !is_unset(tools) && !(text && strcmp(text, "[]") == 0);
     if (given && !chat_template_names(chat, "tools")) TRY(add_name("tools", names));
     return add_unnamed(json_object_get(row, "chat_template_kwargs"), none, chat, names);
 }
@@ -147,7 +147,7 @@ enum status jsonl_unread_join(const json_t *more, json_t **names) {
     return STATUS_OK;
 }
 
-void jsonl_unread_tell(const char *file, const json_t *names) {
+void jsonl_unread_report(const char *file, const json_t *names) {
     char text[NAMES_MAX * (NAME_BYTES + 2) + 8] = "";
     size_t i, used = 0;
     json_t *name;

@@ -18,6 +18,6 @@ enum status jsonl_unread_add(const json_t *row, enum source_kind kind, const str
 /* Adds the names of another list. */
 enum status jsonl_unread_join(const json_t *more, json_t **names);
 /* Logs them. */
-void jsonl_unread_tell(const char *file, const json_t *names);
+void jsonl_unread_report(const char *file, const json_t *names);
 
 #endif

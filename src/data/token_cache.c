@@ -37,7 +37,7 @@ struct following {
 
 struct token_cache {
     char *name, *folder, *path; /* name: of the text */
-    bool whole, told;
+    bool whole, reported;
     struct token_cache_key key;          /* the text's hash: where `text_hashed` */
     struct token_cache_key key_of_0_1_0; /* without the text's hash */
     struct text_of_0_1_0 text_of_0_1_0;
@@ -45,7 +45,7 @@ struct token_cache {
     int64_t id_limit, vocab_size;
     struct text_notes notes;
     const char *form; /* how Alpaca's examples are read; NULL: it has none */
-    bool told_text, told_other;
+    bool reported_text, reported_other;
     bool begins_with_mark; /* a byte-order mark, which is a character of a .txt file */
     struct token_view view;
     struct file_input found;          /* the cache of an earlier run */
@@ -207,9 +207,9 @@ static enum status load(struct token_cache *cache) {
     struct token_view view;
     struct text_notes notes = {0};
     if (!open_file(cache, &view, &notes)) {
-        if (!cache->told_other)
+        if (!cache->reported_other)
             log_note("%s: %s; tokenizing again", cache->name, token_cache_file_refusal(cache->path, &cache->key));
-        cache->told_other = true;
+        cache->reported_other = true;
         return STATUS_OK;
     }
     json_decref(cache->notes.unread); /* of the ids that were made here so far */
@@ -433,7 +433,7 @@ static void show_made(struct token_cache *cache) {
     struct token_view made = token_cache_writer_view(&cache->writer, cache->id_limit);
     if (made.count >= cache->view.count) cache->view = made;
     if (cache->writer.beside)
-        token_lock_tell(&cache->following.lock, token_cache_glance(cache), made.count,
+        token_lock_write(&cache->following.lock, token_cache_glance(cache), made.count,
                         tokenizing_done(cache->making.tokenizing), cache->writer.beside);
     else
         token_lock_close(&cache->following.lock); /* they lie where nobody else can read them */
@@ -499,9 +499,9 @@ struct token_cache_progress token_cache_progress(const struct token_cache *cache
     return (struct token_cache_progress){cache->name, done, bytes};
 }
 
-void token_cache_tell(struct token_cache *cache) {
-    if (cache->told || cache->began_ns == 0) return;
-    cache->told = true;
+void token_cache_report(struct token_cache *cache) {
+    if (cache->reported || cache->began_ns == 0) return;
+    cache->reported = true;
     struct token_cache_progress at = token_cache_progress(cache);
     char size[SIZE_TEXT];
     size_print((int64_t)at.bytes, size);
@@ -513,11 +513,11 @@ void token_cache_tell(struct token_cache *cache) {
                  100 * (double)at.done / (double)at.bytes, at.name, size);
 }
 
-void token_cache_tell_text(struct token_cache *cache, bool ended) {
+void token_cache_report_text(struct token_cache *cache, bool ended) {
     const struct utf8_damage *damage = &cache->notes.damage;
-    if (cache->told_text || (!cache->whole && !ended)) return;
-    cache->told_text = true;
-    jsonl_unread_tell(cache->name, cache->notes.unread);
+    if (cache->reported_text || (!cache->whole && !ended)) return;
+    cache->reported_text = true;
+    jsonl_unread_report(cache->name, cache->notes.unread);
     if (cache->form) log_note("%s: Alpaca's examples, %s", cache->name, cache->form);
     if (cache->begins_with_mark)
         log_warning("%s: begins with a byte-order mark, which Ballast reads as text; remove these 3 bytes",

@@ -63,9 +63,9 @@ struct token_cache_progress {
 };
 struct token_cache_progress token_cache_progress(const struct token_cache *cache);
 /* Logs once, for a text that this process tokenized, how long it took or how far it got. */
-void token_cache_tell(struct token_cache *cache);
+void token_cache_report(struct token_cache *cache);
 /* Logs once, for a text that is whole or when the training run has `ended`, which keys of its rows are not read, how
  * Alpaca's examples are, and which bytes of it are no text. */
-void token_cache_tell_text(struct token_cache *cache, bool ended);
+void token_cache_report_text(struct token_cache *cache, bool ended);
 
 #endif

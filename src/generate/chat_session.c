@@ -110,7 +110,7 @@ static enum status write_answer(struct chat_session *session, struct token_ids *
     return vec_push(&kept->text, '\0');
 }
 
-static enum status say(struct chat_session *session, json_t *turns, const char *text, struct kept_answer *kept,
+static enum status send(struct chat_session *session, json_t *turns, const char *text, struct kept_answer *kept,
                        struct chat_answer *answer) {
     struct token_ids ids = {0};
     TRY(chat_prompt_add_message(turns, "user", text));
@@ -121,12 +121,12 @@ static enum status say(struct chat_session *session, json_t *turns, const char *
     return chat_prompt_add_message(turns, "assistant", kept->text.items);
 }
 
-enum status chat_session_say(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
+enum status chat_session_send(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
                              struct chat_answer *answer) {
     struct kept_answer kept = {.sink = sink, .payload = payload};
     json_t *turns = json_copy(session->messages);
     *answer = (struct chat_answer){0};
-    enum status status = turns ? say(session, turns, text, &kept, answer) : status_no_memory(0, "a conversation");
+    enum status status = turns ? send(session, turns, text, &kept, answer) : status_no_memory(0, "a conversation");
     if (status == STATUS_OK) {
         json_decref(session->messages);
         session->messages = turns;

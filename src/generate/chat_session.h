@@ -36,7 +36,7 @@ struct chat_answer {
 /* The answer to what a user says. While it does not leave a quarter of the caches for the answer, the conversation
  * loses its oldest turns; BAD_INPUT when a text alone does not fit, or the template refuses it: the conversation is
  * then as it was. */
-enum status chat_session_say(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
+enum status chat_session_send(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
                              struct chat_answer *answer);
 
 #endif

@@ -17,7 +17,7 @@ struct batch {
     struct outcome *outcomes;     /* by prompt */
     struct written_text *writing; /* by place in the caches; decoder NULL: free */
     int64_t places, taken;
-    size_t begun, told; /* prompts that were begun; whose text went to the sink */
+    size_t begun, emitted; /* prompts that were begun; whose text went to the sink */
     struct generate_result *total;
 };
 
@@ -96,10 +96,10 @@ static enum status advance_all(struct batch *batch) {
     return step(batch, &together);
 }
 
-static enum status tell(struct batch *batch, batch_sink *sink, void *payload) {
-    for (; batch->told < batch->begun && batch->outcomes[batch->told].done; batch->told++) {
-        struct outcome *outcome = &batch->outcomes[batch->told];
-        struct batch_text text = {.prompt = &batch->prompts->items[batch->told],
+static enum status emit(struct batch *batch, batch_sink *sink, void *payload) {
+    for (; batch->emitted < batch->begun && batch->outcomes[batch->emitted].done; batch->emitted++) {
+        struct outcome *outcome = &batch->outcomes[batch->emitted];
+        struct batch_text text = {.prompt = &batch->prompts->items[batch->emitted],
                                   .text = outcome->text.items ? outcome->text.items : "",
                                   .bytes = outcome->text.count,
                                   .result = &outcome->result};
@@ -114,9 +114,9 @@ static enum status write_all(struct batch *batch, batch_sink *sink, void *payloa
     batch->outcomes = mem_array(count, sizeof *batch->outcomes);
     batch->writing = mem_array((size_t)batch->places, sizeof *batch->writing);
     if (!batch->outcomes || !batch->writing) return STATUS_FAILED;
-    while (batch->told < count) {
+    while (batch->emitted < count) {
         TRY(advance_all(batch));
-        TRY(tell(batch, sink, payload));
+        TRY(emit(batch, sink, payload));
     }
     return STATUS_OK;
 }

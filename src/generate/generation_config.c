@@ -153,7 +153,7 @@ static enum status read_ends(const char *path, const json_t *value, int64_t voca
     return STATUS_OK;
 }
 
-static bool is_said(const json_t *object, const struct setting *setting) {
+static bool is_given(const json_t *object, const struct setting *setting) {
     const json_t *value = json_object_get(object, setting->key);
     return value && !json_is_null(value);
 }
@@ -161,7 +161,7 @@ static bool is_said(const json_t *object, const struct setting *setting) {
 static enum status read_float(const char *path, const json_t *object, enum setting_id id, struct settings_given *given,
                               double *out) {
     const struct setting *setting = &setting_table[id];
-    if (!is_said(object, setting)) return STATUS_OK;
+    if (!is_given(object, setting)) return STATUS_OK;
     TRY(json_read_double(path, object, setting->key, setting->float_min, setting->float_max, out));
     if (setting->above && *out <= setting->float_min)
         return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->key, setting->float_min);
@@ -174,7 +174,7 @@ static enum status read_draws(const char *path, const json_t *object, struct gen
     TRY(read_float(path, object, SETTING_temperature, &out->given, &out->temperature));
     TRY(read_float(path, object, SETTING_top_p, &out->given, &out->top_p));
     TRY(read_float(path, object, SETTING_repetition_penalty, &out->given, &out->repetition_penalty));
-    if (!is_said(object, top_k)) return STATUS_OK;
+    if (!is_given(object, top_k)) return STATUS_OK;
     SETTINGS_MARK(out, top_k);
     return json_read_int(path, object, top_k->key, top_k->min, top_k->max, &out->top_k);
 }
@@ -184,7 +184,7 @@ static enum status read_object(const char *path, const json_t *object, int64_t v
     bool sample = true;
     if (ends && !json_is_null(ends)) {
         TRY(read_ends(path, ends, vocab, &out->ends));
-        out->ends_said = out->ends.count;
+        out->ends_given = out->ends.count;
         out->has_ends = true;
     }
     TRY(json_read_bool(path, object, "do_sample", &sample));
@@ -258,16 +258,16 @@ __attribute__((format(printf, 2, 3))) static void add_note(char note[GENERATION_
 }
 
 static void note_ends(const struct generation_config *config, char note[GENERATION_NOTE_BYTES]) {
-    for (size_t i = 0; i < config->ends_said; i++)
+    for (size_t i = 0; i < config->ends_given; i++)
         add_note(note, "%s%" PRIu32, i == 0 ? ", eos_token_id " : " ", config->ends.items[i]);
 }
 
 /* A value that is not given is the file's, else the default. */
 #define TAKE(field, default_value, format, note)                                                                       \
     if (!SETTINGS_HAVE(options, field)) {                                                                              \
-        bool said = SETTINGS_HAVE(config, field);                                                                      \
-        SETTINGS_GIVE(options, field, said ? config->field : (default_value));                                         \
-        if (said) add_note(note, ", %s " format, #field, options->field);                                              \
+        bool given = SETTINGS_HAVE(config, field);                                                                      \
+        SETTINGS_GIVE(options, field, given ? config->field : (default_value));                                         \
+        if (given) add_note(note, ", %s " format, #field, options->field);                                              \
     }
 
 void generation_config_apply(const struct generation_config *config, struct generate_options *options,

@@ -150,7 +150,7 @@ struct op {
     void (*take_part)(void *attributes, char letter, const struct index_part *part);
     /* Adds the nodes that a part of the index needs between its inputs and the node, whose inputs it then sets, with
      * attributes of the part. True: ranks have told each other by them what makes the outputs whole. NULL: none. */
-    bool (*tell_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
+    bool (*exchange_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
                        const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
 
     /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this

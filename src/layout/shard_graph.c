@@ -10,7 +10,7 @@
 #include "ops/tensor_parts.h"
 
 /* Of a hint: the most ranks that it tells. */
-enum { RANKS_TOLD = 64, RANKS_TEXT = 64 };
+enum { RANKS_LISTED = 64, RANKS_TEXT = 64 };
 
 struct converted {
     struct reading reading;
@@ -165,7 +165,7 @@ static bool fits_ranks(const struct tensor *from, const struct tensor_part *is, 
 /* The numbers of ranks that would do, as "2, 4"; "1" where none but that does. */
 static void print_ranks_that_fit(const struct tensor *from, const struct tensor_part *is, char text[RANKS_TEXT]) {
     size_t used = 0;
-    for (int64_t ranks = 2; is->count == 1 && ranks <= RANKS_TOLD && used + RANKS_TEXT / 8 < RANKS_TEXT; ranks++)
+    for (int64_t ranks = 2; is->count == 1 && ranks <= RANKS_LISTED && used + RANKS_TEXT / 8 < RANKS_TEXT; ranks++)
         if (fits_ranks(from, is, ranks))
             used += (size_t)snprintf(text + used, RANKS_TEXT - used, "%s%lld", used > 0 ? ", " : "", (long long)ranks);
     if (used == 0) snprintf(text, RANKS_TEXT, "1");
@@ -502,11 +502,11 @@ static void take_indices(struct sharder *sharder, const struct node *node, struc
         parts[i] = (struct index_part){share->loops.indices[i].size, group.parts, group.position, group.stride};
         if (node->op->take_part) node->op->take_part(attributes, share->loops.indices[i].letter, &parts[i]);
     }
-    for (int i = 0; i < share->loops.count && node->op->tell_parts; i++) {
+    for (int i = 0; i < share->loops.count && node->op->exchange_parts; i++) {
         unsigned axes = share_axes_with(share, i);
         char letter = share->loops.indices[i].letter;
-        if (axes && node->op->tell_parts(sharder->graph, node->name, letter, &parts[i], attributes, in))
-            share->told |= axes;
+        if (axes && node->op->exchange_parts(sharder->graph, node->name, letter, &parts[i], attributes, in))
+            share->combined |= axes;
     }
 }
 

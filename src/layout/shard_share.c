@@ -20,7 +20,7 @@ int share_part_of_operand(const struct share *share, int axis, int operand) {
 unsigned share_summed_axes(const struct share *share) {
     unsigned axes = 0;
     for (int axis = 0; axis < SHARD_AXES_MAX && !(share->loops.apart >> OP_INPUTS_MAX & 1); axis++)
-        if (share->index[axis] != OP_INDEX_NONE && !(share->told >> axis & 1) &&
+        if (share->index[axis] != OP_INDEX_NONE && !(share->combined >> axis & 1) &&
             share_part_of_operand(share, axis, OP_INPUTS_MAX) == WHOLE)
             axes |= 1u << axis;
     return axes;

@@ -72,9 +72,9 @@ static enum status add_dropped(const struct maker *maker, int axis, int index, s
     struct op_loops loops;
     const struct op_index *own = &maker->loops.indices[index];
     for (size_t i = 0; i < out->dropped.count; i++) {
-        const struct strategy_dropped *told = &out->dropped.items[i];
-        bool same = told->axis == axis && told->size == own->size && op_loops_of(maker->node, told->way, &loops);
-        if (same && loops.indices[told->index].letter == own->letter) return STATUS_OK;
+        const struct strategy_dropped *dropped = &out->dropped.items[i];
+        bool same = dropped->axis == axis && dropped->size == own->size && op_loops_of(maker->node, dropped->way, &loops);
+        if (same && loops.indices[dropped->index].letter == own->letter) return STATUS_OK;
     }
     int64_t devices = maker->mesh->sizes[axis];
     return vec_push(&out->dropped, (struct strategy_dropped){maker->way, axis, index, own->size, devices});

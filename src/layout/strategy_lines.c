@@ -14,10 +14,10 @@ static void print_strategy(const struct shard_program *program, const struct nod
                            const struct strategy *strategy, char text[STRATEGY_BYTES]) {
     struct op_loops loops;
     int used = 0;
-    bool told = op_loops_of(node, strategy->way, &loops);
+    bool known = op_loops_of(node, strategy->way, &loops);
     for (int axis = 0; axis < program->conversions.mesh.axes; axis++) {
         int index = strategy->index[axis];
-        char letter = told && index != OP_INDEX_NONE ? loops.indices[index].letter : '.';
+        char letter = known && index != OP_INDEX_NONE ? loops.indices[index].letter : '.';
         used += snprintf(text + used, (size_t)(STRATEGY_BYTES - used), "%s%c%s%s", axis > 0 ? "/" : "", letter,
                          strategy->positions[axis] ? "+" : "", strategy->passes[axis] ? "*" : "");
     }

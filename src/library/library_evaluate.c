@@ -15,7 +15,7 @@ static struct ballast_evaluation public_file(const struct eval_file *file) {
                                        .accuracy = file->preference[PREFERENCE_RIGHT]};
 }
 
-static void tell_files(const struct eval_result *result, ballast_file_callback *file, void *payload) {
+static void report_files(const struct eval_result *result, ballast_file_callback *file, void *payload) {
     for (size_t i = 0; file && i < result->file_count; i++) {
         const struct ballast_evaluation evaluation = public_file(&result->files[i]);
         file(result->files[i].path, &evaluation, payload);
@@ -46,7 +46,7 @@ enum ballast_status ballast_evaluate(const char *model, const struct ballast_pla
     TRY_GOTO(status, library_begin("ballast_evaluate", &call), done);
     TRY_GOTO(status, require_out(out), done);
     TRY_GOTO(status, evaluate(model, plan, options, &result), done);
-    tell_files(&result, file, payload);
+    report_files(&result, file, payload);
     *out = public_file(&result.total);
     eval_result_free(&result);
 done:

@@ -186,7 +186,7 @@ static enum status read_data(const struct ballast_train_options *given, struct t
     return read_loss_on(given->loss_on, &out->loss_on_all);
 }
 
-static bool says_auto(const char *text) { return strcmp(text, "auto") == 0; }
+static bool is_auto(const char *text) { return strcmp(text, "auto") == 0; }
 
 /* The options that training and resuming have by the same names. */
 #define TAKE_CHANGES                                                                                                   \
@@ -205,7 +205,7 @@ static bool says_auto(const char *text) { return strcmp(text, "auto") == 0; }
     TAKE_INT("options", sample_every)                                                                                  \
     TAKE_INT("options", sample_tokens)                                                                                 \
     TAKE_TEXT("options", sample_prompt)                                                                                \
-    TAKE_CHOICE("options", replan, says_auto)
+    TAKE_CHOICE("options", replan, is_auto)
 
 static enum status require_one_length(const struct train_options *options) {
     if (!SETTINGS_HAVE(options, steps) || !SETTINGS_HAVE(options, epochs)) return STATUS_OK;

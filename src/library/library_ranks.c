@@ -47,7 +47,7 @@ done:
     return library_end(&call, status);
 }
 
-int ballast_ranks_tell(void) { return comm_speaks(opened); }
+int ballast_ranks_should_report(void) { return comm_speaks(opened); }
 
 /* A failure of a rank that is alone ends nobody. */
 static enum status close_ranks(enum status status) {

@@ -53,7 +53,7 @@ static void on_saved(void *payload, int64_t step, const char *folder) {
     if (watch->events.saved) watch->events.saved(step, folder, watch->events.payload);
 }
 
-static enum status asked_to_stop(void *payload, int64_t step, int64_t saved_step) {
+static enum status stop_requested(void *payload, int64_t step, int64_t saved_step) {
     (void)payload, (void)step, (void)saved_step;
     return library_stopped ? STATUS_INTERRUPTED : STATUS_OK;
 }
@@ -74,7 +74,7 @@ static struct train_events events_of(struct watch *watch) {
                                  .validated = on_validated,
                                  .sampled = on_sampled,
                                  .saved = on_saved,
-                                 .stop = asked_to_stop,
+                                 .stop = stop_requested,
                                  .payload = watch};
 }
 

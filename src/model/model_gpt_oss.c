@@ -54,7 +54,7 @@ static void set_defaults(struct model_config *config) {
     set_rope(&config->rope);
 }
 
-static bool says(const json_t *object, const char *key) {
+static bool is_set(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return value && !json_is_null(value);
 }
@@ -69,7 +69,7 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     TRY(decoder_read_sizes(file, object, &config));
     TRY(experts_check_config(file, &config));
     TRY(config_read_listed_windows(file, object, &config, PATTERN));
-    if (!says(object, "rope_parameters") && !says(object, "rope_scaling")) set_rope(&config.rope);
+    if (!is_set(object, "rope_parameters") && !is_set(object, "rope_scaling")) set_rope(&config.rope);
     TRY(config_read_rope(file, object, &config.rope));
     TRY(config_complete_rope(file, &config, &config.rope));
     *out = config;

@@ -80,13 +80,13 @@ static const struct safetensors *source_of(const struct model *model, const stru
 static enum status check_parameter(const struct safetensors_tensor *found, const struct shape *wanted) {
     if (!safetensors_has_shape(found, wanted)) {
         char dims[SHAPE_TEXT];
-        struct safetensors_tensor asked = {.rank = wanted->rank, .dims = wanted->dims};
+        struct safetensors_tensor expected = {.rank = wanted->rank, .dims = wanted->dims};
         status_set(STATUS_BAD_INPUT, "%s: %s: shape is %s", found->file, found->name,
                    safetensors_print_dims(found, dims));
         const char *message = status_message();
         return status_set(STATUS_BAD_INPUT, "%s, but %s asks for %s", message,
                           adapter_owns(found->name) ? "adapter_config.json" : "config.json",
-                          safetensors_print_dims(&asked, dims));
+                          safetensors_print_dims(&expected, dims));
     }
     bool good = safetensors_can_convert(found->dtype, DTYPE_F32);
     if (good) return STATUS_OK;

@@ -8,7 +8,7 @@
 
 /* ---- config.json ---- */
 
-static bool says(const json_t *object, const char *key, const char *value) {
+static bool has_value(const json_t *object, const char *key, const char *value) {
     const char *text = json_string_value(json_object_get(object, key));
     return text && strcmp(text, value) == 0;
 }
@@ -24,7 +24,7 @@ static enum status refuse(const struct place *place, const char *key, const char
 }
 
 /* Whether a key is left out or says nothing: null, false, or an empty list, object or text. */
-static bool says_nothing(const json_t *object, const char *key) {
+static bool is_unset(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return !value || json_is_null(value) || json_is_false(value) ||
            (json_is_object(value) && json_object_size(value) == 0) ||
@@ -33,7 +33,7 @@ static bool says_nothing(const json_t *object, const char *key) {
 }
 
 static enum status require_nothing(const struct place *place, const json_t *object, const char *key, const char *why) {
-    return says_nothing(object, key) ? STATUS_OK : refuse(place, key, why);
+    return is_unset(object, key) ? STATUS_OK : refuse(place, key, why);
 }
 
 /* Fields that would change what the numbers are, or what is computed with them. */
@@ -42,7 +42,7 @@ static enum status check_group(const struct place *place, const json_t *object, 
     if (!json_is_object(group)) return refuse(place, "", "must be an object");
     TRY(require_nothing(place, group, "input_activations", "activations are rounded too"));
     TRY(require_nothing(place, group, "output_activations", "activations are rounded too"));
-    if (says_nothing(group, "format") || says(group, "format", all)) return STATUS_OK;
+    if (is_unset(group, "format") || has_value(group, "format", all)) return STATUS_OK;
     return refuse(place, "format", "differs from that of all, and weights of one format are read");
 }
 
@@ -50,15 +50,15 @@ static enum status read_strategy(const struct place *place, const json_t *weight
     enum { GROUP_MAX = 1 << 24 };
     const json_t *size = json_object_get(weights, "group_size");
     int64_t length = json_is_integer(size) ? json_integer_value(size) : 0;
-    if (says(weights, "strategy", "channel")) {
+    if (has_value(weights, "strategy", "channel")) {
         *block = 0;
         return STATUS_OK;
     }
-    if (says(weights, "strategy", "tensor")) {
+    if (has_value(weights, "strategy", "tensor")) {
         *block = WEIGHT_BLOCK_WHOLE;
         return STATUS_OK;
     }
-    if (!says(weights, "strategy", "group"))
+    if (!has_value(weights, "strategy", "group"))
         return refuse(place, "weights.strategy", "is none of group, channel and tensor, which are read");
     if (length < 1 || length > GROUP_MAX) return refuse(place, "weights.group_size", "must be a number of weights");
     *block = length;
@@ -67,8 +67,8 @@ static enum status read_strategy(const struct place *place, const json_t *weight
 
 /* GPTQ's order of columns: "weight" (or "static") changes how codes are found, not how they are stored. */
 static bool keeps_order(const json_t *weights) {
-    return says_nothing(weights, "actorder") || says(weights, "actorder", "weight") ||
-           says(weights, "actorder", "static");
+    return is_unset(weights, "actorder") || has_value(weights, "actorder", "weight") ||
+           has_value(weights, "actorder", "static");
 }
 
 static enum status read_integers(const struct place *place, const json_t *group, bool packed,
@@ -78,11 +78,11 @@ static enum status read_integers(const struct place *place, const json_t *group,
     int64_t count = json_is_integer(bits) ? json_integer_value(bits) : 0;
     bool asymmetric = json_is_false(symmetric);
     if (!json_is_object(weights)) return refuse(place, "weights", "must be an object");
-    if (!says(weights, "type", "int")) return refuse(place, "weights.type", "is not int, which is read in this format");
+    if (!has_value(weights, "type", "int")) return refuse(place, "weights.type", "is not int, which is read in this format");
     if (packed && count != 4 && count != 8)
         return refuse(place, "weights.num_bits", "is neither 4 nor 8, which are read");
     if (count < 1 || count > 8) return refuse(place, "weights.num_bits", "must be from 1 to 8");
-    if (!says_nothing(weights, "dynamic")) return refuse(place, "weights.dynamic", "the scales are not stored");
+    if (!is_unset(weights, "dynamic")) return refuse(place, "weights.dynamic", "the scales are not stored");
     if (!keeps_order(weights)) return refuse(place, "weights.actorder", "columns in another order are not read");
     if (packed && count == 4)
         out->format = asymmetric ? WEIGHT_W4A16_ASYM : WEIGHT_W4A16;
@@ -101,7 +101,7 @@ static enum status check_compressed(const char *file, const json_t *object) {
     json_t *value;
     TRY(require_nothing(&top, object, "kv_cache_scheme", "keys and values are rounded too"));
     const json_t *sparsity = json_object_get(object, "sparsity_config");
-    if (!says_nothing(object, "sparsity_config") && !says(sparsity, "format", "dense"))
+    if (!is_unset(object, "sparsity_config") && !has_value(sparsity, "format", "dense"))
         return refuse(&top, "sparsity_config", "sparse weights are not read");
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         bool known = strcmp(name, "sparsity_config") == 0;
@@ -115,11 +115,11 @@ static enum status check_compressed(const char *file, const json_t *object) {
 static enum status read_group(const struct place *place, const json_t *object, const json_t *group,
                               struct stored_format *out) {
     TRY(check_group(place, object, group));
-    if (says(object, "format", "mxfp4-pack-quantized")) {
+    if (has_value(object, "format", "mxfp4-pack-quantized")) {
         *out = (struct stored_format){WEIGHT_MXFP4, 0};
         return STATUS_OK;
     }
-    return read_integers(place, group, says(object, "format", "pack-quantized"), out);
+    return read_integers(place, group, has_value(object, "format", "pack-quantized"), out);
 }
 
 enum status compressed_read_config(const char *file, const json_t *object, struct stored_format *out) {
@@ -129,7 +129,7 @@ enum status compressed_read_config(const char *file, const json_t *object, struc
     const char *name;
     json_t *group;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        known = known || says(object, "format", formats[i]);
+        known = known || has_value(object, "format", formats[i]);
     if (!known)
         return status_set(
             STATUS_BAD_INPUT,

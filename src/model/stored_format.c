@@ -53,7 +53,7 @@ static const struct part *part_at(enum weight_format format, int number) {
 
 static bool is_true(const json_t *object, const char *key) { return json_is_true(json_object_get(object, key)); }
 
-static bool says(const json_t *object, const char *key, const char *value) {
+static bool has_value(const json_t *object, const char *key, const char *value) {
     const char *text = json_string_value(json_object_get(object, key));
     return text && strcmp(text, value) == 0;
 }
@@ -68,7 +68,7 @@ static enum status read_bitsandbytes(const char *file, const json_t *object, str
         out->format = WEIGHT_INT8;
         return STATUS_OK;
     }
-    if (!is_true(object, "load_in_4bit") || !says(object, "bnb_4bit_quant_type", "nf4"))
+    if (!is_true(object, "load_in_4bit") || !has_value(object, "bnb_4bit_quant_type", "nf4"))
         return status_set(STATUS_BAD_INPUT,
                           "%s: quantization_config: of bitsandbytes' formats nf4 and int8 are read (load_in_4bit with "
                           "bnb_4bit_quant_type nf4, or load_in_8bit)",
@@ -93,7 +93,7 @@ enum status stored_format_read_config(const char *file, const json_t *object, st
 
 enum status stored_format_read_experts(const char *file, const json_t *object, struct stored_format *out) {
     *out = (struct stored_format){WEIGHT_PLAIN, 0};
-    if (says(object, "quant_method", "mxfp4")) {
+    if (has_value(object, "quant_method", "mxfp4")) {
         out->format = WEIGHT_MXFP4;
         return STATUS_OK;
     }

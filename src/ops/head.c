@@ -108,7 +108,7 @@ static void take_part_head(void *attributes, char letter, const struct index_par
             (struct vocabulary_part){index_part_first(part), index_part_used(part), part->size};
 }
 
-static bool tell_parts_head_loss(struct graph *graph, const char *name, char letter, const struct index_part *part,
+static bool exchange_parts_head_loss(struct graph *graph, const char *name, char letter, const struct index_part *part,
                                  const void *attributes, struct tensor *in[OP_INPUTS_MAX]) {
     const struct exchange_attributes all = {.part = {part->parts, part->position, part->stride}};
     if (letter != 'v') return false;
@@ -134,7 +134,7 @@ const struct op op_head_loss = {
     .differentiate_loss = differentiate_head_loss,
     .loops = loops_head_loss,
     .take_part = take_part_head,
-    .tell_parts = tell_parts_head_loss,
+    .exchange_parts = exchange_parts_head_loss,
     .saved_inputs = 0x1f,
     .updates = 1u << 0,
 };
@@ -216,7 +216,7 @@ const struct op op_head_log_probability = {
     .differentiate = differentiate_head_log_probability,
     .loops = loops_head_log_probability,
     .take_part = take_part_head,
-    .tell_parts = tell_parts_head_loss,
+    .exchange_parts = exchange_parts_head_loss,
     .saved_inputs = 0x1f,
 };
 

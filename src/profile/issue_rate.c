@@ -17,7 +17,7 @@ static const int64_t WORK_NS = 60 * 1000; /* long enough for the waiter to fall 
 struct issuing {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t ended, told_ns;
+    int64_t ended, signalled_ns;
     struct sample issues[INSTRUCTIONS], wakes[INSTRUCTIONS];
     int waked;
 };
@@ -29,7 +29,7 @@ static void *wait_for_each(void *argument) {
     for (int64_t seen = 0; seen < INSTRUCTIONS; seen = issuing->ended) {
         while (issuing->ended == seen)
             pthread_cond_wait(&issuing->changed, &issuing->lock);
-        issuing->wakes[issuing->waked++].seconds = (double)(clock_now_ns() - issuing->told_ns) * 1e-9;
+        issuing->wakes[issuing->waked++].seconds = (double)(clock_now_ns() - issuing->signalled_ns) * 1e-9;
     }
     pthread_mutex_unlock(&issuing->lock);
     return NULL;
@@ -47,7 +47,7 @@ static void issue(struct issuing *issuing, int index) {
     pthread_mutex_unlock(&issuing->lock);
     pthread_mutex_lock(&issuing->lock);
     issuing->ended++;
-    issuing->told_ns = clock_now_ns();
+    issuing->signalled_ns = clock_now_ns();
     pthread_cond_broadcast(&issuing->changed);
     pthread_mutex_unlock(&issuing->lock);
     issuing->issues[index].seconds = (double)(clock_now_ns() - begin) * 1e-9;
@@ -96,7 +96,7 @@ static void close_hopping(struct hopping *hopping) {
 
 /* Queues instructions that wait for the other stream's event and then record their own. With `used` 1 all are on the
  * first stream, and no wait delays them; with 2 they alternate, and each waits for the one before it. */
-static enum status ask_for_hops(const struct hopping *hopping, int used) {
+static enum status enqueue_hops(const struct hopping *hopping, int used) {
     const struct backend_streams *streams = hopping->streams;
     TRY(streams->record(hopping->begin, hopping->stream[0]));
     for (int i = 0; i < HOPS; i++) {
@@ -118,8 +118,8 @@ static enum status time_hops(const struct hopping *hopping, int used, double *se
     struct sample rounds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         rounds[i] = (struct sample){0};
-        enum status asked = ask_for_hops(hopping, used), finished = finish_hops(hopping);
-        TRY(asked);
+        enum status enqueued = enqueue_hops(hopping, used), finished = finish_hops(hopping);
+        TRY(enqueued);
         TRY(finished);
         TRY(hopping->streams->elapsed(hopping->begin, hopping->end, &rounds[i].seconds));
         rounds[i].seconds = fmax(rounds[i].seconds / HOPS, MIN_S);

@@ -42,28 +42,28 @@ static enum status measure_member(const struct backend *backend, const struct ra
     return status;
 }
 
-struct asked {
+struct request {
     const struct backend *backend;
     const struct rates_options *options;
     struct cluster_rates *out;
 };
 
 static enum status lead(void *payload) {
-    const struct asked *asked = payload;
-    return measure_member(asked->backend, asked->options, asked->out);
+    const struct request *request = payload;
+    return measure_member(request->backend, request->options, request->out);
 }
 
 /* Once: it takes about as long as the first one's, and a disk's takes seconds. */
 static enum status accompany(void *payload, int member, const atomic_bool *ended) {
-    const struct asked *asked = payload;
+    const struct request *request = payload;
     struct cluster_rates dropped;
     (void)member, (void)ended;
-    return measure_member(asked->backend, asked->options, &dropped);
+    return measure_member(request->backend, request->options, &dropped);
 }
 
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out) {
     static const struct company_work work = {lead, accompany};
-    struct asked asked = {backend, options, out};
-    return company_measure(options->company, &work, &asked);
+    struct request request = {backend, options, out};
+    return company_measure(options->company, &work, &request);
 }

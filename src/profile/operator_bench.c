@@ -188,11 +188,11 @@ enum status operator_bench_run(struct operator_bench *bench) {
     return bench->kernel->run(bench->kernel, &call);
 }
 
-static enum status ask(void *bench) { return operator_bench_run(bench); }
+static enum status enqueue(void *bench) { return operator_bench_run(bench); }
 
 static enum status time_calls(struct operator_bench *bench, int calls, struct sample *out) {
     operator_bench_evict(bench);
-    return work_clock_time(&bench->clock, ask, bench, calls, out);
+    return work_clock_time(&bench->clock, enqueue, bench, calls, out);
 }
 
 /* The number of calls that make one sample. */

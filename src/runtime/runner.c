@@ -61,7 +61,7 @@ static enum status call_kernel(struct runner *runner, const struct instruction *
     return kernel->run(kernel, &call);
 }
 
-enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream) {
+enum status runner_enqueue_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream) {
     const struct program *program = runner->executable->program;
     const struct kernel *kernels[KERNELS_TOGETHER];
     struct kernel_call calls[KERNELS_TOGETHER];
@@ -115,7 +115,7 @@ static enum status copy_buffer(struct runner *runner, const struct instruction *
                      place_of(runner, &instruction->operands[OP_INPUTS_MAX]), bytes, instruction->stream, stream);
 }
 
-enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
+enum status runner_enqueue(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
     switch (instruction->opcode) {
     case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
@@ -173,7 +173,7 @@ void runner_execute_instruction(struct runner *runner, const struct instruction 
     enum status status;
     if (streams && runner_on_host(runner->executable->program, instruction))
         TRY_GOTO(status, streams->finish(stream), named);
-    TRY_GOTO(status, runner_ask(runner, instruction, repetition, stream), named);
+    TRY_GOTO(status, runner_enqueue(runner, instruction, repetition, stream), named);
     if (streams) status = streams->check();
 named:
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
@@ -185,7 +185,7 @@ static void runner_execute_batch(struct runner *runner, int32_t first, int64_t r
     if (leaves_out(runner, instruction) || runner->failed) return;
     if (runner_changes_state(program, instruction)) runner_pass_gate(runner);
     const struct backend_streams *streams = runner->executable->backend->streams;
-    enum status status = runner_ask_batch(runner, first, repetition, stream);
+    enum status status = runner_enqueue_batch(runner, first, repetition, stream);
     if (streams && status == STATUS_OK) status = streams->check();
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }

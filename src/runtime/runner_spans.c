@@ -22,7 +22,7 @@ void runner_spans_close(struct runner *runner) {
 }
 
 /* The run of the section is any: addresses are the same in all. */
-static enum status ask_for_all(struct runner *runner, const struct span *span, void *stream) {
+static enum status enqueue_all(struct runner *runner, const struct span *span, void *stream) {
     const struct program *program = runner->executable->program;
     int own = program->instructions.items[span->first].stream;
     enum status status = STATUS_OK;
@@ -30,8 +30,8 @@ static enum status ask_for_all(struct runner *runner, const struct span *span, v
         if (program->instructions.items[i].stream != own) continue;
         int32_t last = runner->batches[i];
         if (last > span->last) last = i;
-        status = last == i ? runner_ask(runner, &program->instructions.items[i], 0, stream)
-                           : runner_ask_batch(runner, i, 0, stream);
+        status = last == i ? runner_enqueue(runner, &program->instructions.items[i], 0, stream)
+                           : runner_enqueue_batch(runner, i, 0, stream);
         i = last;
     }
     return status;
@@ -42,9 +42,9 @@ static void *capture(struct runner *runner, const struct span *span) {
     const struct backend_graphs *graphs = graphs_of(runner);
     void *stream = runner->streams[runner->executable->program->instructions.items[span->first].stream], *graph;
     if (graphs->begin(stream) != STATUS_OK) return NULL;
-    enum status asked = ask_for_all(runner, span, stream);
+    enum status enqueued = enqueue_all(runner, span, stream);
     if (graphs->end(stream, &graph) != STATUS_OK) return NULL;
-    if (asked == STATUS_OK) return graph;
+    if (enqueued == STATUS_OK) return graph;
     graphs->free(graph);
     return NULL;
 }

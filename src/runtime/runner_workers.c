@@ -40,7 +40,7 @@ static bool take_ready(struct runner *runner, struct worker *worker) {
 
 /* Tells the other workers that the stream's instructions from one to another are issued. They are woken without the
  * lock, which they need at once. */
-static void tell(struct runner *runner, int stream, int32_t first, int32_t last) {
+static void notify(struct runner *runner, int stream, int32_t first, int32_t last) {
     const struct program *program = runner->executable->program;
     bool ready[STREAMS_MAX] = {false};
     pthread_mutex_lock(&runner->lock);
@@ -69,7 +69,7 @@ static void issue_step(struct worker *worker, int64_t step) {
                 int32_t first = i;
                 i = runner_execute_from(runner, i, repetition, runner->streams[stream]);
                 runner_record(runner, i);
-                tell(runner, stream, first, i);
+                notify(runner, stream, first, i);
             }
     }
     runner_finish_stream(runner, runner->streams[stream]);

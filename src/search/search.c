@@ -365,8 +365,8 @@ static enum status compile_smallest(struct search *search) {
         status = queue_push(&smallest, proposal);
     }
     struct queue doubtful = {0};
-    int asked = search->input->max_compiled;
-    int left = asked != 0 && asked < SMALLEST_COMPILED ? asked : SMALLEST_COMPILED;
+    int limit = search->input->max_compiled;
+    int left = limit != 0 && limit < SMALLEST_COMPILED ? limit : SMALLEST_COMPILED;
     if (status == STATUS_OK) status = compile_some(search, &smallest, &doubtful, &left);
     if (status == STATUS_OK) status = compile_some(search, &doubtful, NULL, &left);
     queue_free(&smallest);

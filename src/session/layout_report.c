@@ -70,10 +70,10 @@ char *layout_report_print(const struct node *node, const struct shard_choices *c
     const struct shard_choice *choice = &choices->nodes[node->id];
     struct op_loops loops;
     int axes = choices->mesh.axes, used = 0;
-    bool told = op_loops_of(node, choice->way, &loops);
+    bool known = op_loops_of(node, choice->way, &loops);
     bool alike = axes == 1 || choice->index[0] == choice->index[1];
     snprintf(text, LAYOUT_REPORT_TEXT, "all of it on each rank");
-    for (int axis = 0; axis < (alike ? 1 : axes) && told; axis++) {
+    for (int axis = 0; axis < (alike ? 1 : axes) && known; axis++) {
         char where[32] = "";
         if (choice->index[axis] == OP_INDEX_NONE) continue;
         if (!alike) snprintf(where, sizeof where, " along axis %d", axis);

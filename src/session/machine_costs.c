@@ -27,7 +27,7 @@ static int64_t memory_for(const struct machine *machine, const struct graph *gra
 }
 
 /* What measuring is told; `cache` is in fresh memory. */
-struct asking {
+struct request {
     char *cache;
     struct company company;
     struct profile_options options;
@@ -45,8 +45,8 @@ static struct company company_of(const struct machine *machine, const struct mes
     return (struct company){.members = mesh->per_node < COMPANY_MAX ? mesh->per_node : COMPANY_MAX};
 }
 
-static enum status begin_asking(const struct machine *machine, const struct programs *programs,
-                                const struct measuring *measuring, int threads, struct asking *out) {
+static enum status begin_request(const struct machine *machine, const struct programs *programs,
+                                const struct measuring *measuring, int threads, struct request *out) {
     const struct memory_options *limits = &machine->limits;
     bool disk = has_tier(machine, programs, TIER_DISK) && SETTINGS_HAVE(limits, disk_folder);
     const char *cache = measuring->cache_folder;
@@ -112,7 +112,7 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
                                   const struct measuring *measuring, struct machine_costs *out) {
     const struct executable *main = programs_main(programs);
     struct machine_costs made = {.report = {.operators = 0}};
-    struct asking asking;
+    struct request request;
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &made.cluster, ROOFLINE_EXPECTED, &made.costs));
@@ -120,11 +120,11 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
         *out = made;
         return STATUS_OK;
     }
-    TRY(begin_asking(machine, programs, measuring, main->threads, &asking));
+    TRY(begin_request(machine, programs, measuring, main->threads, &request));
     enum status status =
-        profile_model(machine->backend, main->graph, &made.cluster, &asking.options, &made.costs, &made.report);
-    if (status == STATUS_OK) status = add_exchanges(machine, programs, &asking.options, &made.costs);
-    mem_free(asking.cache);
+        profile_model(machine->backend, main->graph, &made.cluster, &request.options, &made.costs, &made.report);
+    if (status == STATUS_OK) status = add_exchanges(machine, programs, &request.options, &made.costs);
+    mem_free(request.cache);
     if (status == STATUS_OK)
         *out = made;
     else
@@ -151,29 +151,29 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
     TRY(describe(machine, &cluster));
     if (machine->backend == &backend_described)
         return machine_costs_described(machine, programs, ROOFLINE_EXPECTED, out);
-    struct asking asking;
-    TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
-    enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &asking.options, out, &found);
-    if (status == STATUS_OK && found) status = add_exchanges(machine, programs, &asking.options, out);
-    mem_free(asking.cache);
+    struct request request;
+    TRY(begin_request(machine, programs, &(struct measuring){0}, main->threads, &request));
+    enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &request.options, out, &found);
+    if (status == STATUS_OK && found) status = add_exchanges(machine, programs, &request.options, out);
+    mem_free(request.cache);
     return status;
 }
 
 /* What no step goes below: kernels that no one has measured cost nothing. */
 static enum status find_kernels(const struct machine *machine, const struct graph *graph, const struct plan *plan,
                                 struct cluster *cluster, struct costs *out) {
-    struct asking asking;
+    struct request request;
     bool found;
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(graph, cluster, ROOFLINE_EXPECTED, out));
         return add_links(machine, &plan->place.mesh, NULL, &out->rates);
     }
-    TRY(begin_asking(machine, NULL, &(struct measuring){0}, plan->threads, &asking));
-    asking.company = company_of(machine, &plan->place.mesh);
-    asking.options.memory_bytes = memory_for(machine, graph);
-    enum status status = profile_model_kept(machine->backend, graph, cluster, &asking.options, out, &found);
-    if (status == STATUS_OK && found) status = add_links(machine, &plan->place.mesh, &asking.options, &out->rates);
-    mem_free(asking.cache);
+    TRY(begin_request(machine, NULL, &(struct measuring){0}, plan->threads, &request));
+    request.company = company_of(machine, &plan->place.mesh);
+    request.options.memory_bytes = memory_for(machine, graph);
+    enum status status = profile_model_kept(machine->backend, graph, cluster, &request.options, out, &found);
+    if (status == STATUS_OK && found) status = add_links(machine, &plan->place.mesh, &request.options, &out->rates);
+    mem_free(request.cache);
     if (status == STATUS_OK && !found) {
         out->kernels = mem_array(graph->nodes.count, sizeof *out->kernels);
         out->count = (int32_t)graph->nodes.count;
@@ -197,31 +197,31 @@ enum status machine_costs_bound(const struct machine *machine, const struct grap
 
 enum status machine_measure(const struct machine *machine, int threads, const struct measuring *measuring,
                             struct cluster *out) {
-    struct asking asking;
+    struct request request;
     TRY(describe(machine, out));
-    TRY(begin_asking(machine, NULL, measuring, threads, &asking));
-    enum status status = profile_machine(machine->backend, &asking.options, out, NULL);
-    mem_free(asking.cache);
+    TRY(begin_request(machine, NULL, measuring, threads, &request));
+    enum status status = profile_machine(machine->backend, &request.options, out, NULL);
+    mem_free(request.cache);
     return status;
 }
 
 enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
                                 const struct recipe *recipe, double *flops_per_s) {
     const struct executable *main = programs_main(programs);
-    struct asking asking;
-    TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
-    enum status status = profile_matrix_rate_kept(machine->backend, recipe->dtype, &asking.options, flops_per_s);
-    mem_free(asking.cache);
+    struct request request;
+    TRY(begin_request(machine, programs, &(struct measuring){0}, main->threads, &request));
+    enum status status = profile_matrix_rate_kept(machine->backend, recipe->dtype, &request.options, flops_per_s);
+    mem_free(request.cache);
     return status;
 }
 
 static enum status keep_links(const struct comm *comm, const struct link_options *link, const struct machine *machine) {
     char way[LINK_WAY_BYTES];
-    struct asking asking;
-    TRY(begin_asking(machine, NULL, &(struct measuring){0}, link->threads, &asking));
+    struct request request;
+    TRY(begin_request(machine, NULL, &(struct measuring){0}, link->threads, &request));
     enum status status =
-        link_rates_keep(machine->backend, &asking.options, link_rates_way(comm, link, way), &machine->between);
-    mem_free(asking.cache);
+        link_rates_keep(machine->backend, &request.options, link_rates_way(comm, link, way), &machine->between);
+    mem_free(request.cache);
     return status;
 }
 
@@ -233,11 +233,11 @@ enum status machine_measure_links(struct comm *comm, const struct link_options *
 static enum status find_kept_links(const struct comm *comm, const struct link_options *link,
                                    const struct machine *machine, struct cluster_rates *out) {
     char way[LINK_WAY_BYTES];
-    struct asking asking;
-    TRY(begin_asking(machine, NULL, &(struct measuring){0}, link->threads, &asking));
+    struct request request;
+    TRY(begin_request(machine, NULL, &(struct measuring){0}, link->threads, &request));
     enum status status =
-        link_rates_find(machine->backend, &asking.options, &comm->mesh, link_rates_way(comm, link, way), out);
-    mem_free(asking.cache);
+        link_rates_find(machine->backend, &request.options, &comm->mesh, link_rates_way(comm, link, way), out);
+    mem_free(request.cache);
     return status;
 }
 

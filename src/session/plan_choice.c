@@ -22,11 +22,11 @@ static enum status name_origin(enum status status, const char *origin) {
 
 /* The rest of a place whose mesh and axes are known. */
 void plan_choice_place(struct session_plan *plan) {
-    const struct rank_place asked = plan->chosen.place;
+    const struct rank_place requested = plan->chosen.place;
     const struct mesh one = {1, 1};
-    plan->chosen.place = session_place(plan->session, asked.mesh.nodes > 0 ? &asked.mesh : &one);
-    plan->chosen.place.tensor = asked.tensor;
-    plan->chosen.place.stages = asked.stages;
+    plan->chosen.place = session_place(plan->session, requested.mesh.nodes > 0 ? &requested.mesh : &one);
+    plan->chosen.place.tensor = requested.tensor;
+    plan->chosen.place.stages = requested.stages;
 }
 
 enum status plan_choice_compile(struct session_plan *plan) {

@@ -21,8 +21,8 @@ struct choosing {
 static bool chooses_partition(const struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
     bool trains = program_set_has(&request->set, PROGRAM_STEP);
-    bool told = partition_cuts(&request->plan.policy.partition);
-    return rank_place_data(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || told);
+    bool partitioned = partition_cuts(&request->plan.policy.partition);
+    return rank_place_data(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || partitioned);
 }
 
 /* Whether the tiers below the device hold that much. */
@@ -193,18 +193,18 @@ static enum status list_partitions(struct choosing *choosing) {
 }
 
 /* A partition that was asked for is no other, even where that would fit. */
-static enum status check_asked(const struct session_plan *plan) {
-    const struct partition *asked = &plan->request.plan.policy.partition;
+static enum status check_requested_partition(const struct session_plan *plan) {
+    const struct partition *requested = &plan->request.plan.policy.partition;
     char text[PARTITION_BYTES], size[SIZE_TEXT];
-    if (!plan->request.partition_fixed || partition_equal(asked, &plan->chosen.policy.partition)) return STATUS_OK;
+    if (!plan->request.partition_fixed || partition_equal(requested, &plan->chosen.policy.partition)) return STATUS_OK;
     if (plan->search.crowded > 0)
         return status_hint(status_set(STATUS_NO_FIT,
                                       "no plan fits: with the partition %s there are more than %d operations "
                                       "between ranks",
-                                      partition_print(asked, &plan->chosen.place.mesh, text), COMM_OPERATIONS_MAX),
+                                      partition_print(requested, &plan->chosen.place.mesh, text), COMM_OPERATIONS_MAX),
                            COLLECTIVES_FEWER);
     return status_hint(status_set(STATUS_NO_FIT, "no plan fits: with the partition %s the device tier needs %s",
-                                  partition_print(asked, &plan->chosen.place.mesh, text),
+                                  partition_print(requested, &plan->chosen.place.mesh, text),
                                   size_print(plan->min_bytes, size)),
                        "give it more by --device-memory SIZE, or leave out --partition");
 }
@@ -268,7 +268,7 @@ static enum status choose(struct session_plan *plan, const int64_t capacity_byte
     fill_input(&choosing, main->graph, &main->workspace, &plan->costs);
     enum status status = list_partitions(&choosing);
     if (status == STATUS_OK) status = try_all(&choosing, fastest);
-    if (status == STATUS_OK && fitted) status = check_asked(plan);
+    if (status == STATUS_OK && fitted) status = check_requested_partition(plan);
     mem_free(choosing.partitions);
     return status;
 }

@@ -85,16 +85,16 @@ static enum status make_settled(const struct session *session, unsigned uses, co
 }
 
 /* What a request is made of. */
-struct asked {
+struct inputs {
     const struct session *session;
     unsigned uses;
     const struct train_options *training;
 };
 
 static enum status resolve_shape(void *context, const struct plan_options *options, struct plan *out) {
-    const struct asked *asked = context;
+    const struct inputs *inputs = context;
     struct plan_request request;
-    TRY(make_settled(asked->session, asked->uses, options, asked->training, NULL, &request));
+    TRY(make_settled(inputs->session, inputs->uses, options, inputs->training, NULL, &request));
     *out = request.plan;
     return STATUS_OK;
 }
@@ -117,18 +117,18 @@ static const struct plan *first_open(const struct rank_shapes *shapes) {
 }
 
 /* The plan asked for is that of the first shape that can be: what is refused of others is no fault of the request. */
-static enum status make_open(struct asked *asked, const struct plan_options *options, struct plan_request *out) {
-    const struct program_set set = set_of(asked->uses, options, asked->training);
-    const struct shape_resolver resolver = {asked, resolve_shape};
+static enum status make_open(struct inputs *inputs, const struct plan_options *options, struct plan_request *out) {
+    const struct program_set set = set_of(inputs->uses, options, inputs->training);
+    const struct shape_resolver resolver = {inputs, resolve_shape};
     struct plan_options own = *options;
     struct rank_shapes shapes;
     if (!program_set_has(&set, PROGRAM_STEP)) return refuse_open_shapes();
-    enum status status = rank_shapes_list(options, ranks_of(asked->session, options), 0, &resolver, &shapes);
+    enum status status = rank_shapes_list(options, ranks_of(inputs->session, options), 0, &resolver, &shapes);
     if (status == STATUS_OK) {
         const struct plan *first = first_open(&shapes);
         SETTINGS_GIVE(&own, tensor, recipe_tensor(&first->recipe));
         SETTINGS_GIVE(&own, stages, rank_place_stages(&first->place));
-        status = make_settled(asked->session, asked->uses, &own, asked->training, NULL, out);
+        status = make_settled(inputs->session, inputs->uses, &own, inputs->training, NULL, out);
     }
     if (status == STATUS_OK)
         out->shapes = shapes;
@@ -139,8 +139,8 @@ static enum status make_open(struct asked *asked, const struct plan_options *opt
 
 enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
                               const struct train_options *training, const struct plan *base, struct plan_request *out) {
-    struct asked asked = {session, uses, training};
-    if (rank_shapes_are_open(options) && !base) return make_open(&asked, options, out);
+    struct inputs inputs = {session, uses, training};
+    if (rank_shapes_are_open(options) && !base) return make_open(&inputs, options, out);
     return make_settled(session, uses, options, training, base, out);
 }
 

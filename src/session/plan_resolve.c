@@ -411,15 +411,15 @@ static enum status choose_policy(const struct plan_options *options, const struc
     const struct mesh mesh = data_mesh_of(place);
     struct policy plain = {.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value},
                   policy = plain;
-    struct partition asked = {0};
+    struct partition requested = {0};
     bool given = SETTINGS_HAVE(options, partition);
     if (base) policy = base->policy;
-    if (given) TRY(partition_parse(options->partition, &mesh, &asked));
+    if (given) TRY(partition_parse(options->partition, &mesh, &requested));
     bool moved = base && rank_place_data(&base->place) != mesh_ranks(&mesh) && partition_cuts(&policy.partition);
     if (moved && !given)
         log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_data(&base->place));
-    if (moved || (given && !partition_equal(&asked, &policy.partition))) policy = plain;
-    if (given) policy.partition = asked;
+    if (moved || (given && !partition_equal(&requested, &policy.partition))) policy = plain;
+    if (given) policy.partition = requested;
     bool staged = base && rank_place_stages(&base->place) == rank_place_stages(place);
     if (!staged || SETTINGS_HAVE(options, interleave)) policy.spans[0] = '\0';
     if (SETTINGS_HAVE(options, micro_batches_per_wave)) policy.micro_batches_per_wave = options->micro_batches_per_wave;

@@ -57,12 +57,12 @@ static enum status connect(struct comm *comm, const char *partition, const struc
 }
 
 enum status rank_devices_open(struct comm *comm, const struct plan_options *options, struct machine *machine) {
-    bool asked = options->gpu_collectives == GPU_COLLECTIVES_NCCL;
+    bool requested = options->gpu_collectives == GPU_COLLECTIVES_NCCL;
     if (mesh_ranks(&comm->mesh) == 1 || options->gpu_collectives == GPU_COLLECTIVES_HOST) return STATUS_OK;
-    if (!machine->backend->memory && !asked) return STATUS_OK;
+    if (!machine->backend->memory && !requested) return STATUS_OK;
     const char *partition = SETTINGS_HAVE(options, partition) ? options->partition : NULL;
     enum status status = connect(comm, partition, machine->backend);
-    if (status == STATUS_BAD_INPUT && asked) return status_prefix(status, "--gpu-collectives nccl");
+    if (status == STATUS_BAD_INPUT && requested) return status_prefix(status, "--gpu-collectives nccl");
     if (status == STATUS_BAD_INPUT) {
         if (comm->rank == 0) log_note("what ranks exchange goes by way of the host's memory: %s", status_message());
         return STATUS_OK;

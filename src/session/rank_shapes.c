@@ -103,8 +103,8 @@ enum status rank_shapes_list(const struct plan_options *options, int ranks, int 
     int64_t stages_fixed = stages_are_open(options) ? 0 : SETTINGS_HAVE(options, stages) ? options->stages : 1;
     for (int t = 1; t <= ranks; t++)
         for (int s = 1; ranks % t == 0 && s <= ranks / t; s++) {
-            bool asked = (fixed == 0 || t == fixed) && (stages_fixed == 0 || s == stages_fixed);
-            if (!asked || ranks / t % s != 0) continue;
+            bool requested = (fixed == 0 || t == fixed) && (stages_fixed == 0 || s == stages_fixed);
+            if (!requested || ranks / t % s != 0) continue;
             TRY(add_cuts(options, (struct axes){.tensor = t, .stages = s}, tensor > 0, resolver, out));
         }
     if (any_is_open(out)) return STATUS_OK;

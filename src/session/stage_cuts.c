@@ -29,9 +29,9 @@ static enum status cut(const struct session_plan *plan, const struct block_costs
 
 enum status stage_cuts_by_flops(struct session_plan *plan, const struct graph *graph, bool limited) {
     struct block_costs costs;
-    int64_t asked = plan->request.interleave;
+    int64_t requested = plan->request.interleave;
     enum status status = block_costs_create(graph, &plan->chosen.policy, &costs);
-    int32_t interleave = asked > 0 ? (int32_t)asked : 1;
+    int32_t interleave = requested > 0 ? (int32_t)requested : 1;
     if (status == STATUS_OK) status = cut(plan, &costs, interleave, limited, plan->chosen.policy.spans);
     block_costs_free(&costs);
     return status;
@@ -70,7 +70,7 @@ static enum status try_cut(const struct session_plan *plan, const struct block_c
 enum { INTERLEAVE_MAX = 4 };
 
 static enum status try_cuts(const struct session_plan *plan, const struct block_costs *costs, struct tried_cut *best) {
-    int64_t asked = plan->request.interleave, min = asked > 0 ? asked : 1, max = asked > 0 ? asked : INTERLEAVE_MAX;
+    int64_t requested = plan->request.interleave, min = requested > 0 ? requested : 1, max = requested > 0 ? requested : INTERLEAVE_MAX;
     int stages = rank_place_stages(&plan->chosen.place);
     for (int64_t interleave = min; interleave <= max; interleave++) {
         struct tried_cut tried;

@@ -94,7 +94,7 @@ static enum status meet(struct step_exchange *exchange) {
     return comm_wait(exchange->gather);
 }
 
-static enum status tell(struct step_exchange *exchange, enum status mine, int64_t value) {
+static enum status gather_entry(struct step_exchange *exchange, enum status mine, int64_t value) {
     struct step_entry *entry = entry_of(exchange, exchange->comm->rank);
     entry->status = mine;
     entry->value = value;
@@ -121,7 +121,7 @@ static bool counts_targets(const struct step_exchange *exchange, int rank) {
 }
 
 enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all) {
-    TRY(tell(exchange, mine, targets));
+    TRY(gather_entry(exchange, mine, targets));
     *all = 0;
     for (int rank = 0; rank < ranks_of(exchange); rank++)
         *all += counts_targets(exchange, rank) ? entry_of(exchange, rank)->value : 0;
@@ -129,12 +129,12 @@ enum status step_exchange_targets(struct step_exchange *exchange, enum status mi
 }
 
 enum status step_exchange_agree(struct step_exchange *exchange, enum status mine) {
-    TRY(tell(exchange, mine, 0));
+    TRY(gather_entry(exchange, mine, 0));
     return first_status(exchange, mine);
 }
 
 enum status step_exchange_min(struct step_exchange *exchange, enum status mine, int64_t value, int64_t *min) {
-    TRY(tell(exchange, mine, value));
+    TRY(gather_entry(exchange, mine, value));
     *min = value;
     for (int rank = 0; rank < ranks_of(exchange); rank++)
         if (entry_of(exchange, rank)->value < *min) *min = entry_of(exchange, rank)->value;

@@ -31,8 +31,8 @@ struct pool {
 
 static int64_t carry_out(int descriptor, const struct disk_request *request) {
     if (fault_point(FAULT_SLOW)) (void)nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
-    ssize_t moved = request->write ? pwrite(descriptor, request->data, (size_t)request->asked, request->at)
-                                   : pread(descriptor, request->data, (size_t)request->asked, request->at);
+    ssize_t moved = request->write ? pwrite(descriptor, request->data, (size_t)request->request_bytes, request->at)
+                                   : pread(descriptor, request->data, (size_t)request->request_bytes, request->at);
     return moved < 0 ? -errno : moved;
 }
 

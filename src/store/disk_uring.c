@@ -18,7 +18,7 @@ struct rings {
 };
 
 static void prepare(struct io_uring_sqe *entry, int descriptor, struct disk_request *request) {
-    unsigned bytes = (unsigned)request->asked;
+    unsigned bytes = (unsigned)request->request_bytes;
     if (request->write)
         io_uring_prep_write(entry, descriptor, request->data, bytes, (uint64_t)request->at);
     else

@@ -52,7 +52,7 @@ void jinja_free(struct jinja_template *template);
 
 /* Whether it has {% generation %} blocks, and whether its result may depend on the time. */
 bool jinja_has_generation(const struct jinja_template *template);
-bool jinja_tells_time(const struct jinja_template *template);
+bool jinja_uses_time(const struct jinja_template *template);
 /* Whether a name or string literal of the template is this word. Where none is, it reads no variable or key of that
  * name, unless it goes through all of an object's keys. */
 bool jinja_names(const struct jinja_template *template, const char *name);

@@ -65,7 +65,7 @@ struct jinja_template {
     struct scratch memory;
     struct jinja_node *body;
     bool generates;  /* has generation blocks */
-    bool tells_time; /* calls strftime_now */
+    bool uses_time; /* calls strftime_now */
     json_t *words;   /* an object whose keys are the template's names and string literals */
 };
 

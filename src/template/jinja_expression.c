@@ -223,7 +223,7 @@ static enum status parse_name(struct jinja_parser *parser, struct jinja_node **o
     TRY(jinja_make_node(parser, JINJA_NODE_NAME, out));
     (*out)->text = token->text;
     (*out)->bytes = token->bytes;
-    parser->template->tells_time |= jinja_text_is(token->text, token->bytes, "strftime_now");
+    parser->template->uses_time |= jinja_text_is(token->text, token->bytes, "strftime_now");
     return STATUS_OK;
 }
 

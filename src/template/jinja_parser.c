@@ -333,4 +333,4 @@ bool jinja_names(const struct jinja_template *template, const char *word) {
     return json_object_get(template->words, word) != NULL;
 }
 
-bool jinja_tells_time(const struct jinja_template *template) { return template->tells_time; }
+bool jinja_uses_time(const struct jinja_template *template) { return template->uses_time; }

@@ -127,7 +127,7 @@ static enum status evaluate_one(struct evaluation *evaluation, size_t index, str
     const char *path = evaluation->options->data_paths[index];
     struct train_data data;
     TRY(open_data(evaluation, path, &data));
-    dataset_tell_cuts(data.dataset);
+    dataset_report_cuts(data.dataset);
     evaluation->examples |= dataset_has_examples(data.dataset);
     enum status status = set_reference(evaluation, index, data.dataset);
     if (status == STATUS_OK) status = sum_losses(evaluation, data.dataset, path, sum, out);

@@ -30,7 +30,7 @@ static enum status keep_states(struct train_run *run, const struct session_plan 
     return kept_states_take(&run->engine, tier, run->folder, kept);
 }
 
-void plan_change_tell_stay(const struct train_run *run) {
+void plan_change_report_stay(const struct train_run *run) {
     if (run_leads(run)) log_note("the plan stays as it is: %s", status_message());
     status_clear();
     run->session.comm->agreed_failure = false;
@@ -108,7 +108,7 @@ static enum status go_on_by(struct train_run *run, const struct session_plan *ne
 
 /* The first error is a note where the run can go on, and the second one its end. */
 static enum status go_back(struct train_run *run, const struct kept_states *kept) {
-    plan_change_tell_stay(run);
+    plan_change_report_stay(run);
     run->session.machine.backend->set_threads(run->plan.chosen.threads);
     enum status status = enter_engine(run, kept);
     run->engine.partially_updated = status != STATUS_OK;
@@ -121,7 +121,7 @@ enum status plan_change_make(struct train_run *run, struct session_plan *next, b
     *changed = false;
     enum status status = leave_engine(run, next, &kept);
     if (status != STATUS_OK) {
-        plan_change_tell_stay(run);
+        plan_change_report_stay(run);
         return STATUS_OK;
     }
     if (!next) status = choose_now(run, &chosen);

@@ -17,6 +17,6 @@
 enum status plan_change_make(struct train_run *run, struct session_plan *next, bool *changed);
 
 /* After an error that all ranks have agreed on and that leaves the run as it was: says so once, and forgets it. */
-void plan_change_tell_stay(const struct train_run *run);
+void plan_change_report_stay(const struct train_run *run);
 
 #endif

@@ -82,7 +82,7 @@ static int64_t arena_bytes(const struct programs *programs) {
 }
 
 /* What the run's folder says of its plan, and who is told. */
-static enum status tell_change(struct train_run *run, const struct train_replan *replan) {
+static enum status report_change(struct train_run *run, const struct train_replan *replan) {
     run->settings.plan = run->plan.chosen;
     if (!run_leads(run)) return STATUS_OK;
     TRY(run_folder_write(run->folder, &run->settings));
@@ -111,7 +111,7 @@ static enum status settle_change(struct train_run *run, struct train_replan *rep
     replan->device_bytes = run->plan.programs.tier_bytes[TIER_DEVICE];
     replan->seconds = (double)(clock_now_ns() - began_ns) * 1e-9;
     enum status status = open_shortest(run);
-    return run_agree(run, status == STATUS_OK ? tell_change(run, replan) : status);
+    return run_agree(run, status == STATUS_OK ? report_change(run, replan) : status);
 }
 
 /* `next` as in plan_change.h. */
@@ -127,7 +127,7 @@ static enum status change(struct train_run *run, struct session_plan *next, enum
 
 /* ---- less memory ---- */
 
-static void tell_no_fit(const struct train_run *run, int64_t capacity_bytes) {
+static void report_no_fit(const struct train_run *run, int64_t capacity_bytes) {
     char there[SIZE_TEXT], takes[SIZE_TEXT];
     log_warning("memory has become less: %s are left for the run, which takes %s; it goes on, and may be ended by the "
                 "system",
@@ -143,7 +143,7 @@ static enum status follow_less(struct train_run *run, int64_t capacity_bytes) {
     run->session.machine.capacity_bytes[TIER_DEVICE] = capacity_bytes;
     TRY(change(run, NULL, REPLAN_LESS_MEMORY, 0, began_ns, &changed));
     watch->no_fit_bytes = changed ? 0 : capacity_bytes;
-    if (!changed && run_leads(run)) tell_no_fit(run, capacity_bytes);
+    if (!changed && run_leads(run)) report_no_fit(run, capacity_bytes);
     watch->capacity_bytes = run->session.machine.capacity_bytes[TIER_DEVICE];
     watch->forced_step = run->state.step;
     watch->next = run->state.step + watch->pause;
@@ -176,7 +176,7 @@ static enum status decide(struct train_run *run, int64_t capacity_bytes) {
     struct replan_choice choice;
     run->session.machine.capacity_bytes[TIER_DEVICE] = capacity_bytes;
     enum status status = choose(run, &choice);
-    if (status != STATUS_OK) plan_change_tell_stay(run);
+    if (status != STATUS_OK) plan_change_report_stay(run);
     if (status == STATUS_OK && choice.pays) {
         status =
             change(run, &choice.plan, more ? REPLAN_MORE_MEMORY : REPLAN_FASTER, choice.gain.now_s, began_ns, &changed);
@@ -193,7 +193,7 @@ static enum status decide(struct train_run *run, int64_t capacity_bytes) {
 
 /* ---- looking ---- */
 
-enum { NOTHING_SEEN = INT64_MAX, ASKS_ALL_TO_LOOK = 0 };
+enum { NOTHING_SEEN = INT64_MAX, REQUESTS_A_LOOK = 0 };
 
 /* What this rank may take; where the system does not say, what there was. */
 static int64_t look_now(struct train_run *run) {
@@ -221,7 +221,7 @@ int64_t plan_watch_look(struct train_run *run) {
     int64_t bytes = look_now(run);
     if (session_ranks(&run->session) == 1) return bytes;
     bool wants = is_less(run, bytes) ? !was_tried(watch, bytes) : is_more(run, bytes);
-    return wants ? ASKS_ALL_TO_LOOK : NOTHING_SEEN;
+    return wants ? REQUESTS_A_LOOK : NOTHING_SEEN;
 }
 
 void plan_watch_hear(struct train_run *run, int64_t min) {

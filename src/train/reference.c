@@ -52,14 +52,14 @@ static enum status one_turn(struct engine *engine, const struct dataset *dataset
 }
 
 static enum status all_turns(struct engine *engine, const struct dataset *dataset,
-                             enum status (*asked)(const void *payload), const void *payload, const struct turn *turn,
+                             enum status (*check_stop)(const void *payload), const void *payload, const struct turn *turn,
                              struct reference *out) {
     int64_t micro_batches = (out->count + turn->sequences - 1) / turn->sequences;
     int64_t places = turn->data.places;
     enum status status = STATUS_OK;
     progress_begin(PROGRESS_COUNT, micro_batches, "micro-batches of preferences before training");
     for (int64_t first = 0; first < micro_batches && status == STATUS_OK; first += places) {
-        status = engine_agree(engine, asked ? asked(payload) : STATUS_OK);
+        status = engine_agree(engine, check_stop ? check_stop(payload) : STATUS_OK);
         if (status_is_stop(status)) status = status_set(status, "stopped before the first step");
         if (status == STATUS_OK) status = one_turn(engine, dataset, first, turn);
         if (status == STATUS_OK) take_turn(turn, &engine->plan->chosen.place, first, out);
@@ -70,7 +70,7 @@ static enum status all_turns(struct engine *engine, const struct dataset *datase
 }
 
 enum status reference_compute(struct engine *engine, const struct dataset *dataset,
-                              enum status (*asked)(const void *payload), const void *payload, struct reference *out) {
+                              enum status (*check_stop)(const void *payload), const void *payload, struct reference *out) {
     struct comm *comm = engine->plan->session->comm;
     int64_t sequences = engine->plan->chosen.recipe.micro_batch_sequences, ranks = mesh_ranks(&comm->mesh);
     struct reference made = {.count = dataset_sequences(dataset)};
@@ -80,7 +80,7 @@ enum status reference_compute(struct engine *engine, const struct dataset *datas
     TRY_GOTO(status, comm_agree(comm, room && made.values ? STATUS_OK : STATUS_FAILED), done);
     const struct turn turn = {
         .mine = room + ranks * sequences, .all = room, .sequences = sequences, .data = engine_turn_of(engine)};
-    TRY_GOTO(status, all_turns(engine, dataset, asked, payload, &turn, &made), done);
+    TRY_GOTO(status, all_turns(engine, dataset, check_stop, payload, &turn, &made), done);
     status = check_finite(&made);
 done:
     mem_free(room);

@@ -207,11 +207,11 @@ static enum status compare_plans(const char *run_folder, const struct plan_optio
 
 static enum status compare(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                            const struct train_options *options, const struct run_settings *settings,
-                           struct run_settings *asked, struct train_options *out) {
-    TRY(run_settings_make(model_folder, options, asked));
-    TRY(compare_models(run_folder, asked->model_folder, settings->model_folder));
+                           struct run_settings *requested, struct train_options *out) {
+    TRY(run_settings_make(model_folder, options, requested));
+    TRY(compare_models(run_folder, requested->model_folder, settings->model_folder));
     TRY(compare_plans(run_folder, plan, options, settings));
-    json_t *now = train_options_to_json(&asked->options), *there = train_options_to_json(&settings->options);
+    json_t *now = train_options_to_json(&requested->options), *there = train_options_to_json(&settings->options);
     enum status status = now && there ? compare_options(run_folder, options, now, there) : STATUS_FAILED;
     json_decref(now);
     json_decref(there);
@@ -221,10 +221,10 @@ static enum status compare(const char *model_folder, const char *run_folder, con
 
 enum status run_continue_check(const char *model_folder, const char *run_folder, struct plan_options *plan,
                                const struct train_options *options, struct train_options *out) {
-    struct run_settings settings, asked = {0};
+    struct run_settings settings, requested = {0};
     TRY(run_folder_read(run_folder, &settings));
-    enum status status = compare(model_folder, run_folder, plan, options, &settings, &asked, out);
-    run_settings_free(&asked);
+    enum status status = compare(model_folder, run_folder, plan, options, &settings, &requested, out);
+    run_settings_free(&requested);
     run_settings_free(&settings);
     SETTINGS_DROP(plan, lora);
     SETTINGS_DROP(plan, plan_path);

@@ -60,19 +60,19 @@ enum status run_end_clear(const char *run_folder) {
 static enum status read_end(const char *path, enum run_state *state, char **message) {
     json_t *object;
     int64_t version = 0;
-    const char *how = NULL, *said = "";
+    const char *how = NULL, *text_read = "";
     TRY(json_read_object(path, RUN_END_LIMIT_BYTES, &object));
     enum status status;
     enum run_state found = RUN_FINISHED;
     TRY_GOTO(status, json_require(path, object, "how"), done);
     TRY_GOTO(status, json_read_version(path, object, RUN_END_VERSION, &version), done);
     TRY_GOTO(status, json_read_string(path, object, "how", &how), done);
-    TRY_GOTO(status, json_read_string(path, object, "message", &said), done);
+    TRY_GOTO(status, json_read_string(path, object, "message", &text_read), done);
     while (found < RUN_INTERRUPTED && strcmp(run_state_name(found), how) != 0)
         found++;
     if (found == RUN_INTERRUPTED)
         TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: how: '%s' is not known", path, how), done);
-    *message = mem_string(said);
+    *message = mem_string(text_read);
     TRY_GOTO(status, *message ? STATUS_OK : STATUS_FAILED, done);
     *state = found;
 done:

@@ -38,7 +38,7 @@ static enum status settle_steps(struct dataset *dataset, const struct recipe *re
 }
 
 /* Packed examples may be fewer rows than a batch. */
-static void tell_repeats(const struct dataset *dataset, const struct recipe *recipe) {
+static void report_repeats(const struct dataset *dataset, const struct recipe *recipe) {
     int64_t rows = dataset_train_sequences(dataset);
     if (dataset_is_mixed(dataset) || rows < 0 || rows >= recipe->batch) return;
     log_note("each step of %" PRId64 " sequences repeats the %" PRId64
@@ -49,7 +49,7 @@ static void tell_repeats(const struct dataset *dataset, const struct recipe *rec
 enum status run_length_settle(struct dataset *dataset, const struct recipe *recipe, int64_t done,
                               struct train_options *options) {
     if (SETTINGS_HAVE(options, epochs)) TRY(settle_steps(dataset, recipe, done, options));
-    tell_repeats(dataset, recipe);
+    report_repeats(dataset, recipe);
     SETTINGS_GIVE(options, warmup_steps, lr_shape_of(options).warmup_steps);
     return STATUS_OK;
 }

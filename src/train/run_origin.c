@@ -226,7 +226,7 @@ static enum status hint_recipe_change(const struct plan_options *options, const 
     return status;
 }
 
-static void tell_change(const struct run_change *change) {
+static void report_change(const struct run_change *change) {
     log_warning("recipe: %s is %s from step %" PRId64
                 " on, it was %s: the bits differ from those of a run without this "
                 "change",
@@ -241,7 +241,7 @@ static void forget_policy(const struct plan_options *options, struct plan *base)
             (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value};
 }
 
-static void tell_ranks(const struct plan *base, const struct plan *now) {
+static void report_ranks(const struct plan *base, const struct plan *now) {
     int were = rank_place_ranks(&base->place), are = rank_place_ranks(&now->place);
     if (were != are) log_note("on %d rank%s, it was %d: the policy is chosen anew", are, are == 1 ? "" : "s", were);
 }
@@ -258,10 +258,10 @@ enum status run_origin_resolve(struct run_origin *origin, const char *run_folder
     mem_free(file);
     if (status == STATUS_BAD_INPUT && !options->allow_recipe_change) return hint_recipe_change(options, backend, base);
     TRY(status);
-    tell_ranks(base, out);
+    report_ranks(base, out);
     TRY(run_changes_add_recipe(changes, origin->state.step, &base->recipe, &out->recipe));
     for (size_t i = before; i < changes->items.count; i++)
-        tell_change(&changes->items.items[i]);
+        report_change(&changes->items.items[i]);
     if (options->allow_recipe_change && before == changes->items.count)
         log_note("--allow-recipe-change: nothing had to change");
     return STATUS_OK;

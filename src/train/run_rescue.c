@@ -94,14 +94,14 @@ bool run_wants_rescue(const struct train_run *run) {
         bool displaced, sound;
     } mine = {run_leads(run) && !run_is_in_place(run), run->whole && !run->engine.partially_updated},
       wanted = {.sound = true}, *theirs = mem_array((size_t)all.count, sizeof mine);
-    bool told = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED) == STATUS_OK &&
+    bool agreed = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED) == STATUS_OK &&
                 comm_exchange(comm, &all, &mine, sizeof mine, theirs) == STATUS_OK;
-    for (int rank = 0; rank < all.count && told; rank++) {
+    for (int rank = 0; rank < all.count && agreed; rank++) {
         wanted.displaced |= theirs[rank].displaced;
         wanted.sound &= theirs[rank].sound;
     }
     mem_free(theirs);
-    return told && wanted.displaced && wanted.sound;
+    return agreed && wanted.displaced && wanted.sound;
 }
 
 enum status run_rescue(struct train_run *run, const char **how) {

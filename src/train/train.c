@@ -33,9 +33,9 @@ static struct train_events events_of_rank(const struct train_events *events, con
 static struct train_run *create_run(const char *folder, const struct train_events *events, const struct comm *comm) {
     struct train_run *run = mem_array(1, sizeof *run);
     if (!run) return NULL;
-    *run = (struct train_run){.told = events_of_rank(events, comm), .saved_step = -1, .lock = -1};
+    *run = (struct train_run){.rank_events = events_of_rank(events, comm), .saved_step = -1, .lock = -1};
     run->metrics.descriptor = run->events_file.descriptor = run->samples.file.descriptor = -1;
-    run->events = &run->told;
+    run->events = &run->rank_events;
     run->options = &run->settings.options;
     run->folder = run->given_folder = mem_string(folder);
     if (run->folder) return run;
@@ -89,7 +89,7 @@ static enum status find_plan(struct train_run *run, struct run_settings *setting
     return STATUS_OK;
 }
 
-static void tell_facts(const struct train_run *run) {
+static void report_facts(const struct train_run *run) {
     const struct dataset *dataset = run->data.dataset;
     const struct train_facts facts = {.plan = &run->plan,
                                       .done = run->state.step,
@@ -109,7 +109,7 @@ static enum status open_data(struct train_run *run, struct train_options *option
     if (dataset_takes_template(run->data.dataset)) TRY(turn_end_set(run->session.model, run->options->chat_time_s));
     TRY(run_length_settle(run->data.dataset, &run->plan.chosen.recipe, run->state.step, options));
     TRY(samples_prepare(run->session.model, run->options, &run->samples));
-    dataset_tell_cuts(run->data.dataset);
+    dataset_report_cuts(run->data.dataset);
     return STATUS_OK;
 }
 
@@ -125,7 +125,7 @@ static enum status predict(struct train_run *run) {
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
     TRY(run_agree(run, open_data(run, options)));
     TRY(run_agree(run, session_plan_check_memory(&run->plan)));
-    tell_facts(run);
+    report_facts(run);
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->plan.chosen;
     return run_agree(run, run_leads(run) ? predict(run) : STATUS_OK);
@@ -288,7 +288,7 @@ static enum status load_model(struct train_run *run) {
     return engine_require_finite(&run->engine, run->session.model->folder);
 }
 
-static enum status asked_to_stop(const void *payload) { return train_loop_asked(payload); }
+static enum status stop_requested(const void *payload) { return train_loop_check_stop(payload); }
 
 /* What preferences are compared with: computed before anything is trained, or as the run's folder has it. */
 static enum status find_reference(struct train_run *run, bool kept) {
@@ -297,7 +297,7 @@ static enum status find_reference(struct train_run *run, bool kept) {
     if (kept)
         TRY(run_agree(run, reference_read(run->folder, dataset, &run->reference)));
     else
-        TRY(reference_compute(&run->engine, dataset, asked_to_stop, run, &run->reference));
+        TRY(reference_compute(&run->engine, dataset, stop_requested, run, &run->reference));
     dataset_set_references(dataset, run->reference.values);
     return STATUS_OK;
 }
@@ -438,10 +438,10 @@ static enum status write_folder_again(struct train_run *run, const struct run_or
 
 /* What the metrics of rank 0 say. */
 static enum status share_validated(struct train_run *run) {
-    char text[2] = {run->validated ? 'y' : 'n'}, *said = text;
-    TRY(comm_share_text(run->session.comm, &said));
-    run->validated = said[0] == 'y';
-    if (said != text) mem_free(said);
+    char text[2] = {run->validated ? 'y' : 'n'}, *shared = text;
+    TRY(comm_share_text(run->session.comm, &shared));
+    run->validated = shared[0] == 'y';
+    if (shared != text) mem_free(shared);
     return STATUS_OK;
 }
 

@@ -107,7 +107,7 @@ static const double OFF_PART = 0.2;
 /* Whether to record steps, so that a wrong prediction can be explained. */
 static bool is_doubtful(const struct train_run *run) { return run->off_steps > 0 && run->off_steps < OFF_STEPS; }
 
-static void tell_misprediction(const struct train_run *run, const struct train_step *step) {
+static void report_misprediction(const struct train_run *run, const struct train_step *step) {
     struct misprediction misprediction = {
         .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
     const struct timeline *recorded = &run->record.timeline;
@@ -120,7 +120,7 @@ static void check_prediction(struct train_run *run, const struct train_step *ste
     if (step->predicted_step_s <= 0 || run->off_steps >= OFF_STEPS) return;
     bool off = fabs(step->step_s / step->predicted_step_s - 1) > OFF_PART;
     run->off_steps = off ? run->off_steps + 1 : 0;
-    if (run->off_steps == OFF_STEPS) tell_misprediction(run, step);
+    if (run->off_steps == OFF_STEPS) report_misprediction(run, step);
 }
 
 static enum status one_step(struct train_run *run) {
@@ -161,13 +161,13 @@ static bool validation_due(const struct train_run *run) {
     return due && !run->validated && dataset_has(run->data.dataset, DATASET_VALID);
 }
 
-enum status train_loop_asked(const struct train_run *run) {
+enum status train_loop_check_stop(const struct train_run *run) {
     const struct train_events *events = run->events;
     int64_t saved = run->options->save_every > 0 ? run->newest_step : -1;
     return events->stop ? events->stop(events->payload, run->state.step + 1, saved) : STATUS_OK;
 }
 
-static bool goes_on(const struct train_run *run) { return train_loop_asked(run) == STATUS_OK; }
+static bool goes_on(const struct train_run *run) { return train_loop_check_stop(run) == STATUS_OK; }
 
 /* A batch of each rank, from batch `first` on. */
 static enum status add_losses(struct train_run *run, int64_t first, int64_t batches, struct loss_sum *sum) {
@@ -265,7 +265,7 @@ static enum status agree_to_go_on(struct train_run *run) {
     bool looks = run_leads(run) && run->state.step % LOOKS_AFTER_STEPS == 0;
     enum status mine = looks ? require_place(run) : STATUS_OK;
     int64_t min;
-    if (mine == STATUS_OK) mine = train_loop_asked(run);
+    if (mine == STATUS_OK) mine = train_loop_check_stop(run);
     TRY(engine_agree_min(&run->engine, mine, plan_watch_look(run), &min));
     plan_watch_hear(run, min);
     return STATUS_OK;
@@ -280,15 +280,15 @@ static enum status look_at_model(struct train_run *run) {
 }
 
 enum status train_loop_turn(struct train_run *run, bool *complete) {
-    enum status asked = agree_to_go_on(run);
-    if (asked != STATUS_OK && !status_is_stop(asked)) return asked;
+    enum status agreed = agree_to_go_on(run);
+    if (agreed != STATUS_OK && !status_is_stop(agreed)) return agreed;
     if (checkpoint_writer_ended(&run->writer)) TRY(train_loop_finish_save(run));
-    if (asked == STATUS_OK) asked = look_at_model(run);
-    if (asked != STATUS_OK && !status_is_stop(asked)) return asked;
+    if (agreed == STATUS_OK) agreed = look_at_model(run);
+    if (agreed != STATUS_OK && !status_is_stop(agreed)) return agreed;
     *complete = run->state.step >= run->options->steps;
     if (save_due(run, *complete)) TRY(begin_save(run));
     if (*complete) return train_loop_finish_save(run);
-    if (asked != STATUS_OK) return train_loop_stop(run, asked);
+    if (agreed != STATUS_OK) return train_loop_stop(run, agreed);
     TRY(plan_watch_turn(run));
     return one_step(run);
 }

@@ -21,7 +21,7 @@ struct train_run {
     bool begun;    /* the loop: it has to be ended */
     char *rescued; /* the folder's path where it is not the one that was given; NULL else */
     struct run_settings settings;
-    struct train_events told;            /* what `events` is, where there are any */
+    struct train_events rank_events;            /* what `events` is, where there are any */
     const struct train_events *events;   /* never NULL */
     const struct train_options *options; /* of the settings */
     const char *plan_path; /* which may hold a predicted time: --plan, or the folder's on resume; NULL: none */
@@ -57,7 +57,7 @@ static inline enum status run_agree(const struct train_run *run, enum status min
 }
 
 /* OK, or the status that the run shall stop with. */
-enum status train_loop_asked(const struct train_run *run);
+enum status train_loop_check_stop(const struct train_run *run);
 /* What stands beside an engine: the checkpoints' thread at its gate, and the step that is recorded. Detaching closes
  * the engine; no checkpoint is being written then (train_loop_finish_save). */
 enum status train_loop_attach(struct train_run *run);

@@ -67,7 +67,7 @@ static const struct op_case *case_of(const struct op *op) {
 
 /* A product is the first call after a kernel has failed: cuBLASLt has words of its own for that, the device the right
  * ones. */
-static void a_failed_device_is_told(void **state) {
+static void a_failed_device_is_reported(void **state) {
     (void)state;
     struct op_instance instance;
     struct kernel *kernel;
@@ -94,7 +94,7 @@ static void a_failed_device_is_told(void **state) {
 int main(void) {
     backend_cpu.set_threads(1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_call_may_fail),
-                                       cmocka_unit_test(a_failed_device_is_told)};
+                                       cmocka_unit_test(a_failed_device_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -178,7 +178,7 @@ static void check_scalars(const struct op_case *op_case, enum dtype dtype) {
     op_instance_free(&other);
 }
 
-static void scalars_are_read_where_said(void **state) {
+static void scalars_are_read_where_declared(void **state) {
     (void)state;
     each_case(check_scalars);
 }
@@ -239,7 +239,7 @@ int main(void) {
         cmocka_unit_test(the_same_call_gives_the_same_bits),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(results_in_place_are_the_same),
-        cmocka_unit_test(scalars_are_read_where_said),
+        cmocka_unit_test(scalars_are_read_where_declared),
         cmocka_unit_test(allocations_may_fail),
         cmocka_unit_test(zeroes_are_written),
         cmocka_unit_test(the_instruction_set_is_held),

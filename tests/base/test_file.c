@@ -74,12 +74,12 @@ static void lines_of_any_length_are_printed(void **state) {
     }
 }
 
-static void assert_unreadable(const char *path, const char *said) {
+static void assert_unreadable(const char *path, const char *message) {
     char *text;
     size_t bytes;
     assert_int_equal(file_read(path, 1000, &text, &bytes), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), path));
-    assert_non_null(strstr(status_message(), said));
+    assert_non_null(strstr(status_message(), message));
 }
 
 static void what_is_no_file_is_refused(void **state) {

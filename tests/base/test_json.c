@@ -17,13 +17,13 @@ static json_t *parse(const char *text) {
     return object;
 }
 
-static void assert_refused(const char *text, size_t bytes, const char *said) {
+static void assert_refused(const char *text, size_t bytes, const char *message) {
     json_t *object = NULL;
     if (json_parse_object("a.json", text, bytes, &object) != STATUS_BAD_INPUT) fail_msg("taken: %.60s", text);
     assert_null(object);
     assert_memory_equal(status_message(), "a.json: ", 8);
     assert_null(strchr(status_message(), '\n'));
-    if (!strstr(status_message(), said)) fail_msg("expected '%s' in: %s", said, status_message());
+    if (!strstr(status_message(), message)) fail_msg("expected '%s' in: %s", message, status_message());
 }
 
 static void malformed_text_is_refused(void **state) {

@@ -142,7 +142,7 @@ static void expect_refused(const char *folder, const char *template, const char 
 }
 
 /* Where a turn begins or ends cannot be told, which is said. */
-static void what_cannot_be_told_is_refused(void **state) {
+static void ambiguous_turns_are_refused(void **state) {
     /* Nothing of the user's message is in the text, and the model is given something else. */
     expect_refused(*state,
                    "{% for m in messages %}{% if m.role == 'assistant' %}A{{ m.content }}{% endif %}{% endfor %}"
@@ -165,7 +165,7 @@ static void what_cannot_be_told_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_are_those_of_generation_blocks),
-        cmocka_unit_test(what_cannot_be_told_is_refused),
+        cmocka_unit_test(ambiguous_turns_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

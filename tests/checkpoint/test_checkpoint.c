@@ -36,7 +36,7 @@ static void the_newest_are_kept(void **state) {
     }
 }
 
-static void a_run_without_checkpoints_is_told(void **state) {
+static void a_run_without_checkpoints_is_reported(void **state) {
     struct tiny_run run;
     char whole[512], without[512];
     tiny_run_make(*state, "llama", &run);
@@ -245,7 +245,7 @@ static void set_version(const char *path, char version) {
 }
 
 /* One of version 3 had none, and is gone on from as it was then. */
-static void a_lost_manifest_is_told(void **state) {
+static void a_lost_manifest_is_reported(void **state) {
     struct tiny_run run;
     char whole[512], folder[512], checkpoint[600];
     tiny_run_make(*state, "llama", &run);
@@ -267,13 +267,13 @@ static void a_lost_manifest_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_are_kept),
-        cmocka_unit_test(a_run_without_checkpoints_is_told),
+        cmocka_unit_test(a_run_without_checkpoints_is_reported),
         cmocka_unit_test(every_file_operation_fails_in_turn),
         cmocka_unit_test(leftovers_of_a_killed_process_are_removed),
         cmocka_unit_test(damaged_checkpoints_are_refused),
         cmocka_unit_test(a_flipped_bit_is_noticed),
         cmocka_unit_test(every_file_is_covered),
-        cmocka_unit_test(a_lost_manifest_is_told),
+        cmocka_unit_test(a_lost_manifest_is_reported),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

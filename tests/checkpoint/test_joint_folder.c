@@ -249,7 +249,7 @@ static void ranks_without_a_block_wait_for_the_others(void **state) {
     expect_same_folders(one.place, many.place);
 }
 
-static void a_failure_of_any_rank_is_told_by_all(void **state) {
+static void all_ranks_report_a_failure_of_any_rank(void **state) {
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME, FAULT_SUBMIT};
     static struct content before, after;
     make_content(1, &before);
@@ -388,7 +388,7 @@ int main(void) {
         cmocka_unit_test(a_kill_at_any_moment_leaves_a_whole_folder),
         cmocka_unit_test(any_number_of_ranks_writes_the_files_of_one),
         cmocka_unit_test(ranks_without_a_block_wait_for_the_others),
-        cmocka_unit_test(a_failure_of_any_rank_is_told_by_all),
+        cmocka_unit_test(all_ranks_report_a_failure_of_any_rank),
         cmocka_unit_test(values_that_are_not_finite_are_found_by_whoever_has_them),
         cmocka_unit_test(a_removed_parent_stays_removed),
         cmocka_unit_test(a_host_that_does_not_see_the_folder_is_named),

@@ -169,7 +169,7 @@ static void bad_data_are_refused(void **state) {
 }
 
 /* It is read all the same, and every run says so: those that tokenize it and those that find its tokens. */
-static void text_that_is_not_utf8_is_told(void **state) {
+static void text_that_is_not_utf8_is_reported(void **state) {
     (void)state;
     char *text;
     size_t bytes;
@@ -182,9 +182,9 @@ static void text_that_is_not_utf8_is_told(void **state) {
     for (int time = 0; time < 2; time++) {
         struct program_run run =
             PROGRAM(place.folder, "eval", place.model, path, "--seq", "32", "--batches", "1", "--quiet");
-        const char *said = strstr(run.err, message);
+        const char *found = strstr(run.err, message);
         assert_int_equal(run.status, 0);
-        if (!said || strstr(said + 1, message)) fail_msg("said %s: %s", said ? "twice" : "never", run.err);
+        if (!found || strstr(found + 1, message)) fail_msg("said %s: %s", found ? "twice" : "never", run.err);
         program_run_free(&run);
     }
 }
@@ -330,7 +330,7 @@ int main(void) {
         cmocka_unit_test(bad_configs_are_refused),
         cmocka_unit_test(json_that_is_none_is_refused),
         cmocka_unit_test(bad_data_are_refused),
-        cmocka_unit_test(text_that_is_not_utf8_is_told),
+        cmocka_unit_test(text_that_is_not_utf8_is_reported),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(bad_policies_are_refused),
         cmocka_unit_test(a_plan_for_another_model_is_refused),

@@ -158,7 +158,7 @@ static void an_edited_recipe_is_refused(void **state) {
     }
 }
 
-static void a_run_without_a_checkpoint_is_told(void **state) {
+static void a_run_without_a_checkpoint_is_reported(void **state) {
     assert_int_equal(folder_remove(temp_path(*state, "run/checkpoints")), STATUS_OK);
     edit(temp_path(*state, "run/run.json"), "\"batch\": 3", "\"batch\": 4");
     EXPECT(2, TEXTS("run.json: plan.recipe.batch: is 4, and ", "/run/plan.json was made with 3"), "resume", RUN);
@@ -167,7 +167,7 @@ static void a_run_without_a_checkpoint_is_told(void **state) {
 }
 
 /* The new value counts from there on, and is said. */
-static void an_edited_setting_is_said(void **state) {
+static void an_edited_setting_is_reported(void **state) {
     char *before = read_text(temp_path(*state, "run/metrics.jsonl"));
     edit(temp_path(*state, "run/run.json"), "\"learning_rate\": 0.001", "\"learning_rate\": 0.1");
     edit(temp_path(*state, "run/run.json"), "\"valid_every\": 100", "\"valid_every\": 0");
@@ -200,7 +200,7 @@ static void what_was_not_given_has_not_changed(void **state) {
 }
 
 /* Its message names the directory; the document has it mended. */
-static void a_failure_in_a_folder_that_is_not_utf8_is_said(void **state) {
+static void a_failure_in_a_folder_that_is_not_utf8_is_reported(void **state) {
     const char *run = temp_path(*state, "r\xffn");
     assert_int_equal(rename(RUN, run), 0);
     assert_int_equal(unlink(temp_path(run, "end.json")), 0);
@@ -392,10 +392,10 @@ int main(void) {
         CASE(verify_names_what_is_damaged),
         CASE(a_finished_model_is_verified),
         CASE(an_edited_recipe_is_refused),
-        CASE(a_run_without_a_checkpoint_is_told),
-        CASE(an_edited_setting_is_said),
+        CASE(a_run_without_a_checkpoint_is_reported),
+        CASE(an_edited_setting_is_reported),
         CASE(what_was_not_given_has_not_changed),
-        CASE(a_failure_in_a_folder_that_is_not_utf8_is_said),
+        CASE(a_failure_in_a_folder_that_is_not_utf8_is_reported),
         CASE(other_threads_change_no_bit),
         CASE(threads_of_an_earlier_version_are_taken),
         CASE(another_instruction_set_may_be_taken_on_purpose),

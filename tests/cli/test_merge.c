@@ -63,7 +63,7 @@ static void trained_adapters_are_merged(void **state) {
 }
 
 /* The base model has moved: --base says where it is. */
-static void a_moved_base_is_told(void **state) {
+static void a_moved_base_is_reported(void **state) {
     const char *folder = *state;
     struct names_of_run names = set_up(folder);
     const char *moved = temp_path(folder, "elsewhere");
@@ -95,7 +95,7 @@ static void what_cannot_be_merged_is_refused(void **state) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_FOLDER(trained_adapters_are_merged), IN_FOLDER(a_moved_base_is_told),
+    const struct CMUnitTest tests[] = {IN_FOLDER(trained_adapters_are_merged), IN_FOLDER(a_moved_base_is_reported),
                                        IN_FOLDER(what_cannot_be_merged_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,15 +73,15 @@ static int count(const char *text, const char *part) {
 }
 
 /* The line after "most apart are" is the greatest difference. */
-static void expect_told(const char *folder, const char *name, const char *how, const char *greatest) {
+static void expect_reported(const char *folder, const char *name, const char *how, const char *greatest) {
     struct program_run run = train(folder, name);
-    const char *told = strstr(run.err, "the last 10 steps took over 20% ");
-    if (!told || !strstr(told, how)) fail_msg("'%s' is not in: %s", how, run.err);
+    const char *report = strstr(run.err, "the last 10 steps took over 20% ");
+    if (!report || !strstr(report, how)) fail_msg("'%s' is not in: %s", how, run.err);
     assert_int_equal(count(run.err, "the last 10 steps"), 1);
-    const char *line = strchr(told, '\n');
+    const char *line = strchr(report, '\n');
     assert_non_null(line);
     line += 1 + strspn(line + 1, " ");
-    if (strncmp(line, greatest, strlen(greatest)) != 0) fail_msg("'%s' is not first in: %s", greatest, told);
+    if (strncmp(line, greatest, strlen(greatest)) != 0) fail_msg("'%s' is not first in: %s", greatest, report);
     program_run_free(&run);
 }
 
@@ -90,9 +90,9 @@ static void what_is_off_is_named(void **state) {
     program_expect(folder, 0, NULL,
                    (const char *const[]){"plan", temp_path(folder, "model"), STEP, "--device", "cpu", NULL});
     falsify_kept(folder, "adamw", 100);
-    expect_told(folder, "fast", "less than predicted", "compute: streaming kernels");
+    expect_reported(folder, "fast", "less than predicted", "compute: streaming kernels");
     falsify_kept(folder, "adamw", 1e-9);
-    expect_told(folder, "slow", "more than predicted", "compute: ");
+    expect_reported(folder, "slow", "more than predicted", "compute: ");
 }
 
 int main(void) {

@@ -54,7 +54,7 @@ static void a_run_stands_for_its_model(void **state) {
     json_decref(settings);
 }
 
-static void a_run_without_a_model_is_told(void **state) {
+static void a_run_without_a_model_is_reported(void **state) {
     (void)state;
     char model[700], aside[700];
     snprintf(model, sizeof model, "%s/model", place.run);
@@ -65,7 +65,7 @@ static void a_run_without_a_model_is_told(void **state) {
     assert_int_equal(file_rename(aside, model), STATUS_OK);
 }
 
-static void names_of_the_hub_are_told(void **state) {
+static void names_of_the_hub_are_reported(void **state) {
     (void)state;
     static const char hub[] = "hf download meta-llama/Llama-9-1B --local-dir Llama-9-1B";
     EXPECT(2, TEXTS("no such directory", hub), "eval", "meta-llama/Llama-9-1B", place.text);
@@ -81,7 +81,7 @@ static void write_file(const char *name, const char *bytes, size_t count) {
     temp_write(temp_path(other, name), bytes, count);
 }
 
-static void other_formats_are_told(void **state) {
+static void other_formats_are_reported(void **state) {
     (void)state;
     static const struct {
         const char *name, *bytes;
@@ -107,7 +107,7 @@ static void other_formats_are_told(void **state) {
     }
 }
 
-static void files_in_place_of_folders_are_told(void **state) {
+static void files_in_place_of_folders_are_reported(void **state) {
     (void)state;
     EXPECT(2, TEXTS("is a file", "give its directory"), "eval", temp_path(place.model, "model.safetensors"),
            place.text);
@@ -120,7 +120,7 @@ static void files_in_place_of_folders_are_told(void **state) {
 }
 
 /* A clone of the hub's repository without its large files. */
-static void pointers_of_git_lfs_are_told(void **state) {
+static void pointers_of_git_lfs_are_reported(void **state) {
     (void)state;
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     assert_int_equal(folder_remove(other), STATUS_OK);
@@ -144,7 +144,7 @@ static void write_changed(const char *from, const char *to) {
     assert_int_equal(file_copy(temp_path(place.model, "config.json"), temp_path(other, "config.json")), STATUS_OK);
 }
 
-static void quantised_weights_are_told(void **state) {
+static void quantised_weights_are_reported(void **state) {
     (void)state;
     static const struct {
         const char *from, *to, *text;
@@ -159,10 +159,10 @@ static void quantised_weights_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_stands_for_its_model),         cmocka_unit_test(a_run_without_a_model_is_told),
-        cmocka_unit_test(names_of_the_hub_are_told),          cmocka_unit_test(other_formats_are_told),
-        cmocka_unit_test(files_in_place_of_folders_are_told), cmocka_unit_test(pointers_of_git_lfs_are_told),
-        cmocka_unit_test(quantised_weights_are_told),
+        cmocka_unit_test(a_run_stands_for_its_model),         cmocka_unit_test(a_run_without_a_model_is_reported),
+        cmocka_unit_test(names_of_the_hub_are_reported),          cmocka_unit_test(other_formats_are_reported),
+        cmocka_unit_test(files_in_place_of_folders_are_reported), cmocka_unit_test(pointers_of_git_lfs_are_reported),
+        cmocka_unit_test(quantised_weights_are_reported),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -120,7 +120,7 @@ static void expect_refused(const struct command *command, char **arguments, int 
     if (!strstr(status_hint_text(), hint)) fail_msg("%s: hint '%s' lacks '%s'", arguments[0], status_hint_text(), hint);
 }
 
-static void aliases_are_told_on_the_command_line(void **state) {
+static void aliases_are_reported_on_the_command_line(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++) {
         char argument[NAME_BYTES + 2], value[] = "3";
@@ -129,7 +129,7 @@ static void aliases_are_told_on_the_command_line(void **state) {
     }
 }
 
-static void aliases_are_told_in_a_config(void **state) {
+static void aliases_are_reported_in_a_config(void **state) {
     char path[600], text[128], option[] = "--config";
     snprintf(path, sizeof path, "%s/config.json", (const char *)*state);
     static const struct {
@@ -153,7 +153,7 @@ static void aliases_are_told_in_a_config(void **state) {
     }
 }
 
-static void a_config_of_another_format_is_told(void **state) {
+static void a_config_of_another_format_is_reported(void **state) {
     static const struct {
         const char *name, *text, *format;
     } files[] = {{"c.yaml", "steps: 100\n", "YAML"}, {"c.yml", "{}", "YAML"}, {"c.toml", "steps = 100\n", "TOML"}};
@@ -169,7 +169,7 @@ static void a_config_of_another_format_is_told(void **state) {
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(table_is_whole), CASE(aliases_are_told_on_the_command_line),
-                                       CASE(aliases_are_told_in_a_config), CASE(a_config_of_another_format_is_told)};
+    const struct CMUnitTest tests[] = {CASE(table_is_whole), CASE(aliases_are_reported_on_the_command_line),
+                                       CASE(aliases_are_reported_in_a_config), CASE(a_config_of_another_format_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

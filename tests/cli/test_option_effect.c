@@ -183,7 +183,7 @@ static void each_rule_is_kept(void **state) {
     }
 }
 
-/* The tiers are told by the plan; the_program_says_it has them. */
+/* The tiers are told by the plan; the_program_reports_it has them. */
 static void each_rule_has_a_case(void **state) {
     (void)state;
     for (int i = 0; i < option_effect_count; i++) {
@@ -213,7 +213,7 @@ static void expect_warnings(const char *folder, const char *const *texts, int wa
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define EXPECT(texts, warnings, ...) expect_warnings(folder, texts, warnings, TEXTS(__VA_ARGS__))
 
-static void the_program_says_it(void **state) {
+static void the_program_reports_it(void **state) {
     const char *folder = *state;
     char model[600], text[600], out[600];
     snprintf(model, sizeof model, "%s/model", folder);
@@ -235,6 +235,6 @@ static void the_program_says_it(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_is_kept), cmocka_unit_test(each_rule_has_a_case),
-        cmocka_unit_test_setup_teardown(the_program_says_it, temp_folder_make, temp_folder_drop)};
+        cmocka_unit_test_setup_teardown(the_program_reports_it, temp_folder_make, temp_folder_drop)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

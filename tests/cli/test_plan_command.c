@@ -301,7 +301,7 @@ static int read_amounts(const char *hint, double mib[8]) {
 }
 
 /* Where other settings save nothing they are not suggested; where they do, they ask for less. */
-static void suggestions_ask_for_less(void **state) {
+static void suggestions_need_less_memory(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *caps[] = {"64K", "1M", "3M", "8M", "20M"};
     EXPECT(folder, 0, NULL, "init", model, "--arch", "llama", "--hidden", "128", "--layers", "1", "--heads", "2",
            "--vocab", "6000", "--context", "128");
@@ -427,7 +427,7 @@ static void the_solvers_layout_is_explained(void **state) {
 }
 
 /* Of the nine legal triples of four ranks each has a line and an entry, and one that is asked for is taken. */
-static void partitions_are_explained_and_asked_for(void **state) {
+static void partitions_are_explained_and_requested(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     make_text(text, 5000);
     make_tiny_model(folder, model, text);
@@ -594,14 +594,14 @@ int main(void) {
         CASE(a_described_gpu_plans_experts),
         CASE(one_pass_fits_where_gradients_need_not_wait),
         CASE(one_step_has_one_number),
-        CASE(suggestions_ask_for_less),
+        CASE(suggestions_need_less_memory),
         CASE(a_disk_that_is_too_small_is_described),
         CASE(without_proc_a_given_memory_is_enough),
         CASE(sizes_nobody_means_are_refused),
         CASE(ranks_that_are_not_here_can_be_planned_for),
         CASE(strategies_are_explained),
         CASE(the_solvers_layout_is_explained),
-        CASE(partitions_are_explained_and_asked_for),
+        CASE(partitions_are_explained_and_requested),
         CASE(stages_are_planned_together),
         CASE(an_output_through_a_link_leaves_the_link),
     };

@@ -17,31 +17,31 @@ static struct {
     char names[1024];
     bool open;
     int64_t done;
-} told;
+} reported;
 
 static void listen(void *payload, enum progress_moment moment, const struct progress *progress) {
     (void)payload;
-    assert_int_equal(told.open, moment != PROGRESS_BEGINS);
-    told.open = moment != PROGRESS_ENDS;
-    if (moment == PROGRESS_BEGINS) told.done = 0;
-    assert_true(progress->done >= told.done && progress->done <= progress->total);
-    told.done = progress->done;
+    assert_int_equal(reported.open, moment != PROGRESS_BEGINS);
+    reported.open = moment != PROGRESS_ENDS;
+    if (moment == PROGRESS_BEGINS) reported.done = 0;
+    assert_true(progress->done >= reported.done && progress->done <= progress->total);
+    reported.done = progress->done;
     if (moment != PROGRESS_ENDS) return;
     if (progress->done != progress->total)
         fail_msg("%s: %lld of %lld at its end", progress->what, (long long)progress->done, (long long)progress->total);
-    strcat(strcat(told.names, progress->what), ";");
+    strcat(strcat(reported.names, progress->what), ";");
 }
 
 static void begin_listening(void) {
-    told.names[0] = '\0';
-    told.open = false;
+    reported.names[0] = '\0';
+    reported.open = false;
     progress_listen(listen, NULL);
 }
 
-static void expect_told(const char *names) {
+static void expect_reported(const char *names) {
     progress_listen(NULL, NULL);
-    assert_false(told.open);
-    assert_string_equal(told.names, names);
+    assert_false(reported.open);
+    assert_string_equal(reported.names, names);
 }
 
 static void a_run_shows_progress(void **state) {
@@ -52,10 +52,10 @@ static void a_run_shows_progress(void **state) {
     snprintf(folder, sizeof folder, "%s/run", (const char *)*state);
     begin_listening();
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
-    expect_told("taking memory;reading model.safetensors;writing model.safetensors;");
+    expect_reported("taking memory;reading model.safetensors;writing model.safetensors;");
     begin_listening();
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_OK, NULL);
-    expect_told("taking memory;reading model.safetensors;reading optimizer.safetensors;writing model.safetensors;");
+    expect_reported("taking memory;reading model.safetensors;reading optimizer.safetensors;writing model.safetensors;");
 }
 
 static void evaluation_shows_progress(void **state) {
@@ -67,7 +67,7 @@ static void evaluation_shows_progress(void **state) {
     expect_status(evaluate_files(run.model, &run.plan, &options, &result), STATUS_OK, NULL);
     char names[200];
     snprintf(names, sizeof names, "taking memory;reading model.safetensors;batches of %s;", path_name(run.valid));
-    expect_told(names);
+    expect_reported(names);
     eval_result_free(&result);
 }
 
@@ -85,7 +85,7 @@ static void a_new_model_shows_progress(void **state) {
     wanted.config.context = 32;
     begin_listening();
     assert_int_equal(new_model_write(&wanted, temp_path(*state, "model"), &parameters), STATUS_OK);
-    expect_told("writing model.safetensors;tokenizer: counting words;tokenizer: learning tokens;");
+    expect_reported("writing model.safetensors;tokenizer: counting words;tokenizer: learning tokens;");
 }
 
 /* Work within other work is a part of it. */
@@ -98,7 +98,7 @@ static void work_within_work_shows_once(void **state) {
     progress_end();
     progress_add(2);
     progress_end();
-    expect_told("outer;");
+    expect_reported("outer;");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)

@@ -98,7 +98,7 @@ static void other_commands_are_rank_0s(void **state) {
 
 /* ---- What is wrong is said once ---- */
 
-static void errors_are_told_once(void **state) {
+static void errors_are_reported_once(void **state) {
     (void)state;
     char nothing[700];
     snprintf(nothing, sizeof nothing, "%s/nothing", place.folder);
@@ -117,7 +117,7 @@ static void errors_are_told_once(void **state) {
     expect_error(PROGRAM(place.folder, "init", nothing, "--ranks", "2"), 2, "--ranks: not an option of `ballast init`");
 }
 
-static void ranks_that_differ_are_told_how(void **state) {
+static void ranks_that_differ_are_reported(void **state) {
     (void)state;
     char other[700];
     snprintf(other, sizeof other, "%s/other-build", place.folder);
@@ -149,7 +149,7 @@ static void a_rank_that_never_begins_is_not_waited_for(void **state) {
     mpi_job_expect_none(place.folder);
 }
 
-static void a_missing_mpi_is_told_with_its_package(void **state) {
+static void a_missing_mpi_is_reported_with_its_package(void **state) {
     (void)state;
     struct program_run run = mpi_job_run(place.folder, "BALLAST_PLUGINS='%s' $BALLAST " EVAL_ARGUMENTS " --ranks 2",
                                          place.folder, place.model, place.text);
@@ -174,10 +174,10 @@ int main(void) {
         cmocka_unit_test(ranks_answer_once),
         cmocka_unit_test(json_is_one_document),
         cmocka_unit_test(other_commands_are_rank_0s),
-        cmocka_unit_test(errors_are_told_once),
-        cmocka_unit_test(ranks_that_differ_are_told_how),
+        cmocka_unit_test(errors_are_reported_once),
+        cmocka_unit_test(ranks_that_differ_are_reported),
         cmocka_unit_test(a_rank_that_never_begins_is_not_waited_for),
-        cmocka_unit_test(a_missing_mpi_is_told_with_its_package),
+        cmocka_unit_test(a_missing_mpi_is_reported_with_its_package),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

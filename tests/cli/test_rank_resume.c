@@ -49,9 +49,9 @@ static int end_case(void **state) {
 #define TRAIN(run, ranks, steps, every)                                                                                \
     "train", place.model, place.text, "-o", run, "--ranks", ranks, "--steps", steps, "--save-every", every, SETTINGS
 
-static void expect(int status, const char *said, const char *const *arguments) {
-    const char *const texts[] = {said, NULL};
-    program_expect(place.folder, status, said ? texts : NULL, arguments);
+static void expect(int status, const char *message, const char *const *arguments) {
+    const char *const texts[] = {message, NULL};
+    program_expect(place.folder, status, message ? texts : NULL, arguments);
 }
 
 static void expect_same_file(const char *a, const char *b, const char *name) {
@@ -110,7 +110,7 @@ static void train_in_shards(const char *run, const char *partition, const char *
     expect(0, NULL, arguments);
 }
 
-static void checkpoints_do_not_tell_who_had_what(void **state) {
+static void checkpoints_do_not_depend_on_the_ranks(void **state) {
     static const char *const partitions[] = {"1|1|4", "1|4|4", "4|4|4", "2|2|4", "1|2|2"};
     static const struct {
         const char *weights, *more[5];
@@ -441,7 +441,7 @@ int main(void) {
     mpi_job_require();
     const struct CMUnitTest tests[] = {
         CASE(checkpoints_are_those_of_one_rank),
-        CASE(checkpoints_do_not_tell_who_had_what),
+        CASE(checkpoints_do_not_depend_on_the_ranks),
         CASE(a_run_goes_on_on_any_ranks_that_hold_its_lanes),
         CASE(a_run_goes_on_in_any_shards),
         CASE(a_run_goes_on_in_any_stages),

@@ -79,9 +79,9 @@ static int newest_step(void) {
 }
 
 /* `status` -1: mpirun's own, of which nothing is expected. */
-static void expect_ended(struct program_run run, int status, const char *said) {
+static void expect_ended(struct program_run run, int status, const char *message) {
     if (status >= 0 && run.status != status) fail_msg("status %d, expected %d: %s", run.status, status, run.err);
-    if (count_lines_with(run.err, said) != 1) fail_msg("'%s' is not said once: %s", said, run.err);
+    if (count_lines_with(run.err, message) != 1) fail_msg("'%s' is not said once: %s", message, run.err);
     program_run_free(&run);
     mpi_job_expect_none(place.run);
 }
@@ -110,16 +110,16 @@ static void expect_whole_bits(const char *ranks) {
 static void stop_by(int signal, int victim, int status) {
     const char *const arguments[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
     int ranks[MPI_JOB_RANKS];
-    char said[64];
+    char message[64];
     size_t before = count_steps();
     pid_t parent = program_start(place.folder, arguments);
     wait_for_steps(parent, before, 3);
     mpi_job_await(place.folder, parent, place.run, 2, ranks);
     assert_int_equal(kill(victim < 0 ? parent : ranks[victim], signal), 0);
     struct program_run run = program_finish(place.folder, parent);
-    snprintf(said, sizeof said, "stopped after step %d of ", newest_step());
+    snprintf(message, sizeof message, "stopped after step %d of ", newest_step());
     if ((size_t)newest_step() < before + 3) fail_msg("nothing was saved: %s", run.err);
-    expect_ended(run, status, said);
+    expect_ended(run, status, message);
 }
 
 static void a_stop_at_any_rank_stops_all_after_one_step(void **state) {
@@ -138,7 +138,7 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
     static const int by_openmpi[] = {SIGUSR1, SIGUSR2, 0}, by_mpich[] = {SIGUSR1, SIGTERM, SIGINT, 0};
     const int *signals = mpi_job_is("openmpi") ? by_openmpi : by_mpich;
     for (int i = 0; signals[i] && i < (int)unit_sweep(2, 3); i++) {
-        char said[64];
+        char message[64];
         size_t before = count_steps();
         pid_t mpirun = mpi_job_start(place.folder,
                                      "exec $MPIRUN -n 2 $BALLAST train '%s' '%s' -o '%s' --continue --steps " ENDLESS
@@ -148,8 +148,8 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
         wait_for_steps(mpirun, before, 3);
         assert_int_equal(kill(mpirun, signals[i]), 0);
         struct program_run run = program_finish(place.folder, mpirun);
-        snprintf(said, sizeof said, "ballast: stopped after step %d of ", newest_step());
-        expect_ended(run, -1, said);
+        snprintf(message, sizeof message, "ballast: stopped after step %d of ", newest_step());
+        expect_ended(run, -1, message);
     }
     expect_whole_bits("4");
 }
@@ -312,7 +312,7 @@ static void lose_rank(uint64_t i, int seed, int signal) {
     random_block((uint64_t)seed, RANDOM_TEST, (uint32_t)signal, i, bits);
     int count = 2 << bits[0] % 2, victim = (int)(bits[1] % (uint32_t)count), ranks[MPI_JOB_RANKS];
     const char *const arguments[] = {TRAIN(place.run, ENDLESS), "--ranks", count == 2 ? "2" : "4", NULL};
-    char said[64];
+    char message[64];
     size_t before = count_steps();
     print_message("signal %d: rank %d of %d\n", signal, victim, count);
     pid_t parent = program_start(place.folder, arguments);
@@ -320,10 +320,10 @@ static void lose_rank(uint64_t i, int seed, int signal) {
     mpi_job_await(place.folder, parent, place.run, count, ranks);
     assert_int_equal(kill(ranks[victim], signal), 0);
     struct program_run run = program_finish(place.folder, parent);
-    snprintf(said, sizeof said, "error: rank %d on ", victim);
+    snprintf(message, sizeof message, "error: rank %d on ", victim);
     if (!strstr(run.err, "the last good checkpoint is ") && !strstr(run.err, "no checkpoint was written yet"))
         fail_msg("no checkpoint is named: %s", run.err);
-    expect_ended(run, 1, said);
+    expect_ended(run, 1, message);
 }
 
 static void lose_ranks(int signal, uint64_t times) {
@@ -407,7 +407,7 @@ static void ranks_whose_folder_goes_save_where_it_is(void **state) {
 
 /* ---- What differs ---- */
 
-static void ranks_with_other_data_are_told_so(void **state) {
+static void ranks_with_other_data_are_reported(void **state) {
     (void)state;
     struct program_run run = mpi_job_run(
         place.folder,
@@ -447,7 +447,7 @@ static void ranks_with_another_command_are_refused(void **state) {
     expect_ended(run, 2, "ballast: error: ranks differ in the command");
 }
 
-static void ranks_with_another_model_are_told_so(void **state) {
+static void ranks_with_another_model_are_reported(void **state) {
     (void)state;
     struct program_run run = mpi_job_run(
         place.folder,
@@ -514,10 +514,10 @@ int main(void) {
         CASE(the_parents_death_leaves_no_rank),
         CASE(a_rank_without_disk_ends_all_and_is_named),
         CASE(ranks_whose_folder_goes_save_where_it_is),
-        CASE(ranks_with_other_data_are_told_so),
+        CASE(ranks_with_other_data_are_reported),
         CASE(ranks_with_two_run_folders_leave_neither),
         CASE(ranks_with_another_command_are_refused),
-        CASE(ranks_with_another_model_are_told_so),
+        CASE(ranks_with_another_model_are_reported),
         CASE(the_terminal_is_rank_0s),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -106,7 +106,7 @@ static int connect_to(int port, int flags) {
 }
 
 /* Sends a request and returns all of the answer, "" where nobody listens; free. */
-static char *ask(int port, const char *request, size_t length) {
+static char *send_request(int port, const char *request, size_t length) {
     static const size_t max = 8 << 20;
     int handle = connect_to(port, 0);
     if (handle < 0) return calloc(1, 1);
@@ -128,7 +128,7 @@ static char *request(int port, const char *method, const char *path, const char 
     char text[512];
     int length =
         snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", method, path, host);
-    return ask(port, text, (size_t)length);
+    return send_request(port, text, (size_t)length);
 }
 
 static void expect_answer(int port, const char *method, const char *path, const char *host, const char *status,
@@ -158,7 +158,7 @@ static void expect_hostile_requests_are_bounded(const char *folder, pid_t proces
     memset(text, 'a', LONG);
     memcpy(text, "GET /", 5);
     strcpy(text + LONG, " HTTP/1.1\r\nHost: x\r\n\r\n");
-    char *answer = ask(port, text, strlen(text));
+    char *answer = send_request(port, text, strlen(text));
     assert_null(strstr(answer, " 200 "));
     free(answer);
     free(text);

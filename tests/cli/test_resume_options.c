@@ -28,8 +28,8 @@ static int tear_down(void **state) {
 }
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-#define EXPECT(status, said, ...)                                                                                      \
-    program_expect(place.folder, status, (const char *const[]){said, NULL}, (const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT(status, message, ...)                                                                                      \
+    program_expect(place.folder, status, (const char *const[]){message, NULL}, (const char *const[]){__VA_ARGS__, NULL})
 #define TRAIN_INTO(run, steps)                                                                                         \
     "train", place.model, place.text, "-o", run, "--steps", steps, "--batch", "2", "--seq", "16", "--dtype", "fp32",   \
         "--lr", "1e-3", "--warmup-steps", "4"

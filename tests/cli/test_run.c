@@ -82,9 +82,9 @@ static void expect_stopped(const char *out, size_t steps, const char *checkpoint
     assert_string_equal(json_string_value(json_object_get(document, "how")), "stopped");
     assert_int_equal(json_integer_value(json_object_get(document, "step")), steps);
     assert_true(json_is_null(json_object_get(document, "model")));
-    const char *told = json_string_value(json_object_get(document, "checkpoint"));
-    assert_non_null(told);
-    assert_non_null(strstr(told, checkpoint));
+    const char *reported = json_string_value(json_object_get(document, "checkpoint"));
+    assert_non_null(reported);
+    assert_non_null(strstr(reported, checkpoint));
     json_decref(document);
 }
 

@@ -120,7 +120,7 @@ static void a_step_of_several_ranks_is_simulated(void **state) {
     expect_printed(folder, TEXTS("2: 1 node of 2", "communication"), plan, NULL, NULL);
 }
 
-static void what_cannot_be_simulated_is_told(void **state) {
+static void what_cannot_be_simulated_is_reported(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json"), *model = temp_path(folder, "model");
     EXPECT(folder, 2, TEXTS("nowhere.json"), "simulate", "nowhere.json");
     EXPECT(folder, 2, TEXTS("has no run.json"), "simulate", model);
@@ -143,7 +143,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plans_and_runs_are_simulated, set_up, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_step_of_several_ranks_is_simulated, set_up, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(what_cannot_be_simulated_is_told, set_up, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(what_cannot_be_simulated_is_reported, set_up, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void runs_keep_columns(void **state) {
 }
 
 /* Completions are less than all tokens, and packing changes nothing of a file's loss. */
-static void eval_counts_what_is_asked_for(void **state) {
+static void eval_counts_the_requested_tokens(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *data = temp_path(folder, "a.jsonl");
     double loss[3];
     int64_t tokens[3];
@@ -246,7 +246,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_runs_are_the_same),
         cmocka_unit_test(runs_keep_columns),
-        cmocka_unit_test(eval_counts_what_is_asked_for),
+        cmocka_unit_test(eval_counts_the_requested_tokens),
         cmocka_unit_test(packing_is_the_default_and_reported),
         cmocka_unit_test(older_plans_keep_their_rows),
         cmocka_unit_test(unread_keys_are_named),

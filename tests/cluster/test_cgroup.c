@@ -117,7 +117,7 @@ static void malformed_files_are_no_limit(void **state) {
     assert_true(limits.processors <= 0);
 }
 
-static void capacity_is_what_the_header_says(void **state) {
+static void capacity_is_as_documented(void **state) {
     const char *root = *state;
     struct cluster_memory memory;
     put_memory(root);
@@ -161,7 +161,7 @@ int main(void) {
         CASE(v1_has_a_huge_number_for_no_limit),
         CASE(use_above_the_limit_leaves_no_room),
         CASE(malformed_files_are_no_limit),
-        CASE(capacity_is_what_the_header_says),
+        CASE(capacity_is_as_documented),
         CASE(no_meminfo_is_an_error_with_a_way_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

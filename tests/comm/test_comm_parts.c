@@ -273,14 +273,14 @@ static void one_rank_needs_no_mpi(void **state) {
     assert_int_equal(fault_sweep(FAULT_COMM, false, use_self, NULL), COMM_KINDS);
 }
 
-static void the_launcher_says_which_mpi(void **state) {
+static void the_launcher_selects_the_mpi(void **state) {
     (void)state;
-    static const char *const said[][2] = {
+    static const char *const launchers[][2] = {
         {"OMPI_COMM_WORLD_SIZE", "openmpi"}, {"PMIX_RANK", "openmpi"}, {"PMI_RANK", "mpich"}, {"PMI_FD", "mpich"}};
     for (int i = 0; i < 4; i++) {
         forget_launch();
-        setenv(said[i][0], "3", 1);
-        assert_string_equal(mpi_library_launched_by(), said[i][1]);
+        setenv(launchers[i][0], "3", 1);
+        assert_string_equal(mpi_library_launched_by(), launchers[i][1]);
     }
     forget_launch();
 }
@@ -402,7 +402,7 @@ int main(void) {
         cmocka_unit_test(reductions_halve),
         cmocka_unit_test(schedules_bear_every_failed_allocation),
         cmocka_unit_test(one_rank_needs_no_mpi),
-        cmocka_unit_test(the_launcher_says_which_mpi),
+        cmocka_unit_test(the_launcher_selects_the_mpi),
         cmocka_unit_test_setup_teardown(plugins_that_are_not_there_or_wrong, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(the_program_links_no_mpi),
         cmocka_unit_test(a_refused_operation_fails),

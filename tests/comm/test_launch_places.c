@@ -53,8 +53,8 @@ static struct launcher launch(void) {
         launch_print_name(getpid(), MARK, name);
         bool made = launch_places_create(name, &places) == STATUS_OK && places.path[LAUNCH_SESSION];
         if (made) temp_write_text(temp_path(places.path[LAUNCH_SESSION], "segment"), "x");
-        bool told = made && write(ready[1], &byte, 1) == 1;
-        _exit(told && read(go[0], &byte, 1) == 0 ? 0 : 1);
+        bool notified = made && write(ready[1], &byte, 1) == 1;
+        _exit(notified && read(go[0], &byte, 1) == 0 ? 0 : 1);
     }
     close(ready[1]);
     close(go[0]);

@@ -333,7 +333,7 @@ static void disagreement_is_one_message(void **state) {
     expect_failure((struct job){"check", 4, 0, 3, false, ""}, STATUS_BAD_INPUT, "4 ranks are not the same number");
 }
 
-static void a_rank_without_memory_says_so(void **state) {
+static void a_rank_without_memory_reports_it(void **state) {
     (void)state;
     expect_ok((struct job){"memory", 3, 1, 0, false, ""});
     expect_failure((struct job){"memory for one", 3, 1, 0, false, ""}, STATUS_FAILED, "rank 1 on ");
@@ -402,17 +402,17 @@ static void a_users_own_mpirun_ends_too(void **state) {
     (void)state;
     char command[PATH_MAX + 300], line[1000];
     struct job job = {.mode = "stop"};
-    int told = 0;
+    int reports = 0;
     snprintf(job.mark, sizeof job.mark, "mark-%d-own", (int)getpid());
     snprintf(command, sizeof command, "TIMEOUT_S=" TIMEOUT_S " $MPIRUN -n 4 '%s' rank stop %s 1 2 windows 2>&1",
              own_path, job.mark);
-    FILE *said = popen(command, "r");
-    while (said && fgets(line, sizeof line, said)) {
+    FILE *output = popen(command, "r");
+    while (output && fgets(line, sizeof line, output)) {
         print_message("%s", line);
-        told += strncmp(line, "rank: rank 1 on ", 16) == 0;
+        reports += strncmp(line, "rank: rank 1 on ", 16) == 0;
     }
-    assert_int_not_equal(pclose(said), 0);
-    assert_int_equal(told, 1);
+    assert_int_not_equal(pclose(output), 0);
+    assert_int_equal(reports, 1);
     mpi_job_expect_none(job.mark);
 }
 
@@ -450,7 +450,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(any_rank_may_die),
         cmocka_unit_test(slow_ranks_are_waited_for_and_idle_ones_are_named),
         cmocka_unit_test(disagreement_is_one_message),
-        cmocka_unit_test(a_rank_without_memory_says_so),
+        cmocka_unit_test(a_rank_without_memory_reports_it),
         cmocka_unit_test(an_mpirun_that_fails_is_quoted),
         cmocka_unit_test_setup_teardown(each_job_has_a_directory_of_its_own, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(ranks_end_with_their_parent),

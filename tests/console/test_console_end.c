@@ -27,7 +27,7 @@ static void make_steps(struct console_account *account, int64_t from, int64_t to
     }
 }
 
-static void the_end_of_a_whole_run_is_told(void **state) {
+static void the_end_of_a_whole_run_is_reported(void **state) {
     (void)state;
     struct console_account account = {.run_folder = "run", .writes_text = true, .checkpoint = "step-00003000"};
     account.began_ns = clock_now_ns();
@@ -55,7 +55,7 @@ static void a_longer_run_keeps_its_unit(void **state) {
 
 /* One that went on counts what it did itself; without checkpoints there is nothing to resume, without a tokenizer
  * nothing to write. */
-static void the_end_of_a_part_is_told(void **state) {
+static void the_end_of_a_part_is_reported(void **state) {
     (void)state;
     struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
     make_steps(&account, 11, 11);
@@ -75,7 +75,7 @@ static void hints_fit_the_run(void **state) {
     expect_line(&account, "next: ballast merge ");
 }
 
-static void margins_of_preferences_are_told(void **state) {
+static void margins_of_preferences_are_reported(void **state) {
     (void)state;
     struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
     for (int64_t s = 1; s <= 2; s++) {
@@ -90,7 +90,7 @@ static void margins_of_preferences_are_told(void **state) {
     expect_line(&account, "loss: 0.5000 at step 1, 0.5000 at step 2\nmargin: 1.2500 at step 1, 2.2500 at step 2\n");
 }
 
-static void a_finished_run_is_told(void **state) {
+static void a_finished_run_is_reported(void **state) {
     (void)state;
     const struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
     assert_string_equal(end_of(&account), "done: the run was complete\nmodel: run/model\n");
@@ -98,8 +98,8 @@ static void a_finished_run_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_end_of_a_whole_run_is_told),  cmocka_unit_test(a_longer_run_keeps_its_unit),
-        cmocka_unit_test(the_end_of_a_part_is_told),       cmocka_unit_test(hints_fit_the_run),
-        cmocka_unit_test(margins_of_preferences_are_told), cmocka_unit_test(a_finished_run_is_told)};
+        cmocka_unit_test(the_end_of_a_whole_run_is_reported),  cmocka_unit_test(a_longer_run_keeps_its_unit),
+        cmocka_unit_test(the_end_of_a_part_is_reported),       cmocka_unit_test(hints_fit_the_run),
+        cmocka_unit_test(margins_of_preferences_are_reported), cmocka_unit_test(a_finished_run_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

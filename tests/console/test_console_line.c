@@ -86,7 +86,7 @@ static void the_bar_stays(void **state) {
     assert_string_equal(line, "500000/1000000  loss 10.5000");
 }
 
-static void epochs_are_told(void **state) {
+static void epochs_are_reported(void **state) {
     (void)state;
     struct train_step epoch = step;
     epoch.epoch = 1.25, epoch.epochs = 3;
@@ -97,7 +97,7 @@ static void epochs_are_told(void **state) {
     assert_non_null(strstr(line, "epoch 1.25/3"));
 }
 
-static void a_checkpoint_that_is_written_is_told(void **state) {
+static void a_checkpoint_that_is_written_is_reported(void **state) {
     (void)state;
     const struct console_state saving = {.valid_loss = NAN, .saving = true};
     char line[FIELD_LINE_BYTES];
@@ -152,8 +152,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(plain_lines_hold_all),
                                        cmocka_unit_test(live_fits_the_terminal),
                                        cmocka_unit_test(the_bar_stays),
-                                       cmocka_unit_test(epochs_are_told),
-                                       cmocka_unit_test(a_checkpoint_that_is_written_is_told),
+                                       cmocka_unit_test(epochs_are_reported),
+                                       cmocka_unit_test(a_checkpoint_that_is_written_is_reported),
                                        cmocka_unit_test(everything_at_once_fits),
                                        cmocka_unit_test(progress_is_drawn),
                                        cmocka_unit_test(times_are_short)};

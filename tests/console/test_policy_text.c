@@ -68,7 +68,7 @@ static void differences_have_text(void **state) {
 }
 
 /* The longest there can be is whole. */
-static void all_that_can_be_said_fits(void **state) {
+static void every_description_fits(void **state) {
     (void)state;
     char text[POLICY_TEXT_BYTES];
     struct policy much = {.micro_batches_per_wave = 1000000,
@@ -88,6 +88,6 @@ static void all_that_can_be_said_fits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(policies_have_text), cmocka_unit_test(differences_have_text),
-                                       cmocka_unit_test(all_that_can_be_said_fits)};
+                                       cmocka_unit_test(every_description_fits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,12 +100,12 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t t
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t with, int asked,
+                                              cublasLtMatmulPreference_t with, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int *found) {
     FAULT_CALL();
     (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d;
     const struct preference *preference = (const struct preference *)with;
-    if (asked < 1 || (preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (requested < 1 || (preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE)) return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] =
         (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS, .workspaceSize = ALGORITHM_WORKSPACE};
     memcpy(results[0].algo.data, preference->alignment, sizeof preference->alignment);

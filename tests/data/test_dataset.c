@@ -242,7 +242,7 @@ static void rows_do_not_depend_on_who_fills_them(void **state) {
     dataset_close(dataset);
 }
 
-static void documents_are_told_apart(void **state) {
+static void documents_are_distinguished(void **state) {
     enum { TOKENS = 401, LENGTH = 16, ROWS = 25, BORDER = 7 };
     const char *path = temp_path(*state, "a.bin");
     uint32_t ids[TOKENS];
@@ -357,7 +357,7 @@ static void validation_alone_can_be_opened(void **state) {
     dataset_close(dataset);
 }
 
-static void fingerprints_tell_data_apart(void **state) {
+static void fingerprints_distinguish_data(void **state) {
     const char *path = temp_path(*state, "a.bin"), *again = temp_path(*state, "b.bin");
     write_tokens(path, 2, 0, 100);
     write_tokens(again, 2, 0, 100);
@@ -456,12 +456,12 @@ int main(void) {
         IN_FOLDER(order_depends_on_seed_and_step_only),
         IN_FOLDER(weights_mix_files_exactly),
         IN_FOLDER(rows_do_not_depend_on_who_fills_them),
-        IN_FOLDER(documents_are_told_apart),
+        IN_FOLDER(documents_are_distinguished),
         IN_FOLDER(each_weighted_file_is_held_out),
         IN_FOLDER(last_validation_batch_is_padded),
         IN_FOLDER(the_last_part_is_held_out),
         IN_FOLDER(validation_alone_can_be_opened),
-        IN_FOLDER(fingerprints_tell_data_apart),
+        IN_FOLDER(fingerprints_distinguish_data),
         IN_FOLDER(bad_data_are_refused_by_name),
         IN_FOLDER(settings_out_of_range_are_refused),
         IN_FOLDER(faults_are_reported),

@@ -119,7 +119,7 @@ static void bad_lines_are_named(void **state) {
     }
 }
 
-static void keys_that_are_there_are_told(void **state) {
+static void keys_that_are_there_are_reported(void **state) {
     (void)state;
     json_t *value;
     const char *text, *json = "{\"question\": \"a\", \"answer\": \"b\"}";
@@ -202,19 +202,19 @@ static json_t *conversation_of(const char *json, size_t *first) {
 
 static void keys_beside_messages_are_applied_or_refused(void **state) {
     (void)state;
-#define SAID "\"messages\": [{\"role\": \"user\", \"content\": \"u\"}]"
+#define MESSAGE_OF "\"messages\": [{\"role\": \"user\", \"content\": \"u\"}]"
 #define OURS "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]"
 #define CALL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"x\":3}}}"
     static const struct {
         const char *json, *expected;
         size_t first;
     } applied[] = {
-        {"{" SAID ", \"id\": 123456789012345678901234567890}", OURS "}", 0},
-        {"{" SAID ", \"tools\": \"[{\\\"name\\\": \\\"f\\\"}]\"}", OURS ",\"tools\":[{\"name\":\"f\"}]}", 0},
-        {"{" SAID ", \"tools\": null, \"system\": \"\", \"images\": []}", OURS "}", 0},
-        {"{" SAID ", \"system\": \"s\"}",
+        {"{" MESSAGE_OF ", \"id\": 123456789012345678901234567890}", OURS "}", 0},
+        {"{" MESSAGE_OF ", \"tools\": \"[{\\\"name\\\": \\\"f\\\"}]\"}", OURS ",\"tools\":[{\"name\":\"f\"}]}", 0},
+        {"{" MESSAGE_OF ", \"tools\": null, \"system\": \"\", \"images\": []}", OURS "}", 0},
+        {"{" MESSAGE_OF ", \"system\": \"s\"}",
          "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]}", 1},
-        {"{" SAID ", \"chat_template_kwargs\": {\"reasoning_effort\": \"high\"}}",
+        {"{" MESSAGE_OF ", \"chat_template_kwargs\": {\"reasoning_effort\": \"high\"}}",
          OURS ",\"chat_template_kwargs\":{\"reasoning_effort\":\"high\"}}", 0},
         {"{\"conversations\": [{\"from\": \"human\", \"value\": \"u\"}, {\"from\": \"gpt\", \"value\": null, "
          "\"tool_calls\": [{\"type\": \"function\"}], \"weight\": 0}]}",
@@ -232,17 +232,17 @@ static void keys_beside_messages_are_applied_or_refused(void **state) {
          "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"}]}", 1},
     };
     static const char *const refused[][2] = {
-        {"{" SAID ", \"tools\": {\"bad\": 1}}", "tools: must be a list"},
-        {"{" SAID ", \"tools\": \"f\"}", "tools: must be a list"},
-        {"{" SAID ", \"tools\": [1]}", "tools: must be a list of objects"},
-        {"{" SAID ", \"tools\": [{\"n\": 99999999999999999999}]}", "messages: hold a number beyond 64 bits"},
-        {"{" SAID ", \"system\": 3}", "system: must be a string"},
-        {"{" SAID ", \"chat_template_kwargs\": []}", "chat_template_kwargs: must be an object"},
-        {"{" SAID ", \"chat_template_kwargs\": {\"chat_template\": \"x\"}}",
+        {"{" MESSAGE_OF ", \"tools\": {\"bad\": 1}}", "tools: must be a list"},
+        {"{" MESSAGE_OF ", \"tools\": \"f\"}", "tools: must be a list"},
+        {"{" MESSAGE_OF ", \"tools\": [1]}", "tools: must be a list of objects"},
+        {"{" MESSAGE_OF ", \"tools\": [{\"n\": 99999999999999999999}]}", "messages: hold a number beyond 64 bits"},
+        {"{" MESSAGE_OF ", \"system\": 3}", "system: must be a string"},
+        {"{" MESSAGE_OF ", \"chat_template_kwargs\": []}", "chat_template_kwargs: must be an object"},
+        {"{" MESSAGE_OF ", \"chat_template_kwargs\": {\"chat_template\": \"x\"}}",
          "chat_template_kwargs.chat_template: is not"},
-        {"{" SAID ", \"images\": [\"a.png\"]}", "images: cannot be applied"},
-        {"{" SAID ", \"functions\": [{}]}", "functions: cannot be applied"},
-        {"{" SAID ", \"weight\": 0.5}", "weight: cannot be applied"},
+        {"{" MESSAGE_OF ", \"images\": [\"a.png\"]}", "images: cannot be applied"},
+        {"{" MESSAGE_OF ", \"functions\": [{}]}", "functions: cannot be applied"},
+        {"{" MESSAGE_OF ", \"weight\": 0.5}", "weight: cannot be applied"},
         {"{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}], \"system\": \"b\"}", "system: differs"},
         {"{\"conversations\": [{\"from\": \"function_call\", \"value\": \"f(3)\"}]}", "conversations[0]: must be"},
         {"{\"prompt\": [], \"completion\": \"a\"}", "completion: must be a list of messages"},
@@ -316,7 +316,7 @@ int main(void) {
         cmocka_unit_test(blank_lines_hold_no_document),
         cmocka_unit_test(bad_lines_are_named),
         cmocka_unit_test(deep_nesting_is_refused),
-        cmocka_unit_test(keys_that_are_there_are_told),
+        cmocka_unit_test(keys_that_are_there_are_reported),
         cmocka_unit_test(columns_name_keys),
         cmocka_unit_test(other_forms_become_ours),
         cmocka_unit_test(keys_beside_messages_are_applied_or_refused),

@@ -176,32 +176,32 @@ static void expect_form(const char *line, enum jsonl_field field, const char *ex
     json_decref(wanted);
 }
 
-#define SAYS(role, content) "{\"role\": \"" role "\", \"content\": \"" content "\"}"
+#define MESSAGE_OF(role, content) "{\"role\": \"" role "\", \"content\": \"" content "\"}"
 
 static void answers_are_put_behind_their_prompts(void **state) {
     (void)state;
     static const char texts[] = "{\"prompt\": \"p\", \"chosen\": \"c\", \"rejected\": \"r\"}";
     expect_form(texts, JSONL_CHOSEN, "{\"prompt\": \"p\", \"completion\": \"c\"}", 0);
     expect_form(texts, JSONL_REJECTED, "{\"prompt\": \"p\", \"completion\": \"r\"}", 0);
-    static const char chats[] = "{\"prompt\": [" SAYS("system", "s") ", " SAYS("user", "u") "], \"chosen\": [" SAYS(
-        "assistant", "c") "], \"rejected\": [" SAYS("assistant", "r") "], \"tools\": [{}]}";
+    static const char chats[] = "{\"prompt\": [" MESSAGE_OF("system", "s") ", " MESSAGE_OF("user", "u") "], \"chosen\": [" MESSAGE_OF(
+        "assistant", "c") "], \"rejected\": [" MESSAGE_OF("assistant", "r") "], \"tools\": [{}]}";
     expect_form(
         chats, JSONL_REJECTED,
-        "{\"messages\": [" SAYS("system", "s") ", " SAYS("user", "u") ", " SAYS("assistant", "r") "], "
+        "{\"messages\": [" MESSAGE_OF("system", "s") ", " MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "r") "], "
                                                                                                   "\"tools\": [{}]}",
         2);
     /* The prompt is what both begin with; a text next to them says it again. */
-    static const char whole[] = "{\"prompt\": \"u\", \"chosen\": [" SAYS("user", "u") ", " SAYS(
-        "assistant", "c") "], \"rejected\": [" SAYS("user", "u") ", " SAYS("assistant", "r") "]}";
-    expect_form(whole, JSONL_CHOSEN, "{\"messages\": [" SAYS("user", "u") ", " SAYS("assistant", "c") "]}", 1);
-    expect_form(whole, JSONL_REJECTED, "{\"messages\": [" SAYS("user", "u") ", " SAYS("assistant", "r") "]}", 1);
+    static const char whole[] = "{\"prompt\": \"u\", \"chosen\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF(
+        "assistant", "c") "], \"rejected\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "r") "]}";
+    expect_form(whole, JSONL_CHOSEN, "{\"messages\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "c") "]}", 1);
+    expect_form(whole, JSONL_REJECTED, "{\"messages\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "r") "]}", 1);
 }
 
 /* A text next to messages that do not say it again would be lost. */
 static void a_prompt_that_is_left_out_is_refused(void **state) {
     (void)state;
     json_t *object = json_loads(
-        "{\"prompt\": \"u\", \"chosen\": [" SAYS("assistant", "c") "], \"rejected\": [" SAYS("assistant", "r") "]}", 0,
+        "{\"prompt\": \"u\", \"chosen\": [" MESSAGE_OF("assistant", "c") "], \"rejected\": [" MESSAGE_OF("assistant", "r") "]}", 0,
         NULL);
     json_t *out = NULL;
     size_t first;
@@ -227,8 +227,8 @@ static enum status form_both(void *payload) {
 static void faults_are_reported(void **state) {
     (void)state;
     json_t *texts = json_loads("{\"prompt\": \"p\", \"chosen\": \"c\", \"rejected\": \"r\"}", 0, NULL);
-    json_t *chats = json_loads("{\"prompt\": [" SAYS("user", "u") "], \"chosen\": [" SAYS(
-                                   "assistant", "c") "], \"rejected\": [" SAYS("assistant", "r") "]}",
+    json_t *chats = json_loads("{\"prompt\": [" MESSAGE_OF("user", "u") "], \"chosen\": [" MESSAGE_OF(
+                                   "assistant", "c") "], \"rejected\": [" MESSAGE_OF("assistant", "r") "]}",
                                0, NULL);
     json_faults(true);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, form_both, texts) >= 4);

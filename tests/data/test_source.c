@@ -64,7 +64,7 @@ static void expect_hint(const char *path, const char *content, const char *messa
 }
 
 /* What data often come in is named, with what makes lines of it. */
-static void common_files_are_told_a_way(void **state) {
+static void common_files_get_a_hint(void **state) {
     expect_hint(temp_path(*state, "a.parquet"), "PAR1", "parquet is not read yet", "read_parquet");
     expect_hint(temp_path(*state, "a.csv"), "a,b", "tables are not read", "read_csv");
     expect_hint(temp_path(*state, "a.json"), " \n[{\"text\": \"a\"}]", "an array is read only as JSON lines",
@@ -250,7 +250,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_known_by_their_ending, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(other_files_are_refused_by_name, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(common_files_are_told_a_way, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(common_files_get_a_hint, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(other_encodings_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(lines_are_known_by_the_first, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(folders_hold_train_and_valid, temp_folder_make, temp_folder_drop),

@@ -275,7 +275,7 @@ static void a_follower_that_fails_has_no_wrong_ids(void **state) {
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_ALLOCATE, FAULT_WRITE};
     const struct data_place *place = *state;
     struct report alone = expected(place);
-    int good = 0, told = 0;
+    int good = 0, reported = 0;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int nth = 1; nth <= 40; nth += nth < 8 ? 1 : 8) {
             struct child maker = start(place->folder);
@@ -293,13 +293,13 @@ static void a_follower_that_fails_has_no_wrong_ids(void **state) {
             int state_of_other = reap(&other);
             assert_true(WIFEXITED(state_of_other));
             good += WEXITSTATUS(state_of_other) == 0;
-            told += WEXITSTATUS(state_of_other) != 0;
+            reported += WEXITSTATUS(state_of_other) != 0;
             assert_true(hear(&maker).hash == alone.hash);
             finish(&maker);
             assert_int_equal(folder_remove(place->cache_folder), STATUS_OK);
         }
-    print_message("%d went on, %d told of an error\n", good, told);
-    assert_true(good > 0 && told > 0);
+    print_message("%d went on, %d told of an error\n", good, reported);
+    assert_true(good > 0 && reported > 0);
 }
 
 int main(int count, char **arguments) {

@@ -227,7 +227,7 @@ static void errors_at_the_beginning_come_at_once(void **state) {
     assert_int_equal(count_files(place->base.cache_folder), 0);
 }
 
-static void a_full_disk_is_told(void **state) {
+static void a_full_disk_is_reported(void **state) {
     const struct place *place = *state;
     struct dataset *dataset = open_how(place, MADE_AS_READ);
     fault_arm(FAULT_WRITE, 1, true);
@@ -403,7 +403,7 @@ int main(void) {
         IN_PLACE(any_step_may_be_the_first),    IN_PLACE(reading_waits_for_its_window_only),
         IN_PLACE(held_out_rows_wait_for_all),   IN_PLACE(validation_does_not_wait_for_training_text),
         IN_PLACE(errors_come_at_their_step),    IN_PLACE(errors_at_the_beginning_come_at_once),
-        IN_PLACE(a_full_disk_is_told),          IN_PLACE(text_that_changes_is_noticed),
+        IN_PLACE(a_full_disk_is_reported),          IN_PLACE(text_that_changes_is_noticed),
         IN_PLACE(stopping_leaves_nothing),      IN_PLACE(without_a_thread_it_goes_on),
         IN_PLACE(fingerprints_do_not_wait),     IN_PLACE(one_text_may_be_two_sources),
         IN_PLACE(many_may_read_at_once),        IN_PLACE(tokens_are_there_chunk_by_chunk),

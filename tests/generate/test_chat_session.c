@@ -48,30 +48,30 @@ static bool collect(void *payload, const char *bytes, size_t count) {
 }
 
 /* The ids of an answer, as they are in the session after it. */
-struct said {
+struct reply {
     struct text_buffer text;
     struct chat_answer answer;
 };
 
-static void say(struct chat_session *session, const char *line, struct said *out) {
-    *out = (struct said){0};
-    expect_status(chat_session_say(session, line, collect, &out->text, &out->answer), STATUS_OK, NULL);
+static void send(struct chat_session *session, const char *line, struct reply *out) {
+    *out = (struct reply){0};
+    expect_status(chat_session_send(session, line, collect, &out->text, &out->answer), STATUS_OK, NULL);
     assert_int_equal(text_append(&out->text, "", 1), STATUS_OK);
 }
 
 /* The same prompt's ids by a model that knows nothing of the conversation: the answer's ids must be the same. */
-static void check_from_scratch(const char *folder, const struct chat_session *session, const struct said *said) {
+static void check_from_scratch(const char *folder, const struct chat_session *session, const struct reply *reply) {
     struct chat_session scratch;
     struct token_ids ids = {0};
     struct generate_result result;
     struct text_buffer found = {0};
-    int64_t prompt = said->answer.result.prompt_tokens;
+    int64_t prompt = reply->answer.result.prompt_tokens;
     expect_status(open_session(folder, 0, &scratch), STATUS_OK, NULL);
     for (int64_t i = 0; i < prompt; i++)
         assert_int_equal(vec_push(&ids, session->ids.items[i]), STATUS_OK);
     scratch.writer.options.tokens = session->writer.options.tokens;
     expect_status(generate_continue(&scratch.writer, 0, &ids, collect, &found, &result), STATUS_OK, NULL);
-    assert_int_equal(result.tokens, said->answer.result.tokens);
+    assert_int_equal(result.tokens, reply->answer.result.tokens);
     assert_int_equal(ids.count, session->ids.count);
     assert_memory_equal(ids.items, session->ids.items, ids.count * sizeof *ids.items);
     vec_free(&ids);
@@ -82,25 +82,25 @@ static void check_from_scratch(const char *folder, const struct chat_session *se
 static void check_conversation(const char *folder, bool kept) {
     static const char *const lines[TURNS] = {"the river", "ran", "mill"};
     struct chat_session session;
-    struct said said;
+    struct reply reply;
     expect_status(open_session(folder, NEW, &session), STATUS_OK, NULL);
     expect_status(chat_session_set_system(&session, "sea"), STATUS_OK, NULL);
     for (int i = 0; i < TURNS; i++) {
         int64_t before = (int64_t)session.ids.count;
-        say(&session, lines[i], &said);
-        assert_int_equal(said.answer.dropped, 0);
+        send(&session, lines[i], &reply);
+        assert_int_equal(reply.answer.dropped, 0);
         /* At most the last answer and what is new: what came before is there. */
         if (i > 0 && kept)
-            assert_true(said.answer.read_tokens <= said.answer.result.prompt_tokens - before + NEW &&
-                        said.answer.read_tokens < said.answer.result.prompt_tokens);
-        check_from_scratch(folder, &session, &said);
-        vec_free(&said.text);
+            assert_true(reply.answer.read_tokens <= reply.answer.result.prompt_tokens - before + NEW &&
+                        reply.answer.read_tokens < reply.answer.result.prompt_tokens);
+        check_from_scratch(folder, &session, &reply);
+        vec_free(&reply.text);
     }
     assert_int_equal(json_array_size(session.messages), 2 * TURNS);
     expect_status(chat_session_reset(&session), STATUS_OK, NULL);
-    say(&session, lines[0], &said);
-    check_from_scratch(folder, &session, &said);
-    vec_free(&said.text);
+    send(&session, lines[0], &reply);
+    check_from_scratch(folder, &session, &reply);
+    vec_free(&reply.text);
     chat_session_close(&session);
 }
 
@@ -112,45 +112,45 @@ static void answers_are_those_from_scratch(void **state) {
 /* The same again has only one token to compute. */
 static void what_is_there_is_not_computed_again(void **state) {
     struct chat_session session;
-    struct said said;
+    struct reply reply;
     expect_status(open_session(model_folder(*state, plain), 3, &session), STATUS_OK, NULL);
-    say(&session, "the old mill", &said);
-    assert_int_equal(said.answer.read_tokens, said.answer.result.prompt_tokens);
-    vec_free(&said.text);
+    send(&session, "the old mill", &reply);
+    assert_int_equal(reply.answer.read_tokens, reply.answer.result.prompt_tokens);
+    vec_free(&reply.text);
     expect_status(chat_session_reset(&session), STATUS_OK, NULL);
-    say(&session, "the old mill", &said);
-    assert_int_equal(said.answer.read_tokens, 1);
-    vec_free(&said.text);
+    send(&session, "the old mill", &reply);
+    assert_int_equal(reply.answer.read_tokens, 1);
+    vec_free(&reply.text);
     chat_session_close(&session);
 }
 
-static void full_caches_are_told(void **state) {
+static void full_caches_are_reported(void **state) {
     struct chat_session session;
-    struct said said;
+    struct reply reply;
     const char *folder = model_folder(*state, plain);
     int64_t dropped = 0;
     expect_status(open_session(folder, 0, &session), STATUS_OK, NULL);
     session.max = 8;
     for (int i = 0; i < 6; i++) {
-        say(&session, "the river ran", &said);
-        dropped += said.answer.dropped;
+        send(&session, "the river ran", &reply);
+        dropped += reply.answer.dropped;
         assert_true((int64_t)session.ids.count <= POSITIONS);
-        check_from_scratch(folder, &session, &said);
-        vec_free(&said.text);
+        check_from_scratch(folder, &session, &reply);
+        vec_free(&reply.text);
     }
     assert_true(dropped >= 2);
     /* An answer ends where the caches do. */
     session.max = 0;
-    say(&session, "the sea", &said);
-    assert_true(said.answer.result.finish != GENERATE_FINISH_LENGTH || session.ids.count == POSITIONS);
-    vec_free(&said.text);
+    send(&session, "the sea", &reply);
+    assert_true(reply.answer.result.finish != GENERATE_FINISH_LENGTH || session.ids.count == POSITIONS);
+    vec_free(&reply.text);
     size_t messages = json_array_size(session.messages);
     char much[400] = "";
     for (int i = 0; i < 60; i++)
         strcat(much, "qjz");
     struct chat_answer answer;
     struct text_buffer none = {0};
-    expect_status(chat_session_say(&session, much, collect, &none, &answer), STATUS_BAD_INPUT, "the caches hold 64");
+    expect_status(chat_session_send(&session, much, collect, &none, &answer), STATUS_BAD_INPUT, "the caches hold 64");
     assert_int_equal(json_array_size(session.messages), messages);
     chat_session_close(&session);
 }
@@ -169,7 +169,7 @@ static void an_interrupted_answer_is_kept(void **state) {
     interrupted = 0;
     expect_status(open_session(model_folder(*state, plain), 20, &session), STATUS_OK, NULL);
     session.writer.options.interrupted = &interrupted;
-    expect_status(chat_session_say(&session, "the river", interrupt, NULL, &answer), STATUS_OK, NULL);
+    expect_status(chat_session_send(&session, "the river", interrupt, NULL, &answer), STATUS_OK, NULL);
     assert_int_equal(answer.result.finish, GENERATE_FINISH_INTERRUPTED);
     assert_int_equal(json_array_size(session.messages), 2);
     chat_session_close(&session);
@@ -192,7 +192,7 @@ static void the_end_of_a_turn_is_found(void **state) {
     struct chat_session session;
     expect_status(open_session(folder, 3, &session), STATUS_OK, NULL);
     assert_true(generation_config_is_end(&session.model.config, TOKENS));
-    assert_int_equal(session.model.config.ends_said, 0);
+    assert_int_equal(session.model.config.ends_given, 0);
     chat_session_close(&session);
 }
 
@@ -208,8 +208,8 @@ static enum status talk(void *payload) {
     struct chat_answer answer;
     (void)payload;
     enum status status = open_session(swept, 2, &session);
-    if (status == STATUS_OK) status = chat_session_say(&session, "the", pass_over, NULL, &answer);
-    if (status == STATUS_OK) status = chat_session_say(&session, "sea", pass_over, NULL, &answer);
+    if (status == STATUS_OK) status = chat_session_send(&session, "the", pass_over, NULL, &answer);
+    if (status == STATUS_OK) status = chat_session_send(&session, "sea", pass_over, NULL, &answer);
     chat_session_close(&session);
     return status;
 }
@@ -222,7 +222,7 @@ static void faults_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_from_scratch), cmocka_unit_test(what_is_there_is_not_computed_again),
-        cmocka_unit_test(full_caches_are_told),           cmocka_unit_test(an_interrupted_answer_is_kept),
+        cmocka_unit_test(full_caches_are_reported),           cmocka_unit_test(an_interrupted_answer_is_kept),
         cmocka_unit_test(the_end_of_a_turn_is_found),     cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

@@ -129,7 +129,7 @@ static void bad_values_are_refused(void **state) {
 
 static char *stderr_of_reading(const char *folder, const char *json) {
     const char *path = temp_path(folder, "stderr.txt");
-    char *said;
+    char *printed;
     size_t bytes;
     struct generation_config config;
     write_config(folder, json);
@@ -142,20 +142,20 @@ static char *stderr_of_reading(const char *folder, const char *json) {
     close(kept);
     expect_status(status, STATUS_OK, NULL);
     generation_config_free(&config);
-    assert_int_equal(file_read(path, 1 << 16, &said, &bytes), STATUS_OK);
-    return said;
+    assert_int_equal(file_read(path, 1 << 16, &printed, &bytes), STATUS_OK);
+    return printed;
 }
 
-static void settings_not_applied_are_told(void **state) {
-    char *said = stderr_of_reading(*state, "{\"num_beams\": 4, \"no_repeat_ngram_size\": 0, \"suppress_tokens\": null, "
+static void settings_not_applied_are_reported(void **state) {
+    char *printed = stderr_of_reading(*state, "{\"num_beams\": 4, \"no_repeat_ngram_size\": 0, \"suppress_tokens\": null, "
                                            "\"bad_words_ids\": [[1]], \"length_penalty\": 2.0, \"new_key\": 1}");
-    assert_non_null(strstr(said, "num_beams: is not applied"));
-    assert_non_null(strstr(said, "bad_words_ids: is not applied"));
-    assert_non_null(strstr(said, "new_key: is not known"));
-    assert_null(strstr(said, "no_repeat_ngram_size"));
-    assert_null(strstr(said, "suppress_tokens"));
-    assert_null(strstr(said, "length_penalty"));
-    mem_free(said);
+    assert_non_null(strstr(printed, "num_beams: is not applied"));
+    assert_non_null(strstr(printed, "bad_words_ids: is not applied"));
+    assert_non_null(strstr(printed, "new_key: is not known"));
+    assert_null(strstr(printed, "no_repeat_ngram_size"));
+    assert_null(strstr(printed, "suppress_tokens"));
+    assert_null(strstr(printed, "length_penalty"));
+    mem_free(printed);
 }
 
 static int64_t count_tokens(const char *model, bool ignore_end) {
@@ -204,7 +204,7 @@ static void ends_of_texts_are_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_read),        cmocka_unit_test(greedy_is_read),
-        cmocka_unit_test(bad_values_are_refused), cmocka_unit_test(settings_not_applied_are_told),
+        cmocka_unit_test(bad_values_are_refused), cmocka_unit_test(settings_not_applied_are_reported),
         cmocka_unit_test(ends_of_texts_are_read), cmocka_unit_test(an_absent_file_is_no_error),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

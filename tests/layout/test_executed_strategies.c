@@ -93,9 +93,9 @@ static bool is_subject(const struct op_case *op_case) {
     assert_non_null(graph);
     struct op_loops loops;
     const struct node *node = graph->nodes.items[graph->nodes.count - 1];
-    bool told = op_loops_of(node, 0, &loops) && !is_kept_apart(node);
+    bool known = op_loops_of(node, 0, &loops) && !is_kept_apart(node);
     graph_free(graph);
-    return told && !(op_case->flags & (CASE_VIEWS | CASE_PART));
+    return known && !(op_case->flags & (CASE_VIEWS | CASE_PART));
 }
 
 /* ---- ranks ---- */
@@ -196,7 +196,7 @@ static bool is_own_part(const struct tensor *parameter, int rank) {
 /* Parts where they belong; sums of what each rank has. */
 static void compare_parameter(struct compared *compared, const struct graph_ranks *one, const struct tensor *of,
                               const struct graph_ranks *ranks) {
-    int64_t count = shape_elements(&of->shape), run, told = 0, copies = 1;
+    int64_t count = shape_elements(&of->shape), run, known = 0, copies = 1;
     double *values = mem_array((size_t)count, sizeof *values);
     assert_non_null(values);
     for (int r = 0; r < ranks->ranks; r++) {
@@ -210,11 +210,11 @@ static void compare_parameter(struct compared *compared, const struct graph_rank
                 values[whole] = (double)from[at];
             else if (is_own_part(parameter, r))
                 values[whole] += (double)from[at];
-            told += parameter->part != NULL;
+            known += parameter->part != NULL;
         }
         copies = parameter->part ? parameter->part->copies : 1;
     }
-    assert_true(told == 0 || told == count * copies);
+    assert_true(known == 0 || known == count * copies);
     compare_values(compared, of->name, values, graph_ranks_values(one, 0, of), count);
     mem_free(values);
 }
@@ -282,10 +282,10 @@ static void print_strategy(const struct node *node, const struct strategy *strat
                            char text[LAYOUT_TEXT]) {
     struct op_loops loops;
     int used = 0;
-    bool told = op_loops_of(node, strategy->way, &loops);
+    bool known = op_loops_of(node, strategy->way, &loops);
     for (int axis = 0; axis < mesh->axes; axis++) {
         int index = strategy->index[axis];
-        char letter = told && index != OP_INDEX_NONE ? loops.indices[index].letter : '.';
+        char letter = known && index != OP_INDEX_NONE ? loops.indices[index].letter : '.';
         used += snprintf(text + used, (size_t)(LAYOUT_TEXT - used), "%s%c%s%s", axis > 0 ? "/" : "", letter,
                          strategy->positions[axis] ? "+" : "", strategy->passes[axis] ? "*" : "");
     }

@@ -282,7 +282,7 @@ static void wrong_programs_are_refused(void **state) {
     made.program.memory_limit = -1, expect_refused(&made, "limit below 0");
 }
 
-static void a_limit_of_nodes_tells_how_far_it_came(void **state) {
+static void a_node_limit_reports_its_progress(void **state) {
     (void)state;
     static struct made made;
     struct intra_op_solution solution;
@@ -351,7 +351,7 @@ int main(void) {
         cmocka_unit_test(elimination_agrees_with_cbc),
         cmocka_unit_test(repeated_blocks_share_their_choices),
         cmocka_unit_test(wrong_programs_are_refused),
-        cmocka_unit_test(a_limit_of_nodes_tells_how_far_it_came),
+        cmocka_unit_test(a_node_limit_reports_its_progress),
         cmocka_unit_test(a_limit_of_nodes_leaves_the_best_with_its_gap),
         cmocka_unit_test(faults_are_reported),
     };

@@ -221,7 +221,7 @@ static void expect_mesh(const char *lines, int64_t ranks, int axes, int64_t firs
     assert_int_equal(mesh.sizes[0], first);
 }
 
-static void lines_tell_their_mesh(void **state) {
+static void lines_name_their_mesh(void **state) {
     (void)state;
     expect_mesh("mesh 2/4\nhead v/v\n", 8, 2, 2);
     expect_mesh("head v\n", 8, 1, 8);
@@ -272,7 +272,7 @@ int main(void) {
         cmocka_unit_test(memory_is_kept),
         cmocka_unit_test(odd_sizes_have_a_plan),
         cmocka_unit_test(wrong_lines_are_refused),
-        cmocka_unit_test(lines_tell_their_mesh),
+        cmocka_unit_test(lines_name_their_mesh),
         cmocka_unit_test(wrong_questions_are_refused),
         cmocka_unit_test(faults_are_reported),
     };

@@ -50,9 +50,9 @@ static bool is_of_routing(const struct op *op) {
 
 /* Every other operator with a gradient rule, the table of positions, logits and attention over caches tell their loops.
  */
-static void all_forward_operators_tell_their_loops(void **state) {
+static void all_forward_operators_describe_their_loops(void **state) {
     (void)state;
-    int told = 0;
+    int known = 0;
     for (int i = 0; i < op_case_count; i++) {
         struct graph *graph = op_case_build(&op_cases[i], DTYPE_F32, &op_cases[i].sizes);
         assert_non_null(graph);
@@ -63,10 +63,10 @@ static void all_forward_operators_tell_their_loops(void **state) {
                        op == &op_attention_cache;
         assert_int_equal(op->loops != NULL, forward && !is_between_ranks(op) && !is_of_routing(op));
         for (int way = 0; op_loops_of(node, way, &loops); way++)
-            check_loops(node, &loops), told++;
+            check_loops(node, &loops), known++;
         graph_free(graph);
     }
-    assert_true(told >= 12);
+    assert_true(known >= 12);
 }
 
 /* y = x W^t, [S,T,K] by [N,K]. */
@@ -113,7 +113,7 @@ static enum status make(const struct graph *graph, const struct device_mesh *mes
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fmax(fabs(a), fabs(b)); }
 
-static void linear_layers_cost_what_megatron_says(void **state) {
+static void linear_layers_cost_the_same_as_in_megatron(void **state) {
     (void)state;
     struct device_mesh mesh = {.axes = 2, .sizes = {2, 4}, .latency_s = {1, 2}, .s_per_byte = {1e-6, 1e-9}};
     struct linear_case made = make_linear(2, 64, 32, 128);
@@ -409,8 +409,8 @@ static void faults_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_forward_operators_tell_their_loops),
-        cmocka_unit_test(linear_layers_cost_what_megatron_says),
+        cmocka_unit_test(all_forward_operators_describe_their_loops),
+        cmocka_unit_test(linear_layers_cost_the_same_as_in_megatron),
         cmocka_unit_test(what_is_added_after_a_sum_is_not_summed),
         cmocka_unit_test(work_is_that_of_the_gradients_that_are_wanted),
         cmocka_unit_test(what_does_not_divide_is_dropped_with_its_reason),

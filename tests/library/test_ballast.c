@@ -240,7 +240,7 @@ static void a_trainer_steps_as_train_does(void **state) {
 }
 
 /* run.json says whether the plan may change. */
-static void a_run_keeps_its_plan_where_told(void **state) {
+static void a_run_keeps_its_plan_on_request(void **state) {
     static const struct {
         const char *given;
         bool may_change;
@@ -394,7 +394,7 @@ static void open_objects_take_turns(void **state) {
 
 /* ---- plans ---- */
 
-static void a_session_tells_its_plan(void **state) {
+static void a_session_reports_its_plan(void **state) {
     struct library_place place;
     struct ballast_session *session;
     struct ballast_plan_result result = BALLAST_PLAN_RESULT_INIT;
@@ -498,7 +498,7 @@ static void nothing_is_printed_and_no_signal_is_handled(void **state) {
     struct library_place place;
     struct seen seen;
     struct sigaction before[sizeof signals / sizeof *signals], now;
-    char said[700], *message, path[700];
+    char stderr_path[700], *message, path[700];
     size_t bytes;
     int lines[2] = {0, 0}, out = dup(STDOUT_FILENO);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
@@ -507,7 +507,7 @@ static void nothing_is_printed_and_no_signal_is_handled(void **state) {
     temp_write_text(name_in(place.model, "generation_config.json", path), "{\"no_such_key\": 1}"); /* a warning */
     watch(&place, &seen);
     seen.stop_at = 3;
-    int kept = silence(name_in(*state, "said", said));
+    int kept = silence(name_in(*state, "said", stderr_path));
     enum ballast_status status = library_train(&place, place.run);
     enum ballast_status resumed = ballast_resume(place.run, NULL, NULL, NULL);
     enum ballast_status written = ballast_generate(place.model, &place.plan, NULL, "the", library_keep_text,
@@ -519,7 +519,7 @@ static void nothing_is_printed_and_no_signal_is_handled(void **state) {
     fflush(NULL);
     assert_true(dup2(kept, STDERR_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0);
     assert_true(status == BALLAST_STOPPED && resumed == BALLAST_OK && written == BALLAST_OK && logged == BALLAST_OK);
-    assert_int_equal(file_read(said, 1 << 16, &message, &bytes), STATUS_OK);
+    assert_int_equal(file_read(stderr_path, 1 << 16, &message, &bytes), STATUS_OK);
     if (bytes > 0) fail_msg("printed: %s", message);
     mem_free(message);
     assert_true(lines[BALLAST_LOG_WARNING] == 1);
@@ -555,12 +555,12 @@ int main(void) {
         CASE(train_has_the_bits_of_train_begin),
         CASE(a_stopped_run_is_resumed),
         CASE(a_trainer_steps_as_train_does),
-        CASE(a_run_keeps_its_plan_where_told),
+        CASE(a_run_keeps_its_plan_on_request),
         CASE(a_trainer_is_stopped),
         CASE(a_writer_writes_as_generate_does),
         CASE(a_chat_leaves_no_trace_in_the_writer),
         CASE(open_objects_take_turns),
-        CASE(a_session_tells_its_plan),
+        CASE(a_session_reports_its_plan),
         CASE(sessions_follow_each_other),
         CASE(nothing_is_printed_and_no_signal_is_handled),
         CASE(numbers_are_written_as_in_c),

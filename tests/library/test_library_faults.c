@@ -107,7 +107,7 @@ static void after_fault(void *payload, enum status status) {
     assert_string_equal(ballast_error_message(), "session: is NULL");
 }
 
-static void failed_allocations_and_files_are_told(void **state) {
+static void failed_allocations_and_files_are_reported(void **state) {
     static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SUBMIT};
     static enum status (*const bodies[])(void *) = {plan_body,     trainer_body, resume_body,
                                                     evaluate_body, text_body,    ranks_body};
@@ -127,7 +127,7 @@ static void failed_allocations_and_files_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(failed_allocations_and_files_are_told, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(failed_allocations_and_files_are_reported, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static enum ballast_status train(char *const *argument) {
 static int rank_main(char *const *argument) {
     enum ballast_status status = ballast_ranks_open(NULL, &rank, &ranks);
     if (status == BALLAST_OK) status = train(argument);
-    if (status != BALLAST_OK && ballast_ranks_tell()) fprintf(stderr, "told: %s\n", ballast_error_message());
+    if (status != BALLAST_OK && ballast_ranks_should_report()) fprintf(stderr, "told: %s\n", ballast_error_message());
     return (int)ballast_ranks_close(status);
 }
 

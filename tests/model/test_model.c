@@ -195,7 +195,7 @@ static void long_sequences_are_refused(void **state) {
     (void)state;
     static const struct {
         int64_t sequences, length;
-        const char *says;
+        const char *message;
     } bad[] = {
         {1, 41, "sequence length of 41 is more than the model's context of 40"},
         {0, 8, "must be at least 1"},
@@ -210,7 +210,7 @@ static void long_sequences_are_refused(void **state) {
         assert_int_equal(
             model_build_graph(model, MODEL_LOSS, DTYPE_F32, bad[i].sequences, bad[i].length, &graph, &loss),
             STATUS_BAD_INPUT);
-        if (!strstr(status_message(), bad[i].says)) fail_msg("%s", status_message());
+        if (!strstr(status_message(), bad[i].message)) fail_msg("%s", status_message());
     }
     model_free(model);
 }
@@ -418,7 +418,7 @@ static void tokenizer_files_are_copied(void **state) {
     model_free(model);
 }
 
-static void summaries_say_what_is_there(void **state) {
+static void summaries_describe_the_model(void **state) {
     (void)state;
     struct model *model = open_case("llama_rope_linear");
     json_t *summary;
@@ -516,7 +516,7 @@ int main(void) {
         cmocka_unit_test(the_rest_of_a_wrapper_is_carried),
         cmocka_unit_test(adapters_of_a_wrapper_go_by_its_modules),
         cmocka_unit_test(tokenizer_files_are_copied),
-        cmocka_unit_test(summaries_say_what_is_there),
+        cmocka_unit_test(summaries_describe_the_model),
     };
     return cmocka_run_group_tests_name("model", tests, temp_folder_make, temp_folder_drop);
 }

@@ -221,8 +221,8 @@ static void everything_else_is_refused_by_name(void **state) {
         struct model_config config;
         enum status status = config_read_changed(&refused[i], &config);
         if (status != STATUS_BAD_INPUT) fail_msg("%s = %s: status %d", refused[i].key, refused[i].value, (int)status);
-        if (strncmp(status_message(), "config.json: ", 13) != 0 || !strstr(status_message(), refused[i].says))
-            fail_msg("\"%s\" is not in: %s", refused[i].says, status_message());
+        if (strncmp(status_message(), "config.json: ", 13) != 0 || !strstr(status_message(), refused[i].message))
+            fail_msg("\"%s\" is not in: %s", refused[i].message, status_message());
     }
 }
 
@@ -318,11 +318,11 @@ static void sizes_that_overflow_together_are_refused(void **state) {
 }
 
 /* model_open gives the message of each kind of unreadable config. */
-static void assert_open_refused(const char *folder, const char *says) {
+static void assert_open_refused(const char *folder, const char *message) {
     struct model *model;
     assert_int_equal(model_open(folder, &model), STATUS_BAD_INPUT);
-    if (!strstr(status_message(), "config.json") || !strstr(status_message(), says))
-        fail_msg("\"%s\" is not in: %s", says, status_message());
+    if (!strstr(status_message(), "config.json") || !strstr(status_message(), message))
+        fail_msg("\"%s\" is not in: %s", message, status_message());
 }
 
 static void unreadable_configs_are_refused(void **state) {

@@ -260,7 +260,7 @@ static void impossible_sizes_are_refused(void **state) {
     static const struct {
         const char *arch;
         int64_t hidden, layers, heads, kv_heads, head_dim, vocab;
-        const char *says;
+        const char *message;
     } bad[] = {
         {"llama", 96, 2, 5, 0, 0, 300, "hidden: 96 is not a multiple of heads (5)"},
         {"llama", 96, 2, 5, 0, 16, 300, "hidden: 96 is not a multiple of heads (5)"},
@@ -284,7 +284,7 @@ static void impossible_sizes_are_refused(void **state) {
         config.vocab_size = bad[i].vocab;
         struct model *model;
         assert_int_equal(model_create(&config, &model), STATUS_BAD_INPUT);
-        if (!strstr(status_message(), bad[i].says)) fail_msg("\"%s\" is not in: %s", bad[i].says, status_message());
+        if (!strstr(status_message(), bad[i].message)) fail_msg("\"%s\" is not in: %s", bad[i].message, status_message());
     }
     struct model_config config;
     assert_int_equal(model_config_init("mamba", &config), STATUS_BAD_INPUT);

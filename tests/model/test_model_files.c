@@ -13,13 +13,13 @@
 #include "support/unit.h"
 #include "support/weight_files.h"
 
-static void assert_refused(const char *folder, const char *file, const char *says) {
+static void assert_refused(const char *folder, const char *file, const char *message) {
     struct model *model;
     status_clear();
     enum status status = model_open(folder, &model);
-    if (status != STATUS_BAD_INPUT) fail_msg("%s: status %d", says, (int)status);
-    if (!strstr(status_message(), file) || !strstr(status_message(), says))
-        fail_msg("\"%s: %s\" is not in: %s", file, says, status_message());
+    if (status != STATUS_BAD_INPUT) fail_msg("%s: status %d", message, (int)status);
+    if (!strstr(status_message(), file) || !strstr(status_message(), message))
+        fail_msg("\"%s: %s\" is not in: %s", file, message, status_message());
 }
 
 static void assert_opens(const char *folder) {
@@ -58,7 +58,7 @@ static void change_tensor(const char *folder, const char *tensor, const char *fi
 #define LLAMA_NORM "model.norm.weight"
 
 static const struct {
-    const char *model_case, *tensor, *field, *value, *says;
+    const char *model_case, *tensor, *field, *value, *message;
 } bad[] = {
     {"llama", LLAMA_Q, "model.layers.1.self_attn.Q.weight", "", LLAMA_Q ": missing"},
     {"llama", LLAMA_Q, "shape", "[2160]", LLAMA_Q ": shape is [2160], but config.json asks for [60, 36]"},
@@ -82,7 +82,7 @@ static void tensors_that_do_not_fit_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *folder = copy_of(bad[i].model_case, state);
         change_tensor(folder, bad[i].tensor, bad[i].field, bad[i].value);
-        assert_refused(folder, "model.safetensors", bad[i].says);
+        assert_refused(folder, "model.safetensors", bad[i].message);
     }
 }
 
@@ -96,7 +96,7 @@ static void change_config(const char *folder, const char *key, const char *value
 
 static void configs_that_contradict_the_weights_are_refused(void **state) {
     static const struct {
-        const char *model_case, *key, *value, *says;
+        const char *model_case, *key, *value, *message;
     } changes[] = {
         {"llama", "vocab_size", "54", "shape is [53, 36], but config.json asks for [54, 36]"},
         {"llama", "num_hidden_layers", "3", "model.layers.2.input_layernorm.weight: missing"},
@@ -113,7 +113,7 @@ static void configs_that_contradict_the_weights_are_refused(void **state) {
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         const char *folder = copy_of(changes[i].model_case, state);
         change_config(folder, changes[i].key, changes[i].value);
-        assert_refused(folder, "model.safetensors", changes[i].says);
+        assert_refused(folder, "model.safetensors", changes[i].message);
     }
 }
 
@@ -168,7 +168,7 @@ static const char *change_index(void **state, const char *tensor, const char *va
 
 static void bad_indexes_are_refused(void **state) {
     static const struct {
-        const char *tensor, *value, *says;
+        const char *tensor, *value, *message;
     } changes[] = {
         {LLAMA_NORM, "\"model-00003-of-00002.safetensors\"", "model-00003-of-00002.safetensors: no such file"},
         {LLAMA_NORM, "\"../model.safetensors\"", LLAMA_NORM ": must name a file in the same directory"},
@@ -181,10 +181,10 @@ static void bad_indexes_are_refused(void **state) {
         {"model.extra.weight", "\"model-00001-of-00002.safetensors\"", "model.extra.weight: is not in model-00001"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
-        assert_refused(change_index(state, changes[i].tensor, changes[i].value), "model", changes[i].says);
+        assert_refused(change_index(state, changes[i].tensor, changes[i].value), "model", changes[i].message);
 
     static const struct {
-        const char *text, *says;
+        const char *text, *message;
     } texts[] = {
         {"", "not valid JSON"},
         {"[]", "must hold a JSON object"},
@@ -195,7 +195,7 @@ static void bad_indexes_are_refused(void **state) {
     const char *folder = copy_of("llama_sharded", state);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         temp_write_text(temp_path(folder, "model.safetensors.index.json"), texts[i].text);
-        assert_refused(folder, "model.safetensors.index.json", texts[i].says);
+        assert_refused(folder, "model.safetensors.index.json", texts[i].message);
     }
 }
 
@@ -205,7 +205,7 @@ static void tensors_in_two_shards_are_refused(void **state) {
     assert_refused(folder, ".safetensors", ": is also in ");
 }
 
-static void dropout_is_said_once(void **state) {
+static void dropout_is_reported_once(void **state) {
     const char *path = temp_path(*state, "stderr");
     fflush(stderr);
     int kept = dup(STDERR_FILENO);
@@ -284,7 +284,7 @@ int main(void) {
         cmocka_unit_test(extra_tensors_are_judged),
         cmocka_unit_test(bad_indexes_are_refused),
         cmocka_unit_test(tensors_in_two_shards_are_refused),
-        cmocka_unit_test(dropout_is_said_once),
+        cmocka_unit_test(dropout_is_reported_once),
         cmocka_unit_test(every_fault_is_reported),
     };
     return cmocka_run_group_tests_name("model files", tests, temp_folder_make, temp_folder_drop);

@@ -62,7 +62,7 @@ static void a_file_is_read(void **state) {
 static const struct bad {
     const char *header;
     size_t data_bytes;
-    const char *says; /* must be in the message, after the file's name */
+    const char *message; /* must be in the message, after the file's name */
 } bad[] = {
     {"", 0, "does not begin with '{'"},
     {" {}", 0, "does not begin with '{'"},
@@ -100,19 +100,19 @@ static const struct bad {
     {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__: a: must be a string"},
 };
 
-static void assert_refused(const char *path, const char *says) {
+static void assert_refused(const char *path, const char *message) {
     struct safetensors *set;
     enum status status = safetensors_open(path, &set);
-    if (status != STATUS_BAD_INPUT) fail_msg("%s: status %d", says, (int)status);
+    if (status != STATUS_BAD_INPUT) fail_msg("%s: status %d", message, (int)status);
     if (strncmp(status_message(), path, strlen(path)) != 0) fail_msg("does not name the file: %s", status_message());
-    if (!strstr(status_message(), says)) fail_msg("\"%s\" is not in: %s", says, status_message());
+    if (!strstr(status_message(), message)) fail_msg("\"%s\" is not in: %s", message, status_message());
 }
 
 static void bad_headers_are_refused(void **state) {
     const char *path = temp_path(*state, "bad.safetensors");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         weight_file_write(path, bad[i].header, bad[i].data_bytes);
-        assert_refused(path, bad[i].says);
+        assert_refused(path, bad[i].message);
     }
 }
 

@@ -41,7 +41,7 @@ struct meeting {
 struct ncclComm {
     struct meeting *meeting;
     int ranks, rank;
-    int asked;                /* times that it was asked since the last call */
+    int queries;                /* times that it was asked since the last call */
     bool worked;              /* anything was queued */
     atomic_bool ends, broken; /* aborted; sizes do not fit */
     atomic_int queued;        /* groups that the device still has */
@@ -197,7 +197,7 @@ EXPORTED ncclResult_t ncclGroupEnd(void) {
         free(work);
         return refused ? ncclSystemError : ncclSuccess;
     }
-    work->comm->asked = 0;
+    work->comm->queries = 0;
     work->comm->worked = true;
     atomic_fetch_add(&work->comm->queued, 1);
     deferred_call(work->stream, carry_out, work);
@@ -307,7 +307,7 @@ EXPORTED ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUni
 
 EXPORTED ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
     REFUSE();
-    bool ready = atomic_load(&comm->meeting->joined) == comm->ranks && comm->asked++ > 0;
+    bool ready = atomic_load(&comm->meeting->joined) == comm->ranks && comm->queries++ > 0;
     *result = ready ? ncclSuccess : ncclInProgress;
     if (atomic_load(&comm->broken)) *result = ncclInvalidUsage;
     if (comm->worked && is_refused("error")) *result = ncclRemoteError;

@@ -235,7 +235,7 @@ static enum status read_and_make(void *payload) {
     return status;
 }
 
-static void every_failure_is_told(void **state) {
+static void every_failure_is_reported(void **state) {
     static const char *const names[] = {"run.json", "plan.json", "timeline.json", "metrics.jsonl"};
     temp_write_text(temp_path(*state, "samples.jsonl"), "{\"step\": 1, \"prompt\": \"\", \"text\": \"a\"}\n");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -284,7 +284,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_whole_run_is_shown),   CASE(no_text_becomes_html),           CASE(what_is_missing_is_null),
         CASE(what_is_wrong_is_named), CASE(a_large_run_makes_a_small_page), CASE(a_run_that_goes_on_is_followed),
-        CASE(every_failure_is_told),  CASE(prometheus_reads_numbers),
+        CASE(every_failure_is_reported),  CASE(prometheus_reads_numbers),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

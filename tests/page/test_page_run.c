@@ -111,7 +111,7 @@ static void expect_end(const char *folder, const char *state, const char *messag
     json_decref(end);
 }
 
-static void the_end_of_a_run_is_told(void **state) {
+static void the_end_of_a_run_is_reported(void **state) {
     const char *folder = *state;
     int lock;
     assert_int_equal(file_copy(temp_path(fixture, "run.json"), temp_path(folder, "run.json")), STATUS_OK);
@@ -139,7 +139,7 @@ static void the_end_of_a_run_is_told(void **state) {
 }
 
 /* The command can be pasted into a shell, whatever the directory is called. */
-static void the_command_that_goes_on_is_told(void **state) {
+static void the_command_that_goes_on_is_reported(void **state) {
     const char *folder = temp_path(*state, "it's $(here)");
     assert_int_equal(folder_create(folder), STATUS_OK);
     assert_int_equal(file_copy(temp_path(fixture, "run.json"), temp_path(folder, "run.json")), STATUS_OK);
@@ -241,8 +241,8 @@ int main(void) {
         CASE(a_recorded_run_is_shown),
         CASE(sizes_are_those_of_the_text_model),
         CASE(a_change_of_the_recipe_is_shown),
-        CASE(the_end_of_a_run_is_told),
-        CASE(the_command_that_goes_on_is_told),
+        CASE(the_end_of_a_run_is_reported),
+        CASE(the_command_that_goes_on_is_reported),
         CASE(another_run_is_shown_beside),
         CASE(samples_are_bounded),
         CASE(long_samples_are_cut),

@@ -164,7 +164,7 @@ static void check_sum(const struct mesh *mesh, uint64_t seed) {
     lane_tree_free(&tree);
 }
 
-static void sums_of_some_ranks_move_what_their_formula_says(void **state) {
+static void sums_of_some_ranks_move_the_bytes_of_their_formula(void **state) {
     (void)state;
     static const struct mesh meshes[] = {{1, 2}, {2, 1}, {1, 3}, {2, 2}, {4, 1},
                                          {1, 5}, {2, 4}, {4, 2}, {3, 3}, {2, 6}};
@@ -192,7 +192,7 @@ static void the_formula_is_the_paper_s(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_formula_is_what_schedules_move),
-                                       cmocka_unit_test(sums_of_some_ranks_move_what_their_formula_says),
+                                       cmocka_unit_test(sums_of_some_ranks_move_the_bytes_of_their_formula),
                                        cmocka_unit_test(the_formula_is_the_paper_s)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void all_members_work_while_the_first_is_timed(void **state) {
         assert_true(scene.seen[member]);
 }
 
-static void a_member_that_fails_is_told(void **state) {
+static void a_member_that_fails_is_reported(void **state) {
     (void)state;
     struct scene scene = {.fails = 2};
     const struct company company = {.members = MEMBERS};
@@ -71,7 +71,7 @@ static enum status at_once(void *payload) {
     return STATUS_OK;
 }
 
-static void cores_that_a_member_may_not_have_are_told(void **state) {
+static void cores_that_a_member_may_not_have_are_reported(void **state) {
     (void)state;
     struct scene scene = {.fails = 0};
     const struct company company = {.members = 2, .bound = true}; /* to no core at all */
@@ -100,7 +100,7 @@ static void cores_that_may_not_be_had_are_found(void **state) {
     assert_true(CPU_EQUAL(&own, &after));
 }
 
-static void threads_that_do_not_start_are_told(void **state) {
+static void threads_that_do_not_start_are_reported(void **state) {
     (void)state;
     const struct company company = {.members = MEMBERS};
     for (int which = 1; which < MEMBERS; which++) {
@@ -206,10 +206,10 @@ static void ranks_find_links_of_their_way_without_noise(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_members_work_while_the_first_is_timed),
-        cmocka_unit_test(a_member_that_fails_is_told),
-        cmocka_unit_test(cores_that_a_member_may_not_have_are_told),
+        cmocka_unit_test(a_member_that_fails_is_reported),
+        cmocka_unit_test(cores_that_a_member_may_not_have_are_reported),
         cmocka_unit_test(cores_that_may_not_be_had_are_found),
-        cmocka_unit_test(threads_that_do_not_start_are_told),
+        cmocka_unit_test(threads_that_do_not_start_are_reported),
         cmocka_unit_test_setup_teardown(what_is_measured_at_once_is_kept_apart, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_machine_is_measured_by_all_at_once, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(links_are_found_by_their_mesh, temp_folder_make, temp_folder_drop),

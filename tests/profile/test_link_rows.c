@@ -34,7 +34,7 @@ static void rows_may_be_the_nodes(void **unused) {
     assert_true(link_rows_are_nodes(&links));
 }
 
-static void noise_and_missing_pairs_tell_nothing(void **unused) {
+static void noise_and_missing_pairs_are_ignored(void **unused) {
     (void)unused;
     struct cluster_links equal = links_of(1, 6, 2, 1.9e9), missing = links_of(1, 6, 2, 2e10),
                          two = links_of(2, 1, 1, 2e10);
@@ -49,6 +49,6 @@ static void noise_and_missing_pairs_tell_nothing(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(near_ranks_form_rows), cmocka_unit_test(rows_may_be_the_nodes),
-                                       cmocka_unit_test(noise_and_missing_pairs_tell_nothing)};
+                                       cmocka_unit_test(noise_and_missing_pairs_are_ignored)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

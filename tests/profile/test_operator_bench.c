@@ -8,13 +8,13 @@
 enum { ROWS = 64, WIDTH = 1024 };
 
 static int64_t cache_bytes;
-static int64_t tell_cache(void) { return cache_bytes; }
+static int64_t report_cache_bytes(void) { return cache_bytes; }
 
 /* The processor's, as if its last cache had so many bytes. */
 static struct backend with_cache(int64_t bytes) {
     struct backend backend = backend_cpu;
     cache_bytes = bytes;
-    backend.cache_bytes = tell_cache;
+    backend.cache_bytes = report_cache_bytes;
     return backend;
 }
 

@@ -108,7 +108,7 @@ static int32_t profile_on(int number, const struct graph *graph, const char *fol
 }
 
 /* Two devices of one machine have a file each; what one has measured is found again, and not by the other. */
-static void devices_are_told_apart(void **state) {
+static void devices_are_distinguished(void **state) {
     const char *folder = temp_path(*state, "cache");
     struct graph *graph = build_graph(DTYPE_F32);
     double seconds;
@@ -122,7 +122,7 @@ static void devices_are_told_apart(void **state) {
 }
 
 /* Wherever the device fails, that is told, and all that was taken is given back (deferred_end looks). */
-static void a_device_that_fails_is_told(void **state) {
+static void a_device_that_fails_is_reported(void **state) {
     struct graph *graph = build_graph(DTYPE_F32);
     struct profile_options options = {.disk_folder = *state, .host_tier = true, .threads = 2, .budget_s = 0.01};
     for (int64_t items = 1; items <= 1000; items = 3 * items + 1) {
@@ -137,11 +137,11 @@ static void a_device_that_fails_is_told(void **state) {
     graph_free(graph);
 }
 
-static int asked;
+static int queries;
 
 static enum status count_call(void *payload) {
     const struct work_clock *clock = payload;
-    asked++;
+    queries++;
     clock->backend->zero(NULL, 0, clock->stream);
     return STATUS_OK;
 }
@@ -154,9 +154,9 @@ static void calls_are_timed_in_rows(void **state) {
     struct sample sample;
     assert_int_equal(work_clock_open(device, &clock), STATUS_OK);
     int64_t before = deferred_items();
-    asked = 0;
+    queries = 0;
     assert_int_equal(work_clock_time(&clock, count_call, &clock, 7, &sample), STATUS_OK);
-    assert_int_equal(asked, 7);
+    assert_int_equal(queries, 7);
     assert_int_equal(deferred_items() - before, 7 + 2);
     assert_true(is_time(sample.seconds));
     work_clock_close(&clock);
@@ -167,8 +167,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operator_has_a_cost),
         cmocka_unit_test_setup_teardown(every_way_has_a_rate, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(devices_are_told_apart, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(a_device_that_fails_is_told, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(devices_are_distinguished, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_device_that_fails_is_reported, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(calls_are_timed_in_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

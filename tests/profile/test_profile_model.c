@@ -138,12 +138,12 @@ static const char *key_of(const struct graph *graph, const char *name, struct sc
 
 /* Layers are alike, whatever attributes that change no time say; other shapes are not. */
 static void expect_all_counted(void *payload, enum progress_moment moment, const struct progress *progress) {
-    int *told = payload;
+    int *reports = payload;
     assert_true(progress->done <= progress->total);
     if (moment != PROGRESS_ENDS) return;
     if (progress->done != progress->total)
         fail_msg("%s: %d of %d at its end", progress->what, (int)progress->done, (int)progress->total);
-    ++*told;
+    ++*reports;
 }
 
 /* What walks measure and what is measured by itself; whole operators and parts of them. */
@@ -157,11 +157,11 @@ static void measuring_counts_to_its_end(void **state) {
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         struct graph *graph = build_graph(&variants[i]);
         const struct profile_options options = options_in(NULL);
-        int told = 0;
-        progress_listen(expect_all_counted, &told);
+        int reports = 0;
+        progress_listen(expect_all_counted, &reports);
         struct profiled profiled = profile(graph, &options);
         progress_listen(NULL, NULL);
-        assert_true(told > 0);
+        assert_true(reports > 0);
         drop(&profiled);
         graph_free(graph);
     }
@@ -338,7 +338,7 @@ static void no_folder_is_no_error(void **state) {
     graph_free(graph);
 }
 
-static void threads_that_do_not_start_are_told(void **state) {
+static void threads_that_do_not_start_are_reported(void **state) {
     (void)state;
     struct profile_options options = options_in(NULL);
     struct cluster cluster = {.device = {.fp32_flops_per_s = 1e11, .bf16_flops_per_s = 1e11}};
@@ -384,7 +384,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(noisy_ones_are_measured_again, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(damaged_files_are_measured_anew, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(no_folder_is_no_error, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test(threads_that_do_not_start_are_told),
+        cmocka_unit_test(threads_that_do_not_start_are_reported),
         cmocka_unit_test(operators_between_ranks_are_not_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

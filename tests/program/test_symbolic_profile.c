@@ -181,7 +181,7 @@ static void what_waits_for_backward_is_that_of_the_program(void **state) {
 }
 
 /* The forward graph's profile is that of the training graph. */
-static void forward_graphs_tell_the_same(void **state) {
+static void forward_graphs_give_the_same_profile(void **state) {
     (void)state;
     for (size_t i = 0; i < policy_subject_count; i++) {
         struct symbolic_profile forward, training;
@@ -206,7 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(activations_at_every_kernel_are_those_of_the_program),
         cmocka_unit_test(what_waits_for_backward_is_that_of_the_program),
-        cmocka_unit_test(forward_graphs_tell_the_same),
+        cmocka_unit_test(forward_graphs_give_the_same_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,7 +153,7 @@ static void have_less_staging(struct rank_programs *ranks) {
     reduce->operands[OPERAND_WORKSPACE].bytes -= 4;
 }
 
-static void say_other_traffic(struct rank_programs *ranks) {
+static void change_traffic(struct rank_programs *ranks) {
     ranks->programs[1]->collectives.items[1].traffic.sent[MESH_ACROSS]++;
 }
 
@@ -188,7 +188,7 @@ static void faults_are_found(void **state) {
                   {"an operation too few", leave_an_operation_out, "operations are made"},
                   {"other bytes", send_more_bytes, "operation 3 is another"},
                   {"less staging", have_less_staging, "staging of"},
-                  {"other traffic", say_other_traffic, "operation 1 moves other bytes"},
+                  {"other traffic", change_traffic, "operation 1 moves other bytes"},
                   {"the wrong rank", be_the_wrong_rank, "it is not for rank 1 of 4"},
                   {"messages and windows", read_in_place_alone, "it is not for rank 3 of 4"},
                   {"another share's loss", add_to_another_share_s_loss, "adds to another share's loss"}};

@@ -127,7 +127,7 @@ static void measure_in_child(const struct measured *measured) {
     assert_int_equal(WEXITSTATUS(result), 0);
 }
 
-static void memory_is_what_the_plan_says(void **state) {
+static void memory_is_as_planned(void **state) {
     (void)state;
 #ifdef SANITIZED
     unit_skip("sanitizers have memory of their own; needs a plain build");
@@ -139,7 +139,7 @@ static void memory_is_what_the_plan_says(void **state) {
 }
 
 /* Each takes some 60 MiB with all its states, of which the policy leaves anything from a little to all in memory. */
-static void memory_of_random_policies_is_what_the_plan_says(void **state) {
+static void memory_of_random_policies_is_as_planned(void **state) {
     (void)state;
 #ifdef SANITIZED
     unit_skip("sanitizers have memory of their own; needs a plain build");
@@ -235,8 +235,8 @@ static void steps_allocate_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_what_the_plan_says),
-        cmocka_unit_test(memory_of_random_policies_is_what_the_plan_says),
+        cmocka_unit_test(memory_is_as_planned),
+        cmocka_unit_test(memory_of_random_policies_is_as_planned),
         cmocka_unit_test(steps_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,7 +129,7 @@ static void ranks_with_devices_have_the_same_bits(void **state) {
 
 /* A plain step on 8 lanes, and the same with a fault in it. */
 static void planted_faults_are_found(void **state) {
-    static const char *const faults[] = {"", "order", "rows"}, *const told[] = {"", ") died", "one rank"};
+    static const char *const faults[] = {"", "order", "rows"}, *const messages[] = {"", ") died", "one rank"};
     const struct rank_case spec = {.value = {[RANK_AXIS_clip] = 1}, .seed = 1};
     const char *path = rank_references_write(*state, &spec, 1, NULL);
     for (int i = 0; i < 3; i++) {
@@ -137,7 +137,7 @@ static void planted_faults_are_found(void **state) {
         enum status status = rank_job_run(&job);
         if (status != (i == 0 ? STATUS_OK : STATUS_FAILED)) fail_msg("'%s': status %d", faults[i], (int)status);
         /* Another order is found by rank 0's proof, at which the harness ends the rank; other rows by the bits. */
-        if (i > 0 && !strstr(status_message(), told[i])) fail_msg("'%s': %s", faults[i], status_message());
+        if (i > 0 && !strstr(status_message(), messages[i])) fail_msg("'%s': %s", faults[i], status_message());
     }
 }
 

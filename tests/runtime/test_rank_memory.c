@@ -205,21 +205,21 @@ static void expect_ok(struct rank_job job) {
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
 }
 
-static void memory_is_what_the_plans_say(void **state) {
+static void memory_is_as_planned(void **state) {
     (void)state;
     expect_ok((struct rank_job){2, 1, false, {"large", "plain"}});
     expect_ok((struct rank_job){4, 2, false, {"large", "tiered"}});
     if (unit_sweep(0, 1)) expect_ok((struct rank_job){2, 2, true, {"large", "plain"}});
 }
 
-static void every_partition_takes_what_its_plan_says(void **state) {
+static void every_partition_takes_the_planned_memory(void **state) {
     (void)state;
     expect_ok((struct rank_job){4, 2, false, {"partitions", "plain"}});
     expect_ok((struct rank_job){2, 1, false, {"partitions", "tiered"}});
     if (unit_sweep(0, 1)) expect_ok((struct rank_job){4, 1, false, {"partitions", "tiered"}});
 }
 
-static void unreduced_sums_take_what_the_plan_says(void **state) {
+static void unreduced_sums_take_the_planned_memory(void **state) {
     (void)state;
     expect_ok((struct rank_job){2, 1, false, {"unreduced", "host"}});
     expect_ok((struct rank_job){2, 2, true, {"unreduced", "disk"}});
@@ -234,9 +234,9 @@ static void nothing_grows(void **state) {
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_what_the_plans_say),
-        cmocka_unit_test(every_partition_takes_what_its_plan_says),
-        cmocka_unit_test(unreduced_sums_take_what_the_plan_says),
+        cmocka_unit_test(memory_is_as_planned),
+        cmocka_unit_test(every_partition_takes_the_planned_memory),
+        cmocka_unit_test(unreduced_sums_take_the_planned_memory),
         cmocka_unit_test(nothing_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

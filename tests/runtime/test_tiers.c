@@ -101,7 +101,7 @@ static void fail_each(const struct harness_options *options, enum fault_kind kin
     assert_true(operations > 10);
 }
 
-static void a_failing_disk_is_told(void **state) {
+static void a_failing_disk_is_reported(void **state) {
     struct harness_options options = options_of(&everywhere, *state);
     options.engine = DISK_ENGINE_THREADS;
     fail_each(&options, FAULT_READ);
@@ -333,7 +333,7 @@ static void weights_may_come_from_outside(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(a_failing_disk_is_told), CASE(short_and_slow_transfers_change_nothing),
+        CASE(a_failing_disk_is_reported), CASE(short_and_slow_transfers_change_nothing),
         CASE(arenas_may_fail),        CASE(runners_may_fail),
         CASE(programs_take_turns),    CASE(weights_may_come_from_outside),
     };

@@ -76,7 +76,7 @@ static void no_layout_by_hand_beats_the_front(void **state) {
     choices_free(&choices);
 }
 
-static void what_fits_nowhere_says_what_it_takes(void **state) {
+static void what_fits_nowhere_reports_its_memory(void **state) {
     (void)state;
     struct choice_request request = request_of(8);
     struct calibration calibration = calibration_default();
@@ -125,7 +125,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_front_is_ever_faster_and_larger_and_fits),
         cmocka_unit_test(no_layout_by_hand_beats_the_front),
-        cmocka_unit_test(what_fits_nowhere_says_what_it_takes),
+        cmocka_unit_test(what_fits_nowhere_reports_its_memory),
         cmocka_unit_test(more_devices_are_faster_while_the_batch_lasts),
         cmocka_unit_test(every_allocation_fails_in_turn),
     };

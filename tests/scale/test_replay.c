@@ -110,7 +110,7 @@ static double pipeline_s(struct pipeline_shape pipeline, double forward_s, doubl
 }
 
 /* arXiv 2104.04473, section 2.2: M micro-batches take M + stages - 1 passes; interleaving divides what is added. */
-static void a_pipeline_takes_what_its_paper_says(void **state) {
+static void a_pipeline_takes_the_time_of_its_paper(void **state) {
     (void)state;
     require_s(pipeline_s((struct pipeline_shape){1, 1, 7}, 1, 2), 21);
     require_s(pipeline_s((struct pipeline_shape){4, 1, 8}, 1, 2), 33);
@@ -170,7 +170,7 @@ int main(void) {
         cmocka_unit_test(a_collective_slows_kernels_while_it_lasts),
         cmocka_unit_test(long_times_end),
         cmocka_unit_test(another_stage_waits_for_an_end_and_the_way),
-        cmocka_unit_test(a_pipeline_takes_what_its_paper_says),
+        cmocka_unit_test(a_pipeline_takes_the_time_of_its_paper),
         cmocka_unit_test(every_pass_comes_once_and_forward_first),
         cmocka_unit_test(interleaving_needs_whole_groups),
         cmocka_unit_test(every_allocation_fails_in_turn),

@@ -204,7 +204,7 @@ static void a_step_that_fits_stays_plain(void **state) {
 }
 
 /* What a start has time for: about as many nodes whatever the model, but never fewer than 6 programs. */
-static void no_more_is_compiled_than_said(void **state) {
+static void no_more_is_compiled_than_allowed(void **state) {
     (void)state;
     const struct graph six_layers = {.nodes.count = 279}, twelve = {.nodes.count = 546}, many = {.nodes.count = 4242};
     assert_int_equal(search_max_compiled(&six_layers), 57);
@@ -222,7 +222,7 @@ int main(void) {
         cmocka_unit_test(a_step_that_fits_stays_plain),
         cmocka_unit_test(forward_programs_are_searched),
         cmocka_unit_test(the_fastest_schedules_are_tried),
-        cmocka_unit_test(no_more_is_compiled_than_said),
+        cmocka_unit_test(no_more_is_compiled_than_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,12 +54,12 @@ static enum status relay(struct comm *comm, void *payload) {
     bool fails = comm->rank == job->failing;
     for (int t = 0; t < THINGS; t++)
         mine[t] = run_of(job, t, comm->rank % job->width);
-    struct hash_relay asked = {.comm = comm,
+    struct hash_relay requested = {.comm = comm,
                                .group = mesh_group_part(&all, comm->rank, job->width),
                                .mine = mine,
                                .count = THINGS,
                                .store = {.read = read_bytes, .payload = &fails}};
-    TRY(comm_agree(comm, hash_relay_run(&asked, hashes)));
+    TRY(comm_agree(comm, hash_relay_run(&requested, hashes)));
     for (int t = 0; t < THINGS; t++)
         if (hashes[t] != XXH3_64bits(job->data[t], (size_t)job->bytes[t]))
             return status_set(STATUS_FAILED, "rank %d has another hash of thing %d", comm->rank, t);
@@ -76,7 +76,7 @@ static enum status run(struct job *job, int ranks) {
     return thread_ranks_run(&threads);
 }
 
-static void a_hash_does_not_tell_how_many_ranks_had_the_bytes(void **state) {
+static void a_hash_does_not_depend_on_the_number_of_ranks(void **state) {
     static struct job job;
     (void)state;
     for (uint64_t seed = 1; seed <= (uint64_t)unit_sweep(2, 20); seed++)
@@ -100,7 +100,7 @@ static void a_rank_that_cannot_read_ends_with_the_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hash_does_not_tell_how_many_ranks_had_the_bytes),
+        cmocka_unit_test(a_hash_does_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(a_rank_that_cannot_read_ends_with_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

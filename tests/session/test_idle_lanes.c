@@ -6,23 +6,23 @@
 #include "session/idle_lanes.h"
 #include "support/unit.h"
 
-static char said[512];
+static char warned[512];
 static void keep(bool warning, const char *text) {
     assert_true(warning);
-    snprintf(said, sizeof said, "%s", text);
+    snprintf(warned, sizeof warned, "%s", text);
 }
 
 static const char *warn(int64_t batch, int64_t micro_batch, int lanes, int ranks) {
     struct plan plan = {.recipe = {.batch = batch, .micro_batch_sequences = micro_batch, .lanes = {1, lanes}},
                         .place = {.mesh = {1, ranks}}};
-    said[0] = '\0';
+    warned[0] = '\0';
     log_listen(keep);
     assert_int_equal(idle_lanes_warn(&plan), STATUS_OK);
     log_listen(NULL);
-    return said;
+    return warned;
 }
 
-static void lanes_without_micro_batches_are_told_with_what_would_fill_them(void **state) {
+static void lanes_without_micro_batches_are_reported_with_a_fix(void **state) {
     (void)state;
     assert_string_equal(warn(4, 1, 8, 1),
                         "a batch of 4 micro-batches leaves 4 of 8 lanes empty; --batch 8 or --lanes 4 gives "
@@ -38,7 +38,7 @@ static void lanes_without_micro_batches_are_told_with_what_would_fill_them(void 
         "gives each of them micro-batches");
 }
 
-static void nothing_is_said_where_all_lanes_have_micro_batches(void **state) {
+static void nothing_is_reported_where_all_lanes_have_micro_batches(void **state) {
     (void)state;
     assert_string_equal(warn(1, 1, 1, 1), "");
     assert_string_equal(warn(8, 1, 8, 4), "");
@@ -75,8 +75,8 @@ static void advice_holds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lanes_without_micro_batches_are_told_with_what_would_fill_them),
-        cmocka_unit_test(nothing_is_said_where_all_lanes_have_micro_batches),
+        cmocka_unit_test(lanes_without_micro_batches_are_reported_with_a_fix),
+        cmocka_unit_test(nothing_is_reported_where_all_lanes_have_micro_batches),
         cmocka_unit_test(advice_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,13 +228,13 @@ static void pipelines_are_cut_by_their_simulated_step(void **state) {
     }
     assert_true(fabs(stages->bubble - (1 - compute_s / (2 * chosen_s))) < 1e-9);
     for (int64_t interleave = 1; interleave <= 2; interleave++) {
-        struct planned asked;
-        plan_stages(*state, interleave, PLENTY, &asked);
+        struct planned requested;
+        plan_stages(*state, interleave, PLENTY, &requested);
         int spans = 1;
-        for (const char *at = asked.plan.chosen.policy.spans; *at; at++)
+        for (const char *at = requested.plan.chosen.policy.spans; *at; at++)
             spans += *at == ' ';
         assert_int_equal(spans + 1, 2 * interleave);
-        drop(&asked);
+        drop(&requested);
     }
     drop(&planned);
 }

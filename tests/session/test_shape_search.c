@@ -279,9 +279,9 @@ static void trying_all_policies_of_all_shapes_finds_none_better(void **state) {
 
 /* ---- models and ranks that fit badly ---- */
 
-static void says(enum status status, const char *what) {
-    bool told = status == STATUS_OK || status == STATUS_BAD_INPUT || status == STATUS_NO_FIT;
-    if (!told || (status != STATUS_OK && !status_message()[0])) fail_msg("%s: %s", what, status_message());
+static void expect_message(enum status status, const char *what) {
+    bool reported = status == STATUS_OK || status == STATUS_BAD_INPUT || status == STATUS_NO_FIT;
+    if (!reported || (status != STATUS_OK && !status_message()[0])) fail_msg("%s: %s", what, status_message());
     if (status != STATUS_OK) print_message("%s: %s\n", what, status_message());
 }
 
@@ -299,9 +299,9 @@ static void check_odd(const char *folder, struct mesh mesh, int heads, int hidde
     snprintf(what, sizeof what, "%dx%d ranks, %d heads, hidden %d, vocabulary %d, batch %d", mesh.nodes, mesh.per_node,
              heads, hidden, vocabulary, (int)batch);
     enum status status = plan_shape(&subject, 0, 0, CUT_OPEN, &planned);
-    says(status, what);
+    expect_message(status, what);
     if (status != STATUS_OK) return;
-    says(session_plan_check_memory(&planned.plan), what);
+    expect_message(session_plan_check_memory(&planned.plan), what);
     for (size_t i = 0; i < planned.plan.shapes.list.count; i++) {
         const struct rank_shape *shape = &planned.plan.shapes.list.items[i];
         assert_true(shape->outcome != SHAPE_OPEN);

@@ -86,7 +86,7 @@ static void events_are_in_order(void **state) {
 
 /* Block 2 alone is computed again: its forward is there twice a micro-batch, the second time by the name of
  * recomputation. */
-static void recomputation_is_told(void **state) {
+static void recomputation_is_reported(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -131,7 +131,7 @@ static void causes_are_found(void **state) {
 }
 
 /* Micro-batches are those of the step: each is met, in the wave that it belongs to. */
-static void micro_batches_are_told(void **state) {
+static void micro_batches_are_reported(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -215,9 +215,9 @@ static void every_operation_fails_in_turn(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_are_in_order),
-        cmocka_unit_test(recomputation_is_told),
+        cmocka_unit_test(recomputation_is_reported),
         cmocka_unit_test(causes_are_found),
-        cmocka_unit_test(micro_batches_are_told),
+        cmocka_unit_test(micro_batches_are_reported),
         cmocka_unit_test(streams_and_tiers_are_named),
         cmocka_unit_test_setup_teardown(every_operation_fails_in_turn, temp_folder_make, temp_folder_drop),
     };

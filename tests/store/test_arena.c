@@ -23,7 +23,7 @@ static void arenas_open_and_close(void **state) {
     }
 }
 
-static void refused_memory_is_told(void **state) {
+static void refused_memory_is_reported(void **state) {
     (void)state;
     struct arena arena;
     fault_arm(FAULT_ALLOCATE, 1, false);
@@ -93,7 +93,7 @@ static void ranks_share_arenas(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arenas_open_and_close),
-        cmocka_unit_test(refused_memory_is_told),
+        cmocka_unit_test(refused_memory_is_reported),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(ranks_share_arenas),
     };

@@ -103,7 +103,7 @@ static void the_file_has_no_name(void **state) {
 }
 
 /* A file that is shorter than it should be is an error, not zeros. The arena's file is found by its size. */
-static void a_file_that_ends_early_is_told(void **state) {
+static void a_file_that_ends_early_is_reported(void **state) {
     struct arena arena;
     assert_int_equal(open_in(*state, BYTES, &arena), STATUS_OK);
     write_all(&arena, 4);
@@ -157,7 +157,7 @@ static int open_above_limit(const char *folder) {
     return AS_WANTED;
 }
 
-static void a_limit_on_file_sizes_is_told(void **state) {
+static void a_limit_on_file_sizes_is_reported(void **state) {
     assert_int_equal(in_child(open_above_limit, *state), AS_WANTED);
 }
 
@@ -250,9 +250,9 @@ int main(void) {
         cmocka_unit_test(two_share_a_folder),
         cmocka_unit_test(the_folder_may_vanish),
         cmocka_unit_test(the_file_has_no_name),
-        cmocka_unit_test(a_file_that_ends_early_is_told),
+        cmocka_unit_test(a_file_that_ends_early_is_reported),
         cmocka_unit_test(what_is_not_writable_is_refused),
-        cmocka_unit_test(a_limit_on_file_sizes_is_told),
+        cmocka_unit_test(a_limit_on_file_sizes_is_reported),
         cmocka_unit_test(a_refused_ring_becomes_threads),
         cmocka_unit_test(wrong_requests_are_defects),
         cmocka_unit_test(nothing_is_left),

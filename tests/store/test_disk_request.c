@@ -11,7 +11,7 @@ static char data[4 * BLOCK];
 static struct disk_request begun(void) {
     struct disk_request request;
     disk_request_begin(&request, 0, false, OFFSET, data, sizeof data);
-    assert_int_equal(request.asked, sizeof data);
+    assert_int_equal(request.request_bytes, sizeof data);
     return request;
 }
 
@@ -21,11 +21,11 @@ static void check_result(int64_t result, enum disk_progress progress, int64_t mo
     assert_int_equal(disk_request_advance(&request), progress);
     assert_int_equal(request.at, OFFSET + moved);
     assert_ptr_equal(request.data, data + moved);
-    if (progress == DISK_ONWARDS) assert_int_equal(request.asked, (int64_t)sizeof data - moved);
+    if (progress == DISK_ONWARDS) assert_int_equal(request.request_bytes, (int64_t)sizeof data - moved);
     if (progress == DISK_BROKEN) assert_int_equal(request.result, result);
 }
 
-static void results_are_told(void **state) {
+static void results_are_reported(void **state) {
     (void)state;
     check_result(4 * BLOCK, DISK_DONE, 4 * BLOCK);
     check_result(BLOCK, DISK_ONWARDS, BLOCK);
@@ -57,6 +57,6 @@ static void short_transfers_go_on(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results_are_told), cmocka_unit_test(short_transfers_go_on)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results_are_reported), cmocka_unit_test(short_transfers_go_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

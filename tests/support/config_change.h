@@ -9,7 +9,7 @@ enum status config_read(const json_t *object, struct model_config *out);
 
 /* One key of a good config is changed (or, where value is "", removed); what the message then says. */
 struct config_change {
-    const char *model_case, *key, *value, *says;
+    const char *model_case, *key, *value, *message;
 };
 enum status config_read_changed(const struct config_change *change, struct model_config *out);
 

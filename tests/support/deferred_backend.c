@@ -161,15 +161,15 @@ static enum status refuse_kernels(int count) {
     return refuses ? status_set(STATUS_FAILED, "a kernel is refused, as planted") : STATUS_OK;
 }
 
-static enum status ask_kernel(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status enqueue_kernel(const struct kernel *kernel, const struct kernel_call *call) {
     struct deferred_item item = {
         .kind = ITEM_KERNEL, .kernel = ((const struct deferred_kernel *)kernel)->own, .call = *call};
     TRY(refuse_kernels(1));
-    deferred_ask(call->stream, &item);
+    deferred_enqueue(call->stream, &item);
     return STATUS_OK;
 }
 
-static enum status ask_together(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+static enum status enqueue_together(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
     struct deferred_together together = {.count = count};
     struct deferred_item item = {.kind = ITEM_KERNEL, .together = &together};
     for (int i = 0; i < count; i++) {
@@ -178,7 +178,7 @@ static enum status ask_together(const struct kernel *const *kernels, const struc
     }
     TRY(refuse_kernels(count));
     device.batched += count;
-    deferred_ask(calls[0].stream, &item);
+    deferred_enqueue(calls[0].stream, &item);
     return STATUS_OK;
 }
 
@@ -197,18 +197,18 @@ static enum status create_deferred(const struct node *node, struct kernel **out)
         return status;
     }
     kernel->kernel = (struct kernel){
-        .run = ask_kernel, .release = release, .node = node, .workspace_bytes = kernel->own->workspace_bytes};
-    if (kernel->own->run_together) kernel->kernel.run_together = ask_together;
+        .run = enqueue_kernel, .release = release, .node = node, .workspace_bytes = kernel->own->workspace_bytes};
+    if (kernel->own->run_together) kernel->kernel.run_together = enqueue_together;
     *out = &kernel->kernel;
     return STATUS_OK;
 }
 
 static void zero(void *to, int64_t bytes, void *stream) {
-    deferred_ask(stream, &(struct deferred_item){.kind = ITEM_ZERO, .to = to, .bytes = bytes});
+    deferred_enqueue(stream, &(struct deferred_item){.kind = ITEM_ZERO, .to = to, .bytes = bytes});
 }
 
 static void add(void *to, const void *from, int64_t count, bool round_bf16, void *stream) {
-    deferred_ask(stream, &(struct deferred_item){.kind = ITEM_ADD,
+    deferred_enqueue(stream, &(struct deferred_item){.kind = ITEM_ADD,
                                                  .to = to,
                                                  .from = from,
                                                  .bytes = count * (int64_t)sizeof(float),
@@ -216,12 +216,12 @@ static void add(void *to, const void *from, int64_t count, bool round_bf16, void
 }
 
 static void pack_bf16(void *to, const float *from, int64_t count, void *stream) {
-    deferred_ask(stream, &(struct deferred_item){
+    deferred_enqueue(stream, &(struct deferred_item){
                              .kind = ITEM_PACK, .to = to, .from = from, .bytes = count * (int64_t)sizeof(float)});
 }
 
 static void unpack_bf16(float *to, const void *from, int64_t count, bool adds, void *stream) {
-    deferred_ask(
+    deferred_enqueue(
         stream,
         &(struct deferred_item){
             .kind = ITEM_UNPACK, .to = to, .from = from, .bytes = count * (int64_t)sizeof(float), .adds = adds});
@@ -230,7 +230,7 @@ static void unpack_bf16(float *to, const void *from, int64_t count, bool adds, v
 static const struct backend_peers peers = {.pack_bf16 = pack_bf16, .unpack_bf16 = unpack_bf16};
 
 void deferred_call(void *stream, void (*function)(void *argument), void *argument) {
-    deferred_ask(stream, &(struct deferred_item){.kind = ITEM_CALL, .function = function, .argument = argument});
+    deferred_enqueue(stream, &(struct deferred_item){.kind = ITEM_CALL, .function = function, .argument = argument});
 }
 
 void *deferred_behind(const void *address) {
@@ -239,7 +239,7 @@ void *deferred_behind(const void *address) {
 }
 
 static void copy(void *to, const void *from, int64_t bytes, void *stream) {
-    deferred_ask(stream, &(struct deferred_item){.kind = ITEM_COPY, .to = to, .from = from, .bytes = bytes});
+    deferred_enqueue(stream, &(struct deferred_item){.kind = ITEM_COPY, .to = to, .from = from, .bytes = bytes});
 }
 
 /* Threads of the host compute as well: what the host tier is worked on with. */

@@ -23,14 +23,14 @@ struct capture {
 struct stream {
     bool used;
     struct deferred_item *first, **last_next;
-    int64_t asked, done;
+    int64_t submitted, done;
     struct capture *capture; /* NULL: it does what it is asked for */
 };
 
 static struct {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t asked, done; /* for the device; for those who wait for it */
+    pthread_cond_t submitted, done; /* for the device; for those who wait for it */
     enum status (*run)(const struct deferred_item *item);
     struct stream streams[STREAMS_MAX];
     uint64_t seed, draws;
@@ -38,7 +38,7 @@ static struct {
     int64_t items, fail_at;
     int64_t graphs, max_graphs, captures, launches;
     bool running, failed, stopping;
-} device = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+} device = {.lock = PTHREAD_MUTEX_INITIALIZER, .submitted = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local bool entered;
 /* The stream that the thread captures; whether something was asked for that no graph can have. */
@@ -86,7 +86,7 @@ static void *work(void *argument) {
         bool lazy = device.seed % 2 == 1;
         struct stream *stream = lazy && device.waiting == 0 ? NULL : draw_stream();
         if (!stream) {
-            pthread_cond_wait(&device.asked, &device.lock);
+            pthread_cond_wait(&device.submitted, &device.lock);
             continue;
         }
         struct deferred_item *item = stream->first;
@@ -108,7 +108,7 @@ static enum status outcome(void) {
 static enum status wait_for(const int64_t *done, int64_t number) {
     if (*done < number) {
         device.waiting++;
-        pthread_cond_signal(&device.asked);
+        pthread_cond_signal(&device.submitted);
         while (*done < number)
             pthread_cond_wait(&device.done, &device.lock);
         device.waiting--;
@@ -141,11 +141,11 @@ static void append(struct stream *stream, struct deferred_item *own) {
     if (own->kind == ITEM_WAIT) own->number = own->event->recorded;
     *stream->last_next = own;
     stream->last_next = &own->next;
-    stream->asked++;
+    stream->submitted++;
 }
 
 /* Takes over a copy of the item. */
-void deferred_ask(void *to, const struct deferred_item *item) {
+void deferred_enqueue(void *to, const struct deferred_item *item) {
     struct stream *stream = to;
     struct deferred_item *own = copy_item(item);
     lock_entered();
@@ -156,7 +156,7 @@ void deferred_ask(void *to, const struct deferred_item *item) {
     } else {
         append(stream, own);
     }
-    pthread_cond_signal(&device.asked);
+    pthread_cond_signal(&device.submitted);
     pthread_mutex_unlock(&device.lock);
 }
 
@@ -209,13 +209,13 @@ static void free_event(void *event) { mem_free(event); }
 
 static enum status record(void *event, void *stream) {
     TRY(deferred_refuse_capture());
-    deferred_ask(stream, &(struct deferred_item){.kind = ITEM_RECORD, .event = event});
+    deferred_enqueue(stream, &(struct deferred_item){.kind = ITEM_RECORD, .event = event});
     return STATUS_OK;
 }
 
 static enum status wait(void *stream, void *event) {
     TRY(deferred_refuse_capture());
-    deferred_ask(stream, &(struct deferred_item){.kind = ITEM_WAIT, .event = event});
+    deferred_enqueue(stream, &(struct deferred_item){.kind = ITEM_WAIT, .event = event});
     return STATUS_OK;
 }
 
@@ -230,7 +230,7 @@ static enum status finish(void *to) {
     struct stream *stream = to;
     TRY(deferred_refuse_capture());
     lock_entered();
-    return wait_for(&stream->done, stream->asked);
+    return wait_for(&stream->done, stream->submitted);
 }
 
 static enum status check(void) {
@@ -310,7 +310,7 @@ static enum status launch(void *of, void *stream) {
     for (const struct deferred_item *item = graph->first; item; item = item->next)
         append(stream, copy_item(item));
     device.launches++;
-    pthread_cond_signal(&device.asked);
+    pthread_cond_signal(&device.submitted);
     enum status status = outcome();
     pthread_mutex_unlock(&device.lock);
     return status;
@@ -329,7 +329,7 @@ const struct backend_graphs deferred_graphs = {
 static void stop(void) {
     pthread_mutex_lock(&device.lock);
     device.stopping = true;
-    pthread_cond_signal(&device.asked);
+    pthread_cond_signal(&device.submitted);
     pthread_mutex_unlock(&device.lock);
     pthread_join(device.thread, NULL);
     device.running = false;

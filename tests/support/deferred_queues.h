@@ -47,7 +47,7 @@ void deferred_queues_begin(uint64_t seed, enum status (*run)(const struct deferr
 void deferred_queues_end(void);
 
 /* Puts a copy of the item at the stream's end or, in a capture, into the graph. */
-void deferred_ask(void *stream, const struct deferred_item *item);
+void deferred_enqueue(void *stream, const struct deferred_item *item);
 /* FAILED in a capture, which is spoilt by it: for what a thread may not ask for there. */
 enum status deferred_refuse_capture(void);
 

@@ -35,24 +35,24 @@ static bool buffer_intact(const void *buffer, int64_t bytes) {
            poisoned((const char *)buffer + bytes, CANARY_BYTES);
 }
 
-static bool asks_for_cuda(void) {
+static bool uses_cuda(void) {
     const char *name = getenv("BALLAST_TEST_BACKEND");
     return name && strcmp(name, "cuda") == 0;
 }
 
 bool op_instance_can_run(const char **why) {
     *why = NULL;
-    return !asks_for_cuda() || op_device_find(why);
+    return !uses_cuda() || op_device_find(why);
 }
 
-bool op_instance_on_cuda(void) { return asks_for_cuda(); }
+bool op_instance_on_cuda(void) { return uses_cuda(); }
 
 bool op_instance_has_kernel(const struct op *op) {
-    return asks_for_cuda() ? op_device_has_kernel(op) : backend_has_kernel(&backend_cpu, op);
+    return uses_cuda() ? op_device_has_kernel(op) : backend_has_kernel(&backend_cpu, op);
 }
 
 enum status op_instance_kernel(const struct node *node, struct kernel **out) {
-    return asks_for_cuda() ? op_device_kernel(node, out) : backend_kernel_create(&backend_cpu, node, out);
+    return uses_cuda() ? op_device_kernel(node, out) : backend_kernel_create(&backend_cpu, node, out);
 }
 
 static int64_t whole_bytes(int64_t bytes) { return bytes + 2 * CANARY_BYTES; }
@@ -134,7 +134,7 @@ enum status op_instance_create(struct graph *graph, struct op_instance *out) {
     out->workspaces = mem_array((size_t)out->nodes, sizeof *out->workspaces);
     out->scalars = mem_array(SCALAR_COUNT, sizeof *out->scalars);
     enum status status = out->data && out->workspaces && out->scalars ? create_buffers(out) : STATUS_FAILED;
-    if (status == STATUS_OK && asks_for_cuda()) status = create_twins(out);
+    if (status == STATUS_OK && uses_cuda()) status = create_twins(out);
     for (int i = 0; i < out->nodes && status == STATUS_OK; i++)
         status = create_kernel(out, i);
     if (status != STATUS_OK) op_instance_free(out);
@@ -320,10 +320,10 @@ static void run_on_device(struct op_instance *instance, int index, struct kernel
     op_device_free(workspace);
 }
 
-static void run(struct op_instance *instance, int index, const struct kernel_call *asked, int count, bool together) {
+static void run(struct op_instance *instance, int index, const struct kernel_call *given, int count, bool together) {
     struct kernel *kernel = instance->kernels[index];
     struct kernel_call calls[KERNELS_TOGETHER];
-    memcpy(calls, asked, (size_t)count * sizeof *calls);
+    memcpy(calls, given, (size_t)count * sizeof *calls);
     memset(instance->workspaces[index], POISON, (size_t)kernel->workspace_bytes);
     if (instance->twins)
         run_on_device(instance, index, calls, count, together);

@@ -206,7 +206,7 @@ static void work_is_counted(void **state) {
     json_decref(none);
 }
 
-static void generations_are_told(void **state) {
+static void generations_are_reported(void **state) {
     (void)state;
     static const char text[] = "a{% for x in ['b', 'cé'] %}<{% generation %}[{{ x }}]{% endgeneration %}>{% endfor %}"
                                "{% generation %}{% endgeneration %}";
@@ -214,7 +214,7 @@ static void generations_are_told(void **state) {
     struct jinja_output output = {0};
     assert_int_equal(jinja_parse("template", text, strlen(text), &template), STATUS_OK);
     assert_true(jinja_has_generation(template));
-    assert_false(jinja_tells_time(template));
+    assert_false(jinja_uses_time(template));
     for (int round = 0; round < 2; round++) {
         assert_int_equal(jinja_render(template, NULL, 0, 0, &output), STATUS_OK);
         assert_int_equal(output.text.count, strlen("a<[b]><[cé]>"));
@@ -234,7 +234,7 @@ static void time_is_the_given(void **state) {
     struct jinja_template *template;
     struct jinja_output output = {0};
     assert_int_equal(jinja_parse("template", text, strlen(text), &template), STATUS_OK);
-    assert_true(jinja_tells_time(template));
+    assert_true(jinja_uses_time(template));
     assert_int_equal(jinja_render(template, NULL, 0, 1721997296, &output), STATUS_OK);
     assert_int_equal(vec_push(&output.text, '\0'), STATUS_OK);
     assert_string_equal(output.text.items, "26 Jul 2024 12:34:56 Friday July 208 %");
@@ -265,7 +265,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_are_those_of_jinja), cmocka_unit_test(what_is_not_supported_is_named),
         cmocka_unit_test(bounds_are_kept),          cmocka_unit_test(all_that_takes_time_is_work),
-        cmocka_unit_test(work_is_counted),          cmocka_unit_test(generations_are_told),
+        cmocka_unit_test(work_is_counted),          cmocka_unit_test(generations_are_reported),
         cmocka_unit_test(time_is_the_given),        cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

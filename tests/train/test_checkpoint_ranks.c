@@ -93,10 +93,10 @@ static void close_rank(struct rank *rank) {
 /* As a loop over steps asks, or at once, as at a run's end. */
 static enum status save(struct job *job, struct rank *rank) {
     char *folder = NULL;
-    bool asks = random_u64(job->seed, RANDOM_TEST, 1, (uint64_t)rank->state.step) % 2;
+    bool waits = random_u64(job->seed, RANDOM_TEST, 1, (uint64_t)rank->state.step) % 2;
     rank->state.step++;
     TRY(checkpoint_writer_begin(&rank->writer, &rank->state));
-    while (asks && !checkpoint_writer_ended(&rank->writer))
+    while (waits && !checkpoint_writer_ended(&rank->writer))
         ;
     enum status status = checkpoint_writer_finish(&rank->writer, &folder);
     if (status == STATUS_OK && !folder) status = status_set(STATUS_FAILED, "no directory");
@@ -200,7 +200,7 @@ static void expect_the_files_of_one_rank(const char *place, const char *model, i
     }
 }
 
-static void the_files_do_not_tell_how_many_ranks_wrote_them(void **state) {
+static void the_files_do_not_depend_on_the_number_of_ranks(void **state) {
     expect_the_files_of_one_rank(*state, "llama_tied", (int)unit_sweep(2, 1));
     expect_the_files_of_one_rank(*state, "gpt2", (int)unit_sweep(4, 1));
 }
@@ -286,7 +286,7 @@ static void a_failure_on_a_rank_with_shards_is_all_ranks(void **state) { fail_ev
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_files_do_not_tell_how_many_ranks_wrote_them),
+        cmocka_unit_test(the_files_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(nor_which_parts_ranks_had),
         cmocka_unit_test(a_failure_on_one_rank_is_all_ranks),
         cmocka_unit_test(a_failure_on_a_rank_with_shards_is_all_ranks),

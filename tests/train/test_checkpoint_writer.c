@@ -162,7 +162,7 @@ static void a_checkpoint_is_that_of_its_step(void **state) {
 }
 
 /* The step that runs during a write that fails is not held up, and the failure waits until it is asked for. */
-static void a_full_disk_is_told(void **state) {
+static void a_full_disk_is_reported(void **state) {
     static struct fixture fixture;
     static struct checkpoint_writer writer;
     open_fixture(*state, "full", &fixture);
@@ -230,7 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_while_it_writes_loses_nothing), /* first: it forks */
         cmocka_unit_test(a_checkpoint_is_that_of_its_step),
-        cmocka_unit_test(a_full_disk_is_told),
+        cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(what_is_not_finite_is_not_written),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

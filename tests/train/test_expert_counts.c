@@ -105,7 +105,7 @@ static void all_slots_are_counted_on_any_number_of_ranks(void **state) {
     mem_free(together);
 }
 
-static enum status ask_to_stop(void *payload, int64_t step, int64_t saved) {
+static enum status request_stop(void *payload, int64_t step, int64_t saved) {
     (void)saved;
     return step > *(const int64_t *)payload ? STATUS_INTERRUPTED : STATUS_OK;
 }
@@ -114,7 +114,7 @@ static void stopped_runs_count_the_same(void **state) {
     struct tiny_run run;
     char whole[512], part[512];
     int64_t last = 10;
-    const struct train_events events = {.stop = ask_to_stop, .payload = &last};
+    const struct train_events events = {.stop = request_stop, .payload = &last};
     make_run(*state, &run);
     snprintf(whole, sizeof whole, "%s/whole", (const char *)*state);
     snprintf(part, sizeof part, "%s/part", (const char *)*state);

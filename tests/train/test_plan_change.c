@@ -277,7 +277,7 @@ static void a_run_that_fits_nowhere_goes_on(void **state) {
     expect_same_runs(plain, squeezed, 6);
 }
 
-static void a_run_may_be_told_to_keep_its_plan(void **state) {
+static void a_run_can_keep_its_plan(void **state) {
     struct tiny_run run;
     struct seen seen;
     char folder[512];
@@ -295,7 +295,7 @@ static void a_run_may_be_told_to_keep_its_plan(void **state) {
     expect_status(train_close(other), STATUS_OK, NULL);
 }
 
-static void a_resumed_run_may_be_told_to_keep_its_plan(void **state) {
+static void a_resumed_run_can_keep_its_plan(void **state) {
     for (int keeps = 0; keeps < 2; keeps++) {
         struct tiny_run run;
         struct seen seen;
@@ -414,8 +414,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(known_costs_leave_the_graph_open, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(more_memory_is_used, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_run_that_fits_nowhere_goes_on, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(a_run_may_be_told_to_keep_its_plan, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(a_resumed_run_may_be_told_to_keep_its_plan, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_run_can_keep_its_plan, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_resumed_run_can_keep_its_plan, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(an_error_costs_nothing, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_lost_engine_ends_the_run, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(random_changes_leave_the_bits, temp_folder_make, temp_folder_drop),

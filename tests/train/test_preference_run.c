@@ -123,14 +123,14 @@ static void training_raises_the_margin(void **state) {
 
 /* ---- going on ---- */
 
-static enum status asked(void *payload, int64_t step, int64_t saved) {
+static enum status check_stop(void *payload, int64_t step, int64_t saved) {
     (void)saved;
     return step > *(const int64_t *)payload ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
 static void begin_half(const struct preference_run *run, const char *folder) {
     int64_t half = 4;
-    struct train_events events = {.stop = asked, .payload = &half};
+    struct train_events events = {.stop = check_stop, .payload = &half};
     expect_status(begin(run, folder, &events), STATUS_INTERRUPTED, "stopped after step 4");
 }
 

@@ -133,13 +133,13 @@ static void second_signal_ends_at_once(void **state) {
     tiny_run_make(*state, "llama", &run);
     SETTINGS_GIVE(&run.plan, threads, 1);
     snprintf(folder, sizeof folder, "%s/twice", (const char *)*state);
-    const char *said = temp_path(*state, "said.txt");
+    const char *stderr_path = temp_path(*state, "said.txt");
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         struct train_events events = {.step = raise_twice, .stop = poll_and_note};
-        if (!freopen(said, "w", stderr)) _exit(99);
+        if (!freopen(stderr_path, "w", stderr)) _exit(99);
         _exit(tiny_run_begin(&run, folder, &events) == STATUS_OK ? 0 : 1);
     }
     int status;
@@ -148,7 +148,7 @@ static void second_signal_ends_at_once(void **state) {
     char *text, expected[300];
     size_t bytes;
     int step;
-    assert_int_equal(file_read(said, 1 << 16, &text, &bytes), STATUS_OK);
+    assert_int_equal(file_read(stderr_path, 1 << 16, &text, &bytes), STATUS_OK);
     assert_int_equal(sscanf(text, "ballast: finishing step %d,", &step), 1);
     assert_in_range(step, 3, 6);
     snprintf(expected, sizeof expected,

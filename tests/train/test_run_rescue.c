@@ -137,7 +137,7 @@ static void a_lost_folder_is_noticed_without_a_checkpoint(void **state) {
 }
 
 /* Parents are made again. */
-static void a_folder_removed_with_its_parent_is_told(void **state) {
+static void a_folder_removed_with_its_parent_is_reported(void **state) {
     struct tiny_run run;
     make_run(*state, &run);
     char folder[600], parent[512];
@@ -176,7 +176,7 @@ int main(void) {
         cmocka_unit_test(ranks_rescue_a_run_together),
         cmocka_unit_test(a_lost_folder_is_noticed_without_a_checkpoint),
         cmocka_unit_test(data_cut_short_end_the_run),
-        cmocka_unit_test(a_folder_removed_with_its_parent_is_told),
+        cmocka_unit_test(a_folder_removed_with_its_parent_is_reported),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -191,7 +191,7 @@ static enum status generate_once(void *payload) {
     return text_writer_run(swept.model, &plan, &options, "the river", out, NULL);
 }
 
-static void faults_in_generation_are_told(void **state) {
+static void faults_in_generation_are_reported(void **state) {
     make_run(*state, &swept);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, generate_once, NULL) > 100);
     assert_true(fault_sweep(FAULT_OPEN, false, generate_once, NULL) > 0);
@@ -215,7 +215,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_change_nothing),        cmocka_unit_test(samples_are_the_same_after_resume),
         cmocka_unit_test(generate_writes_the_same),      cmocka_unit_test(programs_share_an_arena),
-        cmocka_unit_test(faults_in_generation_are_told), cmocka_unit_test(bad_prompts_are_refused),
+        cmocka_unit_test(faults_in_generation_are_reported), cmocka_unit_test(bad_prompts_are_refused),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -61,7 +61,7 @@ static void short_runs_are_recorded(void **state) {
 }
 
 /* A directory in the file's place: the run fails and says why. */
-static void a_file_that_cannot_be_written_is_told(void **state) {
+static void a_file_that_cannot_be_written_is_reported(void **state) {
     char folder[512];
     train_steps(*state, "blocked", 1, folder);
     assert_int_equal(folder_create(temp_path(folder, "timeline.json")), STATUS_OK);
@@ -72,7 +72,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_file_holds_the_step, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(short_runs_are_recorded, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_written_is_told, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_written_is_reported, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

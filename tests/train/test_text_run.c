@@ -189,7 +189,7 @@ static void later_errors_leave_checkpoints(void **state) {
 }
 
 /* Data that are not those of the run, and checkpoints whose data came in another order. */
-static void what_cannot_be_resumed_is_told(void **state) {
+static void what_cannot_be_resumed_is_reported(void **state) {
     struct place *place = *state;
     char run[600], path[700];
     snprintf(run, sizeof run, "%s/run", place->folder);
@@ -225,7 +225,7 @@ int main(void) {
         IN_PLACE(it_has_the_bits_of_a_cached_run),
         IN_PLACE(held_out_rows_are_waited_for),
         IN_PLACE(later_errors_leave_checkpoints),
-        IN_PLACE(what_cannot_be_resumed_is_told),
+        IN_PLACE(what_cannot_be_resumed_is_reported),
     };
     log_set_quiet(true);
     return cmocka_run_group_tests(tests, NULL, NULL);

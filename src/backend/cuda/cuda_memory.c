@@ -7,9 +7,9 @@
 /* Copies and fills outside of programs use the calling thread's own stream, which does not wait for the streams of
  * programs, nor they for it. Then the caller waits for that stream, since a copy from pageable memory or a fill may
  * return before the GPU has done it. */
-static enum status finish(cudaError_t asked, const char *what) {
-    if (asked == cudaSuccess) asked = cudaStreamSynchronize(cudaStreamPerThread);
-    return cuda_status(asked, what);
+static enum status finish(cudaError_t error, const char *what) {
+    if (error == cudaSuccess) error = cudaStreamSynchronize(cudaStreamPerThread);
+    return cuda_status(error, what);
 }
 
 static enum status refuse(cudaError_t error) {

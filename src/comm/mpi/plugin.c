@@ -33,8 +33,8 @@ static const char *no_memory(void) { return "out of memory"; }
 
 #define CHECK(what, call)                                                                                              \
     do {                                                                                                               \
-        const char *said_ = check(what, call);                                                                         \
-        if (said_) return said_;                                                                                       \
+        const char *error_ = check(what, call);                                                                         \
+        if (error_) return error_;                                                                                       \
     } while (0)
 
 /* By one thread, but not necessarily the first of the process. */
@@ -107,17 +107,17 @@ static int initialise(enum wire_kind kind, void *base, int count, MPI_Datatype t
 static const char *make_type(const struct wire_piece *pieces, int count, MPI_Datatype *out) {
     int *lengths = malloc((size_t)count * sizeof *lengths);
     MPI_Aint *places = malloc((size_t)count * sizeof *places);
-    const char *said = !lengths || !places ? no_memory() : NULL;
-    for (int i = 0; i < count && !said; i++) {
+    const char *error = !lengths || !places ? no_memory() : NULL;
+    for (int i = 0; i < count && !error; i++) {
         lengths[i] = (int)pieces[i].bytes;
-        said = check("MPI_Get_address", MPI_Get_address(pieces[i].address, &places[i]));
+        error = check("MPI_Get_address", MPI_Get_address(pieces[i].address, &places[i]));
     }
-    if (!said)
-        said = check("MPI_Type_create_hindexed", MPI_Type_create_hindexed(count, lengths, places, MPI_BYTE, out));
-    if (!said) said = check("MPI_Type_commit", MPI_Type_commit(out));
+    if (!error)
+        error = check("MPI_Type_create_hindexed", MPI_Type_create_hindexed(count, lengths, places, MPI_BYTE, out));
+    if (!error) error = check("MPI_Type_commit", MPI_Type_commit(out));
     free(lengths);
     free(places);
-    return said;
+    return error;
 }
 
 static const char *plugin_request(void *context, enum wire_kind kind, int peer, int tag,
@@ -135,8 +135,8 @@ static const char *plugin_request(void *context, enum wire_kind kind, int peer, 
               initialise(kind, base, count ? (int)pieces[0].bytes : 0, MPI_BYTE, peer, tag, &request->handle));
     } else {
         MPI_Datatype type;
-        const char *said = make_type(pieces, count, &type);
-        if (said) return said;
+        const char *error = make_type(pieces, count, &type);
+        if (error) return error;
         CHECK("a request", initialise(kind, MPI_BOTTOM, 1, type, peer, tag, &request->handle));
         CHECK("MPI_Type_free", MPI_Type_free(&type)); /* gone with the request */
     }

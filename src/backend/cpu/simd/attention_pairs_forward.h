@@ -119,7 +119,7 @@ static UNIT void panel_attend(const struct attention_head *head, struct running 
 }
 
 /* Rows of the next tile that are asked for with a block, and those of the output with the last keys. */
-INLINE void next_rows_ask(const struct attention_head *head, int64_t q0, int64_t at, int64_t k0, int64_t key,
+INLINE void prefetch_next_rows(const struct attention_head *head, int64_t q0, int64_t at, int64_t k0, int64_t key,
                           bool last) {
     enum { SHARE = PAIRS_BLOCK * PAIRS_BLOCK / PAIRS_QUERIES };
     int64_t begin = k0 + PAIRS_TILE + (at * PAIRS_TILE + key * PAIRS_BLOCK) / PAIRS_QUERIES;
@@ -141,7 +141,7 @@ static UNIT void tile_attend(const struct attention_head *head, int64_t q0, int6
                           PAIRS_BLOCK, false);
             if (scores_change(head)) block_change(head, scores);
             if (sight == SEES_PART || within < keys) block_mask(head, q0 + at, rows, k0 + key, scores);
-            next_rows_ask(head, q0, at, k0, key, seen <= PAIRS_TILE);
+            prefetch_next_rows(head, q0, at, k0, key, seen <= PAIRS_TILE);
         }
         panel_attend(head, running, at, keys);
     }

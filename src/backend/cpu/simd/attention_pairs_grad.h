@@ -186,7 +186,7 @@ static UNIT void pair_scatter(const struct attention_head *head, const struct ti
 
 /* Rows that are needed next: those of the tile of queries before this one, or, after the last pair, gradients of keys
  * and values that are stored soon. */
-static void pair_rows_ask(const struct attention_head *head, const struct tile_pair *pair, int64_t query, int64_t key) {
+static void prefetch_pair_rows(const struct attention_head *head, const struct tile_pair *pair, int64_t query, int64_t key) {
     enum { SHARE = PAIRS_BLOCK * PAIRS_BLOCK / PAIRS_TILE };
     int64_t begin = query + key * PAIRS_BLOCK / PAIRS_TILE, q = pair->q0 - PAIRS_TILE + begin, k = pair->k0 + begin;
     if (pair->q0 == pair->k0) {
@@ -208,7 +208,7 @@ static UNIT void pairs_grad_pair(const struct attention_head *head, int64_t key_
     for (int64_t query = 0; query < pair.queries; query += PAIRS_BLOCK)
         for (int64_t key = 0; key < keys_end(&pair, query); key += PAIRS_BLOCK) {
             block_make(head, &pair, &work, query, key);
-            pair_rows_ask(head, &pair, query, key);
+            prefetch_pair_rows(head, &pair, query, key);
         }
     pair_scatter(head, &pair, work.probabilities, work.gradient_pairs, work.dv);
     pair_scatter(head, &pair, work.dscores, work.query_pairs, work.dk);

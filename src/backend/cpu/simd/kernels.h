@@ -8,7 +8,7 @@
  *         src/ops by these names;
  *     chance: rounding by chance; moment_codes: moments in 8 bits;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
- *     gemm_tile, simd_gemm: products of matrices; asked: memory that they ask for ahead;
+ *     gemm_tile, simd_gemm: products of matrices; prefetch: memory that they prefetch;
  *     simd_unpack: weights in fewer bits;
  *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
  *     amx, simd_tiles: products of packed pairs of bf16 by the processor's tiles;

@@ -204,12 +204,12 @@ INLINE void store(void *to, int64_t index, int64_t left, bool bf16, vf value) {
  * packed operand that lay where a result is written now, must be taken from it: asked for as if to read, it comes, and
  * the store waits again. */
 enum { AHEAD_BYTES = 4096 };
-INLINE const char *asked_line(const void *row, int64_t index, bool bf16) {
+INLINE const char *prefetch_line(const void *row, int64_t index, bool bf16) {
     return (const char *)row + index * (bf16 ? 2 : 4) + AHEAD_BYTES;
 }
-INLINE void ask_ahead(const void *row, int64_t index, bool bf16) { __builtin_prefetch(asked_line(row, index, bf16)); }
-INLINE void ask_ahead_to_write(const void *row, int64_t index, bool bf16) {
-    const char *line = asked_line(row, index, bf16);
+INLINE void prefetch_read(const void *row, int64_t index, bool bf16) { __builtin_prefetch(prefetch_line(row, index, bf16)); }
+INLINE void prefetch_write(const void *row, int64_t index, bool bf16) {
+    const char *line = prefetch_line(row, index, bf16);
 #if defined(__x86_64__) /* compilers leave it to an option that the whole file would need */
     __asm__ volatile("prefetchw %0" : : "m"(*line));
 #else

@@ -41,7 +41,7 @@ INLINE vf activate(enum activation function, vf x, vf *slope) {
 INLINE void activation_row(enum activation function, bool bf16, int64_t n, const void *x, void *y) {
     for (int64_t i = 0; i < n; i += LANES) {
         vf slope;
-        ask_ahead(x, i, bf16), ask_ahead_to_write(y, i, bf16);
+        prefetch_read(x, i, bf16), prefetch_write(y, i, bf16);
         store(y, i, n - i, bf16, activate(function, load(x, i, n - i, bf16), &slope));
     }
 }
@@ -50,8 +50,8 @@ INLINE void activation_grad_row(enum activation function, bool bf16, int64_t n, 
                                 void *dx) {
     for (int64_t i = 0; i < n; i += LANES) {
         vf slope;
-        ask_ahead(x, i, bf16), ask_ahead_to_write(dx, i, bf16);
-        if (dx != dy) ask_ahead(dy, i, bf16);
+        prefetch_read(x, i, bf16), prefetch_write(dx, i, bf16);
+        if (dx != dy) prefetch_read(dy, i, bf16);
         activate(function, load(x, i, n - i, bf16), &slope);
         store(dx, i, n - i, bf16, load(dy, i, n - i, bf16) * slope);
     }
@@ -59,7 +59,7 @@ INLINE void activation_grad_row(enum activation function, bool bf16, int64_t n, 
 
 INLINE void gated_row(enum activation function, bool bf16, int64_t n, const void *gate, const void *up, void *y) {
     for (int64_t i = 0; i < n; i += LANES) {
-        ask_ahead(gate, i, bf16), ask_ahead(up, i, bf16), ask_ahead_to_write(y, i, bf16);
+        prefetch_read(gate, i, bf16), prefetch_read(up, i, bf16), prefetch_write(y, i, bf16);
         vf slope, value = activate(function, load(gate, i, n - i, bf16), &slope);
         store(y, i, n - i, bf16, value * load(up, i, n - i, bf16));
     }
@@ -68,9 +68,9 @@ INLINE void gated_row(enum activation function, bool bf16, int64_t n, const void
 INLINE void gated_grad_row(enum activation function, bool bf16, int64_t n, const void *dy, const void *gate,
                            const void *up, void *dgate, void *dup) {
     for (int64_t i = 0; i < n; i += LANES) {
-        ask_ahead(gate, i, bf16), ask_ahead(up, i, bf16);
-        ask_ahead_to_write(dgate, i, bf16), ask_ahead_to_write(dup, i, bf16);
-        if (dgate != dy) ask_ahead(dy, i, bf16);
+        prefetch_read(gate, i, bf16), prefetch_read(up, i, bf16);
+        prefetch_write(dgate, i, bf16), prefetch_write(dup, i, bf16);
+        if (dgate != dy) prefetch_read(dy, i, bf16);
         vf slope, value = activate(function, load(gate, i, n - i, bf16), &slope);
         vf gradient = load(dy, i, n - i, bf16), factor = load(up, i, n - i, bf16);
         store(dgate, i, n - i, bf16, gradient * factor * slope);

@@ -1,5 +1,5 @@
 /* Products of packed panels, and packing a and b into panels. */
-#include "backend/cpu/simd/asked.h"
+#include "backend/cpu/simd/prefetch.h"
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/simd.h"
 
@@ -125,8 +125,8 @@ INLINE void fetch_next(const struct gemm_block *block, int64_t rows, int64_t row
 void SIMD_NAME(simd_gemm)(const struct gemm_block *block) {
     int64_t rows = (block->rows + GEMM_ROWS - 1) / GEMM_ROWS * GEMM_ROWS;
     int64_t tiles = rows / GEMM_TILE_ROWS * ((block->columns + GEMM_COLUMNS - 1) / GEMM_COLUMNS);
-    struct asked later =
-        asked_of(block->later.from, block->later.lines, block->later.bytes, block->later.stride, tiles);
+    struct prefetch later =
+        prefetch_of(block->later.from, block->later.lines, block->later.bytes, block->later.stride, tiles);
     int64_t share = (block->steps * GEMM_COLUMNS * GEMM_TILE_ROWS / rows + LINE - 1) / LINE * LINE;
     const float *b = block->b;
     float *sums = block->sums;
@@ -138,7 +138,7 @@ void SIMD_NAME(simd_gemm)(const struct gemm_block *block) {
             if (!last) fetch(next, share), next += share;
             if (block->accumulate) fetch(sums, GEMM_TILE_ROWS * GEMM_COLUMNS);
             if (block->result) fetch_next(block, rows, i, j);
-            ask(&later, later.share);
+            prefetch_lines(&later, later.share);
             tile_multiply(block, a + within, b, sums, i, j);
             if (within + GEMM_TILE_ROWS == GEMM_ROWS) a += block->a_stride;
         }

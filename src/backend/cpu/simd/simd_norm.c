@@ -51,7 +51,7 @@ INLINE void rms_row(bool bf16, bool one_plus, int64_t n, double epsilon, const v
                     float *rstd) {
     float scale = reciprocal_root(row_squares(bf16, n, x, 0), n, epsilon);
     for (int64_t i = 0; i < n; i += LANES) {
-        ask_ahead(x, i, bf16), ask_ahead_to_write(y, i, bf16);
+        prefetch_read(x, i, bf16), prefetch_write(y, i, bf16);
         store(y, i, n - i, bf16, load(x, i, n - i, bf16) * scale * load_weight(bf16, one_plus, weight, i, n - i));
     }
     *rstd = scale;
@@ -74,7 +74,7 @@ INLINE void layer_row(bool bf16, int64_t n, double epsilon, const void *x, const
     float center = row_sum(bf16, n, x) / (float)n;
     float scale = reciprocal_root(row_squares(bf16, n, x, center), n, epsilon);
     for (int64_t i = 0; i < n; i += LANES) {
-        ask_ahead(x, i, bf16), ask_ahead_to_write(y, i, bf16);
+        prefetch_read(x, i, bf16), prefetch_write(y, i, bf16);
         vf normal = (load(x, i, n - i, bf16) - center) * scale;
         vf shift = bias ? load(bias, i, n - i, bf16) : (vf){0};
         store(y, i, n - i, bf16, vf_fma(normal, load(weight, i, n - i, bf16), shift));
@@ -124,8 +124,8 @@ INLINE void input_gradient_row(bool bf16, bool one_plus, int64_t n, const struct
                                float across) {
     for (int64_t i = 0; i < n; i += LANES) {
         int64_t left = n - i;
-        ask_ahead(row->dy, i, bf16), ask_ahead(row->x, i, bf16), ask_ahead_to_write(row->dx, i, bf16);
-        if (row->addend && row->addend != row->dx) ask_ahead(row->addend, i, bf16);
+        prefetch_read(row->dy, i, bf16), prefetch_read(row->x, i, bf16), prefetch_write(row->dx, i, bf16);
+        if (row->addend && row->addend != row->dx) prefetch_read(row->addend, i, bf16);
         vf normal = (load(row->x, i, left, bf16) - row->mean) * row->rstd;
         vf g = load(row->dy, i, left, bf16) * load_weight(bf16, one_plus, row->weight, i, left);
         vf addend = row->addend ? load(row->addend, i, left, bf16) : (vf){0};

@@ -221,7 +221,7 @@ double SIMD_NAME(simd_squared_sum)(int64_t n, const float *x) {
     vd sums[SQUARE_VECTORS] = {0};
     int64_t i = 0;
     for (; i + SQUARE_LANES <= n; i += SQUARE_LANES) {
-        ask_ahead(x, i, false);
+        prefetch_read(x, i, false);
         for (int part = 0; part < SQUARE_VECTORS; part++) {
             vd wide = vd_load(x + i + part * WIDE_LANES);
             sums[part] += wide * wide;

@@ -1,27 +1,27 @@
 /* Products of packed pairs of bf16 by the processor's tiles (AMX): four tiles of sums, 32 rows by 32 columns, stay in
  * their registers for all steps. */
 #include "backend/cpu/simd/amx.h"
-#include "backend/cpu/simd/asked.h"
+#include "backend/cpu/simd/prefetch.h"
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/turn.h"
 
 #if SIMD_LANES == 16
 
-enum { TILE_WORDS = AMX_WORDS, PANEL = AMX_BLOCK, LINE_BYTES = ASKED_LINE };
+enum { TILE_WORDS = AMX_WORDS, PANEL = AMX_BLOCK, LINE_BYTES = PREFETCH_LINE };
 /* In which what memory is asked for comes: some 64 cycles each. */
 enum { TURNS_AHEAD = 8 };
 
 /* c[32][32] (+)= a b over words of two steps; a [32][words], b [words][32]. */
 INLINE AMX void panel_multiply(int64_t words, const float *a, const float *b, float *sums, bool accumulate,
-                               struct asked *c, struct asked *later) {
+                               struct prefetch *c, struct prefetch *later) {
     if (accumulate)
         amx_block_load(sums, PANEL);
     else
         amx_block_zero();
     for (int64_t word = 0; word < words; word += TILE_WORDS) {
         amx_block_add(a + word, words, b + word * PANEL, PANEL);
-        ask(c, c->share);
-        ask(later, later->share);
+        prefetch_lines(c, c->share);
+        prefetch_lines(later, later->share);
     }
 }
 
@@ -71,29 +71,29 @@ static struct panels panels_of(const struct gemm_block *block) {
     return panels;
 }
 
-static struct asked asked_of_panel(const struct gemm_block *block, const struct panels *panels, int64_t panel) {
-    if (!block->result || panel >= panels->all) return (struct asked){.lines = 0};
+static struct prefetch prefetch_of_panel(const struct gemm_block *block, const struct panels *panels, int64_t panel) {
+    if (!block->result || panel >= panels->all) return (struct prefetch){.lines = 0};
     struct gemm_result part = part_of(block->result, panel % panels->down * PANEL, panel / panels->down * PANEL);
     int64_t element = part.dtype == DTYPE_BF16 ? 2 : 4, before = (int64_t)((uintptr_t)part.c % LINE_BYTES);
-    return asked_of((const char *)part.c - before, part.rows, part.columns * element + before, part.c_row * element,
+    return prefetch_of((const char *)part.c - before, part.rows, part.columns * element + before, part.c_row * element,
                     panels->turns);
 }
 
 /* A panel of b stays in the first cache while all rows pass. */
 AMX void SIMD_NAME(simd_gemm_pairs)(const struct gemm_block *block) {
     struct panels panels = panels_of(block);
-    struct asked later = asked_of(block->later.from, block->later.lines, block->later.bytes, block->later.stride,
+    struct prefetch later = prefetch_of(block->later.from, block->later.lines, block->later.bytes, block->later.stride,
                                   panels.all * panels.turns);
     float *sums = block->sums;
     amx_begin();
     for (int64_t panel = 0; panel < panels.ahead; panel++) {
-        struct asked first = asked_of_panel(block, &panels, panel);
-        ask(&first, INT64_MAX);
+        struct prefetch first = prefetch_of_panel(block, &panels, panel);
+        prefetch_lines(&first, INT64_MAX);
     }
     for (int64_t panel = 0; panel < panels.all; panel++, sums += PANEL * PANEL) {
         const float *a = block->a + panel % panels.down * block->a_stride;
         const float *b = block->b + panel / panels.down * block->b_stride;
-        struct asked c = asked_of_panel(block, &panels, panel + panels.ahead);
+        struct prefetch c = prefetch_of_panel(block, &panels, panel + panels.ahead);
         panel_multiply(block->steps, a, b, sums, block->accumulate, &c, &later);
         if (block->result) {
             float whole[PANEL * PANEL];
