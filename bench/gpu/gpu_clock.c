@@ -31,8 +31,8 @@ enum status gpu_clock_open(struct gpu_clock *out) {
     return status;
 }
 
-enum status gpu_clock_time(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context, int calls,
-                           double *seconds) {
+enum status gpu_clock_time(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context,
+                           int calls, double *seconds) {
     const struct backend_streams *streams = backend_cuda.streams;
     TRY(streams->record(clock->begin, clock->stream));
     for (int i = 0; i < calls; i++)
@@ -42,8 +42,8 @@ enum status gpu_clock_time(const struct gpu_clock *clock, enum status (*enqueue)
     return streams->elapsed(clock->begin, clock->end, seconds);
 }
 
-enum status gpu_clock_call(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context, int calls,
-                           double *seconds) {
+enum status gpu_clock_call(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context,
+                           int calls, double *seconds) {
     double rows[ROWS];
     TRY(gpu_clock_time(clock, enqueue, context, 1, seconds)); /* loads its code */
     for (int row = 0; row < ROWS; row++) {

@@ -170,8 +170,8 @@ static enum status run(const struct options *options) {
     requested.outline = true;
     requested.by_sum = strcmp(options_text(options, OPT_OBJECTIVE), "sum") == 0;
     step_options_read_optimizer(options, &training);
-    TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &requested, &training,
-                      &session, &plan));
+    TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &requested,
+                      &training, &session, &plan));
     struct step_summary prediction;
     enum status status;
     TRY_GOTO(status, session_plan_check_memory(&plan), done);

@@ -73,7 +73,8 @@ static enum status measure_machine(struct profiling *profiling) {
     TRY(machine_open(&profiling->requested, NULL, &machine));
     if (comm) TRY(rank_cores_find_company(comm, &machine.company));
     if (!reports(profiling)) return STATUS_OK;
-    return machine_measure(&machine, plan_options_threads(&profiling->requested), &measuring, &profiling->found.cluster);
+    return machine_measure(&machine, plan_options_threads(&profiling->requested), &measuring,
+                           &profiling->found.cluster);
 }
 
 static json_t *row_to_json(const struct profile_row *row) {

@@ -434,7 +434,7 @@ static void show_made(struct token_cache *cache) {
     if (made.count >= cache->view.count) cache->view = made;
     if (cache->writer.beside)
         token_lock_write(&cache->following.lock, token_cache_glance(cache), made.count,
-                        tokenizing_done(cache->making.tokenizing), cache->writer.beside);
+                         tokenizing_done(cache->making.tokenizing), cache->writer.beside);
     else
         token_lock_close(&cache->following.lock); /* they lie where nobody else can read them */
 }

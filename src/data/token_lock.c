@@ -73,7 +73,7 @@ static uint64_t hash_making(const struct token_making *making) {
 }
 
 void token_lock_write(const struct token_lock *lock, uint64_t key, int64_t count, uint64_t text_bytes,
-                     const char *file) {
+                      const char *file) {
     struct token_making making = {
         .boot = find_boot(), .pid = getpid(), .key = key, .count = count, .text_bytes = text_bytes};
     if (!lock->mine || strlen(file) >= sizeof making.file) return;

@@ -37,7 +37,8 @@ enum token_lock_state token_lock_open(const char *path, struct token_lock *out);
 /* Takes the lock that another process has let go of meanwhile. */
 enum token_lock_state token_lock_retry(struct token_lock *lock);
 /* The maker tells. A failure is of no consequence: the others wait and then make their own. */
-void token_lock_write(const struct token_lock *lock, uint64_t key, int64_t count, uint64_t text_bytes, const char *file);
+void token_lock_write(const struct token_lock *lock, uint64_t key, int64_t count, uint64_t text_bytes,
+                      const char *file);
 /* What the maker told last; false where that cannot be read. */
 bool token_lock_read(const struct token_lock *lock, struct token_making *out);
 /* Whether another process on this system tells. */

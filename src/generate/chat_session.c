@@ -111,7 +111,7 @@ static enum status write_answer(struct chat_session *session, struct token_ids *
 }
 
 static enum status send(struct chat_session *session, json_t *turns, const char *text, struct kept_answer *kept,
-                       struct chat_answer *answer) {
+                        struct chat_answer *answer) {
     struct token_ids ids = {0};
     TRY(chat_prompt_add_message(turns, "user", text));
     enum status status = encode_to_fit(session, turns, &ids, &answer->dropped);
@@ -122,7 +122,7 @@ static enum status send(struct chat_session *session, json_t *turns, const char 
 }
 
 enum status chat_session_send(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
-                             struct chat_answer *answer) {
+                              struct chat_answer *answer) {
     struct kept_answer kept = {.sink = sink, .payload = payload};
     json_t *turns = json_copy(session->messages);
     *answer = (struct chat_answer){0};

@@ -37,6 +37,6 @@ struct chat_answer {
  * loses its oldest turns; BAD_INPUT when a text alone does not fit, or the template refuses it: the conversation is
  * then as it was. */
 enum status chat_session_send(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
-                             struct chat_answer *answer);
+                              struct chat_answer *answer);
 
 #endif

@@ -265,9 +265,9 @@ static void note_ends(const struct generation_config *config, char note[GENERATI
 /* A value that is not given is the file's, else the default. */
 #define TAKE(field, default_value, format, note)                                                                       \
     if (!SETTINGS_HAVE(options, field)) {                                                                              \
-        bool given = SETTINGS_HAVE(config, field);                                                                      \
-        SETTINGS_GIVE(options, field, given ? config->field : (default_value));                                         \
-        if (given) add_note(note, ", %s " format, #field, options->field);                                              \
+        bool given = SETTINGS_HAVE(config, field);                                                                     \
+        SETTINGS_GIVE(options, field, given ? config->field : (default_value));                                        \
+        if (given) add_note(note, ", %s " format, #field, options->field);                                             \
     }
 
 void generation_config_apply(const struct generation_config *config, struct generate_options *options,

@@ -12,10 +12,10 @@
 
 struct generation_config {
     struct token_ids
-        ends;         /* tokens that end a text: those of the file, else of config.json or the tokenizer; may be none */
-    size_t ends_given; /* how many of them, from the first on, are the file's */
-    bool has_ends;    /* whether the file says it, be it none */
-    bool greedy;      /* do_sample is false */
+        ends; /* tokens that end a text: those of the file, else of config.json or the tokenizer; may be none */
+    size_t ends_given;           /* how many of them, from the first on, are the file's */
+    bool has_ends;               /* whether the file says it, be it none */
+    bool greedy;                 /* do_sample is false */
     struct settings_given given; /* which of these four the file says (plan/settings.h) */
     double temperature, top_p, repetition_penalty;
     int64_t top_k;

@@ -151,7 +151,7 @@ struct op {
     /* Adds the nodes that a part of the index needs between its inputs and the node, whose inputs it then sets, with
      * attributes of the part. True: ranks have told each other by them what makes the outputs whole. NULL: none. */
     bool (*exchange_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
-                       const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
+                           const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
 
     /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this
      * one, appends to caches (TENSOR_CACHE) what later tokens need of these, and reads there what earlier ones left.

@@ -20,7 +20,7 @@ struct share {
     struct op_loops loops;
     int index[SHARD_AXES_MAX];
     bool positions[SHARD_AXES_MAX]; /* as struct shard_choice */
-    unsigned combined;                  /* axes whose ranks have told each other what makes the node's outputs whole */
+    unsigned combined;              /* axes whose ranks have told each other what makes the node's outputs whole */
 };
 
 /* The dimension of an operand that an axis has in parts while the node works, or WHOLE. */

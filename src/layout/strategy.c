@@ -73,7 +73,8 @@ static enum status add_dropped(const struct maker *maker, int axis, int index, s
     const struct op_index *own = &maker->loops.indices[index];
     for (size_t i = 0; i < out->dropped.count; i++) {
         const struct strategy_dropped *dropped = &out->dropped.items[i];
-        bool same = dropped->axis == axis && dropped->size == own->size && op_loops_of(maker->node, dropped->way, &loops);
+        bool same =
+            dropped->axis == axis && dropped->size == own->size && op_loops_of(maker->node, dropped->way, &loops);
         if (same && loops.indices[dropped->index].letter == own->letter) return STATUS_OK;
     }
     int64_t devices = maker->mesh->sizes[axis];

@@ -78,7 +78,8 @@ static enum status read_integers(const struct place *place, const json_t *group,
     int64_t count = json_is_integer(bits) ? json_integer_value(bits) : 0;
     bool asymmetric = json_is_false(symmetric);
     if (!json_is_object(weights)) return refuse(place, "weights", "must be an object");
-    if (!has_value(weights, "type", "int")) return refuse(place, "weights.type", "is not int, which is read in this format");
+    if (!has_value(weights, "type", "int"))
+        return refuse(place, "weights.type", "is not int, which is read in this format");
     if (packed && count != 4 && count != 8)
         return refuse(place, "weights.num_bits", "is neither 4 nor 8, which are read");
     if (count < 1 || count > 8) return refuse(place, "weights.num_bits", "must be from 1 to 8");

@@ -109,7 +109,7 @@ static void take_part_head(void *attributes, char letter, const struct index_par
 }
 
 static bool exchange_parts_head_loss(struct graph *graph, const char *name, char letter, const struct index_part *part,
-                                 const void *attributes, struct tensor *in[OP_INPUTS_MAX]) {
+                                     const void *attributes, struct tensor *in[OP_INPUTS_MAX]) {
     const struct exchange_attributes all = {.part = {part->parts, part->position, part->stride}};
     if (letter != 'v') return false;
     struct node *own =

@@ -115,7 +115,8 @@ static enum status copy_buffer(struct runner *runner, const struct instruction *
                      place_of(runner, &instruction->operands[OP_INPUTS_MAX]), bytes, instruction->stream, stream);
 }
 
-enum status runner_enqueue(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
+enum status runner_enqueue(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                           void *stream) {
     switch (instruction->opcode) {
     case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;

@@ -85,7 +85,8 @@ void runner_execute_instruction(struct runner *runner, const struct instruction 
 /* The same as runner_enqueue for a batch. */
 enum status runner_enqueue_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream);
 /* Executes or enqueues the work of one issue, without waits and records. FAILED where a kernel or a disk copy fails. */
-enum status runner_enqueue(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream);
+enum status runner_enqueue(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                           void *stream);
 /* Whether it changes parameters or the optimizer's state. */
 bool runner_changes_state(const struct program *program, const struct instruction *instruction);
 /* The status. A failure's message names the instruction, which may only have noticed the failure of an earlier one. */

@@ -161,7 +161,8 @@ enum status hash_relay_run(const struct hash_relay *request, uint64_t *hashes) {
     enum status status;
     TRY_GOTO(status, comm_agree(request->comm, make_tables(&relay)), done);
     TRY_GOTO(status,
-             comm_exchange(request->comm, &request->group, request->mine, request->count * sizeof *request->mine, relay.runs),
+             comm_exchange(request->comm, &request->group, request->mine, request->count * sizeof *request->mine,
+                           relay.runs),
              done);
     plan_turns(&relay);
     TRY_GOTO(status, comm_agree(request->comm, make_batons(&relay)), done);

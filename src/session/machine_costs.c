@@ -46,7 +46,7 @@ static struct company company_of(const struct machine *machine, const struct mes
 }
 
 static enum status begin_request(const struct machine *machine, const struct programs *programs,
-                                const struct measuring *measuring, int threads, struct request *out) {
+                                 const struct measuring *measuring, int threads, struct request *out) {
     const struct memory_options *limits = &machine->limits;
     bool disk = has_tier(machine, programs, TIER_DISK) && SETTINGS_HAVE(limits, disk_folder);
     const char *cache = measuring->cache_folder;

@@ -22,7 +22,8 @@ static bool chooses_partition(const struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
     bool trains = program_set_has(&request->set, PROGRAM_STEP);
     bool partitioned = partition_cuts(&request->plan.policy.partition);
-    return rank_place_data(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || partitioned);
+    return rank_place_data(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) &&
+           (trains || partitioned);
 }
 
 /* Whether the tiers below the device hold that much. */

@@ -70,7 +70,8 @@ static enum status try_cut(const struct session_plan *plan, const struct block_c
 enum { INTERLEAVE_MAX = 4 };
 
 static enum status try_cuts(const struct session_plan *plan, const struct block_costs *costs, struct tried_cut *best) {
-    int64_t requested = plan->request.interleave, min = requested > 0 ? requested : 1, max = requested > 0 ? requested : INTERLEAVE_MAX;
+    int64_t requested = plan->request.interleave, min = requested > 0 ? requested : 1,
+            max = requested > 0 ? requested : INTERLEAVE_MAX;
     int stages = rank_place_stages(&plan->chosen.place);
     for (int64_t interleave = min; interleave <= max; interleave++) {
         struct tried_cut tried;

@@ -27,7 +27,8 @@ static enum disk_progress attempt_again(struct disk_request *request) {
 
 enum disk_progress disk_request_advance(struct disk_request *request) {
     int64_t moved = request->result;
-    BUG_IF(moved > request->request_bytes, "%lld bytes moved of %lld", (long long)moved, (long long)request->request_bytes);
+    BUG_IF(moved > request->request_bytes, "%lld bytes moved of %lld", (long long)moved,
+           (long long)request->request_bytes);
     if (moved == -EINTR || moved == -EAGAIN || (moved > 0 && moved < DISK_ALIGNMENT)) return attempt_again(request);
     if (moved <= 0) return DISK_BROKEN;
     moved -= moved % DISK_ALIGNMENT;

@@ -64,9 +64,9 @@ struct jinja_template {
     char *name;
     struct scratch memory;
     struct jinja_node *body;
-    bool generates;  /* has generation blocks */
+    bool generates; /* has generation blocks */
     bool uses_time; /* calls strftime_now */
-    json_t *words;   /* an object whose keys are the template's names and string literals */
+    json_t *words;  /* an object whose keys are the template's names and string literals */
 };
 
 /* Whether a text is a word. */

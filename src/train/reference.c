@@ -52,8 +52,8 @@ static enum status one_turn(struct engine *engine, const struct dataset *dataset
 }
 
 static enum status all_turns(struct engine *engine, const struct dataset *dataset,
-                             enum status (*check_stop)(const void *payload), const void *payload, const struct turn *turn,
-                             struct reference *out) {
+                             enum status (*check_stop)(const void *payload), const void *payload,
+                             const struct turn *turn, struct reference *out) {
     int64_t micro_batches = (out->count + turn->sequences - 1) / turn->sequences;
     int64_t places = turn->data.places;
     enum status status = STATUS_OK;
@@ -70,7 +70,8 @@ static enum status all_turns(struct engine *engine, const struct dataset *datase
 }
 
 enum status reference_compute(struct engine *engine, const struct dataset *dataset,
-                              enum status (*check_stop)(const void *payload), const void *payload, struct reference *out) {
+                              enum status (*check_stop)(const void *payload), const void *payload,
+                              struct reference *out) {
     struct comm *comm = engine->plan->session->comm;
     int64_t sequences = engine->plan->chosen.recipe.micro_batch_sequences, ranks = mesh_ranks(&comm->mesh);
     struct reference made = {.count = dataset_sequences(dataset)};

@@ -14,11 +14,12 @@ struct reference {
 };
 void reference_free(struct reference *reference);
 
-/* With the weights that the engine has now; collective. `check_stop` says before each micro-batch of all ranks whether to go
- * on: OK, or a status that stands for a stop, which is returned; NULL: nothing stops it. The same bits on any number of
- * data ranks and stages. */
+/* With the weights that the engine has now; collective. `check_stop` says before each micro-batch of all ranks whether
+ * to go on: OK, or a status that stands for a stop, which is returned; NULL: nothing stops it. The same bits on any
+ * number of data ranks and stages. */
 enum status reference_compute(struct engine *engine, const struct dataset *dataset,
-                              enum status (*check_stop)(const void *payload), const void *payload, struct reference *out);
+                              enum status (*check_stop)(const void *payload), const void *payload,
+                              struct reference *out);
 
 /* Writes it into a run's folder, with hashes of the data and of itself. */
 enum status reference_write(const char *run_folder, const struct dataset *dataset, const struct reference *reference);

@@ -21,7 +21,7 @@ struct train_run {
     bool begun;    /* the loop: it has to be ended */
     char *rescued; /* the folder's path where it is not the one that was given; NULL else */
     struct run_settings settings;
-    struct train_events rank_events;            /* what `events` is, where there are any */
+    struct train_events rank_events;     /* what `events` is, where there are any */
     const struct train_events *events;   /* never NULL */
     const struct train_options *options; /* of the settings */
     const char *plan_path; /* which may hold a predicted time: --plan, or the folder's on resume; NULL: none */

@@ -29,7 +29,7 @@ static int tear_down(void **state) {
 #define COMMAND(run, steps)                                                                                            \
     "train", place.model, place.text, "-o", run, "--steps", steps, "--continue", "--batch", "3", "--seq", "16",        \
         "--micro-batch", "2", "--schedule-steps", "40", "--lr", "1e-2", "--dtype", "fp32", "--save-every", "4"
-#define EXPECT(status, message, ...)                                                                                      \
+#define EXPECT(status, message, ...)                                                                                   \
     program_expect(place.folder, status, (const char *const[]){message, NULL}, (const char *const[]){__VA_ARGS__, NULL})
 
 static size_t count_lines(const char *path) {
@@ -152,7 +152,7 @@ static void folders_of_something_else_are_left_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(one_command_line_begins_goes_on_and_rests), CASE(a_run_in_parts_has_the_bits_of_a_whole_one),
-        CASE(a_complete_run_is_reported_as_json_too),        CASE(settings_of_another_run_are_refused_by_name),
+        CASE(a_complete_run_is_reported_as_json_too),    CASE(settings_of_another_run_are_refused_by_name),
         CASE(plan_files_are_of_the_runs_recipe),         CASE(folders_of_something_else_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,9 +159,12 @@ static void quantised_weights_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_stands_for_its_model),         cmocka_unit_test(a_run_without_a_model_is_reported),
-        cmocka_unit_test(names_of_the_hub_are_reported),          cmocka_unit_test(other_formats_are_reported),
-        cmocka_unit_test(files_in_place_of_folders_are_reported), cmocka_unit_test(pointers_of_git_lfs_are_reported),
+        cmocka_unit_test(a_run_stands_for_its_model),
+        cmocka_unit_test(a_run_without_a_model_is_reported),
+        cmocka_unit_test(names_of_the_hub_are_reported),
+        cmocka_unit_test(other_formats_are_reported),
+        cmocka_unit_test(files_in_place_of_folders_are_reported),
+        cmocka_unit_test(pointers_of_git_lfs_are_reported),
         cmocka_unit_test(quantised_weights_are_reported),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -170,6 +170,7 @@ static void a_config_of_another_format_is_reported(void **state) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 int main(void) {
     const struct CMUnitTest tests[] = {CASE(table_is_whole), CASE(aliases_are_reported_on_the_command_line),
-                                       CASE(aliases_are_reported_in_a_config), CASE(a_config_of_another_format_is_reported)};
+                                       CASE(aliases_are_reported_in_a_config),
+                                       CASE(a_config_of_another_format_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

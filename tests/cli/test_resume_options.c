@@ -28,7 +28,7 @@ static int tear_down(void **state) {
 }
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-#define EXPECT(status, message, ...)                                                                                      \
+#define EXPECT(status, message, ...)                                                                                   \
     program_expect(place.folder, status, (const char *const[]){message, NULL}, (const char *const[]){__VA_ARGS__, NULL})
 #define TRAIN_INTO(run, steps)                                                                                         \
     "train", place.model, place.text, "-o", run, "--steps", steps, "--batch", "2", "--seq", "16", "--dtype", "fp32",   \

@@ -96,7 +96,7 @@ static void no_folder_for_the_cache_is_no_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streams_may_be_closed_at_the_start), cmocka_unit_test(a_log_may_lose_its_reader),
-        cmocka_unit_test(a_limit_on_files_is_reported),           cmocka_unit_test(no_folder_for_the_cache_is_no_error),
+        cmocka_unit_test(a_limit_on_files_is_reported),       cmocka_unit_test(no_folder_for_the_cache_is_no_error),
         cmocka_unit_test(printing_to_a_closed_stream_fails),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);

@@ -105,7 +105,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     FAULT_CALL();
     (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d;
     const struct preference *preference = (const struct preference *)with;
-    if (requested < 1 || (preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (requested < 1 || (preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] =
         (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS, .workspaceSize = ALGORITHM_WORKSPACE};
     memcpy(results[0].algo.data, preference->alignment, sizeof preference->alignment);

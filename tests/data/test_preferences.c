@@ -183,26 +183,29 @@ static void answers_are_put_behind_their_prompts(void **state) {
     static const char texts[] = "{\"prompt\": \"p\", \"chosen\": \"c\", \"rejected\": \"r\"}";
     expect_form(texts, JSONL_CHOSEN, "{\"prompt\": \"p\", \"completion\": \"c\"}", 0);
     expect_form(texts, JSONL_REJECTED, "{\"prompt\": \"p\", \"completion\": \"r\"}", 0);
-    static const char chats[] = "{\"prompt\": [" MESSAGE_OF("system", "s") ", " MESSAGE_OF("user", "u") "], \"chosen\": [" MESSAGE_OF(
-        "assistant", "c") "], \"rejected\": [" MESSAGE_OF("assistant", "r") "], \"tools\": [{}]}";
-    expect_form(
-        chats, JSONL_REJECTED,
-        "{\"messages\": [" MESSAGE_OF("system", "s") ", " MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "r") "], "
-                                                                                                  "\"tools\": [{}]}",
-        2);
+    static const char chats[] =
+        "{\"prompt\": [" MESSAGE_OF("system", "s") ", " MESSAGE_OF("user", "u") "], \"chosen\": [" MESSAGE_OF(
+            "assistant", "c") "], \"rejected\": [" MESSAGE_OF("assistant", "r") "], \"tools\": [{}]}";
+    expect_form(chats, JSONL_REJECTED,
+                "{\"messages\": [" MESSAGE_OF("system", "s") ", " MESSAGE_OF("user", "u") ", " MESSAGE_OF(
+                    "assistant", "r") "], "
+                                      "\"tools\": [{}]}",
+                2);
     /* The prompt is what both begin with; a text next to them says it again. */
     static const char whole[] = "{\"prompt\": \"u\", \"chosen\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF(
         "assistant", "c") "], \"rejected\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "r") "]}";
-    expect_form(whole, JSONL_CHOSEN, "{\"messages\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "c") "]}", 1);
-    expect_form(whole, JSONL_REJECTED, "{\"messages\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "r") "]}", 1);
+    expect_form(whole, JSONL_CHOSEN, "{\"messages\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "c") "]}",
+                1);
+    expect_form(whole, JSONL_REJECTED,
+                "{\"messages\": [" MESSAGE_OF("user", "u") ", " MESSAGE_OF("assistant", "r") "]}", 1);
 }
 
 /* A text next to messages that do not say it again would be lost. */
 static void a_prompt_that_is_left_out_is_refused(void **state) {
     (void)state;
-    json_t *object = json_loads(
-        "{\"prompt\": \"u\", \"chosen\": [" MESSAGE_OF("assistant", "c") "], \"rejected\": [" MESSAGE_OF("assistant", "r") "]}", 0,
-        NULL);
+    json_t *object = json_loads("{\"prompt\": \"u\", \"chosen\": [" MESSAGE_OF(
+                                    "assistant", "c") "], \"rejected\": [" MESSAGE_OF("assistant", "r") "]}",
+                                0, NULL);
     json_t *out = NULL;
     size_t first;
     assert_int_equal(jsonl_form_preference(NULL, "lines", 4, object, JSONL_CHOSEN, &out, &first), STATUS_BAD_INPUT);

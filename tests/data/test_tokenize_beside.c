@@ -403,7 +403,7 @@ int main(void) {
         IN_PLACE(any_step_may_be_the_first),    IN_PLACE(reading_waits_for_its_window_only),
         IN_PLACE(held_out_rows_wait_for_all),   IN_PLACE(validation_does_not_wait_for_training_text),
         IN_PLACE(errors_come_at_their_step),    IN_PLACE(errors_at_the_beginning_come_at_once),
-        IN_PLACE(a_full_disk_is_reported),          IN_PLACE(text_that_changes_is_noticed),
+        IN_PLACE(a_full_disk_is_reported),      IN_PLACE(text_that_changes_is_noticed),
         IN_PLACE(stopping_leaves_nothing),      IN_PLACE(without_a_thread_it_goes_on),
         IN_PLACE(fingerprints_do_not_wait),     IN_PLACE(one_text_may_be_two_sources),
         IN_PLACE(many_may_read_at_once),        IN_PLACE(tokens_are_there_chunk_by_chunk),

@@ -222,7 +222,7 @@ static void faults_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_from_scratch), cmocka_unit_test(what_is_there_is_not_computed_again),
-        cmocka_unit_test(full_caches_are_reported),           cmocka_unit_test(an_interrupted_answer_is_kept),
+        cmocka_unit_test(full_caches_are_reported),       cmocka_unit_test(an_interrupted_answer_is_kept),
         cmocka_unit_test(the_end_of_a_turn_is_found),     cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

@@ -389,7 +389,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_do_not_see_each_other),      cmocka_unit_test(kept_beginnings_change_no_bit),
         cmocka_unit_test(tokens_are_those_of_transformers), cmocka_unit_test(logits_are_those_of_the_whole),
-        cmocka_unit_test(outgrown_caches_are_reported),         cmocka_unit_test(caches_are_in_the_plan),
+        cmocka_unit_test(outgrown_caches_are_reported),     cmocka_unit_test(caches_are_in_the_plan),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

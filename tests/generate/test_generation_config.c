@@ -147,8 +147,9 @@ static char *stderr_of_reading(const char *folder, const char *json) {
 }
 
 static void settings_not_applied_are_reported(void **state) {
-    char *printed = stderr_of_reading(*state, "{\"num_beams\": 4, \"no_repeat_ngram_size\": 0, \"suppress_tokens\": null, "
-                                           "\"bad_words_ids\": [[1]], \"length_penalty\": 2.0, \"new_key\": 1}");
+    char *printed =
+        stderr_of_reading(*state, "{\"num_beams\": 4, \"no_repeat_ngram_size\": 0, \"suppress_tokens\": null, "
+                                  "\"bad_words_ids\": [[1]], \"length_penalty\": 2.0, \"new_key\": 1}");
     assert_non_null(strstr(printed, "num_beams: is not applied"));
     assert_non_null(strstr(printed, "bad_words_ids: is not applied"));
     assert_non_null(strstr(printed, "new_key: is not known"));

@@ -284,7 +284,8 @@ static void impossible_sizes_are_refused(void **state) {
         config.vocab_size = bad[i].vocab;
         struct model *model;
         assert_int_equal(model_create(&config, &model), STATUS_BAD_INPUT);
-        if (!strstr(status_message(), bad[i].message)) fail_msg("\"%s\" is not in: %s", bad[i].message, status_message());
+        if (!strstr(status_message(), bad[i].message))
+            fail_msg("\"%s\" is not in: %s", bad[i].message, status_message());
     }
     struct model_config config;
     assert_int_equal(model_config_init("mamba", &config), STATUS_BAD_INPUT);

@@ -41,7 +41,7 @@ struct meeting {
 struct ncclComm {
     struct meeting *meeting;
     int ranks, rank;
-    int queries;                /* times that it was asked since the last call */
+    int queries;              /* times that it was asked since the last call */
     bool worked;              /* anything was queued */
     atomic_bool ends, broken; /* aborted; sizes do not fit */
     atomic_int queued;        /* groups that the device still has */

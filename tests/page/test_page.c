@@ -282,9 +282,9 @@ static void prometheus_reads_numbers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(a_whole_run_is_shown),   CASE(no_text_becomes_html),           CASE(what_is_missing_is_null),
-        CASE(what_is_wrong_is_named), CASE(a_large_run_makes_a_small_page), CASE(a_run_that_goes_on_is_followed),
-        CASE(every_failure_is_reported),  CASE(prometheus_reads_numbers),
+        CASE(a_whole_run_is_shown),      CASE(no_text_becomes_html),           CASE(what_is_missing_is_null),
+        CASE(what_is_wrong_is_named),    CASE(a_large_run_makes_a_small_page), CASE(a_run_that_goes_on_is_followed),
+        CASE(every_failure_is_reported), CASE(prometheus_reads_numbers),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

@@ -333,9 +333,12 @@ static void weights_may_come_from_outside(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(a_failing_disk_is_reported), CASE(short_and_slow_transfers_change_nothing),
-        CASE(arenas_may_fail),        CASE(runners_may_fail),
-        CASE(programs_take_turns),    CASE(weights_may_come_from_outside),
+        CASE(a_failing_disk_is_reported),
+        CASE(short_and_slow_transfers_change_nothing),
+        CASE(arenas_may_fail),
+        CASE(runners_may_fail),
+        CASE(programs_take_turns),
+        CASE(weights_may_come_from_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,10 +55,10 @@ static enum status relay(struct comm *comm, void *payload) {
     for (int t = 0; t < THINGS; t++)
         mine[t] = run_of(job, t, comm->rank % job->width);
     struct hash_relay requested = {.comm = comm,
-                               .group = mesh_group_part(&all, comm->rank, job->width),
-                               .mine = mine,
-                               .count = THINGS,
-                               .store = {.read = read_bytes, .payload = &fails}};
+                                   .group = mesh_group_part(&all, comm->rank, job->width),
+                                   .mine = mine,
+                                   .count = THINGS,
+                                   .store = {.read = read_bytes, .payload = &fails}};
     TRY(comm_agree(comm, hash_relay_run(&requested, hashes)));
     for (int t = 0; t < THINGS; t++)
         if (hashes[t] != XXH3_64bits(job->data[t], (size_t)job->bytes[t]))

@@ -209,15 +209,15 @@ static void zero(void *to, int64_t bytes, void *stream) {
 
 static void add(void *to, const void *from, int64_t count, bool round_bf16, void *stream) {
     deferred_enqueue(stream, &(struct deferred_item){.kind = ITEM_ADD,
-                                                 .to = to,
-                                                 .from = from,
-                                                 .bytes = count * (int64_t)sizeof(float),
-                                                 .round_bf16 = round_bf16});
+                                                     .to = to,
+                                                     .from = from,
+                                                     .bytes = count * (int64_t)sizeof(float),
+                                                     .round_bf16 = round_bf16});
 }
 
 static void pack_bf16(void *to, const float *from, int64_t count, void *stream) {
     deferred_enqueue(stream, &(struct deferred_item){
-                             .kind = ITEM_PACK, .to = to, .from = from, .bytes = count * (int64_t)sizeof(float)});
+                                 .kind = ITEM_PACK, .to = to, .from = from, .bytes = count * (int64_t)sizeof(float)});
 }
 
 static void unpack_bf16(float *to, const void *from, int64_t count, bool adds, void *stream) {

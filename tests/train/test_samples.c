@@ -213,9 +213,12 @@ static void bad_prompts_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_change_nothing),        cmocka_unit_test(samples_are_the_same_after_resume),
-        cmocka_unit_test(generate_writes_the_same),      cmocka_unit_test(programs_share_an_arena),
-        cmocka_unit_test(faults_in_generation_are_reported), cmocka_unit_test(bad_prompts_are_refused),
+        cmocka_unit_test(samples_change_nothing),
+        cmocka_unit_test(samples_are_the_same_after_resume),
+        cmocka_unit_test(generate_writes_the_same),
+        cmocka_unit_test(programs_share_an_arena),
+        cmocka_unit_test(faults_in_generation_are_reported),
+        cmocka_unit_test(bad_prompts_are_refused),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -33,8 +33,8 @@ static const char *no_memory(void) { return "out of memory"; }
 
 #define CHECK(what, call)                                                                                              \
     do {                                                                                                               \
-        const char *error_ = check(what, call);                                                                         \
-        if (error_) return error_;                                                                                       \
+        const char *error_ = check(what, call);                                                                        \
+        if (error_) return error_;                                                                                     \
     } while (0)
 
 /* By one thread, but not necessarily the first of the process. */

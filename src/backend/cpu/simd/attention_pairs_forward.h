@@ -120,7 +120,7 @@ static UNIT void panel_attend(const struct attention_head *head, struct running 
 
 /* Rows of the next tile that are asked for with a block, and those of the output with the last keys. */
 INLINE void prefetch_next_rows(const struct attention_head *head, int64_t q0, int64_t at, int64_t k0, int64_t key,
-                          bool last) {
+                               bool last) {
     enum { SHARE = PAIRS_BLOCK * PAIRS_BLOCK / PAIRS_QUERIES };
     int64_t begin = k0 + PAIRS_TILE + (at * PAIRS_TILE + key * PAIRS_BLOCK) / PAIRS_QUERIES;
     rows_call(head, head->k, head->k_stride, begin, begin + SHARE);

@@ -186,7 +186,8 @@ static UNIT void pair_scatter(const struct attention_head *head, const struct ti
 
 /* Rows that are needed next: those of the tile of queries before this one, or, after the last pair, gradients of keys
  * and values that are stored soon. */
-static void prefetch_pair_rows(const struct attention_head *head, const struct tile_pair *pair, int64_t query, int64_t key) {
+static void prefetch_pair_rows(const struct attention_head *head, const struct tile_pair *pair, int64_t query,
+                               int64_t key) {
     enum { SHARE = PAIRS_BLOCK * PAIRS_BLOCK / PAIRS_TILE };
     int64_t begin = query + key * PAIRS_BLOCK / PAIRS_TILE, q = pair->q0 - PAIRS_TILE + begin, k = pair->k0 + begin;
     if (pair->q0 == pair->k0) {

@@ -207,7 +207,9 @@ enum { AHEAD_BYTES = 4096 };
 INLINE const char *prefetch_line(const void *row, int64_t index, bool bf16) {
     return (const char *)row + index * (bf16 ? 2 : 4) + AHEAD_BYTES;
 }
-INLINE void prefetch_read(const void *row, int64_t index, bool bf16) { __builtin_prefetch(prefetch_line(row, index, bf16)); }
+INLINE void prefetch_read(const void *row, int64_t index, bool bf16) {
+    __builtin_prefetch(prefetch_line(row, index, bf16));
+}
 INLINE void prefetch_write(const void *row, int64_t index, bool bf16) {
     const char *line = prefetch_line(row, index, bf16);
 #if defined(__x86_64__) /* compilers leave it to an option that the whole file would need */

@@ -1,6 +1,6 @@
 /* Products of packed panels, and packing a and b into panels. */
-#include "backend/cpu/simd/prefetch.h"
 #include "backend/cpu/simd/gemm_tile.h"
+#include "backend/cpu/simd/prefetch.h"
 #include "backend/cpu/simd/simd.h"
 
 enum { LINE = 64 / (int)sizeof(float) };

@@ -76,14 +76,14 @@ static struct prefetch prefetch_of_panel(const struct gemm_block *block, const s
     struct gemm_result part = part_of(block->result, panel % panels->down * PANEL, panel / panels->down * PANEL);
     int64_t element = part.dtype == DTYPE_BF16 ? 2 : 4, before = (int64_t)((uintptr_t)part.c % LINE_BYTES);
     return prefetch_of((const char *)part.c - before, part.rows, part.columns * element + before, part.c_row * element,
-                    panels->turns);
+                       panels->turns);
 }
 
 /* A panel of b stays in the first cache while all rows pass. */
 AMX void SIMD_NAME(simd_gemm_pairs)(const struct gemm_block *block) {
     struct panels panels = panels_of(block);
     struct prefetch later = prefetch_of(block->later.from, block->later.lines, block->later.bytes, block->later.stride,
-                                  panels.all * panels.turns);
+                                        panels.all * panels.turns);
     float *sums = block->sums;
     amx_begin();
     for (int64_t panel = 0; panel < panels.ahead; panel++) {
