@@ -17,11 +17,11 @@ _Static_assert(MACHINES *PARTS == SEARCH_ROWS, "a row for each machine and amoun
 static enum status find_fastest(const struct search_input *input, int walked, struct search_row *row) {
     struct search_result result;
     TRY(search_policies(input, &result));
-    row->step_s = result.front.count > 0 ? result.front.items[0].step_s : 0;
+    row->step_s = result.pareto_front.count > 0 ? result.pareto_front.items[0].step_s : 0;
     row->compiled = result.compiled;
     enum status status = STATUS_OK;
     if (row->step_s > 0) {
-        struct candidate best = result.front.items[0];
+        struct candidate best = result.pareto_front.items[0];
         row->policy = best.policy;
         status = policy_walk(input, walked, 1, &best);
         row->walked_s = best.step_s;

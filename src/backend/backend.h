@@ -2,7 +2,7 @@
  *
  * Files, in the order to read them:
  *     backend: the table; the backends of this build, and which operators each has kernels for;
- *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_facts: what plans for a target device and
+ *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_constants: what plans for a target device and
  *         the CUDA backend must agree on;
  *     kernel_versions: which versions of its kernels each backend has had;
  *     kernel_parts: what all kernels have in common;

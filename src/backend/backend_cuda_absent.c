@@ -1,6 +1,6 @@
 /* In place of src/backend/cuda where the build found no CUDA. */
 #include "backend/backend.h"
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 #include "plan/gpu_micro_batch.h"
 
 static enum status refuse(void) { return status_set(STATUS_BAD_INPUT, "this build has no CUDA, which a GPU needs"); }

@@ -1,4 +1,4 @@
-/* UTF-8: reading it, mending it, and growing buffers of it. */
+/* UTF-8: reading it, replacing what is malformed, and growing buffers of it. */
 #ifndef BALLAST_BASE_UTF8_H
 #define BALLAST_BASE_UTF8_H
 
@@ -40,7 +40,7 @@ uint32_t utf8_decode_last(const char *text, size_t bytes, size_t *length);
 size_t utf8_encode(uint32_t code, char out[4]);
 /* Length of the longest valid prefix. */
 size_t utf8_valid_bytes(const char *text, size_t bytes);
-/* What of a text is not UTF-8 and is mended: bytes in ill-formed parts, the number of these, and where the first
+/* What of a text is not UTF-8 and is fixed: bytes in ill-formed parts, the number of these, and where the first
  * begins. Zero-initialise. */
 struct utf8_damage {
     int64_t bytes, parts, first;

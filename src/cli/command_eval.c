@@ -83,7 +83,7 @@ static enum status run(const struct options *options) {
     eval.columns = options_text(options, OPT_COLUMNS);
     struct eval_result result;
     TRY(evaluate_files(options->arguments.items[0], &plan, &eval, &result));
-    option_effects_warn_data(options, &(struct train_facts){.examples = result.examples});
+    option_effects_warn_data(options, &(struct train_info){.examples = result.examples});
     enum status status = STATUS_OK;
     if (options_flag(options, OPT_JSON))
         status = print_json(&result);

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 
-#define RULE(name) static bool name(const struct options *options, const struct train_facts *facts)
+#define RULE(name) static bool name(const struct options *options, const struct train_info *info)
 #define UNUSED(...) (void)sizeof((__VA_ARGS__))
 
 static bool is_text(const struct options *options, enum option_id id, const char *text) {
@@ -16,135 +16,135 @@ static bool is_text(const struct options *options, enum option_id id, const char
 /* Uses the run's options: `resume` continues with options that its command line does not have. */
 RULE(never_validates) {
     UNUSED(options);
-    return facts->options->valid_every == 0;
+    return info->options->valid_every == 0;
 }
 
 RULE(never_samples) {
     UNUSED(options);
-    return facts->options->sample_every == 0;
+    return info->options->sample_every == 0;
 }
 
 RULE(never_saves) {
     UNUSED(options);
-    return facts->options->save_every == 0;
+    return info->options->save_every == 0;
 }
 
 RULE(is_not_wsd) {
     UNUSED(options);
-    return facts->options->schedule != LR_SCHEDULE_WSD;
+    return info->options->schedule != LR_SCHEDULE_WSD;
 }
 
 RULE(is_constant) {
     UNUSED(options);
-    return facts->options->schedule == LR_SCHEDULE_CONSTANT;
+    return info->options->schedule == LR_SCHEDULE_CONSTANT;
 }
 
 /* --schedule-steps sets the default of --warmup-steps too, until the run has begun. */
 RULE(is_constant_after_warmup) {
     bool open = options->command->bit == COMMAND_TRAIN && !options_given(options, OPT_WARMUP_STEPS);
-    return is_constant(options, facts) && !open;
+    return is_constant(options, info) && !open;
 }
 
 RULE(has_no_step_left) {
     UNUSED(options);
-    return facts->done >= facts->steps;
+    return info->done >= info->steps;
 }
 
 /* Counts --temperature 0 alone, not a generation_config.json that asks for the likeliest token. */
 RULE(takes_the_likeliest) {
-    UNUSED(facts);
+    UNUSED(info);
     return options_given(options, OPT_TEMPERATURE) && options_float(options, OPT_TEMPERATURE) <= 0;
 }
 
 RULE(plans_generation) {
-    UNUSED(facts);
+    UNUSED(info);
     return is_text(options, OPT_FOR, "generate");
 }
 
 RULE(plans_one_device) {
-    UNUSED(facts);
+    UNUSED(info);
     return !options_given(options, OPT_DEVICES) && !options_given(options, OPT_TARGET_DAYS);
 }
 
 RULE(counts_no_failures) {
-    UNUSED(facts);
+    UNUSED(info);
     return !options_given(options, OPT_MTBF);
 }
 
 RULE(is_always_tied) {
-    UNUSED(facts);
+    UNUSED(info);
     return is_text(options, OPT_ARCH, "gpt2") || is_text(options, OPT_ARCH, "opt");
 }
 
 RULE(learns_no_preferences) {
-    UNUSED(facts);
+    UNUSED(info);
     return !options_given(options, OPT_PLAN) && !is_text(options, OPT_LOSS, "dpo");
 }
 
 RULE(updates_without_muon) {
-    UNUSED(facts);
+    UNUSED(info);
     return !options_given(options, OPT_PLAN) && !is_text(options, OPT_OPTIMIZER, "muon");
 }
 
 RULE(updates_by_sgd) {
-    UNUSED(facts);
+    UNUSED(info);
     return is_text(options, OPT_OPTIMIZER, "sgd");
 }
 
 RULE(updates_without_roots) {
-    UNUSED(facts);
+    UNUSED(info);
     return is_text(options, OPT_OPTIMIZER, "sgd") || is_text(options, OPT_OPTIMIZER, "lion");
 }
 
 RULE(has_no_validation) {
     UNUSED(options);
-    return !facts->validation && facts->options->valid_every > 0;
+    return !info->validation && info->options->valid_every > 0;
 }
 
 RULE(has_other_validation) {
     UNUSED(options);
-    return facts->validation && !facts->held_out;
+    return info->validation && !info->held_out;
 }
 
 RULE(has_no_examples) {
     UNUSED(options);
-    return !facts->examples;
+    return !info->examples;
 }
 
 RULE(ends_in_warmup) {
     UNUSED(options);
-    return facts->warmup_steps >= facts->steps;
+    return info->warmup_steps >= info->steps;
 }
 
 /* `resume` shortened it, and its warm-up has the steps that it began with. */
 RULE(ends_in_kept_warmup) {
     return options->command->bit == COMMAND_RESUME && !options_given(options, OPT_WARMUP_STEPS) &&
-           ends_in_warmup(options, facts);
+           ends_in_warmup(options, info);
 }
 
 RULE(trains_on_ranks) {
     UNUSED(options);
-    return facts->plan && rank_place_ranks(&facts->plan->chosen.place) > 1;
+    return info->plan && rank_place_ranks(&info->plan->chosen.place) > 1;
 }
 
 RULE(has_no_use_for_the_disk) {
     UNUSED(options);
-    return facts->plan && facts->plan->programs.tier_bytes[TIER_DISK] == 0;
+    return info->plan && info->plan->programs.tier_bytes[TIER_DISK] == 0;
 }
 
 RULE(has_no_use_for_the_host) {
     UNUSED(options);
-    return facts->plan && facts->plan->programs.tier_bytes[TIER_HOST] == 0;
+    return info->plan && info->plan->programs.tier_bytes[TIER_HOST] == 0;
 }
 
 RULE(computes_in_fp32) {
     UNUSED(options);
-    return facts->plan && facts->plan->chosen.recipe.dtype == DTYPE_F32;
+    return info->plan && info->plan->chosen.recipe.dtype == DTYPE_F32;
 }
 
 /* In `report` it is a page of its own. */
 RULE(shows_no_page) {
-    UNUSED(facts);
+    UNUSED(info);
     return options->command->bit != COMMAND_REPORT && !options_given(options, OPT_SERVE);
 }
 
@@ -217,17 +217,17 @@ static bool was_given(const struct options *options, const struct option *option
     return (option->commands & options->command->bit) && options->values[id].source >= SOURCE_CONFIG;
 }
 
-static void warn(const struct options *options, enum effect_stage stage, const struct train_facts *facts) {
+static void warn(const struct options *options, enum effect_stage stage, const struct train_info *info) {
     for (int i = 0; i < option_effect_count; i++) {
         const struct option_effect *effect = &option_effects[i];
         const struct option *option = &option_table[effect->option];
         if (effect->stage != stage || !was_given(options, option, effect->option)) continue;
-        if (effect->is_idle(options, facts)) log_warning("--%s %s", option->setting->name, effect->why);
+        if (effect->is_idle(options, info)) log_warning("--%s %s", option->setting->name, effect->why);
     }
 }
 
 void option_effects_warn(const struct options *options) { warn(options, EFFECT_OF_OPTIONS, NULL); }
 
-void option_effects_warn_data(const void *options, const struct train_facts *facts) {
-    warn(options, EFFECT_OF_DATA, facts);
+void option_effects_warn_data(const void *options, const struct train_info *info) {
+    warn(options, EFFECT_OF_DATA, info);
 }

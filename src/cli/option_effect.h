@@ -11,8 +11,8 @@ enum effect_stage { EFFECT_OF_OPTIONS, EFFECT_OF_DATA };
 struct option_effect {
     enum option_id option;
     enum effect_stage stage;
-    /* Whether it does nothing; asked only where it was given. `facts` is NULL at the first stage. */
-    bool (*is_idle)(const struct options *options, const struct train_facts *facts);
+    /* Whether it does nothing; asked only where it was given. `info` is NULL at the first stage. */
+    bool (*is_idle)(const struct options *options, const struct train_info *info);
     const char *why; /* after "--NAME " */
 };
 extern const struct option_effect option_effects[];
@@ -21,6 +21,6 @@ extern const int option_effect_count;
 /* Warns of those that do nothing by the options alone. */
 void option_effects_warn(const struct options *options);
 /* The same of those that do nothing with these data. `options` is a struct options: it is an event of train.h. */
-void option_effects_warn_data(const void *options, const struct train_facts *facts);
+void option_effects_warn_data(const void *options, const struct train_info *info);
 
 #endif

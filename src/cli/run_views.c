@@ -51,7 +51,7 @@ static json_t *path_to_json(char *path) {
     return text ? text : json_null();
 }
 
-/* The last error, which may name such a path: what is not UTF-8 is mended. */
+/* The last error, which may name such a path: what is not UTF-8 is fixed. */
 static json_t *message_to_json(void) {
     struct text_buffer text = {0};
     const char *message = status_message();

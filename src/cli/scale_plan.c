@@ -247,12 +247,12 @@ static void print_text(const struct options *options, const struct scale_plan *p
     if (plan->failures.node_mtbf_s > 0)
         printf("failures  of each node every %g hours on average; a checkpoint takes %g s, a restart %g s\n",
                plan->failures.node_mtbf_s / 3600, plan->failures.checkpoint_s, plan->failures.restart_s);
-    if (plan->front.list.count > 0) {
+    if (plan->pareto_front.list.count > 0) {
         printf("\nlayouts for %lld devices: none is both faster and smaller (%lld considered, %lld simulated)\n",
-               (long long)request->devices, (long long)plan->front.layouts, (long long)plan->front.simulated);
+               (long long)request->devices, (long long)plan->pareto_front.layouts, (long long)plan->pareto_front.simulated);
         print_head(plan, "devices");
-        for (size_t i = 0; i < plan->front.list.count; i++)
-            print_choice(plan, &plan->front.list.items[i]);
+        for (size_t i = 0; i < plan->pareto_front.list.count; i++)
+            print_choice(plan, &plan->pareto_front.list.items[i]);
     }
     printf("\nthe fastest by number of devices, the same batch on each\n");
     print_head(plan, "devices");
@@ -305,7 +305,7 @@ static enum status print_json(const struct options *options, const struct scale_
                   "parameters", (json_int_t)transformer_parameters(&request->model), "cluster",
                   options_text(options, OPT_CLUSTER), "batch", (json_int_t)request->batch, "sequence_length",
                   (json_int_t)request->sequence_length, "front",
-                  list_to_json(plan, plan->front.list.items, plan->front.list.count), "curve",
+                  list_to_json(plan, plan->pareto_front.list.items, plan->pareto_front.list.count), "curve",
                   list_to_json(plan, plan->curve, (size_t)plan->curve_count), "target_devices",
                   plan->target ? json_integer(plan->target->devices) : json_null());
     if (!document) return status_no_memory(0, "the plan's JSON");
@@ -314,7 +314,7 @@ static enum status print_json(const struct options *options, const struct scale_
 
 static enum status choose(struct scale_plan *plan) {
     struct calibration calibration = calibration_default();
-    if (plan->request.devices > 0) TRY(choose_layouts(&plan->request, &calibration, &plan->front));
+    if (plan->request.devices > 0) TRY(choose_layouts(&plan->request, &calibration, &plan->pareto_front));
     TRY(choose_curve(&plan->request, &calibration, CURVE_MIN, curve_devices_max(plan), plan->curve,
                      &plan->curve_count));
     return find_target(plan, &calibration);
@@ -330,6 +330,6 @@ enum status scale_plan_run(const struct options *options) {
         status = print_json(options, &plan);
     else if (status == STATUS_OK)
         print_text(options, &plan);
-    choices_free(&plan.front);
+    choices_free(&plan.pareto_front);
     return status;
 }

@@ -73,7 +73,7 @@ static size_t find_columns(const struct scale_plan *plan, struct scale_column ou
 
 /* The fastest layout for --devices; else the fewest devices that end in time, or the most that were looked at. */
 static const struct choice *chosen_of(const struct scale_plan *plan) {
-    if (plan->front.list.count > 0) return choices_fastest(&plan->front);
+    if (plan->pareto_front.list.count > 0) return choices_fastest(&plan->pareto_front);
     if (plan->target) return plan->target;
     return plan->curve_count > 0 ? &plan->curve[plan->curve_count - 1] : NULL;
 }
@@ -81,8 +81,8 @@ static const struct choice *chosen_of(const struct scale_plan *plan) {
 static struct scale_picture picture_of(const struct scale_plan *plan, const char *name) {
     const struct choice_request *request = &plan->request;
     struct scale_picture picture = {.name = name,
-                                    .front = plan->front.list.items,
-                                    .front_count = plan->front.list.count,
+                                    .pareto_front = plan->pareto_front.list.items,
+                                    .pareto_front_count = plan->pareto_front.list.count,
                                     .curve = plan->curve,
                                     .curve_count = (size_t)plan->curve_count,
                                     .chosen = chosen_of(plan),

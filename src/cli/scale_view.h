@@ -13,7 +13,7 @@ struct scale_plan {
     double tokens;            /* of the whole training; 0: not given */
     double target_days;       /* 0: not given */
     struct failures failures; /* node_mtbf_s 0: none are counted */
-    struct choices front;     /* for request.devices; empty where --devices was not given */
+    struct choices pareto_front;     /* for request.devices; empty where --devices was not given */
     struct choice curve[CHOICE_CURVE_MAX];
     int curve_count;
     const struct choice *target; /* of the curve: the fewest that end in time; NULL: none do, or none are asked */

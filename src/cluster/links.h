@@ -63,7 +63,7 @@ struct link_request {
     const struct comm_traffic *traffic; /* what one rank moves (comm_schedule.h) */
 };
 
-/* Whether flat and stratified are two: not among two ranks, nor where all read each other's data in place. */
+/* Whether flat and hierarchical are two: not among two ranks, nor where all read each other's data in place. */
 bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group, bool in_place);
 
 /* Seconds of it alone. On the mesh that was measured they are read off the points of the same operation, linear between
@@ -71,7 +71,7 @@ bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group,
  * that are not a kind of the mesh's, and for algorithms that were not measured, *extrapolated is set, and they are the
  * sum over the axes of
  *     stages x latency + bytes / rate,
- * with ceil(log2 of the group's length along the axis) stages where the operation is stratified, and as many as
+ * with ceil(log2 of the group's length along the axis) stages where the operation is hierarchical, and as many as
  * messages where it is flat: the other ranks along the axis, across nodes those of all other nodes; twice as many for
  * an all-reduce. The rate across nodes is shared by the ranks of a node, so that twice as many ranks in a node have
  * half of it each (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",

@@ -16,7 +16,7 @@
  * zeros: those would turn -0 into 0. With `round_bf16` every edge of the tree rounds to bf16, also within a rank or a
  * node, and values travel as bf16. With `round_sum` an all-reduce rounds the sum too, and gathers it as bf16.
  *
- * ALGORITHMS (comm_schedule.h). Stratified: a reduction halves along the tree: in each of its ceil(log2 ranks) stages a
+ * ALGORITHMS (comm_schedule.h). Hierarchical: a reduction halves along the tree: in each of its ceil(log2 ranks) stages a
  * rank sends the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over
  * ranks. So a reduction is first within nodes, then across them, and a gather the other way round. Flat: one stage, in
  * which each block goes from every rank to its owner, who adds by the same tree, or from its owner to every rank. Ranks
@@ -25,7 +25,7 @@
  *
  * BYTES. An operation on B bytes among P ranks moves (P - 1) B, summed over all ranks; all-reduce twice as much; in
  * all-to-all each rank sends B (P - 1) / P. Among n nodes of m ranks, (n - 1) B of it are between nodes where it is
- * stratified, and (P - m) B where it is flat. round_bf16 halves what reductions send, round_sum what is gathered of
+ * hierarchical, and (P - m) B where it is flat. round_bf16 halves what reductions send, round_sum what is gathered of
  * them. comm_read_traffic counts what was moved.
  *
  * Files, in the order to read them:

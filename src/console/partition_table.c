@@ -20,11 +20,11 @@ static int by_time(const void *left, const void *right) {
 }
 
 static void print_time(FILE *out, const struct session_plan *plan, const struct partition_outcome *outcome,
-                       bool front) {
+                       bool on_pareto_front) {
     char name[PARTITION_BYTES], size[SIZE_TEXT];
     const struct candidate *best = &outcome->best;
     fprintf(out, "  %9.4f s  %10s%s  %-24s%s", best->step_s, size_print(best->tier_bytes[TIER_DEVICE], size),
-            front ? "*" : " ", partition_print(&outcome->partition, &plan->chosen.place.mesh, name),
+            on_pareto_front ? "*" : " ", partition_print(&outcome->partition, &plan->chosen.place.mesh, name),
             best->policy.flat ? " flat" : "");
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         if (best->tier_bytes[tier] > 0)
@@ -33,7 +33,7 @@ static void print_time(FILE *out, const struct session_plan *plan, const struct 
 
 static void print_reason(FILE *out, const struct session_plan *plan, const struct partition_outcome *outcome) {
     const struct search_result *search = &plan->search;
-    double best_s = search->front.count > 0 ? search->front.items[0].step_s : 0;
+    double best_s = search->pareto_front.count > 0 ? search->pareto_front.items[0].step_s : 0;
     char name[PARTITION_BYTES];
     if (was_tried(outcome)) {
         if (partition_equal(&outcome->partition, &plan->chosen.policy.partition))
@@ -57,10 +57,10 @@ static void print_all(FILE *out, const struct session_plan *plan, const struct p
                       bool explain) {
     int64_t min = INT64_MAX;
     for (size_t i = 0; i < count; i++) {
-        bool tried = was_tried(list[i]), front = tried && list[i]->best.tier_bytes[TIER_DEVICE] < min;
-        if (front) min = list[i]->best.tier_bytes[TIER_DEVICE];
-        if (!front && !explain) continue;
-        if (tried) print_time(out, plan, list[i], front);
+        bool tried = was_tried(list[i]), on_pareto_front = tried && list[i]->best.tier_bytes[TIER_DEVICE] < min;
+        if (on_pareto_front) min = list[i]->best.tier_bytes[TIER_DEVICE];
+        if (!on_pareto_front && !explain) continue;
+        if (tried) print_time(out, plan, list[i], on_pareto_front);
         print_reason(out, plan, list[i]);
         fputc('\n', out);
     }

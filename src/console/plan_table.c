@@ -97,10 +97,10 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
     stages_table_print(out, plan);
 }
 
-/* Candidates as they are printed: of the front, which has less of device memory than any that is faster, or not. */
+/* Candidates as they are printed: of the Pareto front, which has less of device memory than any that is faster, or not. */
 struct listed {
     const struct candidate *candidate;
-    bool front;
+    bool on_pareto_front;
 };
 
 static int by_time(const void *left, const void *right) {
@@ -111,16 +111,16 @@ static int by_time(const void *left, const void *right) {
            (a->tier_bytes[TIER_DEVICE] < b->tier_bytes[TIER_DEVICE]);
 }
 
-/* The front but for the winner, and the runners-up that are not of it; returns their number. */
+/* The Pareto front but for the winner, and the runners-up that are not of it; returns their number. */
 static size_t list_others(const struct search_result *search, struct listed *out) {
-    size_t count = 0, front = 0;
-    for (size_t i = 1; i < search->front.count; i++)
-        out[count++] = (struct listed){&search->front.items[i], true};
-    front = count;
+    size_t count = 0, pareto_front_count = 0;
+    for (size_t i = 1; i < search->pareto_front.count; i++)
+        out[count++] = (struct listed){&search->pareto_front.items[i], true};
+    pareto_front_count = count;
     for (size_t i = 0; i < search->runners_up.count; i++) {
         const struct candidate *candidate = &search->runners_up.items[i];
         bool known = false;
-        for (size_t k = 0; k < front && !known; k++)
+        for (size_t k = 0; k < pareto_front_count && !known; k++)
             known = memcmp(&out[k].candidate->policy, &candidate->policy, sizeof candidate->policy) == 0;
         if (!known) out[count++] = (struct listed){candidate, false};
     }
@@ -130,7 +130,7 @@ static size_t list_others(const struct search_result *search, struct listed *out
 
 static void print_others(FILE *out, const struct session_plan *plan) {
     const struct search_result *search = &plan->search;
-    struct listed *others = mem_array(search->front.count + search->runners_up.count + 1, sizeof *others);
+    struct listed *others = mem_array(search->pareto_front.count + search->runners_up.count + 1, sizeof *others);
     size_t count = others ? list_others(search, others) : 0; /* out of memory: the table is printed without them */
     if (count > 0)
         fprintf(out, "others: step, device memory (* no faster one takes less), what differs from this plan\n");
@@ -138,7 +138,7 @@ static void print_others(FILE *out, const struct session_plan *plan) {
         const struct candidate *candidate = others[i].candidate;
         char size[SIZE_TEXT], text[POLICY_TEXT_BYTES];
         fprintf(out, "  %9.4f s  %10s%s  %s\n", candidate->step_s, size_print(candidate->tier_bytes[TIER_DEVICE], size),
-                others[i].front ? "*" : " ",
+                others[i].on_pareto_front ? "*" : " ",
                 policy_difference_text(&candidate->policy, &plan->chosen.policy, count_blocks(plan), text));
     }
     mem_free(others);

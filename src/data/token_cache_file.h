@@ -29,7 +29,7 @@ struct token_cache_key {
  * In fresh memory; NULL when out of memory or when there is no such text. */
 char *token_cache_path(const char *folder, const char *text_path);
 
-/* Facts about a text, which later runs report too. */
+/* Properties of a text, which later runs report too. */
 struct text_notes {
     struct utf8_damage damage; /* as far as it was tokenized */
     json_t *unread;            /* keys of its rows (jsonl_unread.h); NULL: none */

@@ -1,5 +1,5 @@
 /* An order in which variables are chosen, so that what is chosen is soon of no more concern: at each place few choices
- * are open of the front, the chosen variables that have pairs with others. Greedy, from each of some variables; the
+ * are open of the frontier, the chosen variables that have pairs with others. Greedy, from each of some variables; the
  * best of these orders. */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct ordering {
     int *open;               /* by variable: neighbours that are not chosen yet */
     bool *chosen;
     int *order, count;
-    double front; /* logarithm of how many ways there are to choose the front */
+    double frontier; /* logarithm of how many ways there are to choose the frontier */
     struct scratch scratch;
 };
 
@@ -43,25 +43,25 @@ static enum status find_neighbours(struct ordering *ordering) {
 
 static double ways(const struct ordering *ordering, int variable) { return log(ordering->ilp->choices[variable]); }
 
-/* The front after the variable is chosen too. */
-static double front_with(const struct ordering *ordering, int variable) {
-    double front = ordering->front + (ordering->open[variable] > 0 ? ways(ordering, variable) : 0);
+/* The frontier after the variable is chosen too. */
+static double frontier_with(const struct ordering *ordering, int variable) {
+    double frontier = ordering->frontier + (ordering->open[variable] > 0 ? ways(ordering, variable) : 0);
     for (int i = ordering->first[variable]; i < ordering->first[variable + 1]; i++) {
         int other = ordering->neighbours[i];
-        if (ordering->chosen[other] && ordering->open[other] == 1) front -= ways(ordering, other);
+        if (ordering->chosen[other] && ordering->open[other] == 1) frontier -= ways(ordering, other);
     }
-    return front;
+    return frontier;
 }
 
 static void choose(struct ordering *ordering, int variable) {
-    ordering->front = front_with(ordering, variable);
+    ordering->frontier = frontier_with(ordering, variable);
     ordering->chosen[variable] = true;
     ordering->order[ordering->count++] = variable;
     for (int i = ordering->first[variable]; i < ordering->first[variable + 1]; i++)
         ordering->open[ordering->neighbours[i]]--;
 }
 
-/* Next to a chosen one where there is such; the first of those after which the front is smallest. */
+/* Next to a chosen one where there is such; the first of those after which the frontier is smallest. */
 static int next_variable(const struct ordering *ordering) {
     int best = -1;
     bool near = false;
@@ -69,23 +69,23 @@ static int next_variable(const struct ordering *ordering) {
     for (int v = 0; v < ordering->ilp->count; v++) {
         if (ordering->chosen[v]) continue;
         bool own = ordering->open[v] < ordering->first[v + 1] - ordering->first[v];
-        double front = front_with(ordering, v);
-        if (best >= 0 && (near != own ? near : front >= min - 1e-9)) continue;
-        best = v, near = own, min = front;
+        double frontier = frontier_with(ordering, v);
+        if (best >= 0 && (near != own ? near : frontier >= min - 1e-9)) continue;
+        best = v, near = own, min = frontier;
     }
     return best;
 }
 
-/* The sum of all fronts' ways. */
+/* The sum of all frontiers' ways. */
 static double order_from(struct ordering *ordering, int start) {
     double sum = 0;
-    ordering->count = 0, ordering->front = 0;
+    ordering->count = 0, ordering->frontier = 0;
     memset(ordering->chosen, 0, (size_t)ordering->ilp->count * sizeof(bool));
     for (int v = 0; v < ordering->ilp->count; v++)
         ordering->open[v] = ordering->first[v + 1] - ordering->first[v];
     for (int next = start; next >= 0; next = next_variable(ordering)) {
         choose(ordering, next);
-        sum += exp(ordering->front);
+        sum += exp(ordering->frontier);
     }
     return sum;
 }

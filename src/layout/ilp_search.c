@@ -17,9 +17,9 @@ enum { COMPARED_MAX = 64 };
 /* What is known of the variable in one place of the order, before anything is chosen. */
 struct place {
     int variable;
-    int link_count, front_count;
+    int link_count, frontier_count;
     const struct ilp_pair **links; /* to variables before it */
-    int *front;                    /* variables up to here that have pairs with later ones */
+    int *frontier;                    /* variables up to here that have pairs with later ones */
     int64_t *min, *max;            /* [moments] memory of all later variables */
 };
 
@@ -61,17 +61,17 @@ static void add_extremes(const struct ilp_program *ilp, int variable, const int6
 static enum status link(const struct ilp_program *ilp, const int *place_of, int at, struct scratch *scratch,
                         struct place *place) {
     place->links = scratch_alloc(scratch, ilp->pairs.count + 1, sizeof *place->links);
-    place->front = scratch_alloc(scratch, (size_t)ilp->count, sizeof *place->front);
-    if (!place->links || !place->front) return STATUS_FAILED;
+    place->frontier = scratch_alloc(scratch, (size_t)ilp->count, sizeof *place->frontier);
+    if (!place->links || !place->frontier) return STATUS_FAILED;
     for (size_t i = 0; i < ilp->pairs.count; i++) {
         const struct ilp_pair *pair = &ilp->pairs.items[i];
         int low = place_of[pair->low], high = place_of[pair->high];
         if ((low == at && high < at) || (high == at && low < at)) place->links[place->link_count++] = pair;
         if ((low > at) == (high > at)) continue;
         int known = low > at ? pair->high : pair->low, n = 0;
-        while (n < place->front_count && place->front[n] != known)
+        while (n < place->frontier_count && place->frontier[n] != known)
             n++;
-        if (n == place->front_count) place->front[place->front_count++] = known;
+        if (n == place->frontier_count) place->frontier[place->frontier_count++] = known;
     }
     return STATUS_OK;
 }
@@ -188,16 +188,16 @@ static int compare_costs(const struct label *a, const struct label *b) {
     return compare_choices(a, b);
 }
 
-static int compare_fronts(const struct label *a, const struct label *b) {
-    for (int i = 0; i < a->place->front_count; i++) {
-        int v = a->place->front[i];
+static int compare_frontiers(const struct label *a, const struct label *b) {
+    for (int i = 0; i < a->place->frontier_count; i++) {
+        int v = a->place->frontier[i];
         if (a->choice[v] != b->choice[v]) return a->choice[v] < b->choice[v] ? -1 : 1;
     }
     return 0;
 }
 
-static int by_front(const void *a, const void *b) {
-    int order = compare_fronts(a, b);
+static int by_frontier(const void *a, const void *b) {
+    int order = compare_frontiers(a, b);
     return order != 0 ? order : compare_costs(a, b);
 }
 
@@ -213,13 +213,13 @@ static bool takes_no_more(const struct label *a, const struct label *b, int mome
     return true;
 }
 
-/* Leaves out labels for which another is no worse. Those of the same front come one after the other, the cheapest
+/* Leaves out labels for which another is no worse. Those of the same frontier come one after the other, the cheapest
  * first. */
 static void leave_out_worse(struct layer *layer, int moments) {
     struct label *labels = layer->labels.items;
     size_t kept = 0, first = 0;
     for (size_t i = 0; i < layer->labels.count; i++) {
-        if (kept > first && compare_fronts(&labels[first], &labels[i]) != 0) first = kept;
+        if (kept > first && compare_frontiers(&labels[first], &labels[i]) != 0) first = kept;
         bool worse = false;
         for (size_t other = first; other < kept && other < first + COMPARED_MAX && !worse; other++)
             worse = takes_no_more(&labels[other], &labels[i], moments);
@@ -232,7 +232,7 @@ static void keep_best(struct state *state, struct layer *layer) {
     struct ilp_search *search = state->search;
     size_t count = layer->labels.count;
     if (count < 2) return;
-    qsort(layer->labels.items, count, sizeof *layer->labels.items, by_front);
+    qsort(layer->labels.items, count, sizeof *layer->labels.items, by_frontier);
     leave_out_worse(layer, search->ilp->moment_count);
     if (layer->labels.count <= search->width) return;
     qsort(layer->labels.items, layer->labels.count, sizeof *layer->labels.items, by_reach);

@@ -151,7 +151,7 @@ struct optimizer_options {
     enum dtype moments;      /* fp32, bf16 or uint8 */
     bool no_masters;         /* of bf16 parameters */
     bool split_masters;      /* of bf16 parameters: "master_low" in place of "master" */
-    uint64_t seed;           /* of rounding by chance */
+    uint64_t seed;           /* of stochastic rounding */
     struct group_part group; /* of ranks that have parts of parameters; {0, 0}: none has */
 };
 /* Says of a graph's parameters, before its optimizer is added, which ones the rule updates whole: of UPDATE_MUON

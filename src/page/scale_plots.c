@@ -11,7 +11,7 @@ static const char BLUE[] = "#0b62b8", WARM[] = "#b54708", INK[] = "#17202b", LIM
 static const struct {
     const char *name, *caption;
 } plots[SCALE_PLOT_COUNT] = {
-    [SCALE_PLOT_FRONT] = {"front", "Layouts of which none is both faster and smaller; the fastest is marked."},
+    [SCALE_PLOT_PARETO_FRONT] = {"front", "Layouts of which none is both faster and smaller; the fastest is marked."},
     [SCALE_PLOT_CURVE] = {"curve",
                           "The fastest layout by number of devices, the same batch on each. Dashed: as many times "
                           "the least number's tokens as there are times its devices."},
@@ -25,7 +25,7 @@ const char *scale_plot_caption(enum scale_plot plot) { return plots[plot].captio
 
 bool scale_plot_has(const struct scale_picture *picture, enum scale_plot plot) {
     switch (plot) {
-    case SCALE_PLOT_FRONT: return picture->front_count > 0;
+    case SCALE_PLOT_PARETO_FRONT: return picture->pareto_front_count > 0;
     case SCALE_PLOT_CURVE: return picture->curve_count > 0;
     default: return picture->chosen != NULL;
     }
@@ -41,12 +41,12 @@ static enum status mark(struct text_buffer *out, double x, double y, const char 
     return svg_print(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%s\"/>\n", x, y, radius, color);
 }
 
-/* --- the front --- */
+/* --- the Pareto front --- */
 
-static struct svg_frame front_frame(const struct scale_picture *picture) {
+static struct svg_frame pareto_front_frame(const struct scale_picture *picture) {
     double bytes[2] = {INFINITY, 0}, seconds[2] = {INFINITY, 0};
-    for (size_t i = 0; i < picture->front_count; i++) {
-        const struct forecast *one = &picture->front[i].forecast;
+    for (size_t i = 0; i < picture->pareto_front_count; i++) {
+        const struct forecast *one = &picture->pareto_front[i].forecast;
         bytes[0] = fmin(bytes[0], (double)one->peak_bytes), bytes[1] = fmax(bytes[1], (double)one->peak_bytes);
         seconds[0] = fmin(seconds[0], one->step_s), seconds[1] = fmax(seconds[1], one->step_s);
     }
@@ -59,19 +59,19 @@ static struct svg_frame front_frame(const struct scale_picture *picture) {
                               .y_label = svg_seconds};
 }
 
-static enum status draw_front(const struct scale_picture *picture, struct text_buffer *out) {
-    struct svg_frame frame = front_frame(picture);
+static enum status draw_pareto_front(const struct scale_picture *picture, struct text_buffer *out) {
+    struct svg_frame frame = pareto_front_frame(picture);
     TRY(svg_begin(out, frame.title, SVG_HEIGHT));
     TRY(svg_axes(out, &frame));
     TRY(svg_print(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", BLUE));
-    for (size_t i = 0; i < picture->front_count; i++)
-        TRY(svg_print(out, "%.1f,%.1f ", svg_at(&frame.x, (double)picture->front[i].forecast.peak_bytes),
-                      svg_at(&frame.y, picture->front[i].forecast.step_s)));
+    for (size_t i = 0; i < picture->pareto_front_count; i++)
+        TRY(svg_print(out, "%.1f,%.1f ", svg_at(&frame.x, (double)picture->pareto_front[i].forecast.peak_bytes),
+                      svg_at(&frame.y, picture->pareto_front[i].forecast.step_s)));
     TRY(svg_print(out, "\"/>\n"));
-    for (size_t i = 0; i < picture->front_count; i++) {
-        bool last = i + 1 == picture->front_count; /* the fastest */
-        TRY(mark(out, svg_at(&frame.x, (double)picture->front[i].forecast.peak_bytes),
-                 svg_at(&frame.y, picture->front[i].forecast.step_s), last ? WARM : BLUE, last ? 6 : 4));
+    for (size_t i = 0; i < picture->pareto_front_count; i++) {
+        bool last = i + 1 == picture->pareto_front_count; /* the fastest */
+        TRY(mark(out, svg_at(&frame.x, (double)picture->pareto_front[i].forecast.peak_bytes),
+                 svg_at(&frame.y, picture->pareto_front[i].forecast.step_s), last ? WARM : BLUE, last ? 6 : 4));
     }
     return svg_end(out);
 }
@@ -259,7 +259,7 @@ static enum status draw_memory(const struct scale_picture *picture, struct text_
 
 enum status scale_plot_draw(const struct scale_picture *picture, enum scale_plot plot, struct text_buffer *out) {
     switch (plot) {
-    case SCALE_PLOT_FRONT: return draw_front(picture, out);
+    case SCALE_PLOT_PARETO_FRONT: return draw_pareto_front(picture, out);
     case SCALE_PLOT_CURVE: return draw_curve(picture, out);
     case SCALE_PLOT_TIMELINE: return draw_timeline(picture, out);
     default: return draw_memory(picture, out);

@@ -1,4 +1,4 @@
-/* Drawings of plans for many devices (scale/choose.h): the front, the curve over numbers of devices, what the stages of
+/* Drawings of plans for many devices (scale/choose.h): the Pareto front, the curve over numbers of devices, what the stages of
  * a layout do when, and the memory of their ranks. Each is one SVG (svg.h), for the page and for a file. */
 #ifndef BALLAST_PAGE_SCALE_PLOTS_H
 #define BALLAST_PAGE_SCALE_PLOTS_H
@@ -9,8 +9,8 @@
 /* What is drawn; all is borrowed. */
 struct scale_picture {
     const char *name;           /* of model and cluster */
-    const struct choice *front; /* may be empty */
-    size_t front_count;
+    const struct choice *pareto_front; /* may be empty */
+    size_t pareto_front_count;
     const struct choice *curve; /* by rising devices */
     size_t curve_count;
     const struct choice *chosen;        /* whose timeline and memory are shown */
@@ -18,7 +18,7 @@ struct scale_picture {
     double step_tokens, capacity_bytes; /* of a step; of a device */
 };
 
-enum scale_plot { SCALE_PLOT_FRONT, SCALE_PLOT_CURVE, SCALE_PLOT_TIMELINE, SCALE_PLOT_MEMORY, SCALE_PLOT_COUNT };
+enum scale_plot { SCALE_PLOT_PARETO_FRONT, SCALE_PLOT_CURVE, SCALE_PLOT_TIMELINE, SCALE_PLOT_MEMORY, SCALE_PLOT_COUNT };
 /* "front", "curve", "timeline", "memory": of files, and of places in the page. */
 const char *scale_plot_name(enum scale_plot plot);
 /* What the drawing says, in a sentence. */

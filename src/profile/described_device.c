@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 #include "backend/kernel_parts.h"
 #include "backend/linear_products.h"
 #include "backend/muon_parts.h"

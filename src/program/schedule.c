@@ -89,13 +89,13 @@ static enum status schedule_repeated(struct scheduler *scheduler, struct section
 static enum status schedule_waves(struct scheduler *scheduler, struct execution_list *executions) {
     const struct lane_share *share = scheduler->share;
     struct wave_split waves = movement_split_waves(share->micro_batches, scheduler->slots);
-    int64_t front = share->first_micro_batch, end = front + share->micro_batches;
+    int64_t begin = share->first_micro_batch, end = begin + share->micro_batches;
     int64_t first_micro_batches = waves.count > 1 ? waves.micro_batches : waves.last_micro_batches;
     const struct section first = {
-        .name = "first pass", .repeat = 1, .first_micro_batch = front, .micro_batches = first_micro_batches};
+        .name = "first pass", .repeat = 1, .first_micro_batch = begin, .micro_batches = first_micro_batches};
     const struct section middle = {.name = "middle passes",
                                    .repeat = waves.count > 2 ? waves.count - 2 : 0,
-                                   .first_micro_batch = front + waves.micro_batches,
+                                   .first_micro_batch = begin + waves.micro_batches,
                                    .micro_batches = waves.micro_batches};
     const struct section last = {.name = "last pass",
                                  .repeat = 1,

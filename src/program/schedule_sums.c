@@ -50,7 +50,7 @@ static enum status schedule_all_gather(struct scheduler *scheduler, const struct
 
 /* ---- sums ---- */
 
-static struct operand front_of(const struct scheduler *scheduler, int32_t pack, int level, enum access access) {
+static struct operand head_of(const struct scheduler *scheduler, int32_t pack, int level, enum access access) {
     const struct lane_share *share = scheduler->share;
     int own = scheduler_level(scheduler, level);
     return (struct operand){.buffer = step_buffers_pack(&scheduler->buffers, pack, share->round, own),
@@ -62,14 +62,14 @@ static enum status schedule_add(struct scheduler *scheduler, const struct execut
                                 const struct lane_sum_step *step) {
     enum opcode opcode = step->rounds ? OPCODE_ADD_BF16 : OPCODE_ADD;
     struct instruction add = scheduler_instruction(scheduler, opcode, execution);
-    if (step->kind == LANE_SUM_ADD) add.operands[0] = front_of(scheduler, pack, step->from, ACCESS_READ);
-    add.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, ACCESS_UPDATE);
+    if (step->kind == LANE_SUM_ADD) add.operands[0] = head_of(scheduler, pack, step->from, ACCESS_READ);
+    add.operands[OP_INPUTS_MAX] = head_of(scheduler, pack, step->to, ACCESS_UPDATE);
     return push(scheduler, &add);
 }
 
 /* A rank that has nothing to add overwrites what it has. */
 static struct operand sum_of(const struct scheduler *scheduler, int32_t pack, const struct lane_sum_step *step) {
-    return front_of(scheduler, pack, step->to, scheduler->share->micro_batches > 0 ? ACCESS_UPDATE : ACCESS_WRITE);
+    return head_of(scheduler, pack, step->to, scheduler->share->micro_batches > 0 ? ACCESS_UPDATE : ACCESS_WRITE);
 }
 
 static enum status schedule_all_reduce(struct scheduler *scheduler, const struct execution *execution, int32_t pack,

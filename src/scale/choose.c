@@ -117,28 +117,28 @@ static int by_bound(const void *left, const void *right) {
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-/* Whether something on the front is as small and at most so slow. */
-static bool is_beaten(const struct choices *front, double seconds, double bytes) {
-    for (size_t i = 0; i < front->list.count; i++) {
-        const struct forecast *other = &front->list.items[i].forecast;
+/* Whether something on the Pareto front is as small and at most so slow. */
+static bool is_beaten(const struct choices *pareto_front, double seconds, double bytes) {
+    for (size_t i = 0; i < pareto_front->list.count; i++) {
+        const struct forecast *other = &pareto_front->list.items[i].forecast;
         if (other->step_s <= seconds && (double)other->peak_bytes <= bytes) return true;
     }
     return false;
 }
 
 /* Adds it and drops what it beats. */
-static enum status put_on_front(struct choices *front, struct choice choice) {
+static enum status put_on_pareto_front(struct choices *pareto_front, struct choice choice) {
     size_t kept = 0;
-    for (size_t i = 0; i < front->list.count; i++) {
-        const struct forecast *other = &front->list.items[i].forecast;
+    for (size_t i = 0; i < pareto_front->list.count; i++) {
+        const struct forecast *other = &pareto_front->list.items[i].forecast;
         bool beaten = choice.forecast.step_s <= other->step_s && choice.forecast.peak_bytes <= other->peak_bytes;
-        if (!beaten) front->list.items[kept++] = front->list.items[i];
+        if (!beaten) pareto_front->list.items[kept++] = pareto_front->list.items[i];
     }
-    front->list.count = kept;
-    return vec_push(&front->list, choice);
+    pareto_front->list.count = kept;
+    return vec_push(&pareto_front->list, choice);
 }
 
-/* By rising bounds; what cannot come onto the front any more is not simulated. */
+/* By rising bounds; what cannot come onto the Pareto front any more is not simulated. */
 static enum status simulate_candidates(const struct choice_request *request, const struct calibration *calibration,
                                        const struct candidates *candidates, struct choices *out) {
     for (size_t i = 0; i < candidates->list.count; i++) {
@@ -149,7 +149,7 @@ static enum status simulate_candidates(const struct choice_request *request, con
         TRY(forecast_step(&job, calibration, &choice.forecast));
         out->simulated++;
         if (is_beaten(out, choice.forecast.step_s, (double)choice.forecast.peak_bytes)) continue;
-        TRY(put_on_front(out, choice));
+        TRY(put_on_pareto_front(out, choice));
     }
     return STATUS_OK;
 }

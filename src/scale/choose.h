@@ -1,4 +1,4 @@
-/* Which layout, on how many devices: the front of peak memory against step time over tensor and pipeline parallelism,
+/* Which layout, on how many devices: the Pareto front of peak memory against step time over tensor and pipeline parallelism,
  * partition of states, recomputation and micro-batch; and the curve over numbers of devices. */
 #ifndef BALLAST_SCALE_CHOOSE_H
 #define BALLAST_SCALE_CHOOSE_H
@@ -20,7 +20,7 @@ struct choice {
 };
 
 struct choices {
-    VEC(struct choice) list;    /* the front: ever faster, and ever more bytes a device */
+    VEC(struct choice) list;    /* the Pareto front: ever faster, and ever more bytes a device */
     int64_t layouts, simulated; /* that were considered; of these, simulated: no bound ruled them out */
 };
 
@@ -29,7 +29,7 @@ struct choices {
 enum status choose_layouts(const struct choice_request *request, const struct calibration *calibration,
                            struct choices *out);
 void choices_free(struct choices *choices);
-/* The fastest of the front. */
+/* The fastest of the Pareto front. */
 const struct choice *choices_fastest(const struct choices *choices);
 
 /* The fastest layout on so many devices, whatever request->devices says; *fits is false where there is none. FAILED

@@ -74,7 +74,7 @@ enum gradient_sum {
     SUM_BY_PRODUCT_OF_STAGES, /* the same where there is pipeline parallelism, else by a kernel */
 };
 
-/* How a training system works: facts about its code at the time, none of them fitted (system.c has those with names).
+/* How a training system works: constants of its code at the time, none of them fitted (system.c has those with names).
  */
 struct training_system {
     const char *name;

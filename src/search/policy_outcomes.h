@@ -15,7 +15,7 @@ struct outcomes {
     const int32_t *families; /* of result->tried */
     struct search_result *result;
 };
-/* Fills result->front and result->runners_up, by result->tried. */
+/* Fills result->pareto_front and result->runners_up, by result->tried. */
 enum status outcomes_rank(const struct outcomes *outcomes);
 /* Fills result->partitions, where there are several. */
 enum status outcomes_note_partitions(const struct outcomes *outcomes);

@@ -446,11 +446,11 @@ static enum status refine_best(struct search *search) {
     return search->result->proved ? STATUS_OK : compile_best(search);
 }
 
-/* Of policies that take the same time the first of the front needs less, and may have been compiled later. */
+/* Of policies that take the same time the first of the Pareto front needs less, and may have been compiled later. */
 static void drop_other_program(struct search *search) {
     struct search_result *result = search->result;
-    const struct candidate *first = result->front.items;
-    if (result->front.count > 0 && memcmp(&search->best_policy, &first->policy, sizeof first->policy) == 0) return;
+    const struct candidate *first = result->pareto_front.items;
+    if (result->pareto_front.count > 0 && memcmp(&search->best_policy, &first->policy, sizeof first->policy) == 0) return;
     program_free(result->best);
     result->best = NULL;
 }
@@ -511,7 +511,7 @@ enum status search_min_memory(const struct search_input *input, struct candidate
 
 void search_result_free(struct search_result *result) {
     program_free(result->best);
-    vec_free(&result->front);
+    vec_free(&result->pareto_front);
     vec_free(&result->runners_up);
     vec_free(&result->tried);
     vec_free(&result->partitions);

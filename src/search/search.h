@@ -23,7 +23,7 @@
 #include "sim/simulate.h"
 
 /* Which operations between ranks are tried (policy.flat). */
-enum search_collectives { COLLECTIVES_STRATIFIED, COLLECTIVES_FLAT, COLLECTIVES_EITHER };
+enum search_collectives { COLLECTIVES_HIERARCHICAL, COLLECTIVES_FLAT, COLLECTIVES_EITHER };
 /* What makes a policy the best: the time of its simulated step, or as AMSP has it (arXiv 2311.00257, section 4) the
  * plain sum of all work of all streams, with nothing hidden. */
 enum search_objective { OBJECTIVE_STEP, OBJECTIVE_SUM };
@@ -71,16 +71,16 @@ struct partition_outcome {
 
 struct search_result {
     VEC(struct candidate)
-    front; /* compiled ones that fit, the fastest first; each needs less of the device than all faster ones */
+    pareto_front; /* compiled ones that fit, the fastest first; each needs less of the device than all faster ones */
     VEC(struct candidate) runners_up;         /* the fastest simulated ones of other kinds (schedule kind and tiers) */
     VEC(struct candidate) tried;              /* all that were compiled, in that order; step_s 0: it does not fit */
     VEC(struct partition_outcome) partitions; /* of the input's, where it has several */
     int64_t enumerated, compiled;
     int64_t crowded; /* of the compiled: left out, since they have more operations than there can be between ranks */
     bool proved;     /* no member of a family that is listed at once, compiled or not, is faster than the first of
-                        `front` */
+                        `pareto_front` */
     double left_s;   /* none of those that were not compiled takes less; INFINITY: none of them can be faster */
-    struct program *best; /* of the first of `front`, where it is one rank's; owned, NULL where it was taken */
+    struct program *best; /* of the first of `pareto_front`, where it is one rank's; owned, NULL where it was taken */
     int64_t min_bytes;    /* the least of the device that a compiled program needs; for when nothing fits */
 };
 
@@ -98,7 +98,7 @@ struct search_bound {
 };
 enum status search_bound(const struct search_input *input, struct search_bound *out);
 
-/* OK with an empty front when nothing fits. Deterministic. The caller frees. */
+/* OK with an empty Pareto front when nothing fits. Deterministic. The caller frees. */
 enum status search_policies(const struct search_input *input, struct search_result *out);
 /* The policy that needs least of the device, of those that fit the tiers below it. The smallest by their bounds are
  * compiled, up to the first that fits the device (capacity 0: a dozen). Needs no costs (input->costs may be NULL). */

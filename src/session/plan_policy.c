@@ -84,13 +84,13 @@ static double objective_of(const struct session_plan *plan, const struct candida
 }
 
 /* Compiles the programs of the fastest policies that were found, where these are fast enough. */
-static enum status try_front(struct choosing *choosing, bool *fitted) {
+static enum status try_pareto_front(struct choosing *choosing, bool *fitted) {
     struct session_plan *plan = choosing->plan;
     double enough_s = plan->request.faster_than_s;
-    for (size_t i = 0; i < plan->search.front.count && !*fitted; i++) {
-        if (enough_s > 0 && objective_of(plan, &plan->search.front.items[i]) >= enough_s) break;
-        TRY(try_policy(choosing, &plan->search.front.items[i].policy, i == 0 ? &plan->search.best : NULL, fitted));
-        if (*fitted) plan->fastest = plan->search.front.items[i];
+    for (size_t i = 0; i < plan->search.pareto_front.count && !*fitted; i++) {
+        if (enough_s > 0 && objective_of(plan, &plan->search.pareto_front.items[i]) >= enough_s) break;
+        TRY(try_policy(choosing, &plan->search.pareto_front.items[i].policy, i == 0 ? &plan->search.best : NULL, fitted));
+        if (*fitted) plan->fastest = plan->search.pareto_front.items[i];
     }
     return STATUS_OK;
 }
@@ -98,7 +98,7 @@ static enum status try_front(struct choosing *choosing, bool *fitted) {
 static enum status try_fastest(struct choosing *choosing, bool *fitted) {
     TRY(session_plan_measure(choosing->plan));
     TRY(search_policies(&choosing->input, &choosing->plan->search));
-    return try_front(choosing, fitted);
+    return try_pareto_front(choosing, fitted);
 }
 
 /* The policy that takes least, where the search found none that fits within its tries. */
@@ -106,8 +106,8 @@ static enum status try_small(struct choosing *choosing, const struct candidate *
     struct candidate measured = *small;
     TRY(policy_measure(&choosing->input, 0, &measured, NULL));
     if (measured.step_s <= 0) return STATUS_OK;
-    TRY(vec_push(&choosing->plan->search.front, measured));
-    return try_front(choosing, fitted);
+    TRY(vec_push(&choosing->plan->search.pareto_front, measured));
+    return try_pareto_front(choosing, fitted);
 }
 
 /* With no regard to what the device holds of the main program: others of the set may need more. */
@@ -135,7 +135,7 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     if (hopeless && one_of_several) choosing->plan->min_bytes = small.tier_bytes[TIER_DEVICE];
     if (hopeless) return one_of_several ? STATUS_OK : try_policy(choosing, &small.policy, NULL, &fitted);
     if (fastest) TRY(try_fastest(choosing, &fitted));
-    if (fastest && one_of_several && choosing->plan->search.front.count == 0) TRY(try_small(choosing, &small, &fitted));
+    if (fastest && one_of_several && choosing->plan->search.pareto_front.count == 0) TRY(try_small(choosing, &small, &fitted));
     return fitted || one_of_several ? STATUS_OK : try_min_memory(choosing);
 }
 

@@ -171,7 +171,7 @@ static enum status time_plan(struct session_plan *plan, double best_s, struct ra
     }
     *made = measured.step_s > 0;
     if (*made) note_planned(plan, &measured, shape);
-    const struct candidate *found = plan->search.front.count > 0 ? &plan->search.front.items[0] : NULL;
+    const struct candidate *found = plan->search.pareto_front.count > 0 ? &plan->search.pareto_front.items[0] : NULL;
     if (!*made && found && objective_of(plan, found) >= best_s) note_planned(plan, found, shape);
     return STATUS_OK;
 }

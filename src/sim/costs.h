@@ -29,7 +29,7 @@ static inline struct kernel_cost costs_of_kernel(const struct costs *costs, cons
     return (tier == TIER_HOST && costs->host_kernels ? costs->host_kernels : costs->kernels)[node->id];
 }
 
-/* Seconds of adding so many bytes of sums to others, and of an operation between ranks, flat or stratified
+/* Seconds of adding so many bytes of sums to others, and of an operation between ranks, flat or hierarchical
  * (cluster/links.h), which is as long on all of them; 0 where links were not measured. */
 double costs_add_s(const struct cluster_rates *rates, int64_t bytes);
 double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place, bool flat,

@@ -1,11 +1,11 @@
-/* Stages that change single characters: mend, prefix, map, strip. */
+/* Stages that change single characters: fix, prefix, map, strip. */
 #include <string.h>
 #include <utf8proc.h>
 
 #include "tokenizer/text_stages.h"
 #include "tokenizer/unicode_class.h"
 
-static enum status mend_apply(const void *settings, void *state, struct text_view view,
+static enum status fix_apply(const void *settings, void *state, struct text_view view,
                               const struct text_output *output, size_t *consumed) {
     (void)settings, (void)state;
     static const char replacement[] = "\xEF\xBF\xBD";
@@ -26,7 +26,7 @@ static enum status mend_apply(const void *settings, void *state, struct text_vie
     return view.end ? next->write(next->payload, "", 0, true) : STATUS_OK;
 }
 
-const struct text_stage_type text_mend_stage = {.name = "mend", .apply = mend_apply};
+const struct text_stage_type text_fix_stage = {.name = "mend", .apply = fix_apply};
 
 struct prefix_state {
     bool begun; /* the segment's beginning was handed on */

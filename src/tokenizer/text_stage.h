@@ -3,7 +3,7 @@
  * Text comes in segments: the parts of one segment follow each other, and the last has `end` set. What a stage does
  * depends on the segments alone, not on how they were cut into parts. So a text larger than memory can be passed in
  * parts, with the same result as in one piece. Text between stages is valid UTF-8, cut between characters, except
- * before the stage that mends it (text_mend_stage). */
+ * before the stage that fixes it (text_fix_stage). */
 #ifndef BALLAST_TOKENIZER_TEXT_STAGE_H
 #define BALLAST_TOKENIZER_TEXT_STAGE_H
 

@@ -6,7 +6,7 @@
 #include "tokenizer/text_stage.h"
 
 /* Any bytes -> valid UTF-8, each maximal ill-formed part as U+FFFD. No settings. */
-extern const struct text_stage_type text_mend_stage;
+extern const struct text_stage_type text_fix_stage;
 
 /* Text before segments. */
 extern const struct text_stage_type text_prefix_stage;
@@ -47,7 +47,7 @@ struct text_strip {
 
 /* All segments -> one. No settings. */
 extern const struct text_stage_type text_fuse_stage;
-/* Characters of the byte alphabet -> bytes, all segments -> one: to be mended. A segment with any other character is
+/* Characters of the byte alphabet -> bytes, all segments -> one: to be fixed. A segment with any other character is
  * taken as it is. No settings. */
 extern const struct text_stage_type text_byte_level_stage;
 /* Segments <0x00> to <0xFF> -> bytes: byte tokens in a row become one segment if they are UTF-8, else one U+FFFD

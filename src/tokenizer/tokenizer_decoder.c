@@ -23,7 +23,7 @@ enum status tokenizer_read_byte_level_decoder(struct tokenizer *tokenizer, const
     for (size_t i = 1; settings[i]; i++)
         TRY(json_read_bool(where, object, settings[i], &unused));
     TRY(vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_byte_level_stage, NULL}));
-    return vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_mend_stage, NULL});
+    return vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_fix_stage, NULL});
 }
 
 enum status tokenizer_read_replace_decoder(struct tokenizer *tokenizer, const char *where, const json_t *object) {

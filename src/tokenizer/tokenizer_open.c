@@ -23,7 +23,7 @@ static enum status part_read(struct tokenizer *tokenizer, const struct tokenizer
 }
 
 static enum status stages_join(struct tokenizer *tokenizer) {
-    TRY(vec_push(&tokenizer->stages, (struct text_stage_spec){&text_mend_stage, NULL}));
+    TRY(vec_push(&tokenizer->stages, (struct text_stage_spec){&text_fix_stage, NULL}));
     if (tokenizer->raw_added.trie.count > 0)
         TRY(vec_push(&tokenizer->stages, (struct text_stage_spec){&text_added_stage, &tokenizer->raw_added}));
     for (size_t i = 0; i < tokenizer->normalizers.count; i++)

@@ -26,7 +26,7 @@ static enum status words_count_by(const struct file_input *text, char *room, str
     struct text_chain *chain = NULL;
     TRY(split_pattern_compile("ByteLevel", tokenizer_gpt2_pattern, strlen(tokenizer_gpt2_pattern), false, &pattern));
     const struct text_split split = {.pattern = pattern, .behavior = SPLIT_ISOLATED};
-    const struct text_stage_spec stages[] = {{&text_mend_stage, NULL}, {&text_split_stage, &split}};
+    const struct text_stage_spec stages[] = {{&text_fix_stage, NULL}, {&text_split_stage, &split}};
     enum status status = text_chain_create(stages, 2, (struct text_sink){word_take, words},
                                            (struct token_sink){ids_refuse, NULL}, &chain);
     progress_begin(PROGRESS_BYTES, (int64_t)text->bytes, "tokenizer: counting words");

@@ -159,14 +159,14 @@ static bool was_tried(const struct plan_watch *watch, int64_t capacity_bytes) {
 static enum status choose(struct train_run *run, struct replan_choice *choice) {
     struct plan_watch *watch = &run->watch;
     const struct session_plan *now = &run->plan;
-    const struct replan_facts facts = {
+    const struct replan_input input = {
         .now = now,
         .recorded = watch->recorded ? &watch->shortest : NULL,
         .change_s = replan_change_s(kept_states_bytes(&run->engine)),
         .steps = replan_horizon(run->state.step, run->options->steps, watch->forced_step),
     };
     *choice = (struct replan_choice){.pays = false};
-    return watch->costs.kernels ? replan_choose(&facts, &watch->costs, choice) : STATUS_OK;
+    return watch->costs.kernels ? replan_choose(&input, &watch->costs, choice) : STATUS_OK;
 }
 
 static enum status decide(struct train_run *run, int64_t capacity_bytes) {

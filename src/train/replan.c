@@ -43,42 +43,42 @@ static enum status predict(const struct session_plan *plan, const struct costs *
     return status;
 }
 
-static struct comm *comm_of(const struct replan_facts *facts) { return facts->now->session->comm; }
+static struct comm *comm_of(const struct replan_input *input) { return input->now->session->comm; }
 
 /* What rank 0 came to, for all. */
-static enum status share_gain(const struct replan_facts *facts, enum status mine, struct replan_gain *gain) {
-    TRY(comm_agree(comm_of(facts), mine));
-    return comm_share(comm_of(facts), gain, sizeof *gain);
+static enum status share_gain(const struct replan_input *input, enum status mine, struct replan_gain *gain) {
+    TRY(comm_agree(comm_of(input), mine));
+    return comm_share(comm_of(input), gain, sizeof *gain);
 }
 
-static enum status fit(const struct replan_facts *facts, struct costs *costs) {
-    struct fit_company ranks = rank_costs_company(comm_of(facts));
-    const struct program *program = programs_main(&facts->now->programs)->program;
-    return costs_fit(program, facts->recorded, session_ranks(facts->now->session) > 1 ? &ranks : NULL, costs);
+static enum status fit(const struct replan_input *input, struct costs *costs) {
+    struct fit_company ranks = rank_costs_company(comm_of(input));
+    const struct program *program = programs_main(&input->now->programs)->program;
+    return costs_fit(program, input->recorded, session_ranks(input->now->session) > 1 ? &ranks : NULL, costs);
 }
 
-static enum status look_for_other(const struct replan_facts *facts, const struct costs *costs,
+static enum status look_for_other(const struct replan_input *input, const struct costs *costs,
                                   struct replan_choice *choice) {
-    TRY(session_plan_renew(facts->now, NULL, costs, &choice->plan));
-    const struct machine *machine = &facts->now->session->machine;
+    TRY(session_plan_renew(input->now, NULL, costs, &choice->plan));
+    const struct machine *machine = &input->now->session->machine;
     int64_t misfit = 0;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (choice->plan.programs.tier_bytes[tier] > machine->capacity_bytes[tier]) misfit = -1;
-    enum status status = rank_budget_min(comm_of(facts), &misfit);
-    if (status == STATUS_OK && comm_of(facts)->rank == 0) status = predict(&choice->plan, costs, &choice->gain.other_s);
-    status = share_gain(facts, status, &choice->gain);
+    enum status status = rank_budget_min(comm_of(input), &misfit);
+    if (status == STATUS_OK && comm_of(input)->rank == 0) status = predict(&choice->plan, costs, &choice->gain.other_s);
+    status = share_gain(input, status, &choice->gain);
     choice->pays = status == STATUS_OK && misfit == 0 && replan_pays(&choice->gain);
     if (!choice->pays) session_plan_free(&choice->plan);
     return status;
 }
 
-enum status replan_choose(const struct replan_facts *facts, struct costs *costs, struct replan_choice *out) {
+enum status replan_choose(const struct replan_input *input, struct costs *costs, struct replan_choice *out) {
     enum status status = STATUS_OK;
-    *out = (struct replan_choice){.gain = {.change_s = facts->change_s, .steps = facts->steps}};
-    if (policy_is_plain(&facts->now->chosen.policy)) return STATUS_OK; /* nothing is moved or computed again */
-    TRY(fit(facts, costs));
-    if (comm_of(facts)->rank == 0) status = predict(facts->now, costs, &out->gain.now_s);
-    TRY(share_gain(facts, status, &out->gain));
+    *out = (struct replan_choice){.gain = {.change_s = input->change_s, .steps = input->steps}};
+    if (policy_is_plain(&input->now->chosen.policy)) return STATUS_OK; /* nothing is moved or computed again */
+    TRY(fit(input, costs));
+    if (comm_of(input)->rank == 0) status = predict(input->now, costs, &out->gain.now_s);
+    TRY(share_gain(input, status, &out->gain));
     double max_s = out->gain.now_s * (double)out->gain.steps; /* that any plan can save */
-    return GAIN_MIN * max_s > SEARCH_S ? look_for_other(facts, costs, out) : STATUS_OK;
+    return GAIN_MIN * max_s > SEARCH_S ? look_for_other(input, costs, out) : STATUS_OK;
 }

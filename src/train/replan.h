@@ -32,7 +32,7 @@ int64_t replan_pause(int64_t pause);
 /* Seconds that a change is taken to last: as if so many bytes of states waited on a slow disk. */
 double replan_change_s(int64_t state_bytes);
 
-struct replan_facts {
+struct replan_input {
     const struct session_plan *now;  /* on the machine as it is now described */
     const struct timeline *recorded; /* what the issues of its main program took, of this rank; NULL: not known */
     double change_s;
@@ -46,6 +46,6 @@ struct replan_choice {
 /* Fits `costs`, those of the plan's graph, to the recorded steps of all ranks, and looks for a faster plan by them
  * where that may save more than looking takes: rank 0 does, for all. Collective, with the same costs on all ranks.
  * FAILED without memory; what a plan can fail with: on all ranks alike, with *out empty. */
-enum status replan_choose(const struct replan_facts *facts, struct costs *costs, struct replan_choice *out);
+enum status replan_choose(const struct replan_input *input, struct costs *costs, struct replan_choice *out);
 
 #endif

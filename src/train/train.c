@@ -89,9 +89,9 @@ static enum status find_plan(struct train_run *run, struct run_settings *setting
     return STATUS_OK;
 }
 
-static void report_facts(const struct train_run *run) {
+static void report_info(const struct train_run *run) {
     const struct dataset *dataset = run->data.dataset;
-    const struct train_facts facts = {.plan = &run->plan,
+    const struct train_info info = {.plan = &run->plan,
                                       .done = run->state.step,
                                       .steps = run->options->steps,
                                       .warmup_steps = run->options->warmup_steps,
@@ -99,7 +99,7 @@ static void report_facts(const struct train_run *run) {
                                       .held_out = dataset_holds_out(dataset),
                                       .examples = dataset_has_examples(dataset),
                                       .options = run->options};
-    if (run->events->opened) run->events->opened(run->events->opened_payload, &facts);
+    if (run->events->opened) run->events->opened(run->events->opened_payload, &info);
 }
 
 static enum status open_data(struct train_run *run, struct train_options *options) {
@@ -125,7 +125,7 @@ static enum status predict(struct train_run *run) {
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
     TRY(run_agree(run, open_data(run, options)));
     TRY(run_agree(run, session_plan_check_memory(&run->plan)));
-    report_facts(run);
+    report_info(run);
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->plan.chosen;
     return run_agree(run, run_leads(run) ? predict(run) : STATUS_OK);

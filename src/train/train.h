@@ -73,7 +73,7 @@ struct misprediction {
 struct train_replan;
 
 /* What is known once the data are open. */
-struct train_facts {
+struct train_info {
     const struct session_plan *plan;     /* NULL in an evaluation */
     int64_t done;                        /* steps before this start */
     int64_t steps, warmup_steps;         /* of the whole run */
@@ -86,7 +86,7 @@ struct train_facts {
  * `step` are valid during the call. None may allocate from base/mem.h in `step` after its first call. */
 struct train_events {
     /* Data are open and the plan is made; loading comes next. With a payload of its own. */
-    void (*opened)(const void *payload, const struct train_facts *facts);
+    void (*opened)(const void *payload, const struct train_info *info);
     const void *opened_payload;
     /* All is checked and loaded; the first step comes next. `data_tokens`: tokens in all data files;
      * -1: they are still being made. */

@@ -10,7 +10,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/cuda_device.h"
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 #include "base/fault.h"
 #include "store/arena.h"
 #include "support/temp_folder.h"

@@ -21,7 +21,7 @@ static struct op_instance create(const struct op_case *op_case, enum dtype dtype
     return instance;
 }
 
-/* Cuts a tensor at multiples of GRADIENT_NORM_BLOCK, each with chance 1 / `rarity`; returns the number of runs. */
+/* Cuts a tensor at multiples of GRADIENT_NORM_BLOCK, each with probability 1 / `rarity`; returns the number of runs. */
 static int draw_cuts(int64_t elements, uint64_t rarity, uint32_t round, int64_t cuts[KERNELS_TOGETHER]) {
     int count = 1;
     cuts[0] = 0;

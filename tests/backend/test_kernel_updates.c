@@ -235,7 +235,7 @@ static void masters_in_two_halves_have_the_same_numbers(void **state) {
 /* ---- stochastic rounding ---- */
 
 /* bf16 with stochastic rounding, as backend/update_step.h says it. */
-static double rounded_by_chance(float value, uint32_t bits) {
+static double rounded_stochastically(float value, uint32_t bits) {
     uint32_t raw;
     memcpy(&raw, &value, sizeof raw);
     return (double)bf16_to_float((uint16_t)((raw + (bits & 0xffff)) >> 16));
@@ -305,7 +305,7 @@ static void run_in_fp32(const struct op_instance *instance, struct op_instance *
 
 /* Both ways are taken, and the mean of all errors is near 0: each has a standard deviation of at most half of `step`,
  * the distance of neighbours. */
-static void check_chances(const char *name, const double *exact, const double *found, int64_t count) {
+static void check_probabilities(const char *name, const double *exact, const double *found, int64_t count) {
     int64_t up = 0, down = 0;
     double sum = 0, square = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -319,29 +319,29 @@ static void check_chances(const char *name, const double *exact, const double *f
     if (fabs(sum) > 4 * sqrt(square)) fail_msg("%s: errors add up to %g of %g", name, sum, sqrt(square));
 }
 
-static void check_by_chance(const char *name, enum dtype dtype, bool weight) {
+static void check_stochastic(const char *name, enum dtype dtype, bool weight) {
     struct op_instance instance = plain_case_make(name, dtype), exact;
     run_in_fp32(&instance, &exact);
     op_instance_run_all(&instance);
     int64_t count = shape_elements(&instance.node->in[0]->shape);
     const struct {
         const char *name;
-        bool by_chance;
+        bool stochastic;
         uint32_t stream;
         int shift;
     } parts[] = {{"exp_avg", true, RANDOM_ROUND_STATE, 0},
                  {"exp_avg_sq", true, RANDOM_ROUND_STATE, 16},
                  {"weight", weight, RANDOM_ROUND_WEIGHT, 0}};
     for (int p = 0; p < 3; p++) {
-        if (!parts[p].by_chance) continue;
+        if (!parts[p].stochastic) continue;
         double *found = plain_case_values(&instance, parts[p].name), *full = plain_case_values(&exact, parts[p].name);
         for (int64_t i = 0; i < count; i++) {
-            double expected = rounded_by_chance((float)full[i], drawn(&instance, parts[p].stream, i) >> parts[p].shift);
+            double expected = rounded_stochastically((float)full[i], drawn(&instance, parts[p].stream, i) >> parts[p].shift);
             if (found[i] != expected)
                 fail_msg("%s: %s[%lld] is %g, not %g, of %g", name, parts[p].name, (long long)i, found[i], expected,
                          full[i]);
         }
-        check_chances(parts[p].name, full, found, count);
+        check_probabilities(parts[p].name, full, found, count);
         mem_free(found);
         mem_free(full);
     }
@@ -349,11 +349,11 @@ static void check_by_chance(const char *name, enum dtype dtype, bool weight) {
     op_instance_free(&exact);
 }
 
-static void bf16_state_is_rounded_by_chance(void **state) {
+static void bf16_state_is_rounded_stochastically(void **state) {
     (void)state;
-    check_by_chance("adamw.bf16_state", DTYPE_F32, false);
-    check_by_chance("adamw.bf16_state", DTYPE_BF16, false);
-    check_by_chance("adamw.no_master", DTYPE_BF16, true);
+    check_stochastic("adamw.bf16_state", DTYPE_F32, false);
+    check_stochastic("adamw.bf16_state", DTYPE_BF16, false);
+    check_stochastic("adamw.no_master", DTYPE_BF16, true);
 }
 
 /* Each found number is the nearest that its block can have, whose scale is its largest magnitude. */
@@ -417,7 +417,7 @@ int main(void) {
         cmocka_unit_test(updates_are_those_of_plain_c),
         cmocka_unit_test(numbers_are_the_sum_of_their_halves),
         cmocka_unit_test(masters_in_two_halves_have_the_same_numbers),
-        cmocka_unit_test(bf16_state_is_rounded_by_chance),
+        cmocka_unit_test(bf16_state_is_rounded_stochastically),
         cmocka_unit_test(moments_in_8_bits_are_the_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,7 +176,7 @@ static void metrics_are_cut(void **state) {
 }
 
 /* What is missing or damaged is left out, and the file is what a reader takes. */
-static void damaged_metrics_are_mended(void **state) {
+static void damaged_metrics_are_fixed(void **state) {
     struct metrics_cut five = {5, 5, true};
     const char *whole = LINE(1) LINE(2) LINE(3) LINE(4) LINE(5) VALID(5);
     expect_cut(*state, whole, five, whole, true);
@@ -228,7 +228,7 @@ int main(void) {
         cmocka_unit_test(bad_settings_write_nothing),
         cmocka_unit_test(one_process_at_a_time),
         cmocka_unit_test(metrics_are_cut),
-        cmocka_unit_test(damaged_metrics_are_mended),
+        cmocka_unit_test(damaged_metrics_are_fixed),
         cmocka_unit_test(metrics_have_all_digits),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

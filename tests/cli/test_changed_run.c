@@ -199,7 +199,7 @@ static void what_was_not_given_has_not_changed(void **state) {
     program_run_free(&again);
 }
 
-/* Its message names the directory; the document has it mended. */
+/* Its message names the directory; the document has it fixed. */
 static void a_failure_in_a_folder_that_is_not_utf8_is_reported(void **state) {
     const char *run = temp_path(*state, "r\xffn");
     assert_int_equal(rename(RUN, run), 0);

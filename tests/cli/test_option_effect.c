@@ -12,18 +12,18 @@
 
 enum { ARGUMENTS_MAX = 24 };
 
-/* Facts of a run with these training options. */
+/* The info with these training options. */
 #define RUN_OF(...)                                                                                                    \
     {                                                                                                                  \
         .options = &(struct train_options) { __VA_ARGS__ }                                                             \
     }
 
-/* Command lines, and whether the option does nothing there; facts stand for the data. */
+/* Command lines, and whether the option does nothing there; infos stand for the data. */
 static const struct {
     enum option_id option;
     const struct command *command;
     const char *idle, *effective; /* the options, separated by blanks */
-    struct train_facts idle_facts, effective_facts;
+    struct train_info idle_info, effective_info;
 } cases[] = {
     {OPT_VALID, &command_train, "--valid v --valid-every 0", "--valid v", RUN_OF(.valid_every = 0),
      RUN_OF(.valid_every = 100)},
@@ -153,12 +153,12 @@ static void parse(const struct command *command, const char *text, char copy[256
     if (options_parse(command, count, arguments, out) != STATUS_OK) fail_msg("%s: %s", text, status_message());
 }
 
-static bool is_idle(int at, const char *text, const struct train_facts *facts) {
+static bool is_idle(int at, const char *text, const struct train_info *info) {
     char copy[256];
     struct options options;
     bool idle = false, found = false;
     struct train_options defaults;
-    struct train_facts known = *facts;
+    struct train_info known = *info;
     train_options_init(&defaults);
     if (!known.options) known.options = &defaults;
     parse(cases[at].command, text, copy, &options);
@@ -176,9 +176,9 @@ static bool is_idle(int at, const char *text, const struct train_facts *facts) {
 static void each_rule_is_kept(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++) {
-        struct train_facts lively = cases[i].effective_facts;
+        struct train_info lively = cases[i].effective_info;
         if (cases[i].option == OPT_VALID_BATCHES) lively.validation = true;
-        if (!is_idle(i, cases[i].idle, &cases[i].idle_facts)) fail_msg("not told: %s", cases[i].idle);
+        if (!is_idle(i, cases[i].idle, &cases[i].idle_info)) fail_msg("not told: %s", cases[i].idle);
         if (is_idle(i, cases[i].effective, &lively)) fail_msg("told: %s", cases[i].effective);
     }
 }

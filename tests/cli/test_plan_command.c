@@ -126,7 +126,7 @@ static void many_devices_are_planned_for_the_model_s_own_sizes(void **state) {
            BALLAST_SOURCE "/tests/fixtures/models/mixtral", "--cluster", "h100x8", "--devices", "16");
 }
 
-/* Whether the front is drawn depends on --devices; what is there and no page is not written over. */
+/* Whether the Pareto front is drawn depends on --devices; what is there and no page is not written over. */
 static void many_devices_have_a_page_and_drawings(void **state) {
     const char *folder = *state, *page = temp_path(folder, "page.html"), *drawings = temp_path(folder, "drawings");
     EXPECT(folder, 0, TEXTS("page.html: open it in any browser"), "plan", "gpt2", "--cluster", "h100x8", "--devices",

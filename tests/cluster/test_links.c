@@ -196,9 +196,9 @@ static void groups_and_algorithms_have_their_own_costs(void **state) {
     double bytes = 1 << 18, seconds = cost_of(&links, pair, COMM_ALL_GATHER, false, &extrapolated);
     assert_true(extrapolated && fabs(seconds - (1e-6 + bytes / 8e9)) < 1e-12);
     struct comm_group four = {1, 2, 4};
-    double stratified = cost_of(&links, four, COMM_ALL_GATHER, false, &extrapolated);
+    double hierarchical = cost_of(&links, four, COMM_ALL_GATHER, false, &extrapolated);
     double flat = cost_of(&links, four, COMM_ALL_GATHER, true, &extrapolated);
-    assert_true(fabs(flat - stratified - 2e-5) < 1e-12); /* two messages across nodes instead of one */
+    assert_true(fabs(flat - hierarchical - 2e-5) < 1e-12); /* two messages across nodes instead of one */
 }
 
 int main(void) {

@@ -38,8 +38,8 @@ static struct scale_picture picture_of(int64_t pipeline) {
         assert_int_equal(forecast_step(&picture.job, &calibration, &choices[i].forecast), STATUS_OK);
     }
     choices[1].forecast.step_s /= 1.5;
-    picture.front = picture.curve = choices;
-    picture.front_count = picture.curve_count = 2;
+    picture.pareto_front = picture.curve = choices;
+    picture.pareto_front_count = picture.curve_count = 2;
     picture.chosen = &choices[1];
     return picture;
 }
@@ -58,10 +58,10 @@ static int count_of(const char *text, const char *part) {
     return count;
 }
 
-static void every_choice_has_its_mark_on_front_and_curve(void **state) {
+static void every_choice_has_its_mark_on_pareto_front_and_curve(void **state) {
     (void)state;
     struct scale_picture picture = picture_of(2);
-    for (enum scale_plot plot = SCALE_PLOT_FRONT; plot <= SCALE_PLOT_CURVE; plot++) {
+    for (enum scale_plot plot = SCALE_PLOT_PARETO_FRONT; plot <= SCALE_PLOT_CURVE; plot++) {
         char *text = draw(&picture, plot);
         assert_int_equal(count_of(text, "<circle"), 2);
         assert_int_equal(strncmp(text, "<svg xmlns=", 11), 0);
@@ -139,7 +139,7 @@ static void files_are_the_drawings_of_the_page(void **state) {
         mem_free(text);
         mem_free(drawn);
     }
-    picture.front_count = 0;
+    picture.pareto_front_count = 0;
     folder = temp_path(*state, "no front");
     assert_int_equal(scale_plots_write(&picture, folder), STATUS_OK);
     assert_false(file_exists(temp_path(folder, "front.svg")));
@@ -148,7 +148,7 @@ static void files_are_the_drawings_of_the_page(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(every_choice_has_its_mark_on_front_and_curve),
+        CASE(every_choice_has_its_mark_on_pareto_front_and_curve),
         CASE(the_timeline_has_the_kinds_of_the_step),
         CASE(many_stages_are_drawn_in_part),
         CASE(the_page_has_all_drawings_and_escapes_names),

@@ -1,4 +1,4 @@
-/* Choosing layouts: the front is one, everything on it fits, and bounds rule out nothing that belongs there. */
+/* Choosing layouts: the Pareto front is one, everything on it fits, and bounds rule out nothing that belongs there. */
 #include "cluster/cluster_preset.h"
 #include "scale/choose.h"
 #include "scale/system.h"
@@ -26,7 +26,7 @@ static struct choices choose(const struct choice_request *request) {
     return choices;
 }
 
-static void the_front_is_ever_faster_and_larger_and_fits(void **state) {
+static void the_pareto_front_is_ever_faster_and_larger_and_fits(void **state) {
     (void)state;
     struct choice_request request = request_of(64);
     struct choices choices = choose(&request);
@@ -43,8 +43,8 @@ static void the_front_is_ever_faster_and_larger_and_fits(void **state) {
     choices_free(&choices);
 }
 
-/* Layouts made by hand are never faster than the front at as many bytes. */
-static void no_layout_by_hand_beats_the_front(void **state) {
+/* Layouts made by hand are never faster than the Pareto front at as many bytes. */
+static void no_layout_by_hand_beats_the_pareto_front(void **state) {
     (void)state;
     struct choice_request request = request_of(64);
     struct choices choices = choose(&request);
@@ -123,8 +123,8 @@ static void every_allocation_fails_in_turn(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_front_is_ever_faster_and_larger_and_fits),
-        cmocka_unit_test(no_layout_by_hand_beats_the_front),
+        cmocka_unit_test(the_pareto_front_is_ever_faster_and_larger_and_fits),
+        cmocka_unit_test(no_layout_by_hand_beats_the_pareto_front),
         cmocka_unit_test(what_fits_nowhere_reports_its_memory),
         cmocka_unit_test(more_devices_are_faster_while_the_batch_lasts),
         cmocka_unit_test(every_allocation_fails_in_turn),

@@ -18,8 +18,8 @@ static void check_winner(const struct search_bench *bench, const struct brute_fo
     print_message("search compiled %lld of %lld; %lld fit, of %lld times; best %g s, the smallest %g s\n",
                   (long long)result.compiled, (long long)all->tried, (long long)all->fitting, (long long)all->distinct,
                   all->best_s, all->smallest.step_s);
-    assert_true(result.proved && result.front.count > 0);
-    const struct candidate *winner = &result.front.items[0];
+    assert_true(result.proved && result.pareto_front.count > 0);
+    const struct candidate *winner = &result.pareto_front.items[0];
     if (!(fabs(winner->step_s - all->best_s) <= 1e-9 * all->best_s)) {
         print_policy(&winner->policy, 0);
         fail_msg("the search found %g s, the best is %g s", winner->step_s, all->best_s);
@@ -39,8 +39,8 @@ static double picked_s(const struct search_bench *bench, uint64_t seed) {
     struct search_result result;
     input.costs = &costs;
     assert_int_equal(search_policies(&input, &result), STATUS_OK);
-    assert_true(result.front.count > 0);
-    const struct candidate *winner = &result.front.items[0];
+    assert_true(result.pareto_front.count > 0);
+    const struct candidate *winner = &result.pareto_front.items[0];
     struct measured picked = search_bench_measure(bench, &winner->policy);
     assert_true(search_bench_fits(bench, &picked));
     assert_true(fabs(winner->step_s / picked.step_s - 1) > 1e-3); /* the disturbance does something */
@@ -98,8 +98,8 @@ static void parts_of_layers_stay_on_the_device(void **state) {
         struct brute_force coarse = search_bench_try_all(&bench), all = search_bench_try_finer(&bench);
         bench.input.max_compiled = search_max_compiled(bench.graph);
         assert_int_equal(search_policies(&bench.input, &result), STATUS_OK);
-        assert_true(result.front.count > 0);
-        double found_s = result.front.items[0].step_s;
+        assert_true(result.pareto_front.count > 0);
+        double found_s = result.pareto_front.items[0].step_s;
         print_message("seed %d: %lld and %lld policies, best %g and %g s, search found %g s with %lld\n", (int)seed,
                       (long long)coarse.tried, (long long)all.tried, coarse.best_s, all.best_s, found_s,
                       (long long)result.compiled);

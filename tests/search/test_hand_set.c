@@ -90,11 +90,11 @@ static void check(const struct bench *bench, int machine, double part) {
     const struct policy *best = NULL;
     double by_hand = best_by_hand(bench, &best);
     assert_int_equal(search_policies(&bench->input, &result), STATUS_OK);
-    double found = result.front.count > 0 ? result.front.items[0].step_s : INFINITY;
+    double found = result.pareto_front.count > 0 ? result.pareto_front.items[0].step_s : INFINITY;
     print_message("%s, %.2f: by hand %g s, searched %g s\n", synthetic_machine_name(machine), part, by_hand, found);
     if (found > by_hand * (1 + 1e-9)) {
         print_policy(best, 0);
-        if (result.front.count > 0) print_policy(&result.front.items[0].policy, 1);
+        if (result.pareto_front.count > 0) print_policy(&result.pareto_front.items[0].policy, 1);
         fail_msg("a policy that is set by hand is faster");
     }
     search_result_free(&result);

@@ -12,11 +12,11 @@
 static void check_result(const struct search_bench *bench, const struct search_result *result, double best) {
     assert_true(result->proved);
     assert_int_equal(result->tried.count, result->compiled);
-    if (result->front.count == 0) {
+    if (result->pareto_front.count == 0) {
         assert_true(isinf(best));
         return;
     }
-    const struct candidate *winner = &result->front.items[0];
+    const struct candidate *winner = &result->pareto_front.items[0];
     size_t found = 0;
     for (size_t i = 0; i < result->tried.count; i++) {
         const struct candidate *tried = &result->tried.items[i];
@@ -30,10 +30,10 @@ static void check_result(const struct search_bench *bench, const struct search_r
     }
     struct measured measured = search_bench_measure(bench, &winner->policy);
     assert_true(search_bench_fits(bench, &measured));
-    for (size_t i = 1; i < result->front.count; i++) {
-        assert_true(result->front.items[i].step_s >= result->front.items[i - 1].step_s);
-        assert_true(result->front.items[i].tier_bytes[TIER_DEVICE] <
-                    result->front.items[i - 1].tier_bytes[TIER_DEVICE]);
+    for (size_t i = 1; i < result->pareto_front.count; i++) {
+        assert_true(result->pareto_front.items[i].step_s >= result->pareto_front.items[i - 1].step_s);
+        assert_true(result->pareto_front.items[i].tier_bytes[TIER_DEVICE] <
+                    result->pareto_front.items[i - 1].tier_bytes[TIER_DEVICE]);
     }
 }
 
@@ -77,7 +77,7 @@ static void check(struct setting s) {
     print_message("%d layers, %s, %.2f: search compiled %lld of %lld, best %g s\n", s.layers,
                   synthetic_machine_name(s.machine), s.part, (long long)result.compiled, (long long)all.tried,
                   all.best_s);
-    assert_true(result.front.count > 0);
+    assert_true(result.pareto_front.count > 0);
     check_result(&bench, &result, all.best_s);
     assert_true(result.compiled <= all.tried);
     search_result_free(&result);
@@ -145,8 +145,8 @@ static void forward_programs_are_searched(void **state) {
     assert_int_equal(search_min_memory(&input, &min), STATUS_OK);
     input.capacity_bytes[TIER_DEVICE] = min.tier_bytes[TIER_DEVICE];
     if (search_policies(&input, &result) != STATUS_OK) fail_msg("%s", status_message());
-    assert_true(result.front.count > 0);
-    assert_int_equal(result.front.items[0].policy.parameters, TIER_DISK);
+    assert_true(result.pareto_front.count > 0);
+    assert_int_equal(result.pareto_front.items[0].policy.parameters, TIER_DISK);
     search_result_free(&result);
     costs_free(&costs);
     mem_free(bytes);
@@ -197,8 +197,8 @@ static void a_step_that_fits_stays_plain(void **state) {
     assert_int_equal(search_policies(&bench.input, &result), STATUS_OK);
     assert_int_equal(result.compiled, 1);
     assert_true(result.proved);
-    assert_string_equal(result.front.items[0].policy.schedule, "");
-    assert_int_equal(result.front.items[0].policy.parameters, TIER_DEVICE);
+    assert_string_equal(result.pareto_front.items[0].policy.schedule, "");
+    assert_int_equal(result.pareto_front.items[0].policy.parameters, TIER_DEVICE);
     search_result_free(&result);
     search_bench_close(&bench);
 }

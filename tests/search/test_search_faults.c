@@ -13,7 +13,7 @@ enum { MICRO_BATCHES = 2, COMPILED = 2 };
 static enum status search(void *payload) {
     struct search_result result;
     TRY(search_policies(payload, &result));
-    bool found = result.front.count > 0;
+    bool found = result.pareto_front.count > 0;
     search_result_free(&result);
     return found ? STATUS_OK : status_set(STATUS_FAILED, "nothing was found");
 }

@@ -64,7 +64,7 @@ static int64_t min_bytes(struct search_bench *bench) {
     struct search_result result;
     bench->input.capacity_bytes[TIER_DEVICE] = 1;
     assert_int_equal(search_policies(&bench->input, &result), STATUS_OK);
-    assert_int_equal(result.front.count, 0);
+    assert_int_equal(result.pareto_front.count, 0);
     int64_t min = result.min_bytes;
     search_result_free(&result);
     return min;

@@ -121,7 +121,7 @@ static void the_reachable_number_is_right(void **state) {
 }
 
 /* Text that is not UTF-8 is repaired first, as for encoding. */
-static void broken_text_is_mended(void **state) {
+static void broken_text_is_fixed(void **state) {
     const char *path = temp_path(*state, "tokenizer.json");
     struct tokenizer *tokenizer;
     uint32_t id;
@@ -138,7 +138,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_same_text_gives_the_same_file, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(what_cannot_be_trained_is_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(the_reachable_number_is_right, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(broken_text_is_mended, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(broken_text_is_fixed, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, text_open, text_close);
 }

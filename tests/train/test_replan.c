@@ -152,7 +152,7 @@ static void record_disturbed(const struct session_plan *plan, const struct costs
 struct behind {
     double before, after;
 };
-static struct behind mend(const struct scene *scene, const struct mistake *mistake) {
+static struct behind fix(const struct scene *scene, const struct mistake *mistake) {
     enum { DECISIONS = 2 };
     struct session_plan best, now;
     struct costs costs = mistaken_costs(&scene->right, mistake);
@@ -164,8 +164,8 @@ static struct behind mend(const struct scene *scene, const struct mistake *mista
         struct replan_choice choice;
         struct plan_watch watch;
         record_disturbed(&now, &scene->right, &watch);
-        const struct replan_facts facts = {&now, &watch.shortest, 0.1, INT64_C(1) << 40};
-        expect_status(replan_choose(&facts, &costs, &choice), STATUS_OK, NULL);
+        const struct replan_input input = {&now, &watch.shortest, 0.1, INT64_C(1) << 40};
+        expect_status(replan_choose(&input, &costs, &choice), STATUS_OK, NULL);
         plan_watch_close(&watch);
         if (!choice.pays) continue;
         session_plan_free(&now);
@@ -179,37 +179,37 @@ static struct behind mend(const struct scene *scene, const struct mistake *mista
 }
 
 /* Returns how many of the mistakes cost so much that they had to be repaired. */
-static int expect_mended(const struct scene *scene) {
-    int mended = 0;
+static int expect_fixed(const struct scene *scene) {
+    int fixed = 0;
     for (size_t m = 0; m < sizeof mistakes / sizeof *mistakes; m++) {
-        struct behind behind = mend(scene, &mistakes[m]);
+        struct behind behind = fix(scene, &mistakes[m]);
         print_message("    %s: %.1f%% behind the best plan, then %.1f%%\n", mistakes[m].name, 100 * behind.before,
                       100 * behind.after);
         /* What is less than 5% behind is no reason for a change. */
         assert_true(behind.after < (behind.before > 0.06 ? 0.03 : 0.06));
-        mended += behind.before > 0.06;
+        fixed += behind.before > 0.06;
     }
-    return mended;
+    return fixed;
 }
 
 /* How far behind a mistake is depends on the room that this processor's kernels need. */
-enum { MENDED_MIN = 4 };
+enum { FIXED_MIN = 4 };
 
-static void wrong_costs_are_mended(void **state) {
+static void wrong_costs_are_fixed(void **state) {
     static const double parts[] = {1. / 3, 0.05, 0.15, 0.5, 0.7};
     bool all = getenv("BALLAST_LONG") != NULL;
-    int mended = 0, machines = all ? SYNTHETIC_MACHINES : 1;
+    int fixed = 0, machines = all ? SYNTHETIC_MACHINES : 1;
     for (int machine = 0; machine < machines; machine++)
-        for (uint64_t seed = 1; seed <= 6 && (all || mended < MENDED_MIN); seed++)
+        for (uint64_t seed = 1; seed <= 6 && (all || fixed < FIXED_MIN); seed++)
             for (size_t p = 0; p < (all ? sizeof parts / sizeof *parts : 1); p++) {
                 struct scene scene;
                 open_scene(*state, machine, seed, parts[p], &scene);
                 print_message("%s machine, seed %llu, %.2f of the memory:\n", synthetic_machine_name(machine),
                               (unsigned long long)seed, parts[p]);
-                mended += expect_mended(&scene);
+                fixed += expect_fixed(&scene);
                 close_scene(&scene);
             }
-    assert_true(mended >= MENDED_MIN);
+    assert_true(fixed >= FIXED_MIN);
 }
 
 /* A copy that was held up, which costs a step nothing where nobody waits for it, must not make the disk look slow. */
@@ -244,8 +244,8 @@ static void right_costs_change_nothing(void **state) {
     expect_status(session_plan_renew(&scene.plain, NULL, &scene.right, &now), STATUS_OK, NULL);
     expect_status(costs_copy(&scene.right, &costs), STATUS_OK, NULL);
     struct timeline recorded = simulate_by(&now, &costs);
-    const struct replan_facts facts = {&now, &recorded, 0, INT64_C(1) << 40};
-    expect_status(replan_choose(&facts, &costs, &choice), STATUS_OK, NULL);
+    const struct replan_input input = {&now, &recorded, 0, INT64_C(1) << 40};
+    expect_status(replan_choose(&input, &costs, &choice), STATUS_OK, NULL);
     assert_false(choice.pays);
     for (int32_t n = 0; n < costs.count; n++)
         if (scene.right.kernels[n].seconds > 0)
@@ -264,7 +264,7 @@ int main(void) {
         cmocka_unit_test(decisions_come_further_and_further_apart),
         cmocka_unit_test_setup_teardown(what_holds_up_a_step_is_not_learned, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(right_costs_change_nothing, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(wrong_costs_are_mended, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(wrong_costs_are_fixed, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 #include "plan/gpu_micro_batch.h"
 
 static enum dtype fastest_dtype(void) { return DTYPE_BF16; }

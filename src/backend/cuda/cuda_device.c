@@ -7,7 +7,7 @@
 #include "backend/cuda/attention_cudnn.h"
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 #include "plan/gpu_micro_batch.h"
 
 /* The lowest compute capability that the kernels are built for, the first with bf16 in hardware. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 #include "base/mem.h"
 
 /* Graphs take device memory beside the arenas, out of the part left to CUDA itself (CUDA_GRAPH_BYTES): some 64

@@ -17,7 +17,7 @@
  * mma: instructions that are written out;
  * routing, balance, expert: layers of experts;
  * sums, elementwise, group_exchange, norm, rope, select_heads, embedding, head, preference, optimizer: a family of
- * operators each; chance: rounding by chance; cuda_update, muon: the update of whole matrices;
+ * operators each; stochastic_rounding: stochastic rounding; cuda_update, muon: the update of whole matrices;
  * attention, attention_grad, attention_sinks, attention_cache: attention in tiles, its gradients, and by keys and
  * values in a cache; peers: sums that travel between devices as bf16; cudnn_graph: graphs of cuDNN's operations;
  * attention_cudnn, attention_cudnn_absent: attention and its gradient as such graphs, or none; attention_library:
@@ -32,7 +32,7 @@
 extern "C" {
 #endif
 
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 #include "backend/kernel_parts.h"
 #include "base/mem.h"
 #include "ops/ops.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "backend/cuda/cuda_products.h"
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 #include "plan/recipe_lines.h"
 
 /* The algorithm for a spec; products of equal specs share it. */

@@ -5,7 +5,7 @@
 #include "backend/cuda/device.cuh"
 
 extern "C" {
-#include "backend/cuda_facts.h"
+#include "backend/cuda_constants.h"
 }
 
 /* One row of logits a block, one block a multiprocessor: the parts of rows that shared memory does not hold are still

@@ -2,7 +2,7 @@
  * direction, element by element (optimizer.cu); the direction made orthogonal by products of cuBLASLt; the weight,
  * element by element. Products are in the parameter's dtype, their results and what is made of them in fp32, rounded
  * once. cuBLASLt adds in another order than the CPU: the moments have the CPU's bits, the weights have not. */
-#include "backend/cuda/chance.cuh"
+#include "backend/cuda/stochastic_rounding.cuh"
 #include "backend/cuda/cuda_matmul.h"
 
 extern "C" {
@@ -76,12 +76,12 @@ template <typename T, typename P> __global__ void __launch_bounds__(THREADS) fol
         at.upper[i] = parts.upper, at.lower[i] = parts.lower;
         return;
     }
-    ((P *)at.weight)[i] = narrow_by_chance<P>(weight, words[i % 4] & 0xffffu);
+    ((P *)at.weight)[i] = narrow_stochastic<P>(weight, words[i % 4] & 0xffffu);
     if (at.rounded) at.rounded[i] = narrow<__nv_bfloat16>(weight);
 }
 
-template <typename T> static void follow(const struct following &at, bool by_chance, cudaStream_t stream) {
-    auto kernel = by_chance ? known<follow_kernel<T, __nv_bfloat16>>() : known<follow_kernel<T, float>>();
+template <typename T> static void follow(const struct following &at, bool stochastic, cudaStream_t stream) {
+    auto kernel = stochastic ? known<follow_kernel<T, __nv_bfloat16>>() : known<follow_kernel<T, float>>();
     launch(kernel, grid_size(divide_up(at.count, THREADS)), THREADS, 0, stream, at);
 }
 

@@ -1,6 +1,6 @@
 /* The update: norms, clipping, parameters. Operands are whole parameters or runs of their elements, without
  * gaps; one launch works on several. */
-#include "backend/cuda/chance.cuh"
+#include "backend/cuda/stochastic_rounding.cuh"
 
 extern "C" {
 #include "backend/cuda/cuda_update.h"
@@ -228,7 +228,7 @@ __device__ inline void update_element(const struct update_step &step, float grad
     }
 }
 
-/* P: the dtype that the weight is computed in, or bf16, which is rounded by chance. */
+/* P: the dtype that the weight is computed in, or bf16, which is rounded stochastically. */
 template <typename P, int W> __device__ inline vector<P, W> load_weight(const struct update &own, int64_t i) {
     if (sizeof(P) == 2 || !own.halves) return load<P, W>(own.weight, i);
     vector<uint16_t, W> lower = load<uint16_t, W>(own.weight, i), upper = load<uint16_t, W>(own.rounded, i);
@@ -250,47 +250,47 @@ template <int W> __device__ inline void store_halves(const struct update &own, i
     store<uint16_t, W>(own.rounded, i, upper);
 }
 
-/* `values`: as computed; `chance`: the block of random numbers of a weight that is rounded so. */
+/* `values`: as computed; `random`: the block of random numbers of a weight that is rounded so. */
 template <typename P, int W>
 __device__ inline void store_weight(const struct update &own, int64_t i, const float values[W],
-                                    const uint32_t chance[4]) {
-    constexpr bool by_chance = sizeof(P) == 2;
-    if (!by_chance && own.halves) return store_halves<W>(own, i, values);
+                                    const uint32_t random[4]) {
+    constexpr bool stochastic = sizeof(P) == 2;
+    if (!stochastic && own.halves) return store_halves<W>(own, i, values);
     vector<P, W> weight;
     vector<__nv_bfloat16, W> rounded;
 #pragma unroll
     for (int w = 0; w < W; w++) {
         int word = W == 1 ? (int)(i % 4) : w;
-        weight.at[w] = narrow_by_chance<P>(values[w], by_chance ? chance[word] & 0xffffu : 0);
+        weight.at[w] = narrow_stochastic<P>(values[w], stochastic ? random[word] & 0xffffu : 0);
         rounded.at[w] = narrow<__nv_bfloat16>(values[w]);
     }
     store<P, W>(own.weight, i, weight);
-    if (!by_chance && own.rounded) store<__nv_bfloat16, W>(own.rounded, i, rounded);
+    if (!stochastic && own.rounded) store<__nv_bfloat16, W>(own.rounded, i, rounded);
 }
 
 /* W neighbours, of one block of random numbers; W divides the count. P, M: the dtypes of weight and moments. */
 template <enum update_rule RULE, typename P, typename M, int W>
 __device__ inline void update_neighbours(const struct update &own, const struct update_step &step, int64_t i) {
-    constexpr bool chance_m = sizeof(M) == 2, chance_p = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
+    constexpr bool rounds_m = sizeof(M) == 2, rounds_p = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
     vector<float, W> gradient = load<float, W>(own.gradient, i);
     vector<P, W> weight = {};
     if (RULE != UPDATE_MUON) weight = load_weight<P, W>(own, i);
     vector<M, W> m = load<M, W>(own.moments[0], i), v = {};
     float values[W];
-    uint32_t state[4], chance[4] = {}, block = own.draws + (uint32_t)(i / 4);
+    uint32_t state[4], random[4] = {}, block = own.draws + (uint32_t)(i / 4);
     if (two) v = load<M, W>(own.moments[1], i);
-    if (chance_m) draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_STATE, block, state);
-    if (chance_p) draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_WEIGHT, block, chance);
+    if (rounds_m) draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_STATE, block, state);
+    if (rounds_p) draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_WEIGHT, block, random);
 #pragma unroll
     for (int w = 0; w < W; w++) {
         int word = W == 1 ? (int)(i % 4) : w;
         float weight_w = widen(weight.at[w]), m_w = widen(m.at[w]), v_w = widen(v.at[w]);
         update_element<RULE>(step, gradient.at[w], &weight_w, &m_w, &v_w);
         values[w] = weight_w;
-        m.at[w] = narrow_by_chance<M>(m_w, chance_m ? state[word] & 0xffffu : 0);
-        v.at[w] = narrow_by_chance<M>(v_w, chance_m ? state[word] >> 16 : 0);
+        m.at[w] = narrow_stochastic<M>(m_w, rounds_m ? state[word] & 0xffffu : 0);
+        v.at[w] = narrow_stochastic<M>(v_w, rounds_m ? state[word] >> 16 : 0);
     }
-    store_weight<P, W>(own, i, values, chance);
+    store_weight<P, W>(own, i, values, random);
     store<M, W>(own.moments[0], i, m);
     if (two) store<M, W>(own.moments[1], i, v);
 }
@@ -409,7 +409,7 @@ static_assert((int)THREADS == (int)UPDATE_SCALE_BLOCK, "a block of the grid has 
 template <enum update_rule RULE, typename P>
 __global__ void __launch_bounds__(THREADS)
     quantized_update_kernel(const __grid_constant__ struct table<quantized_update, QUANTIZED_TOGETHER> table) {
-    constexpr bool chance = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
+    constexpr bool rounds_p = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
     const struct quantized_update &quantized = entry_of_block(table);
     const struct update &own = quantized.update;
     double clip = own.clip ? own.clip[1] : 1;
@@ -428,7 +428,7 @@ __global__ void __launch_bounds__(THREADS)
         m = __fmul_rn(moment_number<true>(*codes[0]), quantized.scales[0][block]);
         if (two) v = __fmul_rn(moment_number<false>(*codes[1]), quantized.scales[1][block]);
         update_element<RULE>(step, own.gradient[i], &weight, &m, &v);
-        if (chance)
+        if (rounds_p)
             draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_WEIGHT, own.draws + (uint32_t)(i / 4), words);
         store_weight<P, 1>(own, i, &weight, words);
     }
@@ -471,8 +471,8 @@ static enum status update_create_of(const struct node *node, struct kernel **out
 
 template <enum update_rule RULE> static enum status update_create(const struct node *node, struct kernel **out) {
     const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
-    bool by_chance = attributes->parameter == DTYPE_BF16 && !attributes->has_master;
-    return by_chance ? update_create_of<RULE, __nv_bfloat16>(node, out) : update_create_of<RULE, float>(node, out);
+    bool stochastic = attributes->parameter == DTYPE_BF16 && !attributes->has_master;
+    return stochastic ? update_create_of<RULE, __nv_bfloat16>(node, out) : update_create_of<RULE, float>(node, out);
 }
 
 enum status cuda_adamw_create(const struct node *node, struct kernel **out) {

@@ -6,7 +6,7 @@
  *     simd: vectors of floats, and the declarations of that table's functions;
  *     simd_elementwise, simd_activation, simd_norm, simd_rope, simd_head, simd_optimizer: rows, for the operators of
  *         src/ops by these names;
- *     chance: rounding by chance; moment_codes: moments in 8 bits;
+ *     stochastic_rounding: stochastic rounding; moment_codes: moments in 8 bits;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
  *     gemm_tile, simd_gemm: products of matrices; prefetch: memory that they prefetch;
  *     simd_unpack: weights in fewer bits;

@@ -1,11 +1,11 @@
 /* Updates of parameters, and sums of squares. */
-#include "backend/cpu/simd/chance.h"
+#include "backend/cpu/simd/stochastic_rounding.h"
 #include "backend/cpu/simd/moment_codes.h"
 
 /* Constants of a loop. */
 struct update_form {
     enum update_rule rule;
-    bool moments, weight; /* in bf16, rounded by chance */
+    bool moments, weight; /* in bf16, rounded stochastically */
     bool rounds;
     bool halves; /* of the weight */
 };
@@ -27,14 +27,14 @@ INLINE vf load_weight(struct update_form form, const struct update_run *run, int
     return form.halves ? load_halves(run, i, left) : load(run->weight, i, left, form.weight);
 }
 
-/* `bits`: of a weight that is rounded by chance. */
+/* `bits`: of a weight that is rounded stochastically. */
 INLINE void store_weight(struct update_form form, const struct update_run *run, int64_t i, int64_t left, vf value,
                          vu bits) {
     if (form.halves) {
         store_halves(run, i, left, value);
         return;
     }
-    store_by_chance(run->weight, i, left, form.weight, value, bits & 0xffffu);
+    store_stochastic(run->weight, i, left, form.weight, value, bits & 0xffffu);
     if (form.rounds) store(run->rounded, i, left, true, value);
 }
 
@@ -93,8 +93,8 @@ INLINE void update_vector(struct update_form form, int64_t i, int64_t left, cons
     if (form.rule == UPDATE_LION) lion_update(step, g, &values);
     if (form.rule == UPDATE_SGD) sgd_update(step, g, &values);
     if (muon) muon_update(step, g, &values);
-    store_by_chance(run->moments[0], i, left, form.moments, values.moments[0], bits.state & 0xffffu);
-    if (second) store_by_chance(run->moments[1], i, left, form.moments, values.moments[1], bits.state >> 16);
+    store_stochastic(run->moments[0], i, left, form.moments, values.moments[0], bits.state & 0xffffu);
+    if (second) store_stochastic(run->moments[1], i, left, form.moments, values.moments[1], bits.state >> 16);
     if (muon) {
         store(run->direction, i, left, false, values.weight);
         return;
@@ -107,9 +107,9 @@ INLINE void update_loop(struct update_form form, int64_t n, const struct update_
                         const struct update_run *run) {
     for (int64_t i = 0; i < n; i += 4 * LANES) {
         vu state[4] = {{0}}, weight[4] = {{0}};
-        if (form.moments) chance_draw(step->seed, RANDOM_ROUND_STATE, step->count, step->number, run->first + i, state);
+        if (form.moments) random_draw(step->seed, RANDOM_ROUND_STATE, step->count, step->number, run->first + i, state);
         if (form.weight)
-            chance_draw(step->seed, RANDOM_ROUND_WEIGHT, step->count, step->number, run->first + i, weight);
+            random_draw(step->seed, RANDOM_ROUND_WEIGHT, step->count, step->number, run->first + i, weight);
         for (int v = 0; v < 4 && i + v * LANES < n; v++)
             update_vector(form, i + v * LANES, n - i - v * LANES, step, run, (struct update_bits){state[v], weight[v]});
     }
@@ -180,7 +180,7 @@ INLINE void follow_loop(struct update_form form, bool bf16, int64_t n, const str
                         const struct update_run *run, const void *direction) {
     for (int64_t i = 0; i < n; i += 4 * LANES) {
         vu bits[4] = {{0}};
-        if (form.weight) chance_draw(step->seed, RANDOM_ROUND_WEIGHT, step->count, step->number, run->first + i, bits);
+        if (form.weight) random_draw(step->seed, RANDOM_ROUND_WEIGHT, step->count, step->number, run->first + i, bits);
         for (int v = 0; v < 4 && i + v * LANES < n; v++) {
             int64_t at = i + v * LANES, left = n - at;
             vf weight = load_weight(form, run, at, left);

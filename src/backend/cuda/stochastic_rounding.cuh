@@ -1,6 +1,6 @@
-/* Rounding by chance (backend/update_step.h) on the device. */
-#ifndef BALLAST_BACKEND_CUDA_CHANCE_CUH
-#define BALLAST_BACKEND_CUDA_CHANCE_CUH
+/* Stochastic rounding (backend/update_step.h) on the device. */
+#ifndef BALLAST_BACKEND_CUDA_STOCHASTIC_ROUNDING_CUH
+#define BALLAST_BACKEND_CUDA_STOCHASTIC_ROUNDING_CUH
 
 #include "backend/cuda/device.cuh"
 
@@ -10,15 +10,15 @@ extern "C" {
 }
 
 /* Of an update: the recipe's seed, the parameter's number, the step's. */
-struct chance {
+struct rounding_key {
     uint64_t seed;
     uint32_t number, count;
 };
 
 /* random_block (base/random.h) for elements 4 * block to 4 * block + 3 (backend/update_step.h). */
-__device__ inline void draw_block(const struct chance &chance, uint32_t stream, uint32_t block, uint32_t words[4]) {
-    uint32_t c0 = block, c1 = chance.number, c2 = chance.count, c3 = stream;
-    uint32_t k0 = (uint32_t)chance.seed, k1 = (uint32_t)(chance.seed >> 32);
+__device__ inline void draw_block(const struct rounding_key &key, uint32_t stream, uint32_t block, uint32_t words[4]) {
+    uint32_t c0 = block, c1 = key.number, c2 = key.count, c3 = stream;
+    uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
 #pragma unroll
     for (int round = 0; round < PHILOX_ROUNDS; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
@@ -36,9 +36,9 @@ __device__ inline void draw_block(const struct chance &chance, uint32_t stream, 
 }
 
 /* `bits`: 16 random ones. */
-template <typename T> __device__ inline T narrow_by_chance(float value, uint32_t bits);
-template <> __device__ inline float narrow_by_chance<float>(float value, uint32_t) { return value; }
-template <> __device__ inline __nv_bfloat16 narrow_by_chance<__nv_bfloat16>(float value, uint32_t bits) {
+template <typename T> __device__ inline T narrow_stochastic(float value, uint32_t bits);
+template <> __device__ inline float narrow_stochastic<float>(float value, uint32_t) { return value; }
+template <> __device__ inline __nv_bfloat16 narrow_stochastic<__nv_bfloat16>(float value, uint32_t bits) {
     uint32_t raw = __float_as_uint(value);
     raw = value != value ? raw | 0x400000u : raw + bits;
     return narrow<__nv_bfloat16>(__uint_as_float(raw & 0xffff0000u));

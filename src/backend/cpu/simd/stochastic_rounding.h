@@ -1,6 +1,6 @@
-/* Rounding by chance (backend/update_step.h): Philox's blocks for LANES times four elements at a time. */
-#ifndef BALLAST_BACKEND_CPU_SIMD_CHANCE_H
-#define BALLAST_BACKEND_CPU_SIMD_CHANCE_H
+/* Stochastic rounding (backend/update_step.h): Philox's blocks for LANES times four elements at a time. */
+#ifndef BALLAST_BACKEND_CPU_SIMD_STOCHASTIC_ROUNDING_H
+#define BALLAST_BACKEND_CPU_SIMD_STOCHASTIC_ROUNDING_H
 
 #include "backend/cpu/simd/turn.h"
 #include "base/philox.h"
@@ -26,7 +26,7 @@ INLINE void vu_multiply(vu a, uint32_t by, vu *low, vu *high) {
 }
 
 /* As philox_round, a block in each lane. */
-INLINE void chance_round(struct philox_key key, vu c[4]) {
+INLINE void random_round(struct philox_key key, vu c[4]) {
     vu low0, high0, low2, high2;
     vu_multiply(c[0], 0xD2511F53u, &low0, &high0);
     vu_multiply(c[2], 0xCD9E8D57u, &low2, &high2);
@@ -38,12 +38,12 @@ INLINE void chance_round(struct philox_key key, vu c[4]) {
 }
 
 /* The words of elements first to first + 4 * LANES - 1, in their order; `first` is a multiple of 4. */
-INLINE void chance_draw(uint64_t seed, uint32_t stream, uint32_t step, uint32_t number, int64_t first, vu words[4]) {
+INLINE void random_draw(uint64_t seed, uint32_t stream, uint32_t step, uint32_t number, int64_t first, vu words[4]) {
     struct philox_key key = philox_key_of(seed);
     vu zero = {0};
     vu c[4] = {(vu)vi_iota() + (uint32_t)(first / 4), zero + number, zero + step, zero + stream};
     for (int round = 0; round < PHILOX_ROUNDS; round++, key = philox_next_key(key))
-        chance_round(key, c);
+        random_round(key, c);
     /* Four words of each block become neighbours. */
     vf even_low = vf_weave_low((vf)c[0], (vf)c[2]), odd_low = vf_weave_low((vf)c[1], (vf)c[3]);
     vf even_high = vf_weave_high((vf)c[0], (vf)c[2]), odd_high = vf_weave_high((vf)c[1], (vf)c[3]);
@@ -54,7 +54,7 @@ INLINE void chance_draw(uint64_t seed, uint32_t stream, uint32_t step, uint32_t 
 }
 
 /* `bits`: 16 random ones a lane. */
-INLINE vh bf16_round_by_chance(vf value, vu bits) {
+INLINE vh bf16_round_stochastic(vf value, vu bits) {
     vf quiet = (vf)((vu)value | 0x400000u);
     return vu_narrow((vu)vf_select(value != value, quiet, (vf)((vu)value + bits)) >> 16);
 }
@@ -67,10 +67,10 @@ INLINE void store_half(void *to, int64_t index, int64_t left, vh value) {
         memcpy(at, &value, (size_t)left * sizeof *at);
 }
 
-/* As `store`, but in bf16 by chance. */
-INLINE void store_by_chance(void *to, int64_t index, int64_t left, bool bf16, vf value, vu bits) {
+/* As `store`, but in bf16 with stochastic rounding. */
+INLINE void store_stochastic(void *to, int64_t index, int64_t left, bool bf16, vf value, vu bits) {
     if (bf16)
-        store_half(to, index, left, bf16_round_by_chance(value, bits));
+        store_half(to, index, left, bf16_round_stochastic(value, bits));
     else
         store(to, index, left, false, value);
 }

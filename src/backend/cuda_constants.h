@@ -1,7 +1,7 @@
 /* Constants of the CUDA backend that need neither a GPU nor CUDA in the build. Plans for target devices
  * (profile/described_device.h) use them. */
-#ifndef BALLAST_BACKEND_CUDA_FACTS_H
-#define BALLAST_BACKEND_CUDA_FACTS_H
+#ifndef BALLAST_BACKEND_CUDA_CONSTANTS_H
+#define BALLAST_BACKEND_CUDA_CONSTANTS_H
 
 #include "backend/head_tiles.h"
 #include "backend/matmul_spec.h"
