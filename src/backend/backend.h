@@ -2,9 +2,8 @@
  *
  * Files, in the order to read them:
  *     backend: the table; the backends of this build, and which operators each has kernels for;
- *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_constants: what plans for a target device and
- *         the CUDA backend must agree on;
- *     kernel_versions: which versions of its kernels each backend has had;
+ *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_constants: what plans for a target device
+ * and the CUDA backend must agree on; kernel_versions: which versions of its kernels each backend has had;
  *     kernel_parts: what all kernels have in common;
  *     matmul_spec, linear_products, head_tiles, update_step, muon_parts: how operators are cut into products, tiles and
  *         steps, the same for every backend; moment_map, moment_numbers: what moments in 8 bits

@@ -41,8 +41,8 @@ struct update_step {
 struct update_run {
     const float *gradient;
     void *weight;                      /* fp32; bf16, rounded stochastically, where `bf16_weight`; NULL beside halves */
-    void *moments[UPDATE_MOMENTS_MAX]; /* fp32; bf16, rounded stochastically, where `bf16_moments`; codes where there are
-                                          scales; NULL: no such moment */
+    void *moments[UPDATE_MOMENTS_MAX]; /* fp32; bf16, rounded stochastically, where `bf16_moments`; codes where there
+                                          are scales; NULL: no such moment */
     float *scales[UPDATE_MOMENTS_MAX]; /* NULL, or those of the moments' blocks, which begin with the run */
     float *direction;                  /* Muon: what the matrix is made orthogonal from, which an update of this run
                                           writes in place of the weight; NULL: of other rules */

@@ -249,7 +249,8 @@ static void print_text(const struct options *options, const struct scale_plan *p
                plan->failures.node_mtbf_s / 3600, plan->failures.checkpoint_s, plan->failures.restart_s);
     if (plan->pareto_front.list.count > 0) {
         printf("\nlayouts for %lld devices: none is both faster and smaller (%lld considered, %lld simulated)\n",
-               (long long)request->devices, (long long)plan->pareto_front.layouts, (long long)plan->pareto_front.simulated);
+               (long long)request->devices, (long long)plan->pareto_front.layouts,
+               (long long)plan->pareto_front.simulated);
         print_head(plan, "devices");
         for (size_t i = 0; i < plan->pareto_front.list.count; i++)
             print_choice(plan, &plan->pareto_front.list.items[i]);

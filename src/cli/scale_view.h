@@ -9,11 +9,11 @@
 /* What is asked, and what came of it. */
 struct scale_plan {
     struct choice_request request;
-    double price;             /* of a device an hour; 0: not given */
-    double tokens;            /* of the whole training; 0: not given */
-    double target_days;       /* 0: not given */
-    struct failures failures; /* node_mtbf_s 0: none are counted */
-    struct choices pareto_front;     /* for request.devices; empty where --devices was not given */
+    double price;                /* of a device an hour; 0: not given */
+    double tokens;               /* of the whole training; 0: not given */
+    double target_days;          /* 0: not given */
+    struct failures failures;    /* node_mtbf_s 0: none are counted */
+    struct choices pareto_front; /* for request.devices; empty where --devices was not given */
     struct choice curve[CHOICE_CURVE_MAX];
     int curve_count;
     const struct choice *target; /* of the curve: the fewest that end in time; NULL: none do, or none are asked */

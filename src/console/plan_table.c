@@ -97,7 +97,8 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
     stages_table_print(out, plan);
 }
 
-/* Candidates as they are printed: of the Pareto front, which has less of device memory than any that is faster, or not. */
+/* Candidates as they are printed: of the Pareto front, which has less of device memory than any that is faster, or not.
+ */
 struct listed {
     const struct candidate *candidate;
     bool on_pareto_front;

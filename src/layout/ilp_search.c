@@ -19,7 +19,7 @@ struct place {
     int variable;
     int link_count, frontier_count;
     const struct ilp_pair **links; /* to variables before it */
-    int *frontier;                    /* variables up to here that have pairs with later ones */
+    int *frontier;                 /* variables up to here that have pairs with later ones */
     int64_t *min, *max;            /* [moments] memory of all later variables */
 };
 

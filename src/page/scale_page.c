@@ -57,8 +57,8 @@ enum status scale_page_make(const struct scale_picture *picture, const struct sc
     TRY(svg_text(out, picture->name));
     TRY(append(out, "</h1>\n<p>All of it is simulated; nothing was run.</p>\n"));
     TRY(draw(picture, out));
-    TRY(tabulate("Layouts of which none is both faster and smaller", picture->pareto_front, picture->pareto_front_count, columns,
-                 count, context, out));
+    TRY(tabulate("Layouts of which none is both faster and smaller", picture->pareto_front, picture->pareto_front_count,
+                 columns, count, context, out));
     TRY(tabulate("The fastest by number of devices", picture->curve, picture->curve_count, columns, count, context,
                  out));
     return append(out, "</body></html>\n");

@@ -9,7 +9,8 @@ struct scale_column {
     const char *heading;
     enum status (*cell)(const void *context, const struct choice *choice, struct text_buffer *out);
 };
-/* Appends the page: drawings, then the Pareto front and the curve as tables of so many columns. FAILED without memory. */
+/* Appends the page: drawings, then the Pareto front and the curve as tables of so many columns. FAILED without memory.
+ */
 enum status scale_page_make(const struct scale_picture *picture, const struct scale_column *columns, size_t count,
                             const void *context, struct text_buffer *out);
 /* DIR/front.svg, curve.svg, timeline.svg and memory.svg, of what there is to draw; creates the folder. */

@@ -1,5 +1,5 @@
-/* Drawings of plans for many devices (scale/choose.h): the Pareto front, the curve over numbers of devices, what the stages of
- * a layout do when, and the memory of their ranks. Each is one SVG (svg.h), for the page and for a file. */
+/* Drawings of plans for many devices (scale/choose.h): the Pareto front, the curve over numbers of devices, what the
+ * stages of a layout do when, and the memory of their ranks. Each is one SVG (svg.h), for the page and for a file. */
 #ifndef BALLAST_PAGE_SCALE_PLOTS_H
 #define BALLAST_PAGE_SCALE_PLOTS_H
 
@@ -8,7 +8,7 @@
 
 /* What is drawn; all is borrowed. */
 struct scale_picture {
-    const char *name;           /* of model and cluster */
+    const char *name;                  /* of model and cluster */
     const struct choice *pareto_front; /* may be empty */
     size_t pareto_front_count;
     const struct choice *curve; /* by rising devices */

@@ -1,5 +1,5 @@
-/* Which layout, on how many devices: the Pareto front of peak memory against step time over tensor and pipeline parallelism,
- * partition of states, recomputation and micro-batch; and the curve over numbers of devices. */
+/* Which layout, on how many devices: the Pareto front of peak memory against step time over tensor and pipeline
+ * parallelism, partition of states, recomputation and micro-batch; and the curve over numbers of devices. */
 #ifndef BALLAST_SCALE_CHOOSE_H
 #define BALLAST_SCALE_CHOOSE_H
 

@@ -60,7 +60,8 @@ enum status outcomes_rank(const struct outcomes *outcomes) {
     for (size_t i = 0; i < count; i++) {
         if (ranks[i].bytes < min) {
             min = ranks[i].bytes;
-            TRY_GOTO(status, vec_push(&outcomes->result->pareto_front, outcomes->result->tried.items[ranks[i].index]), done);
+            TRY_GOTO(status, vec_push(&outcomes->result->pareto_front, outcomes->result->tried.items[ranks[i].index]),
+                     done);
         }
         if (i > 0) TRY_GOTO(status, add_runner_up(outcomes, ranks, i), done);
     }

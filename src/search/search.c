@@ -450,7 +450,8 @@ static enum status refine_best(struct search *search) {
 static void drop_other_program(struct search *search) {
     struct search_result *result = search->result;
     const struct candidate *first = result->pareto_front.items;
-    if (result->pareto_front.count > 0 && memcmp(&search->best_policy, &first->policy, sizeof first->policy) == 0) return;
+    if (result->pareto_front.count > 0 && memcmp(&search->best_policy, &first->policy, sizeof first->policy) == 0)
+        return;
     program_free(result->best);
     result->best = NULL;
 }

@@ -138,7 +138,8 @@ static json_t *document(const struct session_plan *plan, const struct step_summa
         failed |= json_object_set_new(object, "tiers", tiers_to_json(plan));
         failed |= json_object_set_new(object, "runners_up",
                                       candidates_to_json(search->runners_up.items, search->runners_up.count));
-        failed |= json_object_set_new(object, "front", candidates_to_json(search->pareto_front.items, search->pareto_front.count));
+        failed |= json_object_set_new(object, "front",
+                                      candidates_to_json(search->pareto_front.items, search->pareto_front.count));
         failed |= json_object_set_new(object, "tried", candidates_to_json(search->tried.items, search->tried.count));
         failed |= json_object_set_new(object, "partitions", partitions_to_json(search));
         failed |= json_object_set_new(object, "search", search_to_json(search));

@@ -89,7 +89,8 @@ static enum status try_pareto_front(struct choosing *choosing, bool *fitted) {
     double enough_s = plan->request.faster_than_s;
     for (size_t i = 0; i < plan->search.pareto_front.count && !*fitted; i++) {
         if (enough_s > 0 && objective_of(plan, &plan->search.pareto_front.items[i]) >= enough_s) break;
-        TRY(try_policy(choosing, &plan->search.pareto_front.items[i].policy, i == 0 ? &plan->search.best : NULL, fitted));
+        TRY(try_policy(choosing, &plan->search.pareto_front.items[i].policy, i == 0 ? &plan->search.best : NULL,
+                       fitted));
         if (*fitted) plan->fastest = plan->search.pareto_front.items[i];
     }
     return STATUS_OK;
@@ -135,7 +136,8 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     if (hopeless && one_of_several) choosing->plan->min_bytes = small.tier_bytes[TIER_DEVICE];
     if (hopeless) return one_of_several ? STATUS_OK : try_policy(choosing, &small.policy, NULL, &fitted);
     if (fastest) TRY(try_fastest(choosing, &fitted));
-    if (fastest && one_of_several && choosing->plan->search.pareto_front.count == 0) TRY(try_small(choosing, &small, &fitted));
+    if (fastest && one_of_several && choosing->plan->search.pareto_front.count == 0)
+        TRY(try_small(choosing, &small, &fitted));
     return fitted || one_of_several ? STATUS_OK : try_min_memory(choosing);
 }
 

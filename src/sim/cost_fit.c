@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* Costs that are wrong by some times put other things beside each other than a step has, which the first rounds correct.
+/* Costs that are wrong by some times put other things beside each other than a step has, which the first rounds
+ * correct.
  */
 enum { FIT_ROUNDS_MAX = 8 };
 static const double FIT_CLOSE = 0.005;

@@ -5,8 +5,8 @@
 #include "tokenizer/text_stages.h"
 #include "tokenizer/unicode_class.h"
 
-static enum status fix_apply(const void *settings, void *state, struct text_view view,
-                              const struct text_output *output, size_t *consumed) {
+static enum status fix_apply(const void *settings, void *state, struct text_view view, const struct text_output *output,
+                             size_t *consumed) {
     (void)settings, (void)state;
     static const char replacement[] = "\xEF\xBF\xBD";
     const struct text_sink *next = &output->next;

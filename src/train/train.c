@@ -92,13 +92,13 @@ static enum status find_plan(struct train_run *run, struct run_settings *setting
 static void report_info(const struct train_run *run) {
     const struct dataset *dataset = run->data.dataset;
     const struct train_info info = {.plan = &run->plan,
-                                      .done = run->state.step,
-                                      .steps = run->options->steps,
-                                      .warmup_steps = run->options->warmup_steps,
-                                      .validation = dataset_has(dataset, DATASET_VALID),
-                                      .held_out = dataset_holds_out(dataset),
-                                      .examples = dataset_has_examples(dataset),
-                                      .options = run->options};
+                                    .done = run->state.step,
+                                    .steps = run->options->steps,
+                                    .warmup_steps = run->options->warmup_steps,
+                                    .validation = dataset_has(dataset, DATASET_VALID),
+                                    .held_out = dataset_holds_out(dataset),
+                                    .examples = dataset_has_examples(dataset),
+                                    .options = run->options};
     if (run->events->opened) run->events->opened(run->events->opened_payload, &info);
 }
 

@@ -336,7 +336,8 @@ static void check_stochastic(const char *name, enum dtype dtype, bool weight) {
         if (!parts[p].stochastic) continue;
         double *found = plain_case_values(&instance, parts[p].name), *full = plain_case_values(&exact, parts[p].name);
         for (int64_t i = 0; i < count; i++) {
-            double expected = rounded_stochastically((float)full[i], drawn(&instance, parts[p].stream, i) >> parts[p].shift);
+            double expected =
+                rounded_stochastically((float)full[i], drawn(&instance, parts[p].stream, i) >> parts[p].shift);
             if (found[i] != expected)
                 fail_msg("%s: %s[%lld] is %g, not %g, of %g", name, parts[p].name, (long long)i, found[i], expected,
                          full[i]);

@@ -2,8 +2,8 @@
  * direction, element by element (optimizer.cu); the direction made orthogonal by products of cuBLASLt; the weight,
  * element by element. Products are in the parameter's dtype, their results and what is made of them in fp32, rounded
  * once. cuBLASLt adds in another order than the CPU: the moments have the CPU's bits, the weights have not. */
-#include "backend/cuda/stochastic_rounding.cuh"
 #include "backend/cuda/cuda_matmul.h"
+#include "backend/cuda/stochastic_rounding.cuh"
 
 extern "C" {
 #include "backend/cuda/cuda_update.h"

@@ -1,6 +1,6 @@
 /* Updates of parameters, and sums of squares. */
-#include "backend/cpu/simd/stochastic_rounding.h"
 #include "backend/cpu/simd/moment_codes.h"
+#include "backend/cpu/simd/stochastic_rounding.h"
 
 /* Constants of a loop. */
 struct update_form {
