@@ -6,7 +6,7 @@
  * Each transfer size is measured in rounds in which the ways take turns, and the best round of each is told: the disks
  * of shared machines vary from second to second. "both" reads one half and writes the other, each from a thread of its
  * own; its rate counts both. Every file is written from end to end first, as an arena's is in a run's first step: first
- * writes into reserved room are slower. */
+ * writes into reserved space are slower. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

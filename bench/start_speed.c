@@ -77,9 +77,9 @@ static enum status phases_run(struct bench *bench) {
 static enum status steps_run(struct bench *bench, int steps) {
     const struct recipe *recipe = &bench->plan.chosen.recipe;
     int64_t step_ns[STEPS_MAX], fill_ns[STEPS_MAX], tokens = recipe->batch * recipe->sequence_length;
-    int32_t *room = mem_array((size_t)tokens, 2 * sizeof *room);
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
-    struct dataset_batch batch = {.tokens = room, .targets = room + tokens};
+    int32_t *buffer = mem_array((size_t)tokens, 2 * sizeof *buffer);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
+    struct dataset_batch batch = {.tokens = buffer, .targets = buffer + tokens};
     for (int i = 0; i < steps && status == STATUS_OK; i++) {
         struct step_numbers numbers;
         int64_t start = clock_now_ns();
@@ -94,7 +94,7 @@ static enum status steps_run(struct bench *bench, int steps) {
         step_ns[i] = middle - start;
         fill_ns[i] = clock_now_ns() - middle;
     }
-    mem_free(room);
+    mem_free(buffer);
     TRY(status);
     double step_s = median_s(step_ns, steps), fill_s = median_s(fill_ns, steps);
     printf("step of %lld tokens %.4f s (%.0f tokens/s); filling its batch %.6f s, %.3f %% of it\n", (long long)tokens,

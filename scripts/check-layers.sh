@@ -1,9 +1,9 @@
 #!/bin/sh
-# Fails where a room of src includes another that stands below it, or where two files share a name.
+# Fails where a module of src includes another that stands below it, or where two files share a name.
 #   usage: scripts/check-layers.sh [ROOT]
-# A room uses only its own headers and those of rooms above it in this list.
+# A module uses only its own headers and those of modules above it in this list.
 set -eu
-rooms='base graph ops model collective cluster plan layout program sim backend comm store runtime profile search scale tokenizer template chat data session checkpoint generate train library console page cli'
+modules='base graph ops model collective cluster plan layout program sim backend comm store runtime profile search scale tokenizer template chat data session checkpoint generate train library console page cli'
 root=${1:-$(dirname "$0")/..}
 cd "$root"
 
@@ -14,16 +14,16 @@ if [ -z "$files" ]; then
 fi
 
 # shellcheck disable=SC2086 # paths without spaces
-awk -v rooms="$rooms" '
+awk -v modules="$modules" '
     BEGIN {
-        count = split(rooms, list, " ")
+        count = split(modules, list, " ")
         for (i = 1; i <= count; i++) rank[list[i]] = i
     }
     function fault(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; bad = 1 }
     FNR == 1 {
         split(FILENAME, part, "/")
-        room = part[2]
-        if (!(room in rank)) fault("src/" room " is no room of the house")
+        module = part[2]
+        if (!(module in rank)) fault("src/" module " is not a module")
     }
     /^[ \t]*#[ \t]*include[ \t]*"/ {
         split($0, piece, "\"")
@@ -31,8 +31,8 @@ awk -v rooms="$rooms" '
         if (used == "ballast.h") next
         if (used ~ /(^|\/)\.\.?\//) { fault("\"" used "\" is not written from src"); next }
         split(used, step, "/")
-        if (used !~ /\// || !(step[1] in rank)) fault("\"" used "\" names no room")
-        else if (rank[step[1]] > rank[room]) fault(room " may not use " step[1] " (\"" used "\")")
+        if (used !~ /\// || !(step[1] in rank)) fault("\"" used "\" names no module")
+        else if (rank[step[1]] > rank[module]) fault(module " may not use " step[1] " (\"" used "\")")
     }
     END { exit bad }
 ' $files

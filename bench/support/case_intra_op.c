@@ -135,9 +135,9 @@ static enum status read_edges(struct instance *instance, const char *place, cons
         TRY(case_array_of(place, object, "alias_costs", json_array_size(forbidden), &forbids));
         instance->forbid_count = (int)json_array_size(forbidden);
     }
-    size_t room = (size_t)instance->edge_count + (size_t)instance->forbid_count;
-    instance->edges = take(instance, room, sizeof *instance->edges);
-    instance->edge_cost = take(instance, room, sizeof *instance->edge_cost);
+    size_t capacity = (size_t)instance->edge_count + (size_t)instance->forbid_count;
+    instance->edges = take(instance, capacity, sizeof *instance->edges);
+    instance->edge_cost = take(instance, capacity, sizeof *instance->edge_cost);
     if (!instance->edges || !instance->edge_cost) return STATUS_FAILED;
     TRY(read_pairs(instance, place, "edges", edges, cost_field, costs, 0));
     return read_pairs(instance, place, "alias", forbidden, "alias_costs", forbids, instance->edge_count);

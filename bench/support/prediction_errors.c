@@ -10,27 +10,27 @@ static double rest_of(const struct prediction *prediction, double factor) {
 }
 
 /* The median of those that compute blocks again, or do not. */
-static double median_of(const struct prediction *predictions, int count, bool recomputes, double factor, double *room) {
+static double median_of(const struct prediction *predictions, int count, bool recomputes, double factor, double *scratch) {
     int found = 0;
     for (int i = 0; i < count; i++)
-        if (predictions[i].recomputes == recomputes) room[found++] = rest_of(&predictions[i], factor);
-    return found > 0 ? median(room, found) : 0;
+        if (predictions[i].recomputes == recomputes) scratch[found++] = rest_of(&predictions[i], factor);
+    return found > 0 ? median(scratch, found) : 0;
 }
 
 bool prediction_judge(const struct prediction *predictions, int count, struct prediction_errors *out) {
-    double *room = mem_array((size_t)count, sizeof *room);
-    if (!room) return false;
+    double *scratch = mem_array((size_t)count, sizeof *scratch);
+    if (!scratch) return false;
     for (int i = 0; i < count; i++)
-        room[i] = predictions[i].measured_s / predictions[i].predicted_s;
-    double factor = median(room, count);
+        scratch[i] = predictions[i].measured_s / predictions[i].predicted_s;
+    double factor = median(scratch, count);
     *out = (struct prediction_errors){.factor = factor,
-                                      .recomputing = median_of(predictions, count, true, factor, room),
-                                      .straight = median_of(predictions, count, false, factor, room)};
+                                      .recomputing = median_of(predictions, count, true, factor, scratch),
+                                      .straight = median_of(predictions, count, false, factor, scratch)};
     for (int i = 0; i < count; i++)
-        room[i] = rest_of(&predictions[i], factor);
-    out->median = median(room, count); /* which puts them into order */
-    out->p90 = room[(9 * count + 9) / 10 - 1];
-    mem_free(room);
+        scratch[i] = rest_of(&predictions[i], factor);
+    out->median = median(scratch, count); /* which puts them into order */
+    out->p90 = scratch[(9 * count + 9) / 10 - 1];
+    mem_free(scratch);
     return true;
 }
 

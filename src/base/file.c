@@ -184,7 +184,7 @@ void file_writer_write(struct file_writer *writer, const void *data, size_t byte
         return;
     }
     for (const unsigned char *from = data; bytes > 0;) {
-        size_t room = WRITER_BYTES - writer->used, now = bytes < room ? bytes : room;
+        size_t space = WRITER_BYTES - writer->used, now = bytes < space ? bytes : space;
         memcpy(writer->buffer + writer->used, from, now);
         writer->used += now;
         from += now;

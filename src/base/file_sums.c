@@ -20,8 +20,8 @@ static void end_block(struct file_sums *sums) {
 
 void file_sums_add(struct file_sums *sums, const void *data, size_t bytes) {
     for (const unsigned char *from = data; bytes > 0;) {
-        uint64_t room = sums->block_bytes - sums->bytes % sums->block_bytes;
-        size_t now = bytes < room ? bytes : (size_t)room;
+        uint64_t space = sums->block_bytes - sums->bytes % sums->block_bytes;
+        size_t now = bytes < space ? bytes : (size_t)space;
         XXH3_64bits_update(sums->unfinished, from, now);
         sums->bytes += now;
         from += now;
@@ -48,15 +48,15 @@ void file_sums_free(struct file_sums *sums) {
     *sums = (struct file_sums){0};
 }
 
-static ssize_t read_at(int descriptor, void *room, size_t bytes, uint64_t offset) {
+static ssize_t read_at(int descriptor, void *buffer, size_t bytes, uint64_t offset) {
     for (;;) {
-        ssize_t got = fault_point(FAULT_READ) ? -1 : pread(descriptor, room, bytes, (off_t)offset);
+        ssize_t got = fault_point(FAULT_READ) ? -1 : pread(descriptor, buffer, bytes, (off_t)offset);
         if (got >= 0 || errno != EINTR) return got;
     }
 }
 
-enum file_block file_sums_compare(const struct file_sums *sums, int descriptor, size_t block, void *room,
-                                  size_t room_bytes) {
+enum file_block file_sums_compare(const struct file_sums *sums, int descriptor, size_t block, void *buffer,
+                                  size_t buffer_bytes) {
     uint64_t at = (uint64_t)block * sums->block_bytes, end = at + sums->block_bytes;
     ssize_t got = 1;
     XXH3_state_t *state = XXH3_createState();
@@ -64,9 +64,9 @@ enum file_block file_sums_compare(const struct file_sums *sums, int descriptor, 
     XXH3_64bits_reset(state);
     if (end > sums->bytes) end = sums->bytes;
     for (; at < end && got > 0; at += (uint64_t)got) {
-        got = read_at(descriptor, room, end - at < room_bytes ? (size_t)(end - at) : room_bytes, at);
+        got = read_at(descriptor, buffer, end - at < buffer_bytes ? (size_t)(end - at) : buffer_bytes, at);
         if (got <= 0) break;
-        XXH3_64bits_update(state, room, (size_t)got);
+        XXH3_64bits_update(state, buffer, (size_t)got);
     }
     uint64_t sum = XXH3_64bits_digest(state);
     XXH3_freeState(state);

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/manifest.h"
 
-enum { ROOM_BYTES = 1 << 20 };
+enum { BUFFER_BYTES = 1 << 20 };
 
 static enum status add_finding(struct manifest_findings *out, const char *name, enum manifest_fault fault) {
     struct manifest_finding finding = {.fault = fault};
@@ -37,7 +37,7 @@ struct verification {
     const char *folder;
     struct manifest_share share;
     uint64_t blocks_before; /* of the files before this one */
-    unsigned char *rooms;   /* ROOM_BYTES for each of OpenMP's threads */
+    unsigned char *buffers;   /* BUFFER_BYTES for each of OpenMP's threads */
 };
 
 static bool is_of_share(const struct verification *verification, int64_t block) {
@@ -54,8 +54,8 @@ static enum status verify_blocks(const struct manifest_file *file, int descripto
 #pragma omp parallel for schedule(dynamic, 1) if (count > 1)
     for (int64_t b = 0; b < count; b++) {
         if (!is_of_share(verification, b)) continue;
-        unsigned char *room = verification->rooms + (size_t)omp_get_thread_num() * ROOM_BYTES;
-        results[b] = (unsigned char)file_sums_compare(&file->sums, descriptor, (size_t)b, room, ROOM_BYTES);
+        unsigned char *buffer = verification->buffers + (size_t)omp_get_thread_num() * BUFFER_BYTES;
+        results[b] = (unsigned char)file_sums_compare(&file->sums, descriptor, (size_t)b, buffer, BUFFER_BYTES);
     }
     enum status status = STATUS_OK;
     for (int64_t b = 0; b < count && status == STATUS_OK; b++)
@@ -94,15 +94,15 @@ static enum status verify_file(const struct manifest_file *file, const struct ve
 enum status manifest_verify(const struct manifest *manifest, const char *folder, bool (*wanted)(const char *name),
                             struct manifest_share share, struct manifest_findings *out) {
     struct verification verification = {
-        .folder = folder, .share = share, .rooms = mem_array((size_t)omp_get_max_threads(), ROOM_BYTES)};
-    enum status status = verification.rooms ? STATUS_OK : STATUS_FAILED;
+        .folder = folder, .share = share, .buffers = mem_array((size_t)omp_get_max_threads(), BUFFER_BYTES)};
+    enum status status = verification.buffers ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < manifest->files.count && status == STATUS_OK; i++) {
         const struct manifest_file *file = &manifest->files.items[i];
         if (wanted && !wanted(file->name)) continue;
         status = verify_file(file, &verification, out);
         verification.blocks_before += file->sums.blocks.count;
     }
-    mem_free(verification.rooms);
+    mem_free(verification.buffers);
     return status;
 }
 

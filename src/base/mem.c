@@ -77,12 +77,12 @@ void *scratch_alloc(struct scratch *scratch, size_t count, size_t size) {
     bytes = total & ~(size_t)15;
     struct scratch_block *block = scratch->blocks;
     if (!block || block->bytes - block->used < bytes) {
-        size_t room = bytes > SCRATCH_BLOCK_BYTES ? bytes : SCRATCH_BLOCK_BYTES;
-        if (!mem_add(room, sizeof *block, &total)) return checked(NULL, SIZE_MAX);
+        size_t capacity = bytes > SCRATCH_BLOCK_BYTES ? bytes : SCRATCH_BLOCK_BYTES;
+        if (!mem_add(capacity, sizeof *block, &total)) return checked(NULL, SIZE_MAX);
         block = mem_array(total, 1);
         if (!block) return NULL;
         block->next = scratch->blocks;
-        block->bytes = room;
+        block->bytes = capacity;
         scratch->blocks = block;
     }
     void *result = block->data + block->used;

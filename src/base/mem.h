@@ -38,7 +38,7 @@ static inline bool mem_add(size_t a, size_t b, size_t *out) { return !__builtin_
     (vec_reserve_bytes((void **)&(v)->items, &(v)->capacity, (v)->count + 1, sizeof *(v)->items)                       \
          ? ((v)->items[(v)->count++] = (__VA_ARGS__), STATUS_OK)                                                       \
          : STATUS_FAILED)
-/* Room for `n` items in all; contents beyond count are undefined. */
+/* Space for `n` items in all; contents beyond count are undefined. */
 #define vec_reserve(v, n)                                                                                              \
     (vec_reserve_bytes((void **)&(v)->items, &(v)->capacity, (n), sizeof *(v)->items) ? STATUS_OK : STATUS_FAILED)
 #define vec_free(v) (mem_free((v)->items), (v)->items = NULL, (v)->count = (v)->capacity = 0, (void)0)

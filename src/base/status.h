@@ -1,4 +1,4 @@
-/* src/base: what every room uses, and nothing of Ballast's own subject.
+/* src/base: what every module uses, and nothing of Ballast's own subject.
  *
  * Files, in the order to read them:
  *   status: this file, how functions report failure;

@@ -97,10 +97,10 @@ static void limit_memory(const char *root, const char *folder, bool v2, struct c
         (void)kernel_file_number(stat, v2 ? "inactive_file " : "total_inactive_file ", &cached);
         (void)kernel_file_number(stat, v2 ? "active_file " : "total_active_file ", &active);
     }
-    int64_t room = limit - (used - cached - active);
-    if (room > limit) room = limit;
-    if (room < 0) room = 0;
-    if (limits->memory_room_bytes < 0 || room < limits->memory_room_bytes) limits->memory_room_bytes = room;
+    int64_t buffer = limit - (used - cached - active);
+    if (buffer > limit) buffer = limit;
+    if (buffer < 0) buffer = 0;
+    if (limits->memory_headroom_bytes < 0 || buffer < limits->memory_headroom_bytes) limits->memory_headroom_bytes = buffer;
 }
 
 static void limit_processors(const char *root, const char *folder, bool v2, struct cgroup_limits *limits) {
@@ -139,7 +139,7 @@ static void walk_up(const char *root, const struct mount *mount, const char *gro
 }
 
 void cgroup_read(const char *root, struct cgroup_limits *out) {
-    struct cgroup_limits limits = {.memory_room_bytes = -1};
+    struct cgroup_limits limits = {.memory_headroom_bytes = -1};
     struct mount mount;
     char group[PATH_MAX];
     if (find_mount(root, "cgroup2", NULL, &mount) && find_group(root, NULL, group)) {

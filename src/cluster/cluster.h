@@ -69,13 +69,13 @@ struct cluster {
 };
 
 /* Where a device capacity comes from. The process may take
- *     capacity = (least of memory available and room in its cgroups) - process - reserve
+ *     capacity = (least of memory available and headroom of its cgroups) - process - reserve
  * where `process` (CLUSTER_PROCESS_BYTES) is what Ballast needs beside its arenas, and `reserve` (5% of the total) is
  * left for others. All in bytes. */
 struct cluster_memory {
     int64_t total_bytes;       /* of the machine: MemTotal */
     int64_t available_bytes;   /* MemAvailable: free, or reclaimable by the kernel */
-    int64_t cgroup_room_bytes; /* least limit less present use, over the process's cgroup and those above; -1: none */
+    int64_t cgroup_headroom_bytes; /* least limit less present use, over the process's cgroup and those above; -1: none */
     int64_t process_bytes, reserve_bytes;
     int64_t capacity_bytes; /* at least 0 */
 };
@@ -91,8 +91,8 @@ enum status cluster_measure_memory(struct cluster_memory *out);
 enum status cluster_measure_memory_at(const char *root, struct cluster_memory *out);
 /* The same without failure: all 0 where /proc does not tell. */
 void cluster_find_memory(struct cluster_memory *out);
-/* The least of memory available and room in the cgroups. */
-int64_t cluster_memory_room(const struct cluster_memory *memory);
+/* The least of memory available and headroom of the cgroups. */
+int64_t cluster_memory_headroom(const struct cluster_memory *memory);
 /* How much more memory so many processes would need for a capacity of so many bytes each; 0: there is enough. */
 int64_t cluster_memory_missing(const struct cluster_memory *memory, int processes, int64_t capacity_bytes);
 /* Only the cores: those within the process's affinity and cgroup, at most its cgroup's quota of processor time (rounded

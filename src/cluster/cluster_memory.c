@@ -14,14 +14,14 @@ static bool read_kilobytes(const char *text, const char *key, int64_t *bytes) {
     return true;
 }
 
-int64_t cluster_memory_room(const struct cluster_memory *memory) {
-    bool limited = memory->cgroup_room_bytes >= 0 && memory->cgroup_room_bytes < memory->available_bytes;
-    return limited ? memory->cgroup_room_bytes : memory->available_bytes;
+int64_t cluster_memory_headroom(const struct cluster_memory *memory) {
+    bool limited = memory->cgroup_headroom_bytes >= 0 && memory->cgroup_headroom_bytes < memory->available_bytes;
+    return limited ? memory->cgroup_headroom_bytes : memory->available_bytes;
 }
 
 int64_t cluster_memory_missing(const struct cluster_memory *memory, int processes, int64_t capacity_bytes) {
     double needed = processes * (double)(capacity_bytes + memory->process_bytes) / (1 - CLUSTER_RESERVE_FRACTION);
-    int64_t missing = (int64_t)ceil(needed) - cluster_memory_room(memory);
+    int64_t missing = (int64_t)ceil(needed) - cluster_memory_headroom(memory);
     return missing > 0 ? missing : 0;
 }
 
@@ -41,10 +41,10 @@ enum status cluster_measure_memory_at(const char *root, struct cluster_memory *o
         return status_hint(status, "give --device-memory SIZE");
     }
     cgroup_read(root, &limits);
-    memory.cgroup_room_bytes = limits.memory_room_bytes;
-    int64_t room = cluster_memory_room(&memory);
-    memory.reserve_bytes = (int64_t)((double)room * CLUSTER_RESERVE_FRACTION);
-    memory.capacity_bytes = room - memory.process_bytes - memory.reserve_bytes;
+    memory.cgroup_headroom_bytes = limits.memory_headroom_bytes;
+    int64_t buffer = cluster_memory_headroom(&memory);
+    memory.reserve_bytes = (int64_t)((double)buffer * CLUSTER_RESERVE_FRACTION);
+    memory.capacity_bytes = buffer - memory.process_bytes - memory.reserve_bytes;
     if (memory.capacity_bytes < 0) memory.capacity_bytes = 0;
     *out = memory;
     return STATUS_OK;

@@ -59,37 +59,37 @@ struct sum {
     bool round_bf16;
 };
 
-/* The value of a node over `count` <= STRETCH elements from `from` on: in `room`, or where its only lane has it. */
-static const float *sum_node(const struct sum *sum, int index, int64_t from, int64_t count, float *room) {
+/* The value of a node over `count` <= STRETCH elements from `from` on: in `scratch`, or where its only lane has it. */
+static const float *sum_node(const struct sum *sum, int index, int64_t from, int64_t count, float *scratch) {
     const struct lane_node *node = &sum->tree->node[index];
     if (node->left < 0) {
         const struct lane_values *lane = &sum->lanes[node->first];
         if (!lane->packed) return lane->plain + from;
-        lane_unpack_bf16(room, lane->packed + from, count);
-        return room;
+        lane_unpack_bf16(scratch, lane->packed + from, count);
+        return scratch;
     }
     if (sum->absent[node->left] || sum->absent[node->right]) {
         int only = sum->absent[node->left] ? node->right : node->left;
-        const float *value = sum_node(sum, only, from, count, room);
+        const float *value = sum_node(sum, only, from, count, scratch);
         if (!sum->round_bf16) return value;
-        if (value != room) memcpy(room, value, (size_t)count * sizeof *room);
-        lane_round(room, count);
-        return room;
+        if (value != scratch) memcpy(scratch, value, (size_t)count * sizeof *scratch);
+        lane_round(scratch, count);
+        return scratch;
     }
     float beside[STRETCH];
-    const float *left = sum_node(sum, node->left, from, count, room);
+    const float *left = sum_node(sum, node->left, from, count, scratch);
     const float *right = sum_node(sum, node->right, from, count, beside);
-    lane_add(room, left, right, count, sum->round_bf16);
-    return room;
+    lane_add(scratch, left, right, count, sum->round_bf16);
+    return scratch;
 }
 
 void lane_tree_sum(const struct lane_tree *tree, int node, const bool *absent, const struct lane_values *lanes,
                    int64_t count, bool round_bf16, float *to) {
     struct sum sum = {tree, absent, lanes, round_bf16};
-    float room[STRETCH];
+    float scratch[STRETCH];
     for (int64_t from = 0; from < count; from += STRETCH) {
         int64_t stretch = count - from < STRETCH ? count - from : STRETCH;
-        const float *value = sum_node(&sum, node, from, stretch, room);
+        const float *value = sum_node(&sum, node, from, stretch, scratch);
         memmove(to + from, value, (size_t)stretch * sizeof *to);
     }
 }

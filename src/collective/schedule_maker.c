@@ -44,8 +44,8 @@ static enum status end_message(struct schedule_maker *maker, struct schedule_mes
 static enum status add_range(struct schedule_maker *maker, struct schedule_message *message, struct comm_range range) {
     struct comm_schedule *schedule = maker->schedule;
     while (range.begin < range.end) {
-        int64_t room = maker->message_bytes - message->bytes, bytes = range.end - range.begin;
-        if (bytes > room) bytes = room;
+        int64_t space = maker->message_bytes - message->bytes, bytes = range.end - range.begin;
+        if (bytes > space) bytes = space;
         bool more = (int)schedule->pieces.count > message->first_piece;
         struct schedule_piece *last = more ? &schedule->pieces.items[schedule->pieces.count - 1] : NULL;
         if (last && last->offset + last->bytes == range.begin)

@@ -19,7 +19,7 @@ struct schedule_maker {
     int64_t stage_bytes; /* of staging, taken by the stage that is being made */
 };
 
-/* Transfers that are on their way at the same time; their room in staging is used again by the next stage. */
+/* Transfers that are on their way at the same time; their space in staging is used again by the next stage. */
 struct maker_stage {
     int *transfers, count;
 };

@@ -38,7 +38,7 @@ void symbols_free(struct symbols *symbols);
 int symbols_segment(const struct symbols *symbols, int64_t offset);
 static inline int symbols_count(const struct symbols *symbols) { return (int)symbols->cuts.count - 1; }
 
-/* FAILED where the step uses bytes that are on their way, or that are not there. `leaves`: room for one a rank. */
+/* FAILED where the step uses bytes that are on their way, or that are not there. `leaves`: space for one a rank. */
 enum status symbols_take_step(const struct symbols *symbols, const struct walked_step *at, symbol *leaves);
 
 #endif

@@ -116,8 +116,8 @@ static enum status begin_walk(struct schedule_walk *all, int rank, const struct 
     walk->sent_at = mem_array(transfers, sizeof *walk->sent_at);
     walk->transfer_of = mem_array(schedule->messages.count + 1, sizeof *walk->transfer_of);
     walk->clocks = mem_array((schedule->steps.count + 1) * (size_t)all->ranks, sizeof *walk->clocks);
-    bool room = walk->matches && walk->posted_at && walk->sent_at && walk->transfer_of && walk->clocks;
-    if (!room) return STATUS_FAILED;
+    bool allocated = walk->matches && walk->posted_at && walk->sent_at && walk->transfer_of && walk->clocks;
+    if (!allocated) return STATUS_FAILED;
     find_steps(walk);
     return STATUS_OK;
 }

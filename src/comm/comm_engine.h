@@ -1,4 +1,4 @@
-/* What the engines share; for this room alone. */
+/* What the engines share; for this module alone. */
 #ifndef BALLAST_COMM_COMM_ENGINE_H
 #define BALLAST_COMM_COMM_ENGINE_H
 

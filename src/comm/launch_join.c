@@ -28,9 +28,9 @@ static bool send_joined(void) {
 /* The parent's standard output and error in place of mpirun's pipes. */
 static bool take_output(void) {
     enum { OUTPUTS = 2 };
-    char byte, room[CMSG_SPACE(OUTPUTS * sizeof(int))];
+    char byte, control[CMSG_SPACE(OUTPUTS * sizeof(int))];
     struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     if (recvmsg(parent, &message, MSG_CMSG_CLOEXEC) != 1) return false;
     const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     int output[OUTPUTS];

@@ -1,4 +1,4 @@
-/* The engine of many ranks, on a wire (wire.h): one thread that makes all of the wire's calls. For this room alone.
+/* The engine of many ranks, on a wire (wire.h): one thread that makes all of the wire's calls. For this module alone.
  *
  * Others hand the thread operations to start (a list) and tasks to run (one at a time, waited for): what makes or frees
  * requests. Active operations are moved on in turn, also while a task waits for other ranks. */

@@ -1,4 +1,4 @@
-/* Operations on the memory of devices (comm_spec.on_device), by NCCL. For this room alone.
+/* Operations on the memory of devices (comm_spec.on_device), by NCCL. For this module alone.
  *
  * NCCL moves bytes: gathers and broadcasts are its own calls, and sums go up the lane tree as its sends and receives,
  * with the backend's kernels for the sums between them, so that they have the same bits as on the host.

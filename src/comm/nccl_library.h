@@ -1,4 +1,4 @@
-/* NCCL, opened when it is first used: a start without several GPUs neither needs nor looks for it. For this room and
+/* NCCL, opened when it is first used: a start without several GPUs neither needs nor looks for it. For this module and
  * tests. */
 #ifndef BALLAST_COMM_NCCL_LIBRARY_H
 #define BALLAST_COMM_NCCL_LIBRARY_H

@@ -1,4 +1,4 @@
-/* An operation on its way: its schedule, its requests, and how far it is. For this room alone. */
+/* An operation on its way: its schedule, its requests, and how far it is. For this module alone. */
 #ifndef BALLAST_COMM_OPERATION_H
 #define BALLAST_COMM_OPERATION_H
 

@@ -67,13 +67,13 @@ static void pack(const struct operation *operation, int index) {
 /* What came, against one piece of the own data. bf16 is unpacked in stretches; rounding it again changes nothing. */
 static void merge_piece(float *mine, const void *theirs, int64_t count, enum merge_side side, bool round_bf16) {
     enum { STRETCH = 1024 };
-    float room[STRETCH];
+    float unpacked[STRETCH];
     for (int64_t from = 0; from < count; from += STRETCH) {
         int64_t stretch = count - from < STRETCH ? count - from : STRETCH;
         const float *came = (const float *)theirs + from;
         if (round_bf16) {
-            lane_unpack_bf16(room, (const uint16_t *)theirs + from, stretch);
-            came = room;
+            lane_unpack_bf16(unpacked, (const uint16_t *)theirs + from, stretch);
+            came = unpacked;
         }
         if (side == MERGE_MINE_ABSENT)
             memcpy(mine + from, came, (size_t)stretch * sizeof *mine);

@@ -120,7 +120,7 @@ static void free_window(struct window *window) {
     mem_free(window);
 }
 
-/* Without memory yet; NULL without room for it. */
+/* Without memory yet; NULL without space for it. */
 static struct window *make_window(const struct comm *comm, int64_t bytes) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
     struct window *window = mem_array(1, sizeof *window);

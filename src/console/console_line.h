@@ -1,4 +1,4 @@
-/* Lines of the console: a bar and fields by importance, as many as there is room for, and those of a training step. */
+/* Lines of the console: a bar and fields by importance, as many as there is space for, and those of a training step. */
 #ifndef BALLAST_CONSOLE_CONSOLE_LINE_H
 #define BALLAST_CONSOLE_CONSOLE_LINE_H
 
@@ -17,7 +17,7 @@ struct field_line {
 
 /* The next field, FIELD_BYTES large. */
 char *field_line_add(struct field_line *line);
-/* At most `columns` visible characters. The bar has a sixth of them, 8 to 30, for which lesser fields make room; it is
+/* At most `columns` visible characters. The bar has a sixth of them, 8 to 30, for which lesser fields free space; it is
  * left out where the first two fields do not fit beside it. `colour`: with ANSI colours. */
 void field_line_print(const struct field_line *line, int columns, bool colour, char text[FIELD_LINE_BYTES]);
 

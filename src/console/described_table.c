@@ -19,7 +19,7 @@ static bool is_equal(const struct described_row *row, const struct node *node, c
     return row->node->op == node->op && memcmp(&row->cost, cost, sizeof *cost) == 0;
 }
 
-/* `rows` has room for every node. Returns how many are used. */
+/* `rows` has space for every node. Returns how many are used. */
 static size_t collect(const struct session_plan *plan, struct described_row *rows) {
     const struct program *program = programs_main(&plan->programs)->program;
     size_t count = 0;

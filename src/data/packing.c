@@ -84,10 +84,10 @@ static enum status fit_alone(const int32_t *sizes, int64_t count, uint32_t *row_
 
 /* Rows for consecutive examples, behind `rows` others. Best fit makes rows of long examples first; a fixed random order
  * spreads them. */
-static enum status fit_part(const int32_t *sizes, int64_t count, int64_t room, uint32_t *row_of, int64_t *rows) {
+static enum status fit_part(const int32_t *sizes, int64_t count, int64_t capacity, uint32_t *row_of, int64_t *rows) {
     int64_t added;
     if (count == 0) return STATUS_OK;
-    TRY(packing_fit(sizes, count, room, row_of, &added));
+    TRY(packing_fit(sizes, count, capacity, row_of, &added));
     for (int64_t i = 0; i < count; i++)
         if (row_of[i] != UINT32_MAX)
             row_of[i] = (uint32_t)(*rows + (int64_t)random_permute(0, 0, row_of[i], (uint64_t)added));
@@ -104,13 +104,13 @@ static int64_t count_kept(const int32_t *sizes, int64_t count) {
 
 static enum status fit_together(const struct packing_options *options, const int32_t *sizes, uint32_t *row_of,
                                 struct packing *packing) {
-    int64_t count = packing->examples, room = options->sequence_tokens, first_held = count;
+    int64_t count = packing->examples, capacity = options->sequence_tokens, first_held = count;
     for (int64_t held = packing_held(count_kept(sizes, count), options->held); held > 0;)
         held -= sizes[--first_held] > 0;
     packing->rows = 0;
-    TRY(fit_part(sizes, first_held, room, row_of, &packing->rows));
+    TRY(fit_part(sizes, first_held, capacity, row_of, &packing->rows));
     packing->held_rows = -packing->rows;
-    TRY(fit_part(sizes + first_held, count - first_held, room, row_of + first_held, &packing->rows));
+    TRY(fit_part(sizes + first_held, count - first_held, capacity, row_of + first_held, &packing->rows));
     packing->held_rows += packing->rows;
     packing->packed_rows = packing->rows;
     return STATUS_OK;

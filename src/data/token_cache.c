@@ -137,10 +137,10 @@ done:
 static enum status hash_sample(const struct file_input *text, uint64_t *out) {
     enum { SAMPLES = 16, SAMPLE_BYTES = 4096 };
     unsigned char piece[SAMPLE_BYTES];
-    size_t bytes = text->bytes < SAMPLE_BYTES ? text->bytes : SAMPLE_BYTES, room = text->bytes - bytes;
+    size_t bytes = text->bytes < SAMPLE_BYTES ? text->bytes : SAMPLE_BYTES, range = text->bytes - bytes;
     uint64_t hash = 0;
     for (size_t i = 0; i < SAMPLES; i++) {
-        TRY(file_input_read(text, room / (SAMPLES - 1) * i + room % (SAMPLES - 1) * i / (SAMPLES - 1), bytes, piece));
+        TRY(file_input_read(text, range / (SAMPLES - 1) * i + range % (SAMPLES - 1) * i / (SAMPLES - 1), bytes, piece));
         hash = XXH3_64bits_withSeed(piece, bytes, hash);
     }
     *out = hash;

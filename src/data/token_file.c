@@ -52,12 +52,12 @@ enum status token_file_parse(const char *name, const struct file_input *input, s
 
 enum status token_view_read(const struct token_view *view, int64_t first, int64_t count, int32_t *out) {
     size_t width = (size_t)view->token_bytes, bytes = (size_t)count * width;
-    /* Narrow ids are read into the end of the room, and widened from the front. */
-    unsigned char *room = (unsigned char *)out + (size_t)count * sizeof *out - bytes;
-    TRY(file_input_read(&view->input, view->offset + (size_t)first * width, bytes, room));
+    /* Narrow ids are read into the end of the buffer, and widened from the front. */
+    unsigned char *buffer = (unsigned char *)out + (size_t)count * sizeof *out - bytes;
+    TRY(file_input_read(&view->input, view->offset + (size_t)first * width, bytes, buffer));
     for (int64_t i = 0; width == 2 && i < count; i++) {
         uint16_t id;
-        memcpy(&id, room + (size_t)i * sizeof id, sizeof id);
+        memcpy(&id, buffer + (size_t)i * sizeof id, sizeof id);
         out[i] = id;
     }
     return STATUS_OK;
@@ -83,35 +83,35 @@ static enum status examine_block(const char *name, const int32_t *ids, int64_t f
 
 /* Hashed as they lie in the file, then widened from the end. */
 static enum status examine_all(const char *name, const struct token_view *view, int64_t vocab_size, XXH3_state_t *state,
-                               int32_t *room) {
+                               int32_t *buffer) {
     size_t width = (size_t)view->token_bytes;
     for (int64_t first = 0; first < view->count; first += BLOCK_TOKENS) {
         int64_t count = view->count - first < BLOCK_TOKENS ? view->count - first : BLOCK_TOKENS;
         size_t bytes = (size_t)count * width;
-        TRY(file_input_read(&view->input, view->offset + (size_t)first * width, bytes, room));
-        XXH3_64bits_update(state, room, bytes);
+        TRY(file_input_read(&view->input, view->offset + (size_t)first * width, bytes, buffer));
+        XXH3_64bits_update(state, buffer, bytes);
         if (view->id_limit <= vocab_size) continue;
         for (int64_t i = count; width == 2 && i-- > 0;) {
             uint16_t id;
-            memcpy(&id, (char *)room + (size_t)i * sizeof id, sizeof id);
-            room[i] = id;
+            memcpy(&id, (char *)buffer + (size_t)i * sizeof id, sizeof id);
+            buffer[i] = id;
         }
-        TRY(examine_block(name, room, first, count, vocab_size));
+        TRY(examine_block(name, buffer, first, count, vocab_size));
     }
     return STATUS_OK;
 }
 
 enum status token_view_examine(const char *name, const struct token_view *view, int64_t vocab_size, uint64_t *hash) {
     XXH3_state_t *state = XXH3_createState();
-    int32_t *room = mem_array(BLOCK_TOKENS, sizeof *room);
+    int32_t *buffer = mem_array(BLOCK_TOKENS, sizeof *buffer);
     enum status status;
-    TRY_GOTO(status, room ? STATUS_OK : STATUS_FAILED, done);
+    TRY_GOTO(status, buffer ? STATUS_OK : STATUS_FAILED, done);
     TRY_GOTO(status, state ? STATUS_OK : status_set(STATUS_FAILED, "out of memory for a hash"), done);
     XXH3_64bits_reset(state);
-    TRY_GOTO(status, examine_all(name, view, vocab_size, state, room), done);
+    TRY_GOTO(status, examine_all(name, view, vocab_size, state, buffer), done);
     *hash = XXH3_64bits_digest(state);
 done:
     XXH3_freeState(state);
-    mem_free(room);
+    mem_free(buffer);
     return status;
 }

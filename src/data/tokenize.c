@@ -24,7 +24,7 @@ enum {
 };
 
 struct chunk {
-    VEC(char) room; /* what was read: a window before the chunk, the chunk, and some more */
+    VEC(char) buffer; /* what was read: a window before the chunk, the chunk, and some more */
     size_t before;  /* bytes of it before the chunk */
     size_t first;   /* where the chunk begins in the text */
     size_t bytes;
@@ -73,7 +73,7 @@ static enum status encode(struct tokenizer_encoder *encoder, const char *text, s
                                     (struct token_sink){.write = keep_ids, .payload = out});
 }
 
-static const char *text_of(const struct chunk *chunk) { return chunk->room.items + chunk->before; }
+static const char *text_of(const struct chunk *chunk) { return chunk->buffer.items + chunk->before; }
 
 /* Text of a .txt file, from anywhere in it. */
 static enum status encode_part(struct tokenizer_encoder *encoder, bool first, const char *text, size_t bytes,
@@ -108,21 +108,21 @@ static bool may_cut(const char *text, size_t at) {
     return is_space(text[at]) ? !is_space(text[at - 1]) : text[at - 1] == '\n';
 }
 
-/* Reads the text from a window before the chunk to `bytes` after its beginning into the room, or to the text's end. */
-static enum status read_room(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
+/* Reads the text from a window before the chunk to `bytes` after its beginning into the space, or to the text's end. */
+static enum status fill_buffer(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
     size_t from = chunk->first - chunk->before, left = t->text->bytes - chunk->first;
-    size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->room.count;
+    size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->buffer.count;
     if (wanted <= there) return STATUS_OK;
-    TRY(vec_reserve(&chunk->room, wanted));
-    TRY(file_input_read(t->text, from + there, wanted - there, chunk->room.items + there));
-    chunk->room.count = wanted;
+    TRY(vec_reserve(&chunk->buffer, wanted));
+    TRY(file_input_read(t->text, from + there, wanted - there, chunk->buffer.items + there));
+    chunk->buffer.count = wanted;
     return STATUS_OK;
 }
 
 /* The end of a chunk of a .txt file. */
 static enum status cut_text(struct tokenizing *t, struct chunk *chunk) {
     size_t at = CHUNK_BYTES, left = t->text->bytes - chunk->first;
-    TRY(read_room(t, chunk, CHUNK_BYTES + WINDOW_BYTES));
+    TRY(fill_buffer(t, chunk, CHUNK_BYTES + WINDOW_BYTES));
     const char *text = text_of(chunk);
     chunk->bytes = left;
     if (left <= CHUNK_BYTES) return STATUS_OK;
@@ -146,7 +146,7 @@ static enum status cut_lines(struct tokenizing *t, struct chunk *chunk) {
     size_t left = t->text->bytes - chunk->first, end = 0;
     for (size_t bytes = CHUNK_BYTES + LINE_BYTES; end == 0; bytes *= 2) {
         size_t there = bytes < left ? bytes : left;
-        TRY(read_room(t, chunk, there));
+        TRY(fill_buffer(t, chunk, there));
         const char *text = text_of(chunk), *last = text + CHUNK_BYTES - 1;
         const char *newline = there < CHUNK_BYTES ? NULL : memchr(last, '\n', there - (CHUNK_BYTES - 1));
         if (newline) end = (size_t)(newline - text) + 1;
@@ -167,7 +167,7 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
     chunk->lines_before = t->lines;
     chunk->first = t->next;
     chunk->before = !text ? 0 : t->next < WINDOW_BYTES ? t->next : WINDOW_BYTES;
-    chunk->room.count = chunk->ids.count = 0;
+    chunk->buffer.count = chunk->ids.count = 0;
     json_decref(chunk->unread);
     chunk->unread = NULL;
     TRY(text ? cut_text(t, chunk) : cut_lines(t, chunk));
@@ -376,7 +376,7 @@ const json_t *tokenizing_unread(const struct tokenizing *t) { return t->unread; 
 void tokenizing_rest(struct tokenizing *t) {
     for (size_t i = 0; i < t->chunks.count; i++) {
         vec_free(&t->chunks.items[i].ids);
-        vec_free(&t->chunks.items[i].room);
+        vec_free(&t->chunks.items[i].buffer);
         json_decref(t->chunks.items[i].unread);
     }
     for (size_t i = 0; i < t->encoders.count; i++) {

@@ -136,10 +136,10 @@ static enum status check_line(const struct text_of_0_1_0 *text, int64_t line, co
 static enum status check_lines(const struct text_of_0_1_0 *text) {
     FILE *file = fopen(text->path, "re");
     char *content = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t bytes;
     enum status status = file ? STATUS_OK : status_set(STATUS_FAILED, "%s: cannot open", text->path);
-    for (int64_t line = 1; status == STATUS_OK && (bytes = getline(&content, &room, file)) > 0; line++)
+    for (int64_t line = 1; status == STATUS_OK && (bytes = getline(&content, &capacity, file)) > 0; line++)
         status = check_line(text, line, content, (size_t)bytes);
     if (status == STATUS_OK && ferror(file)) status = status_set(STATUS_FAILED, "%s: cannot read", text->path);
     if (file) (void)fclose(file);

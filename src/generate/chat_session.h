@@ -31,7 +31,7 @@ enum status chat_session_set_system(struct chat_session *session, const char *sy
 struct chat_answer {
     struct generate_result result; /* prompt_tokens: those of the whole conversation */
     int64_t read_tokens;           /* of these, what was computed: the rest was in the caches */
-    int64_t dropped;               /* messages that were forgotten, the oldest first, to make room */
+    int64_t dropped;               /* messages that were forgotten, the oldest first, to free space */
 };
 /* The answer to what a user says. While it does not leave a quarter of the caches for the answer, the conversation
  * loses its oldest turns; BAD_INPUT when a text alone does not fit, or the template refuses it: the conversation is

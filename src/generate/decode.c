@@ -73,7 +73,7 @@ static enum status read_chunk(struct decoding *decoding, int64_t text, const uin
     return STATUS_OK;
 }
 
-static void make_room(struct decoding *decoding, struct cached_text *cached, size_t count) {
+static void drop_oldest(struct decoding *decoding, struct cached_text *cached, size_t count) {
     size_t positions = (size_t)decoding->positions, kept = cached->filled == 0 ? positions : (positions + 1) / 2;
     if (count - cached->start <= positions) return;
     *cached = (struct cached_text){.start = count - kept};
@@ -83,7 +83,7 @@ enum status decoding_read(struct decoding *decoding, int64_t text, const uint32_
                           const float **logits) {
     struct cached_text *cached = &decoding->texts[text];
     BUG_IF(count <= cached->start + cached->filled, "no new token");
-    make_room(decoding, cached, count);
+    drop_oldest(decoding, cached, count);
     for (size_t at = cached->start + cached->filled, used; at < count; at += used)
         TRY(read_chunk(decoding, text, ids + at, count - at, &used));
     *logits = engine_data(decoding->engine, PROGRAM_PREFILL, "logits");

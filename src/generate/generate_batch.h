@@ -1,4 +1,4 @@
-/* Many texts from one model, several at a time: a text that ends makes room for the next prompt. */
+/* Many texts from one model, several at a time: a text that ends frees space for the next prompt. */
 #ifndef BALLAST_GENERATE_GENERATE_BATCH_H
 #define BALLAST_GENERATE_GENERATE_BATCH_H
 

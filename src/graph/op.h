@@ -1,4 +1,4 @@
-/* The properties of an operator, apart from hardware. Every property that other rooms need is a field here, and no
+/* The properties of an operator, apart from hardware. Every property that other modules need is a field here, and no
  * other code knows operators by name. So a new operator is one file that defines its `struct op`, and a kernel of its
  * name in each backend that has it. Nodes point to their operator, so it need not be in any list either: OP_LIST
  * (ops/op_list.h) is for tests that go through all operators. */

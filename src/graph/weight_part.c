@@ -61,12 +61,12 @@ static bool first_is_high(const struct weight_layout *layout) {
 struct window {
     int64_t begin, end; /* the section, in bytes of the weight */
     int64_t at, bytes;  /* what `data` has of it */
-    int64_t room;
+    int64_t capacity;
     unsigned char *data;
 };
 
-enum { CODES_ROOM = 1 << 20, SCALES_ROOM = 1 << 16 };
-_Static_assert(CODES_ROOM + 3 * SCALES_ROOM == WEIGHT_PART_ROOM, "what windows hold");
+enum { CODES_CAPACITY = 1 << 20, SCALES_CAPACITY = 1 << 16 };
+_Static_assert(CODES_CAPACITY + 3 * SCALES_CAPACITY == WEIGHT_PART_CAPACITY, "what windows hold");
 
 struct weight_part_reader {
     struct weight_source whole;
@@ -81,7 +81,7 @@ struct weight_part_reader {
 static enum status look(const struct weight_part_reader *reader, struct window *window, int64_t at,
                         const unsigned char **out, int64_t *left) {
     if (at < window->at || at >= window->at + window->bytes) {
-        int64_t bytes = window->end - at < window->room ? window->end - at : window->room;
+        int64_t bytes = window->end - at < window->capacity ? window->end - at : window->capacity;
         BUG_IF(at < window->begin || bytes <= 0, "%s: byte %lld of a section", reader->numbers.name, (long long)at);
         window->bytes = 0;
         TRY(reader->whole.read(reader->whole.payload, &(struct weight_piece){at, bytes, window->data}));
@@ -215,18 +215,18 @@ static enum status read_part(void *payload, const struct weight_piece *piece) {
     return read_scales(reader, piece, to->zeros_at, 1, &reader->zeros, 1);
 }
 
-static enum status open_window(struct window *window, int64_t begin, int64_t bytes, int64_t room) {
-    if (room > bytes) room = bytes;
-    *window = (struct window){.begin = begin, .end = begin + bytes, .room = room, .data = mem_array((size_t)room, 1)};
+static enum status open_window(struct window *window, int64_t begin, int64_t bytes, int64_t capacity) {
+    if (capacity > bytes) capacity = bytes;
+    *window = (struct window){.begin = begin, .end = begin + bytes, .capacity = capacity, .data = mem_array((size_t)capacity, 1)};
     return window->data ? STATUS_OK : STATUS_FAILED;
 }
 
 static enum status open_windows(struct weight_part_reader *reader) {
     const struct weight_layout *from = &reader->from;
-    TRY(open_window(&reader->codes, 0, from->codes_bytes, CODES_ROOM));
-    TRY(open_window(&reader->scales, from->scales_at, from->scales * from->scale_bytes, SCALES_ROOM));
-    TRY(open_window(&reader->groups, from->groups_at, from->groups * (int64_t)sizeof(float), SCALES_ROOM));
-    return open_window(&reader->zeros, from->zeros_at, from->zeros_at > 0 ? from->scales : 0, SCALES_ROOM);
+    TRY(open_window(&reader->codes, 0, from->codes_bytes, CODES_CAPACITY));
+    TRY(open_window(&reader->scales, from->scales_at, from->scales * from->scale_bytes, SCALES_CAPACITY));
+    TRY(open_window(&reader->groups, from->groups_at, from->groups * (int64_t)sizeof(float), SCALES_CAPACITY));
+    return open_window(&reader->zeros, from->zeros_at, from->zeros_at > 0 ? from->scales : 0, SCALES_CAPACITY);
 }
 
 enum status weight_part_open(const struct tensor *tensor, struct weight_source whole, struct weight_part_reader **out) {

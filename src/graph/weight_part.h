@@ -18,9 +18,9 @@ struct weight_code weight_part_whole(const struct tensor *tensor);
 bool weight_part_fits(const struct tensor *tensor);
 
 /* The sections of a tensor with `part` and `code`, of which weight_part_fits holds, from those of the whole weight, of
- * which it holds at most WEIGHT_PART_ROOM bytes. Numbers that are nowhere in the whole are 0. The tensor and what
+ * which it holds at most WEIGHT_PART_CAPACITY bytes. Numbers that are nowhere in the whole are 0. The tensor and what
  * `whole` reads outlive it. FAILED without memory, or as `whole` fails. */
-enum { WEIGHT_PART_ROOM = (1 << 20) + 3 * (1 << 16) };
+enum { WEIGHT_PART_CAPACITY = (1 << 20) + 3 * (1 << 16) };
 struct weight_part_reader;
 enum status weight_part_open(const struct tensor *tensor, struct weight_source whole, struct weight_part_reader **out);
 /* Closes NULL too. */

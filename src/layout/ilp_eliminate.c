@@ -32,7 +32,7 @@ static int scope_find(const struct table *table, int variable) {
     return -1;
 }
 
-/* Adds the variable in its place; false where there is no room. */
+/* Adds the variable in its place; false where there is no space. */
 static bool scope_add(struct table *table, int variable) {
     int at = table->count;
     if (scope_find(table, variable) >= 0) return true;

@@ -104,7 +104,7 @@ static bool dominates(const int64_t *a, const int64_t *b, int count) {
     return true;
 }
 
-/* Keeps the moment in place of those it dominates, unless another dominates it. `memory` has room for it at the end. */
+/* Keeps the moment in place of those it dominates, unless another dominates it. `memory` has space for it at the end. */
 static void keep_moment(struct ilp_program *ilp) {
     int width = ilp->first[ilp->count], kept = 0;
     const int64_t *added = ilp->memory + (size_t)ilp->moment_count * (size_t)width;
@@ -120,13 +120,13 @@ static void keep_moment(struct ilp_program *ilp) {
 }
 
 static enum status add_moments(const struct intra_op_program *program, struct ilp_program *ilp) {
-    size_t width = (size_t)ilp->first[ilp->count], room = 0;
+    size_t width = (size_t)ilp->first[ilp->count], capacity = 0;
     ilp->limit = program->memory_limit;
     if (ilp->limit == INTRA_OP_NO_LIMIT) return STATUS_OK;
     for (int i = 0; i < program->moment_count; i++) {
-        if ((size_t)ilp->moment_count == room) {
-            room = 2 * room + 1;
-            int64_t *grown = mem_resize(ilp->memory, room * width, sizeof *grown);
+        if ((size_t)ilp->moment_count == capacity) {
+            capacity = 2 * capacity + 1;
+            int64_t *grown = mem_resize(ilp->memory, capacity * width, sizeof *grown);
             if (!grown) return STATUS_FAILED;
             ilp->memory = grown;
         }

@@ -68,7 +68,7 @@ int ilp_buckets_variable(const struct ilp_buckets *buckets, int at);
 /* With choice[] for the variables before place `at`: by how much each choice of its variable makes the cheapest
  * continuation dearer, but for a constant. values[choices of the variable]. `choice` is as it was afterwards. */
 void ilp_buckets_values(const struct ilp_buckets *buckets, int at, int *choice, int64_t *values);
-/* The cheapest choices. `values`: room for as many as the variable with the most choices has. */
+/* The cheapest choices. `values`: space for as many as the variable with the most choices has. */
 void ilp_buckets_choose(const struct ilp_buckets *buckets, int64_t *values, int *choice);
 
 /* An order of choosing in which few variables that are chosen have pairs with others that are not (ilp_order.c).

@@ -149,7 +149,7 @@ static int64_t min_value(const int64_t *values, int count) {
     return min;
 }
 
-/* All labels that one is continued by. `made` is room for one. */
+/* All labels that one is continued by. `made` is space for one. */
 static enum status extend(struct state *state, int at, const struct label *from, struct label *made, struct layer *to) {
     struct ilp_search *search = state->search;
     const struct place *place = &state->places[at];

@@ -98,9 +98,9 @@ static int compare_seconds(const void *a, const void *b) {
 
 /* The times that could be the longest, ascending, each once. */
 static enum status list_longest(const struct stage_problem *problem, double **out, size_t *count) {
-    size_t room = (size_t)problem->layers * (size_t)problem->layers * (size_t)problem->submesh_count, kept = 0,
+    size_t capacity = (size_t)problem->layers * (size_t)problem->layers * (size_t)problem->submesh_count, kept = 0,
            used = 0;
-    double *times = mem_array(room, sizeof *times);
+    double *times = mem_array(capacity, sizeof *times);
     if (!times) return STATUS_FAILED;
     for (int first = 0; first < problem->layers; first++)
         for (int last = first; last < problem->layers; last++)

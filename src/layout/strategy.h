@@ -9,7 +9,7 @@
  *
  * Attention that is cut by positions reads the keys and values of all of them. They are gathered before, or passed
  * round from device to device while each works on what it has (ring attention, Liu et al., arXiv 2310.01889): then as
- * much is moved, in more messages, but beside the work and without room for all. */
+ * much is moved, in more messages, but beside the work and without space for all. */
 #ifndef BALLAST_LAYOUT_STRATEGY_H
 #define BALLAST_LAYOUT_STRATEGY_H
 

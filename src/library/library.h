@@ -1,4 +1,4 @@
-/* The public calls (include/ballast.h) over the rooms below: each maps the public structs to internal ones, holds to
+/* The public calls (include/ballast.h) over the modules below: each maps the public structs to internal ones, holds to
  * what the header promises around a call, and does the work by session, generate and train, as the subcommands do.
  *
  * Files, in the order to read them:

@@ -274,7 +274,7 @@ static const char *key_of(const struct config_key *keys, size_t offset, const ch
 }
 #define KEY_OF(field) key_of(keys, CONFIG_FIELD(field), #field)
 
-/* Bytes of all parameters, their gradients and fp32 optimizer state, with room to spare, must fit 63 bits. */
+/* Bytes of all parameters, their gradients and fp32 optimizer state, with space to spare, must fit 63 bits. */
 static bool bytes_countable(const struct model_config *config) {
     enum { BYTES_PER_PARAMETER = 64, MATRICES = 8 };
     int64_t width = config->heads * config->head_dim, layer, total, ends;

@@ -300,13 +300,13 @@ static void draw_part(const struct initial *initial, const struct tensor *tensor
     }
 }
 
-static enum status draw_to_store(const struct initial *initial, const struct weight_target *target, void *room) {
+static enum status draw_to_store(const struct initial *initial, const struct weight_target *target, void *buffer) {
     int64_t element = dtype_bytes(target->dtype), piece = BYTE_STORE_PIECE / element;
     int64_t end = target->first + target->elements;
     for (int64_t at = target->first; at < end; at += piece) {
         int64_t count = end - at < piece ? end - at : piece;
-        draw_part(initial, target->tensor, target->dtype, at, count, room);
-        TRY(target->store->write(target->store->payload, target->home, at * element, count * element, room));
+        draw_part(initial, target->tensor, target->dtype, at, count, buffer);
+        TRY(target->store->write(target->store->payload, target->home, at * element, count * element, buffer));
     }
     return STATUS_OK;
 }
@@ -320,9 +320,9 @@ static enum status initialise(const struct model *model, const struct weight_tar
         draw_part(&initial, target->tensor, target->dtype, target->first, target->elements, target->data);
         return STATUS_OK;
     }
-    void *room = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = room ? draw_to_store(&initial, target, room) : STATUS_FAILED;
-    mem_free(room);
+    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = buffer ? draw_to_store(&initial, target, buffer) : STATUS_FAILED;
+    mem_free(buffer);
     return status;
 }
 
@@ -409,33 +409,33 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
 }
 
 static enum status hash_part(const struct safetensors *set, const struct safetensors_tensor *tensor, int part,
-                             int parts, XXH3_state_t *state, void *room) {
+                             int parts, XXH3_state_t *state, void *buffer) {
     uint64_t begin = tensor->bytes * (uint64_t)part / (uint64_t)parts;
     uint64_t end = tensor->bytes * (uint64_t)(part + 1) / (uint64_t)parts;
     for (uint64_t at = begin; at < end; at += BYTE_STORE_PIECE) {
         size_t bytes = (size_t)(end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE);
-        TRY(safetensors_read(set, tensor, at, bytes, room));
-        XXH3_64bits_update(state, room, bytes);
+        TRY(safetensors_read(set, tensor, at, bytes, buffer));
+        XXH3_64bits_update(state, buffer, bytes);
     }
     return STATUS_OK;
 }
 
-static enum status hash_set(const struct safetensors *set, int part, int parts, XXH3_state_t *state, void *room) {
+static enum status hash_set(const struct safetensors *set, int part, int parts, XXH3_state_t *state, void *buffer) {
     for (size_t i = 0; set && i < set->tensors.count; i++)
-        TRY(hash_part(set, &set->tensors.items[i], part, parts, state, room));
+        TRY(hash_part(set, &set->tensors.items[i], part, parts, state, buffer));
     return STATUS_OK;
 }
 
 enum status model_hash_files(const struct model *model, int part, int parts, uint64_t *hash) {
     XXH3_state_t *state = XXH3_createState();
-    void *room = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = state && room ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "a hash");
+    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = state && buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "a hash");
     if (status == STATUS_OK) XXH3_64bits_reset(state);
-    if (status == STATUS_OK) status = hash_set(model->weights, part, parts, state, room);
-    if (status == STATUS_OK) status = hash_set(model->adapter_weights, part, parts, state, room);
+    if (status == STATUS_OK) status = hash_set(model->weights, part, parts, state, buffer);
+    if (status == STATUS_OK) status = hash_set(model->adapter_weights, part, parts, state, buffer);
     if (status == STATUS_OK) *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
-    mem_free(room);
+    mem_free(buffer);
     return status;
 }
 

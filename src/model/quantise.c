@@ -195,9 +195,9 @@ static int64_t codes_per_byte(const struct weight_layout *layout) { return layou
 
 /* Makes unit `number`: its scales, and what the piece has of its codes. */
 static enum status make_unit(struct quantiser *work, int64_t number, const struct weight_piece *piece,
-                             const struct unit *room) {
+                             const struct unit *buffers) {
     const struct weight_layout *layout = &work->layout;
-    struct unit unit = *room;
+    struct unit unit = *buffers;
     int64_t all = layout->rows * layout->columns, per = codes_per_byte(layout);
     unit.first = number * work->unit;
     unit.count = all - unit.first < work->unit ? all - unit.first : work->unit;
@@ -243,9 +243,9 @@ static enum status make_units(struct quantiser *work, int64_t first, int64_t end
     for (int64_t number = first; number < last; number++) {
         if (!piece && work->made[number]) continue;
         size_t at = (size_t)omp_get_thread_num() * unit;
-        const struct unit room = {
+        const struct unit buffers = {
             .numbers = numbers + at, .codes = piece ? codes + 2 * at : NULL, .packed = codes + 2 * at + unit};
-        enum status made = make_unit(work, number, piece, &room);
+        enum status made = make_unit(work, number, piece, &buffers);
         if (made != STATUS_OK) keep_failure(&failure, made);
     }
     mem_free(numbers);

@@ -15,12 +15,12 @@ struct tensor quantized_weight_whole(const struct tensor *tensor) {
 }
 
 static enum status store_pieces(const struct weight_target *target, const struct weight_source *source,
-                                unsigned char *room) {
+                                unsigned char *buffer) {
     int64_t end = target->first + target->elements;
     for (int64_t at = target->first; at < end; at += BYTE_STORE_PIECE) {
         int64_t bytes = end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE;
-        TRY(source->read(source->payload, &(struct weight_piece){at, bytes, room}));
-        TRY(target->store->write(target->store->payload, target->home, at, bytes, room));
+        TRY(source->read(source->payload, &(struct weight_piece){at, bytes, buffer}));
+        TRY(target->store->write(target->store->payload, target->home, at, bytes, buffer));
     }
     return STATUS_OK;
 }
@@ -29,9 +29,9 @@ static enum status fill(const struct weight_target *target, const struct weight_
     if (target->data)
         return source->read(source->payload, &(struct weight_piece){target->first, target->elements, target->data});
     int64_t bytes = target->elements < BYTE_STORE_PIECE ? target->elements : BYTE_STORE_PIECE;
-    unsigned char *room = mem_array((size_t)bytes, 1);
-    enum status status = room ? store_pieces(target, source, room) : STATUS_FAILED;
-    mem_free(room);
+    unsigned char *buffer = mem_array((size_t)bytes, 1);
+    enum status status = buffer ? store_pieces(target, source, buffer) : STATUS_FAILED;
+    mem_free(buffer);
     return status;
 }
 

@@ -82,24 +82,24 @@ enum status safetensors_convert(const struct safetensors *set, const struct safe
     BUG_IF(!conversion || first > tensor->elements || count > tensor->elements - first, "%s: impossible conversion",
            tensor->name);
     /* Stays in the second level's cache between reading and converting. */
-    unsigned char room[128 << 10];
+    unsigned char buffer[128 << 10];
     size_t from_bytes = safetensors_dtype_bits(tensor->dtype) / 8, to_bytes = (size_t)dtype_bytes(to);
     if (!conversion->run) return safetensors_read(set, tensor, first * from_bytes, count * from_bytes, out);
     for (size_t done = 0, here; done < count; done += here) {
-        here = count - done < sizeof room / from_bytes ? count - done : sizeof room / from_bytes;
-        TRY(safetensors_read(set, tensor, (first + done) * from_bytes, here * from_bytes, room));
-        conversion->run(room, here, (unsigned char *)out + done * to_bytes);
+        here = count - done < sizeof buffer / from_bytes ? count - done : sizeof buffer / from_bytes;
+        TRY(safetensors_read(set, tensor, (first + done) * from_bytes, here * from_bytes, buffer));
+        conversion->run(buffer, here, (unsigned char *)out + done * to_bytes);
     }
     return STATUS_OK;
 }
 
 static enum status compare_bytes(const struct safetensors *set, const struct safetensors_tensor *a,
-                                 const struct safetensors_tensor *b, unsigned char *room, size_t half, bool *equal) {
+                                 const struct safetensors_tensor *b, unsigned char *buffer, size_t half, bool *equal) {
     for (size_t at = 0, here; *equal && at < a->bytes; at += here) {
         here = a->bytes - at < half ? a->bytes - at : half;
-        TRY(safetensors_read(set, a, at, here, room));
-        TRY(safetensors_read(set, b, at, here, room + half));
-        *equal = memcmp(room, room + half, here) == 0;
+        TRY(safetensors_read(set, a, at, here, buffer));
+        TRY(safetensors_read(set, b, at, here, buffer + half));
+        *equal = memcmp(buffer, buffer + half, here) == 0;
     }
     return STATUS_OK;
 }
@@ -110,9 +110,9 @@ enum status safetensors_equal(const struct safetensors *set, const struct safete
     bool same = a->dtype == b->dtype && a->rank == b->rank && a->bytes == b->bytes;
     for (int i = 0; same && i < a->rank; i++)
         same = a->dims[i] == b->dims[i];
-    unsigned char *room = mem_array(2 * HALF_BYTES, 1);
-    enum status status = room ? compare_bytes(set, a, b, room, HALF_BYTES, &same) : STATUS_FAILED;
-    mem_free(room);
+    unsigned char *buffer = mem_array(2 * HALF_BYTES, 1);
+    enum status status = buffer ? compare_bytes(set, a, b, buffer, HALF_BYTES, &same) : STATUS_FAILED;
+    mem_free(buffer);
     if (status == STATUS_OK) *equal = same;
     return status;
 }

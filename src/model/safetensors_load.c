@@ -63,25 +63,25 @@ static void expect(const struct piece *piece) {
     safetensors_expect(piece->load->set, piece->load->tensor, piece->first, piece->count);
 }
 
-static enum status put(const struct piece *piece, void *room) {
+static enum status put(const struct piece *piece, void *buffer) {
     const struct safetensors_load *load = piece->load;
     int64_t element = dtype_bytes(load->dtype);
-    TRY(safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, room));
+    TRY(safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, buffer));
     count_read(piece);
     int64_t to = (int64_t)(load->to + piece->first - load->first);
-    return load->store->write(load->store->payload, load->key, to * element, (int64_t)piece->count * element, room);
+    return load->store->write(load->store->payload, load->key, to * element, (int64_t)piece->count * element, buffer);
 }
 
 /* A store takes one piece after the other. */
 static enum status put_all(const struct pieces *pieces) {
-    void *room = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < pieces->count && status == STATUS_OK; i++) {
         if (has_address(&pieces->items[i])) continue;
         if (pieces->count - i > AHEAD) expect(&pieces->items[i + AHEAD]);
-        status = put(&pieces->items[i], room);
+        status = put(&pieces->items[i], buffer);
     }
-    mem_free(room);
+    mem_free(buffer);
     return status;
 }
 

@@ -10,7 +10,7 @@
 struct run_writer {
     struct file_writer file;
     uint64_t at; /* of the file, where the next byte goes */
-    char *room;  /* BYTE_STORE_PIECE */
+    char *buffer;  /* BYTE_STORE_PIECE */
 };
 
 static int64_t element_bytes(const struct safetensors_item *item) {
@@ -36,7 +36,7 @@ static void write_part(struct run_writer *writer, const struct safetensors_item 
         int64_t whole = tensor_part_find(item->part, (at + done) / element, &run);
         run = run * element < bytes - done ? run * element : bytes - done;
         if (whole == TENSOR_NOWHERE) continue;
-        write_at(writer, place + (uint64_t)(whole * element), writer->room + done, (size_t)run);
+        write_at(writer, place + (uint64_t)(whole * element), writer->buffer + done, (size_t)run);
     }
 }
 
@@ -46,13 +46,13 @@ static void write_run(struct run_writer *writer, const struct safetensors_item *
     int64_t begin = run->first * element_bytes(item), end = begin + run_bytes(item, run);
     for (int64_t at = begin; at < end && writer->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
         int64_t count = end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE;
-        enum status status = item_read(item, at, count, writer->room);
-        if (status == STATUS_OK) status = item_check_finite(item, writer->room, at, (size_t)count);
+        enum status status = item_read(item, at, count, writer->buffer);
+        if (status == STATUS_OK) status = item_check_finite(item, writer->buffer, at, (size_t)count);
         writer->file.status = status;
         if (status == STATUS_OK && item->part)
             write_part(writer, item, place, at, count);
         else if (status == STATUS_OK)
-            write_at(writer, place + (uint64_t)at, writer->room, (size_t)count);
+            write_at(writer, place + (uint64_t)at, writer->buffer, (size_t)count);
     }
 }
 
@@ -80,10 +80,10 @@ static enum status write_opened(const char *path, const struct layout *layout, c
 enum status safetensors_write_runs(const char *path, const struct safetensors_runs *mine) {
     struct layout layout;
     TRY(layout_make(mine->items, mine->count, &layout));
-    struct run_writer writer = {.room = mem_array(BYTE_STORE_PIECE, 1)};
-    enum status status = writer.room ? file_writer_open_part(path, 0, &writer.file) : STATUS_FAILED;
+    struct run_writer writer = {.buffer = mem_array(BYTE_STORE_PIECE, 1)};
+    enum status status = writer.buffer ? file_writer_open_part(path, 0, &writer.file) : STATUS_FAILED;
     if (status == STATUS_OK) status = write_opened(path, &layout, mine, &writer);
-    mem_free(writer.room);
+    mem_free(writer.buffer);
     layout_free(&layout);
     return status;
 }
@@ -95,18 +95,18 @@ struct run_reader {
     struct file_range range;
     struct file_sums *sums;
     XXH3_state_t *hash;
-    char *room; /* BYTE_STORE_PIECE */
+    char *buffer; /* BYTE_STORE_PIECE */
 };
 
 /* Bytes [from, to) of the file: those in the range go to the checksums, all to the hash where `hashed`. */
 static enum status take_bytes(struct run_reader *reader, uint64_t from, uint64_t to, bool hashed) {
     for (uint64_t at = from; at < to; at += BYTE_STORE_PIECE) {
         size_t count = (size_t)(to - at < BYTE_STORE_PIECE ? to - at : BYTE_STORE_PIECE);
-        TRY(file_input_read(&reader->file, at, count, reader->room));
-        if (hashed) XXH3_64bits_update(reader->hash, reader->room, count);
+        TRY(file_input_read(&reader->file, at, count, reader->buffer));
+        if (hashed) XXH3_64bits_update(reader->hash, reader->buffer, count);
         if (at >= reader->range.end) continue;
         size_t left = (size_t)(reader->range.end - at), summed = count < left ? count : left;
-        file_sums_add(reader->sums, reader->room, summed);
+        file_sums_add(reader->sums, reader->buffer, summed);
         progress_add((int64_t)summed);
     }
     return STATUS_OK;
@@ -147,13 +147,13 @@ enum status safetensors_sum_range(const char *path, const struct safetensors_ite
     struct layout layout;
     TRY(layout_make(items, count, &layout));
     struct run_reader reader = {
-        .range = *range, .sums = sums, .hash = XXH3_createState(), .room = mem_array(BYTE_STORE_PIECE, 1)};
-    enum status status = reader.hash && reader.room ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "checksums");
+        .range = *range, .sums = sums, .hash = XXH3_createState(), .buffer = mem_array(BYTE_STORE_PIECE, 1)};
+    enum status status = reader.hash && reader.buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "checksums");
     bool opened = status == STATUS_OK && file_input_open(path, &reader.file) == STATUS_OK;
     if (opened) status = sum_opened(path, &layout, &reader);
     if (opened) file_input_close(&reader.file);
     XXH3_freeState(reader.hash);
-    mem_free(reader.room);
+    mem_free(reader.buffer);
     layout_free(&layout);
     return opened ? status : STATUS_FAILED;
 }

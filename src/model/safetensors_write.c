@@ -12,7 +12,7 @@ struct stream {
     struct file_writer file;
     struct file_range range; /* of the file that is written */
     XXH3_state_t *hash;
-    void *room; /* BYTE_STORE_PIECE bytes, of an item without an address */
+    void *buffer; /* BYTE_STORE_PIECE bytes, of an item without an address */
 };
 
 /* A part of an item: bytes [begin, end) of it are written. */
@@ -48,8 +48,8 @@ static void take_block(struct stream *stream, const struct item_part *part, cons
 static void take_stored(struct stream *stream, const struct item_part *part, int64_t from, int64_t to) {
     for (int64_t at = from; at < to && stream->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
         int64_t count = to - at < BYTE_STORE_PIECE ? to - at : BYTE_STORE_PIECE;
-        stream->file.status = item_read(part->item, at, count, stream->room);
-        if (stream->file.status == STATUS_OK) take_block(stream, part, stream->room, at, count);
+        stream->file.status = item_read(part->item, at, count, stream->buffer);
+        if (stream->file.status == STATUS_OK) take_block(stream, part, stream->buffer, at, count);
     }
 }
 
@@ -98,14 +98,14 @@ static enum status write_file(const char *path, const struct layout *layout, con
                               struct file_sums *sums) {
     struct stream stream = {.range = range ? *range : (struct file_range){0, layout->bytes},
                             .hash = XXH3_createState(),
-                            .room = mem_array(BYTE_STORE_PIECE, 1)};
+                            .buffer = mem_array(BYTE_STORE_PIECE, 1)};
     enum status status =
-        stream.hash && stream.room ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
+        stream.hash && stream.buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
     if (status == STATUS_OK)
         status = range ? file_writer_open_part(path, range->begin, &stream.file) : file_writer_open(path, &stream.file);
     if (status == STATUS_OK) status = write_opened(path, layout, sums, &stream);
     XXH3_freeState(stream.hash);
-    mem_free(stream.room);
+    mem_free(stream.buffer);
     return status;
 }
 

@@ -330,7 +330,7 @@ static enum status read_codes(const struct safetensors *set, const struct stored
     return STATUS_OK;
 }
 
-enum { SCALES_ROOM = 4096 }; /* read at a time */
+enum { SCALES_CAPACITY = 4096 }; /* read at a time */
 
 static enum status read_scales(const struct safetensors *set, const struct stored_integers *of,
                                const struct weight_piece *piece) {
@@ -338,10 +338,10 @@ static enum status read_scales(const struct safetensors *set, const struct store
     const int64_t element = sizeof(float);
     int64_t begin, bytes = weight_piece_overlap(piece, layout->scales_at, layout->scales * element, &begin), here;
     int64_t end = (begin + bytes + element - 1) / element;
-    float scales[SCALES_ROOM];
+    float scales[SCALES_CAPACITY];
     if (bytes == 0) return STATUS_OK;
     for (int64_t at = begin / element; at < end; at += here) {
-        here = end - at < SCALES_ROOM ? end - at : SCALES_ROOM;
+        here = end - at < SCALES_CAPACITY ? end - at : SCALES_CAPACITY;
         TRY(safetensors_convert(set, of->scales, (size_t)at, (size_t)here, DTYPE_F32, scales));
         weight_piece_put(piece, layout->scales_at + at * element, here * element, scales);
     }

@@ -31,7 +31,7 @@ bool scale_plot_has(const struct scale_picture *picture, enum scale_plot plot) {
     }
 }
 
-/* A range with room around it. */
+/* A range with margins. */
 static struct svg_axis padded_axis(double low, double high, double from, double to) {
     double pad = high > low ? 0.08 * (high - low) : 0.1 * high;
     return (struct svg_axis){low > pad ? low - pad : 0, high + pad, from, to, false};

@@ -146,14 +146,14 @@ enum status chunks_of_policy(const struct graph *graph, const struct policy *pol
 
 /* ---- whole updates ---- */
 
-static int64_t room_of(const struct tensor *parameter) { return shard_aligned(shape_elements(&parameter->shape)); }
+static int64_t space_of(const struct tensor *parameter) { return shard_aligned(shape_elements(&parameter->shape)); }
 
 /* Of a chunk's parameters that have no place yet the largest, of equal ones the first; NULL: none is left. */
 static const struct tensor *largest_left(const struct chunk_list *list, const struct chunk *chunk) {
     const struct tensor *largest = NULL;
     for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {
         const struct tensor *parameter = list->parameters.items[i];
-        if (list->first_element[parameter->id] < 0 && (!largest || room_of(parameter) > room_of(largest)))
+        if (list->first_element[parameter->id] < 0 && (!largest || space_of(parameter) > space_of(largest)))
             largest = parameter;
     }
     return largest;
@@ -189,7 +189,7 @@ static void deal_chunk(struct chunk_list *list, struct chunk *chunk, int64_t pie
     while ((parameter = largest_left(list, chunk))) {
         int shard = deal->shard_of[parameter->id] = find_min(deal);
         list->first_element[parameter->id] = deal->filled[shard];
-        deal->filled[shard] += room_of(parameter);
+        deal->filled[shard] += space_of(parameter);
     }
     int64_t unit = pieces * SHARD_BLOCK, shard_elements = (find_max(deal) + unit - 1) / unit * unit;
     for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {

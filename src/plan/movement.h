@@ -25,7 +25,7 @@ static inline int64_t movement_fetch_group(int64_t group, int64_t lookahead) {
 }
 /* … and the store before this one when the last use is in `group`; it may be past the last group. */
 static inline int64_t movement_store_group(int64_t group, int64_t lookahead) { return group + 1 + lookahead; }
-/* Whether a buffer stays between two uses: there is no room for a store and a fetch. */
+/* Whether a buffer stays between two uses: there is no space for a store and a fetch. */
 static inline bool movement_stays(int64_t group, int64_t next_group, int64_t lookahead) {
     return next_group < movement_store_group(group, lookahead) + lookahead + 1;
 }

@@ -33,7 +33,7 @@ struct node_walk {
 };
 
 /* Bytes of the calls' operands, and their places: calls share tensors, but for integers, of which each has its own with
- * values that are legal for it. `places` is room for a number for each tensor of the graph. */
+ * values that are legal for it. `places` is space for a number for each tensor of the graph. */
 int64_t node_walk_lay_out(const struct graph *graph, struct walk_call *calls, int count, int64_t *places);
 
 /* `calls` are of nodes of one graph, in its order, and have been laid out in `bytes`. Takes the memory for workspaces

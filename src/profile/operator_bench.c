@@ -32,7 +32,7 @@ static int64_t flush_bytes(const struct backend *backend) {
     return (cache > 0 ? cache : CACHE_DEFAULT_BYTES) / 2 * 3;
 }
 
-/* As many copies as fill the caches, but no more than there are calls or room for. On a device, where several calls are
+/* As many copies as fill the caches, but no more than there are calls or space for. On a device, where several calls are
  * one sample, calls use a copy more than once. */
 static int count_copies(const struct backend *backend, int64_t bytes, int64_t left_bytes) {
     int64_t max = backend->streams ? INT16_MAX : CALLS_MAX + 1;
@@ -66,7 +66,7 @@ static char *storage_data(const struct operator_bench *bench, int storage, int c
 }
 
 /* A device's caches are emptied whole or not at all; of a processor's the first ones matter most. */
-static int64_t room_to_flush(const struct backend *backend, int64_t left_bytes) {
+static int64_t bytes_to_flush(const struct backend *backend, int64_t left_bytes) {
     int64_t bytes = flush_bytes(backend);
     if (backend->memory) return bytes <= left_bytes ? bytes : 0;
     if (bytes > FLUSH_BYTES_MAX) bytes = FLUSH_BYTES_MAX;
@@ -140,7 +140,7 @@ static enum status open_bench(const struct backend *backend, struct bench_memory
     bool flushes = !bench->evicts && bench->cold_bytes >= COLD_BYTES_MIN &&
                    bench->copies * bench->cold_bytes < flush_bytes(backend);
     bench->flush_offset = bytes;
-    bench->flush_bytes = flushes ? room_to_flush(backend, max - bytes) : 0;
+    bench->flush_bytes = flushes ? bytes_to_flush(backend, max - bytes) : 0;
     TRY(bench_memory_grow(backend, memory, bytes + bench->flush_bytes));
     bench->base = memory->arena.base;
     TRY(fill(bench));

@@ -8,7 +8,7 @@ enum {
     PRODUCT_WIDTH = 768,
     STREAM_ELEMENTS = 1 << 20,
     ELEMENT_BYTES = 16,
-    PRODUCT_PART = 4,           /* of the memory: 16 MiB have room for some copies of the weight */
+    PRODUCT_PART = 4,           /* of the memory: 16 MiB have space for some copies of the weight */
     CPU_KERNEL_BYTES = 64 << 20 /* two updates: they push each other out of all but the largest caches */
 };
 

@@ -202,7 +202,7 @@ static bool leaves_caches(const struct walking *walking) {
     return again > SAME * evicted;
 }
 
-/* As many calls as the memory has room for; a call that needs more has a walk of its own. */
+/* As many calls as the memory has space for; a call that needs more has a walk of its own. */
 static enum status walk_all(const struct walking *walking) {
     const struct graph *graph = walking->points->graph;
     const struct walk_options *options = walking->options;

@@ -523,7 +523,7 @@ static struct wave_part part_of_pipeline(const struct wave_part *share, int64_t 
     return wave;
 }
 
-/* Activations that come while step `e` is computed stand before it: their room is none that it makes free, for which
+/* Activations that come while step `e` is computed stand before it: their space is none that it makes free, for which
  * their sender would wait. No other operation of this stage lies between. */
 static enum status add_arrivals(struct execution_source *source, size_t e, const struct wave_part *share,
                                 int64_t wave_micro_batches, int32_t waves, struct execution_list *out, size_t *next) {

@@ -7,7 +7,7 @@ static void touch(struct program *program, const struct operand *operand, int32_
     buffer->last = position;
 }
 
-/* An operation between ranks goes on beside the group that follows. Had that the staging's room, its kernels would wait
+/* An operation between ranks goes on beside the group that follows. Had that the staging's space, its kernels would wait
  * for the operation's end. */
 static void extend_staging(struct program *program, int32_t position) {
     const struct instruction *items = program->instructions.items, *own = &items[position];
@@ -20,7 +20,7 @@ static void extend_staging(struct program *program, int32_t position) {
     if (buffer->last < last) buffer->last = last;
 }
 
-/* An input that this purpose does not read; or what only other ranks or rounds use, which takes no room. */
+/* An input that this purpose does not read; or what only other ranks or rounds use, which takes no space. */
 static void settle_unused(struct buffer *buffer) {
     buffer->first = buffer->last = 0;
     if (!buffer->persistent && buffer->pack && buffer->bytes > BUFFER_ALIGNMENT) buffer->bytes = BUFFER_ALIGNMENT;

@@ -29,8 +29,8 @@ static void place_store(const struct residencies *residencies, struct residency 
     bool used_again = read_again || next != INT32_MAX;
     if (!residency->changed || !used_again) return;
     /* From the next group on, the place of parameters may belong to another chunk. */
-    int64_t room = is_parameter_residency(residencies, residency) ? 0 : residencies->policy->lookahead;
-    int64_t group = movement_store_group(residencies_group(residencies, residency->last), room);
+    int64_t distance = is_parameter_residency(residencies, residency) ? 0 : residencies->policy->lookahead;
+    int64_t group = movement_store_group(residencies_group(residencies, residency->last), distance);
     residency->store =
         group > residencies->groups ? residencies->begin[residencies->groups] : residencies->begin[group];
     residency->store = smaller(residency->store, residencies_section_end(residencies, residency->last));

@@ -214,14 +214,14 @@ enum status pipeline_order_waves(struct pipeline *pipeline, int32_t waves) {
     clock.next = mem_array(stages, sizeof *clock.next);
     clock.free_at = mem_array(stages, sizeof *clock.free_at);
     clock.ends = mem_array(ends, sizeof *clock.ends);
-    bool room = clock.list && clock.next && clock.free_at && clock.ends;
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    bool allocated = clock.list && clock.next && clock.free_at && clock.ends;
+    enum status status = allocated ? STATUS_OK : STATUS_FAILED;
     pipeline->events.count = 0;
-    for (size_t i = 0; room && i < ends; i++)
+    for (size_t i = 0; allocated && i < ends; i++)
         clock.ends[i] = -1;
-    for (int stage = 0; room && stage < spans->stages; stage++)
+    for (int stage = 0; allocated && stage < spans->stages; stage++)
         order_stage(&clock, stage, clock.list + stage * steps);
-    if (room) status = run_clock(pipeline, &clock);
+    if (allocated) status = run_clock(pipeline, &clock);
     mem_free(clock.list);
     mem_free(clock.next);
     mem_free(clock.free_at);

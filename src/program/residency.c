@@ -202,7 +202,7 @@ void residencies_place_fetch(const struct residencies *residencies, struct resid
 
 /* ---- weaving ---- */
 
-/* At one place stores come before fetches, which may need the room. */
+/* At one place stores come before fetches, which may need the space. */
 static int compare_transfers(const void *a, const void *b) {
     const struct transfer *x = a, *y = b;
     if (x->section != y->section) return x->section < y->section ? -1 : 1;
@@ -262,7 +262,7 @@ static enum status make_transfers(struct residencies *residencies, residencies_m
     return status;
 }
 
-/* From the end to the beginning, where there is room behind: each instruction is moved once, within the list. */
+/* From the end to the beginning, where there is space behind: each instruction is moved once, within the list. */
 static void insert_transfers(const struct residency_finder *finder, const struct instruction *made) {
     const struct residencies *residencies = finder->residencies;
     struct program *program = residencies->program;

@@ -2,7 +2,7 @@
  * is kept on another tier, move.c copies it; where it is kept in shards, gather.c gathers it.
  *
  * A copy is live from the place of its fetch in the list to that of its store: `lookahead` groups before the first use,
- * as many after the last, so that the bytes have room while other groups compute. When it really happens is up to the
+ * as many after the last, so that the bytes have space while other groups compute. When it really happens is up to the
  * streams. */
 #ifndef BALLAST_PROGRAM_RESIDENCY_H
 #define BALLAST_PROGRAM_RESIDENCY_H

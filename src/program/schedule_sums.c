@@ -97,7 +97,7 @@ static enum status schedule_take(struct scheduler *scheduler, const struct execu
     int64_t bytes = (range.end - range.begin) * (int64_t)sizeof(float);
     if (bytes == 0) return STATUS_OK;
     struct instruction take = scheduler_exchange(scheduler, first ? OPCODE_TAKE : OPCODE_ADD, execution);
-    /* The last shards are shorter than their room, and buffers are copied as a whole. */
+    /* The last shards are shorter than their space, and buffers are copied as a whole. */
     if (first && bytes < program->buffers.items[chunk->sums].bytes)
         TRY(schedule_zero(scheduler, execution, chunk->sums, take.tier));
     take.operands[0] = (struct operand){

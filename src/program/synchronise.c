@@ -160,9 +160,9 @@ enum status program_synchronise(struct program *program) {
     synchroniser.firsts = mem_array(segments / WORD_BITS + 1, sizeof *synchroniser.firsts);
     synchroniser.histories = mem_array(segments, sizeof *synchroniser.histories);
     synchroniser.reads = mem_array(segments * (size_t)program->streams, sizeof *synchroniser.reads);
-    bool room = synchroniser.firsts && synchroniser.histories && synchroniser.reads;
-    if (room) synchroniser.firsts[0] = 1;
-    enum status status = room ? walk_program(program, synchronise_issue, &synchroniser) : STATUS_FAILED;
+    bool allocated = synchroniser.firsts && synchroniser.histories && synchroniser.reads;
+    if (allocated) synchroniser.firsts[0] = 1;
+    enum status status = allocated ? walk_program(program, synchronise_issue, &synchroniser) : STATUS_FAILED;
     mem_free(synchroniser.firsts);
     mem_free(synchroniser.histories);
     mem_free(synchroniser.reads);

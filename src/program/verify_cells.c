@@ -14,7 +14,7 @@ static bool is_followed(const struct tensor *tensor) {
     return kind && !tensor->base;
 }
 
-/* A buffer's tensors: those of its pack, or its only one, for which `single` has room. */
+/* A buffer's tensors: those of its pack, or its only one, for which `single` has space. */
 static const struct pack_member *members_of(const struct buffer *buffer, struct pack_member *single, int32_t *count) {
     *count = buffer->pack ? buffer->pack->count : buffer->tensor ? 1 : 0;
     if (buffer->pack) return buffer->pack->members;

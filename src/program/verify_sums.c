@@ -511,8 +511,8 @@ static enum status begin(struct sums *sums, const struct program *const *program
     sums->leaves = mem_array(ranks, sizeof *sums->leaves);
     sums->deferred = mem_array(programs[0]->graph->tensors.count + 1, sizeof *sums->deferred);
     int *subtree = mem_array(ranks, sizeof *subtree);
-    bool room = sums->states && sums->leaves && sums->deferred && subtree;
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    bool allocated = sums->states && sums->leaves && sums->deferred && subtree;
+    enum status status = allocated ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK)
         status = lane_tree_cut(&sums->definition.tree, rank_place_data(&programs[0]->place), subtree);
     for (int r = 0; r < sums->ranks && status == STATUS_OK; r++)

@@ -283,7 +283,7 @@ enum status runner_finish(struct runner *runner) {
     return runner->pending ? run_parts(runner, 0, NULL) : runner_status(runner);
 }
 
-static enum status make_room(struct runner *runner) {
+static enum status allocate(struct runner *runner) {
     const struct program *program = runner->executable->program;
     runner->ended = mem_array(program->instructions.count, sizeof *runner->ended);
     if (program->tier_bytes[TIER_DISK] > 0 && runner->ended) {
@@ -295,7 +295,7 @@ static enum status make_room(struct runner *runner) {
 
 /* All that a rank makes by itself. */
 static enum status make_parts(struct runner *runner) {
-    TRY(make_room(runner));
+    TRY(allocate(runner));
     TRY(runner_streams_open(runner));
     TRY(runner_spans_open(runner));
     TRY(batches_find(runner->executable, &runner->batches));

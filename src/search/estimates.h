@@ -32,7 +32,7 @@ struct estimates {
     VEC(struct excess) excesses; /* by family */
     struct kind_estimate kinds[KINDS];
     struct kind_estimate placed[2 * SPACE_FITS]; /* the same by placement, and whether parameters are gathered */
-    /* Of the tiers below the device, by copies and placement: room for copies in passing, which depends on where the
+    /* Of the tiers below the device, by copies and placement: space for copies in passing, which depends on where the
      * states are and on the lookahead more than on the schedule. */
     struct excess lower[COPY_WAYS * PLACEMENTS];
     double margin; /* expected device bytes are multiplied by it */
@@ -41,7 +41,7 @@ struct estimates {
 /* Of input and space, which outlive it; nothing is learned yet. The caller frees. */
 struct estimates estimates_of(const struct search_input *input, const struct space *space);
 void estimates_free(struct estimates *estimates);
-/* Room for what is learned of families that were listed since. FAILED without memory. */
+/* Space for what is learned of families that were listed since. FAILED without memory. */
 enum status estimates_follow(struct estimates *estimates);
 
 /* What the stages of a pipeline are expected to wait beside their work, as a part of it: while it fills and drains

@@ -520,7 +520,7 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
 }
 
 /* What the first stage of a pipeline holds beside its part of the whole model's, as if all stages did: as many waves
- * are in flight in it as there are stages, and each stage has room of its own for what runs. */
+ * are in flight in it as there are stages, and each stage has space of its own for what runs. */
 static int64_t pipeline_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct schedule_cost *cost = input->cost;
     int64_t stages = rank_place_stages(&input->cut->place), kept = 0, running = 0;

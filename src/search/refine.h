@@ -26,7 +26,7 @@ struct refinement {
     const struct family_numbers *families; /* of result->tried */
     int max;                               /* programs that may be compiled, with those that were */
     void *payload;
-    /* Room for what is learned of families that were listed last. */
+    /* Space for what is learned of families that were listed last. */
     enum status (*follow)(void *payload);
     /* Compiles a member, which may change *best. */
     enum status (*compile)(void *payload, const struct proposal *proposal);

@@ -172,8 +172,8 @@ static enum status find_users(const struct graph *graph, struct states *states) 
     states->users_first = mem_array(2 * (size_t)states->blocks + 1, sizeof *states->users_first);
     states->users = mem_array(uses.count + 1, sizeof *states->users);
     states->users_bytes = mem_array(uses.count + 1, sizeof *states->users_bytes);
-    bool room = states->users_first && states->users && states->users_bytes;
-    TRY_GOTO(status, room ? STATUS_OK : STATUS_FAILED, done);
+    bool allocated = states->users_first && states->users && states->users_bytes;
+    TRY_GOTO(status, allocated ? STATUS_OK : STATUS_FAILED, done);
     int32_t block = 0, count = 0;
     for (size_t i = 0; i < uses.count; i++) {
         if (i > 0 && uses.items[i] == uses.items[i - 1]) continue;

@@ -13,7 +13,7 @@ static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint
 /* ---- What every rank has ---- */
 
 /* The hash of bytes without an address, a piece at a time: the same as of all at once. */
-static enum status hash_home(const struct engine *engine, const struct tensor *tensor, void *room, uint64_t *hash) {
+static enum status hash_home(const struct engine *engine, const struct tensor *tensor, void *buffer, uint64_t *hash) {
     int64_t bytes = shape_bytes(&tensor->shape);
     XXH3_state_t *state = XXH3_createState();
     if (!state) return status_no_memory(0, "a hash");
@@ -21,8 +21,8 @@ static enum status hash_home(const struct engine *engine, const struct tensor *t
     XXH3_64bits_reset(state);
     for (int64_t at = 0; at < bytes && status == STATUS_OK; at += BYTE_STORE_PIECE) {
         int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
-        status = runner_read(engine->main, tensor, at, count, room);
-        XXH3_64bits_update(state, room, (size_t)count);
+        status = runner_read(engine->main, tensor, at, count, buffer);
+        XXH3_64bits_update(state, buffer, (size_t)count);
     }
     *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
@@ -36,14 +36,14 @@ static bool is_whole(const struct engine *engine, const struct tensor *tensor, c
 
 static enum status hash_homes(const struct engine *engine, const bool *skip, uint64_t *hashes) {
     const struct graph *graph = engine_graph(engine);
-    void *room = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (is_whole(engine, tensor, skip, hashes) && !runner_data(engine->main, tensor))
-            status = hash_home(engine, tensor, room, &hashes[i]);
+            status = hash_home(engine, tensor, buffer, &hashes[i]);
     }
-    mem_free(room);
+    mem_free(buffer);
     return status;
 }
 

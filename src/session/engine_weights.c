@@ -94,14 +94,14 @@ static void round_piece(const float *master, uint16_t *parameter, int64_t elemen
         round_block(master + e, parameter + e, elements - e < BLOCK ? elements - e : BLOCK);
 }
 
-static enum status round_home(const struct engine *engine, const struct weight_target *master, float *room) {
+static enum status round_home(const struct engine *engine, const struct weight_target *master, float *buffer) {
     enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
-    uint16_t *rounded = (uint16_t *)(void *)(room + PIECE_ELEMENTS);
+    uint16_t *rounded = (uint16_t *)(void *)(buffer + PIECE_ELEMENTS);
     int64_t end = master->first + master->elements;
     for (int64_t at = master->first; at < end; at += PIECE_ELEMENTS) {
         int64_t count = end - at < PIECE_ELEMENTS ? end - at : PIECE_ELEMENTS;
-        TRY(runner_read(engine->main, master->home, 4 * at, 4 * count, room));
-        round_piece(room, rounded, count);
+        TRY(runner_read(engine->main, master->home, 4 * at, 4 * count, buffer));
+        round_piece(buffer, rounded, count);
         TRY(runner_write(engine->main, master->tensor, 2 * at, 2 * count, rounded));
     }
     return STATUS_OK;
@@ -116,8 +116,8 @@ static bool covers(const struct weight_target *parameter, const struct weight_ta
 /* Parameters of which the master is there become its rounding. */
 static enum status round_masters(const struct engine *engine) {
     const struct graph *graph = engine_graph(engine);
-    float *room = mem_array(2 * BYTE_STORE_PIECE, 1);
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    float *buffer = mem_array(2 * BYTE_STORE_PIECE, 1);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (!is_master(tensor)) continue;
@@ -127,9 +127,9 @@ static enum status round_masters(const struct engine *engine) {
         if (master.data && parameter.data)
             round_piece(master.data, parameter.data, master.elements);
         else
-            status = round_home(engine, &master, room);
+            status = round_home(engine, &master, buffer);
     }
-    mem_free(room);
+    mem_free(buffer);
     return status;
 }
 

@@ -23,7 +23,7 @@ struct relay {
     size_t max;            /* batons that a rank hands on in a turn */
     struct baton *states;  /* by number */
     struct baton *sent, *come;
-    void *room; /* BYTE_STORE_PIECE */
+    void *buffer; /* BYTE_STORE_PIECE */
     XXH3_state_t *state;
 };
 
@@ -74,8 +74,8 @@ static enum status hash_bytes(struct relay *relay, const struct hash_run *run) {
     const struct byte_store *store = &relay->request->store;
     for (int64_t at = run->begin; at < run->end; at += BYTE_STORE_PIECE) {
         int64_t bytes = run->end - at < BYTE_STORE_PIECE ? run->end - at : BYTE_STORE_PIECE;
-        TRY(store->read(store->payload, run->key, at, bytes, relay->room));
-        XXH3_64bits_update(relay->state, relay->room, (size_t)bytes);
+        TRY(store->read(store->payload, run->key, at, bytes, relay->buffer));
+        XXH3_64bits_update(relay->state, relay->buffer, (size_t)bytes);
     }
     return STATUS_OK;
 }
@@ -137,9 +137,9 @@ static enum status make_batons(struct relay *relay) {
     relay->states = mem_array(relay->request->count, sizeof *relay->states);
     relay->sent = mem_array(relay->max, sizeof *relay->sent);
     relay->come = mem_array(relay->ranks * relay->max, sizeof *relay->come);
-    relay->room = mem_array(BYTE_STORE_PIECE, 1);
+    relay->buffer = mem_array(BYTE_STORE_PIECE, 1);
     relay->state = XXH3_createState();
-    bool made = relay->states && relay->sent && relay->come && relay->room && relay->state;
+    bool made = relay->states && relay->sent && relay->come && relay->buffer && relay->state;
     return made ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "hashes of tensors");
 }
 
@@ -150,7 +150,7 @@ static void relay_free(struct relay *relay) {
     mem_free(relay->states);
     mem_free(relay->sent);
     mem_free(relay->come);
-    mem_free(relay->room);
+    mem_free(relay->buffer);
     XXH3_freeState(relay->state);
 }
 

@@ -7,7 +7,7 @@
 struct passage {
     const struct engine *engine;
     const struct arena *arena;
-    void *room;
+    void *buffer;
     bool in;
 };
 
@@ -40,11 +40,11 @@ static enum status pass_piece(const struct passage *passage, const struct tensor
                               int64_t at) {
     struct runner *runner = passage->engine->main;
     if (passage->in) {
-        TRY(runner_read(runner, tensor, offset, bytes, passage->room));
-        return arena_write(passage->arena, at, passage->room, whole_blocks(bytes), 0);
+        TRY(runner_read(runner, tensor, offset, bytes, passage->buffer));
+        return arena_write(passage->arena, at, passage->buffer, whole_blocks(bytes), 0);
     }
-    TRY(arena_read(passage->arena, at, passage->room, whole_blocks(bytes), 0));
-    return runner_write(runner, tensor, offset, bytes, passage->room);
+    TRY(arena_read(passage->arena, at, passage->buffer, whole_blocks(bytes), 0));
+    return runner_write(runner, tensor, offset, bytes, passage->buffer);
 }
 
 /* The same tensors in the same order, whatever the policy. */
@@ -66,8 +66,8 @@ static enum status pass_all(const struct passage *passage) {
 
 static enum status pass(const struct engine *engine, const struct arena *arena, bool in) {
     struct passage passage = {engine, arena, mem_aligned(DISK_ALIGNMENT, BYTE_STORE_PIECE), in};
-    enum status status = passage.room ? pass_all(&passage) : STATUS_FAILED;
-    mem_free(passage.room);
+    enum status status = passage.buffer ? pass_all(&passage) : STATUS_FAILED;
+    mem_free(passage.buffer);
     return status;
 }
 

@@ -37,7 +37,7 @@ static enum status find_memory(const struct backend *backend, const struct memor
     if (!device_given || (!one && !host_given)) TRY(backend->capacity(there));
     capacity_bytes[TIER_DEVICE] = device_given ? limits->device_bytes : there[TIER_DEVICE];
     capacity_bytes[TIER_HOST] = one || host_given ? limits->host_bytes : there[TIER_HOST];
-    /* Without a size of its own the device leaves room for the host in the same memory. */
+    /* Without a size of its own the device leaves space for the host in the same memory. */
     if (one && !device_given) capacity_bytes[TIER_DEVICE] -= limits->host_bytes;
     if (capacity_bytes[TIER_DEVICE] >= 0) return STATUS_OK;
     char text[SIZE_TEXT];
@@ -60,9 +60,9 @@ enum status machine_follow_memory(const struct machine *machine, int64_t open_by
     if (SETTINGS_HAVE(limits, device_bytes)) return STATUS_OK;
     TRY(cluster_measure_memory(&memory));
     int64_t sharers = machine->sharers > 0 ? machine->sharers : 1;
-    int64_t room = cluster_memory_room(&memory) / sharers + open_bytes + memory.process_bytes;
+    int64_t buffer = cluster_memory_headroom(&memory) / sharers + open_bytes + memory.process_bytes;
     *device_bytes =
-        (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)room) - memory.process_bytes - limits->host_bytes;
+        (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)buffer) - memory.process_bytes - limits->host_bytes;
     if (*device_bytes < 0) *device_bytes = 0;
     return STATUS_OK;
 }

@@ -22,15 +22,15 @@ static bool values_are_finite(enum dtype dtype, const char *values, int64_t coun
 }
 
 /* What this rank has of weights and state, from wherever their homes are. */
-static enum status examine_home(const struct engine *engine, const struct tensor *tensor, void *room, bool *finite) {
+static enum status examine_home(const struct engine *engine, const struct tensor *tensor, void *buffer, bool *finite) {
     int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
     const void *there = runner_home(engine->main, tensor, &first, &elements);
     int64_t end = (first + elements) * element;
     *finite = !there || values_are_finite(tensor->shape.dtype, there, elements);
     for (int64_t at = first * element; !there && at < end && *finite; at += BYTE_STORE_PIECE) {
         int64_t count = end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE;
-        TRY(runner_read(engine->main, tensor, at, count, room));
-        *finite = values_are_finite(tensor->shape.dtype, room, count / element);
+        TRY(runner_read(engine->main, tensor, at, count, buffer));
+        *finite = values_are_finite(tensor->shape.dtype, buffer, count / element);
     }
     return STATUS_OK;
 }
@@ -87,17 +87,17 @@ static bool is_written(const struct engine *engine, const struct tensor *tensor)
 /* The first weight or state that is not finite, of those that are `written` or of all; NULL when all are. */
 static enum status find_in_homes(const struct engine *engine, bool written, const struct tensor **found) {
     const struct graph *graph = engine_graph(engine);
-    void *room = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
     *found = NULL;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK && !*found; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         bool finite;
         if (written ? !is_written(engine, tensor) : !is_kept(tensor)) continue;
-        status = examine_home(engine, tensor, room, &finite);
+        status = examine_home(engine, tensor, buffer, &finite);
         if (status == STATUS_OK && !finite) *found = tensor;
     }
-    mem_free(room);
+    mem_free(buffer);
     return status;
 }
 

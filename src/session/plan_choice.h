@@ -1,4 +1,4 @@
-/* How the plan of one shape of ranks comes about; private to the session room. */
+/* How the plan of one shape of ranks comes about; private to the session module. */
 #ifndef BALLAST_SESSION_PLAN_CHOICE_H
 #define BALLAST_SESSION_PLAN_CHOICE_H
 

@@ -1,4 +1,4 @@
-/* A policy for programs that do not fit under the one that was asked for; private to the session room. */
+/* A policy for programs that do not fit under the one that was asked for; private to the session module. */
 #ifndef BALLAST_SESSION_PLAN_POLICY_H
 #define BALLAST_SESSION_PLAN_POLICY_H
 

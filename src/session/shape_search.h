@@ -1,4 +1,4 @@
-/* The best shape of a plan's ranks; private to the session room. */
+/* The best shape of a plan's ranks; private to the session module. */
 #ifndef BALLAST_SESSION_SHAPE_SEARCH_H
 #define BALLAST_SESSION_SHAPE_SEARCH_H
 

@@ -51,7 +51,7 @@ struct passage {
     const struct engine *engine;
     struct file_writer *writer; /* NULL: it is read */
     struct file_input *input;
-    void *room;
+    void *buffer;
 };
 
 static enum status pass_range(const struct passage *passage, const struct tensor *tensor, int64_t at) {
@@ -62,11 +62,11 @@ static enum status pass_range(const struct passage *passage, const struct tensor
         int64_t piece = range.bytes - done < BYTE_STORE_PIECE ? range.bytes - done : BYTE_STORE_PIECE;
         int64_t from = range.first + done;
         if (passage->writer) {
-            TRY(runner_read(runner, tensor, from, piece, passage->room));
-            file_writer_write(passage->writer, passage->room, (size_t)piece);
+            TRY(runner_read(runner, tensor, from, piece, passage->buffer));
+            file_writer_write(passage->writer, passage->buffer, (size_t)piece);
         } else {
-            TRY(file_input_read(passage->input, (size_t)(at + from), (size_t)piece, passage->room));
-            TRY(runner_write(runner, tensor, from, piece, passage->room));
+            TRY(file_input_read(passage->input, (size_t)(at + from), (size_t)piece, passage->buffer));
+            TRY(runner_write(runner, tensor, from, piece, passage->buffer));
         }
     }
     return STATUS_OK;
@@ -75,15 +75,15 @@ static enum status pass_range(const struct passage *passage, const struct tensor
 static enum status pass_all(struct passage *passage, int64_t at) {
     const struct graph *graph = engine_graph(passage->engine);
     enum status status = STATUS_OK;
-    passage->room = mem_aligned(DISK_ALIGNMENT, BYTE_STORE_PIECE);
-    if (!passage->room) return STATUS_FAILED;
+    passage->buffer = mem_aligned(DISK_ALIGNMENT, BYTE_STORE_PIECE);
+    if (!passage->buffer) return STATUS_FAILED;
     for (size_t t = 0; t < graph->tensors.count && status == STATUS_OK; t++) {
         const struct tensor *tensor = graph->tensors.items[t];
         if (!is_kept(tensor)) continue;
         status = pass_range(passage, tensor, at);
         at += shape_bytes(&tensor->shape);
     }
-    mem_free(passage->room);
+    mem_free(passage->buffer);
     return status;
 }
 

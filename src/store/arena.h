@@ -52,7 +52,7 @@ struct arena {
  * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the folder, in a file that no name leads to: nothing of
  * it is left when the process ends in any way, and two runs can share a folder. The folder may vanish
  * afterwards. BAD_INPUT when the folder does not exist, is none or cannot be written in; FAILED when there is too
- * little room, saying how much is needed and free, and when the system refuses anything else. */
+ * little space, saying how much is needed and free, and when the system refuses anything else. */
 enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out);
 void arena_close(struct arena *arena);
 

@@ -112,26 +112,26 @@ static enum status order_key(struct jinja_rendering *rendering, const struct jin
 }
 
 /* Merges keys[from..middle) and keys[middle..to), and the items with them; equal ones stay in order. */
-static enum status merge(struct jinja_rendering *rendering, struct jinja_pair *pairs, struct jinja_pair *room,
+static enum status merge(struct jinja_rendering *rendering, struct jinja_pair *pairs, struct jinja_pair *scratch,
                          size_t from, size_t middle, size_t to, bool reverse) {
     size_t left = from, right = middle;
     for (size_t at = from; at < to; at++) {
         int order = 0;
         if (left < middle && right < to) TRY(jinja_compare(rendering, &pairs[left].key, &pairs[right].key, &order));
         bool take_right = left == middle || (right < to && (reverse ? order < 0 : order > 0));
-        room[at] = pairs[take_right ? right++ : left++];
+        scratch[at] = pairs[take_right ? right++ : left++];
     }
-    memcpy(pairs + from, room + from, (to - from) * sizeof *pairs);
+    memcpy(pairs + from, scratch + from, (to - from) * sizeof *pairs);
     return STATUS_OK;
 }
 
 static enum status sort_pairs(struct jinja_rendering *rendering, struct jinja_pair *pairs, size_t count, bool reverse) {
-    struct jinja_pair *room;
-    TRY(jinja_alloc(rendering, count, sizeof *room, &room));
+    struct jinja_pair *scratch;
+    TRY(jinja_alloc(rendering, count, sizeof *scratch, &scratch));
     for (size_t width = 1; width < count; width *= 2)
         for (size_t from = 0; from + width < count; from += 2 * width) {
             size_t to = from + 2 * width < count ? from + 2 * width : count;
-            TRY(merge(rendering, pairs, room, from, from + width, to, reverse));
+            TRY(merge(rendering, pairs, scratch, from, from + width, to, reverse));
         }
     return STATUS_OK;
 }

@@ -86,7 +86,7 @@ struct jinja_value jinja_string(const char *text, size_t bytes);
 struct jinja_value jinja_literal(const char *text);
 enum status jinja_copy_string(struct jinja_rendering *rendering, const char *text, size_t bytes,
                               struct jinja_value *out);
-/* A list (or tuple) with room for `count` items, which the caller fills through *items. */
+/* A list (or tuple) with space for `count` items, which the caller fills through *items. */
 enum status jinja_make_list(struct jinja_rendering *rendering, enum jinja_kind kind, size_t count,
                             struct jinja_value *out, struct jinja_value **items);
 enum status jinja_make_range(struct jinja_rendering *rendering, int64_t first, int64_t past, int64_t step, size_t count,

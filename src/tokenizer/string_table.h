@@ -19,7 +19,7 @@ struct string_table {
     size_t slot_count, count;
 };
 
-/* Room for `count` strings in all, so that adding them does not rehash. */
+/* Space for `count` strings in all, so that adding them does not rehash. */
 enum status string_table_reserve(struct string_table *table, size_t count);
 /* Adds a string that is not in the table yet. */
 enum status string_table_add(struct string_table *table, const char *text, uint32_t bytes, uint32_t id);

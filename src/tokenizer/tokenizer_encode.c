@@ -28,7 +28,7 @@ static enum status ids_take(void *payload, const uint32_t *ids, size_t count) {
     struct tokenizer_encoder *encoder = payload;
     while (count > 0) {
         if (encoder->count == IDS_AT_ONCE) TRY(ids_flush(encoder));
-        size_t room = IDS_AT_ONCE - encoder->count, taken = count < room ? count : room;
+        size_t space = IDS_AT_ONCE - encoder->count, taken = count < space ? count : space;
         memcpy(encoder->ids + encoder->count, ids, taken * sizeof *ids);
         encoder->count += taken;
         ids += taken;

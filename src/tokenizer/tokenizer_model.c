@@ -34,7 +34,7 @@ static enum status settings_check(const char *where, const json_t *model) {
     return refused ? status_set(STATUS_BAD_INPUT, "%s: %s: is set, which is not supported", where, refused) : STATUS_OK;
 }
 
-/* Room for the largest id, and the length of all texts. */
+/* Space for the largest id, and the length of all texts. */
 static enum status vocabulary_measure(struct tokenizer *tokenizer, const char *where, const json_t *vocabulary,
                                       size_t *text_bytes) {
     json_int_t largest = -1;

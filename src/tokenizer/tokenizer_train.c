@@ -21,7 +21,7 @@ static enum status ids_refuse(void *payload, const uint32_t *ids, size_t count) 
     BUG("training has no ids yet");
 }
 
-static enum status words_count_by(const struct file_input *text, char *room, struct bpe_words *words) {
+static enum status words_count_by(const struct file_input *text, char *buffer, struct bpe_words *words) {
     struct split_pattern *pattern = NULL;
     struct text_chain *chain = NULL;
     TRY(split_pattern_compile("ByteLevel", tokenizer_gpt2_pattern, strlen(tokenizer_gpt2_pattern), false, &pattern));
@@ -32,8 +32,8 @@ static enum status words_count_by(const struct file_input *text, char *room, str
     progress_begin(PROGRESS_BYTES, (int64_t)text->bytes, "tokenizer: counting words");
     for (size_t at = 0, part; status == STATUS_OK && at < text->bytes; at += part) {
         part = text->bytes - at < PART_BYTES ? text->bytes - at : PART_BYTES;
-        status = file_input_read(text, at, part, room);
-        if (status == STATUS_OK) status = text_chain_write(chain, room, part, at + part == text->bytes);
+        status = file_input_read(text, at, part, buffer);
+        if (status == STATUS_OK) status = text_chain_write(chain, buffer, part, at + part == text->bytes);
         progress_add((int64_t)part);
     }
     progress_end();
@@ -43,9 +43,9 @@ static enum status words_count_by(const struct file_input *text, char *room, str
 }
 
 static enum status words_count(const struct file_input *text, struct bpe_words *words) {
-    char *room = mem_array(PART_BYTES, 1);
-    enum status status = room ? words_count_by(text, room, words) : STATUS_FAILED;
-    mem_free(room);
+    char *buffer = mem_array(PART_BYTES, 1);
+    enum status status = buffer ? words_count_by(text, buffer, words) : STATUS_FAILED;
+    mem_free(buffer);
     return status;
 }
 

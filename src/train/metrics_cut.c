@@ -27,7 +27,7 @@ struct cutting {
     size_t bad_within;    /* so many of them lie before the end */
     int64_t first_bad;    /* the number of the first */
     int64_t missing;      /* steps without a line */
-    char ranges[128];     /* of these, as far as there is room: "3 to 5, 9" */
+    char ranges[128];     /* of these, as far as there is space: "3 to 5, 9" */
 };
 
 enum line_kind { LINE_STEP, LINE_VALIDATION, LINE_REPLAN };
@@ -53,11 +53,11 @@ static void note_missing(struct cutting *cutting, int64_t first, int64_t last) {
         snprintf(range, sizeof range, "%" PRId64, first);
     else
         snprintf(range, sizeof range, "%" PRId64 " to %" PRId64, first, last);
-    size_t used = strlen(cutting->ranges), room = sizeof cutting->ranges - used;
-    if (strlen(range) + sizeof ", ..." < room)
-        snprintf(cutting->ranges + used, room, "%s%s", cutting->missing > 0 ? ", " : "", range);
+    size_t used = strlen(cutting->ranges), space = sizeof cutting->ranges - used;
+    if (strlen(range) + sizeof ", ..." < space)
+        snprintf(cutting->ranges + used, space, "%s%s", cutting->missing > 0 ? ", " : "", range);
     else if (!strstr(cutting->ranges, "..."))
-        snprintf(cutting->ranges + used, room, "...");
+        snprintf(cutting->ranges + used, space, "...");
     cutting->missing += last - first + 1;
 }
 

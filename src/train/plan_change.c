@@ -86,9 +86,9 @@ static enum status choose_now(struct train_run *run, struct session_plan *out) {
         int64_t capacity;
         TRY(choose_once(run, out));
         enum status status = find_capacity(run, &capacity);
-        int64_t room = capacity - out->programs.tier_bytes[TIER_DEVICE];
-        if (status == STATUS_OK) status = rank_budget_min(run->session.comm, &room);
-        if (status == STATUS_OK && (room >= 0 || i == TRIES - 1)) return STATUS_OK;
+        int64_t headroom = capacity - out->programs.tier_bytes[TIER_DEVICE];
+        if (status == STATUS_OK) status = rank_budget_min(run->session.comm, &headroom);
+        if (status == STATUS_OK && (headroom >= 0 || i == TRIES - 1)) return STATUS_OK;
         session_plan_free(out);
         TRY(status);
     }

@@ -44,7 +44,7 @@ enum status plan_watch_open(struct train_run *run) {
                                      .next = run->state.step + FIRST_PAUSE,
                                      .pause = FIRST_PAUSE,
                                      .forced_step = -1,
-                                     .room_bytes = -1,
+                                     .device_space_bytes = -1,
                                      .capacity_bytes = run->session.machine.capacity_bytes[TIER_DEVICE],
                                      .looked_ns = clock_now_ns()};
     if (!run->watch.on && run->options->replan && SETTINGS_HAVE(run->options, replan) && run_leads(run))
@@ -228,15 +228,15 @@ void plan_watch_hear(struct train_run *run, int64_t min) {
     struct plan_watch *watch = &run->watch;
     if (!watch->on || min == NOTHING_SEEN) return;
     if (all_look(run) || session_ranks(&run->session) == 1)
-        watch->room_bytes = min, watch->looks = false;
+        watch->device_space_bytes = min, watch->looks = false;
     else
         watch->looks = true;
 }
 
 enum status plan_watch_turn(struct train_run *run) {
     struct plan_watch *watch = &run->watch;
-    int64_t capacity_bytes = watch->room_bytes;
-    watch->room_bytes = -1;
+    int64_t capacity_bytes = watch->device_space_bytes;
+    watch->device_space_bytes = -1;
     if (!watch->on || capacity_bytes < 0) return STATUS_OK;
     if (is_less(run, capacity_bytes))
         return was_tried(watch, capacity_bytes) ? STATUS_OK : follow_less(run, capacity_bytes);

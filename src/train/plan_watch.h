@@ -30,7 +30,7 @@ struct plan_watch {
     int64_t no_fit_bytes;   /* capacity with which no plan was found; 0: none */
     int64_t looked_ns;      /* when memory was last looked at */
     bool looks;             /* before the next step all ranks look at their memory: one of them has less, or more */
-    int64_t room_bytes;     /* what the device tier may take on each rank, where all have just looked; -1: not */
+    int64_t device_space_bytes;     /* what the device tier may take on each rank, where all have just looked; -1: not */
 };
 
 /* A plan that a run changed to. */

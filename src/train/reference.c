@@ -75,16 +75,16 @@ enum status reference_compute(struct engine *engine, const struct dataset *datas
     struct comm *comm = engine->plan->session->comm;
     int64_t sequences = engine->plan->chosen.recipe.micro_batch_sequences, ranks = mesh_ranks(&comm->mesh);
     struct reference made = {.count = dataset_sequences(dataset)};
-    double *room = mem_array((size_t)((ranks + 1) * sequences), sizeof *room);
+    double *buffer = mem_array((size_t)((ranks + 1) * sequences), sizeof *buffer);
     made.values = mem_array((size_t)made.count, sizeof *made.values);
     enum status status;
-    TRY_GOTO(status, comm_agree(comm, room && made.values ? STATUS_OK : STATUS_FAILED), done);
+    TRY_GOTO(status, comm_agree(comm, buffer && made.values ? STATUS_OK : STATUS_FAILED), done);
     const struct turn turn = {
-        .mine = room + ranks * sequences, .all = room, .sequences = sequences, .data = engine_turn_of(engine)};
+        .mine = buffer + ranks * sequences, .all = buffer, .sequences = sequences, .data = engine_turn_of(engine)};
     TRY_GOTO(status, all_turns(engine, dataset, check_stop, payload, &turn, &made), done);
     status = check_finite(&made);
 done:
-    mem_free(room);
+    mem_free(buffer);
     if (status == STATUS_OK)
         *out = made;
     else

@@ -138,7 +138,7 @@ static void assert_nearest(enum status status, const char *field, const char *hi
         fail_msg("%s: hint '%s' where '%s' was expected", field, status_hint_text(), hint);
 }
 
-static void texts_have_room(void **state) {
+static void texts_fit_their_buffers(void **state) {
     (void)state;
     json_t *object = parse("{\"s\": \"abc\", \"n\": 5}");
     char text[4] = "-";
@@ -344,7 +344,7 @@ int main(void) {
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(fields_are_read),
         cmocka_unit_test(wrong_fields_are_refused),
-        cmocka_unit_test(texts_have_room),
+        cmocka_unit_test(texts_fit_their_buffers),
         cmocka_unit_test(unknown_fields_are_refused),
         cmocka_unit_test_setup_teardown(numbers_come_back_exactly, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(files_over_the_limit_are_refused, temp_folder_make, temp_folder_drop),

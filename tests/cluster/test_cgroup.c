@@ -37,7 +37,7 @@ static void put_v2(const char *root, const char *group_line, const char *mount_r
 static void no_cgroup_is_no_limit(void **state) {
     struct cgroup_limits limits;
     cgroup_read(*state, &limits);
-    assert_int_equal(limits.memory_room_bytes, -1);
+    assert_int_equal(limits.memory_headroom_bytes, -1);
     assert_true(limits.processors <= 0);
 }
 
@@ -55,7 +55,7 @@ static void v2_takes_the_minimum_of_all_levels(void **state) {
         "536870912\n");
     put(root, "/sys/fs/cgroup/work", "cpu.max", "150000 100000\n");
     cgroup_read(root, &limits);
-    assert_int_equal(limits.memory_room_bytes, 3 * GIB);
+    assert_int_equal(limits.memory_headroom_bytes, 3 * GIB);
     assert_true(limits.processors > 1.49 && limits.processors < 1.51);
 }
 
@@ -66,7 +66,7 @@ static void v2_is_read_where_the_mount_is_the_group(void **state) {
     put(root, "/sys/fs/cgroup", "memory.max", "2147483648\n");
     put(root, "/sys/fs/cgroup", "memory.current", "1073741824\n");
     cgroup_read(root, &limits);
-    assert_int_equal(limits.memory_room_bytes, GIB);
+    assert_int_equal(limits.memory_headroom_bytes, GIB);
 }
 
 static void v1_has_a_huge_number_for_no_limit(void **state) {
@@ -81,25 +81,25 @@ static void v1_has_a_huge_number_for_no_limit(void **state) {
     put(root, "/sys/fs/cgroup/cpu,cpuacct/api", "cpu.cfs_quota_us", "-1\n");
     put(root, "/sys/fs/cgroup/cpu,cpuacct/api", "cpu.cfs_period_us", "100000\n");
     cgroup_read(root, &limits);
-    assert_int_equal(limits.memory_room_bytes, -1);
+    assert_int_equal(limits.memory_headroom_bytes, -1);
     assert_true(limits.processors <= 0);
     put(root, "/sys/fs/cgroup/memory/api", "memory.limit_in_bytes", "1073741824\n");
     put(root, "/sys/fs/cgroup/memory/api", "memory.usage_in_bytes", "536870912\n");
     put(root, "/sys/fs/cgroup/memory/api", "memory.stat", "inactive_file 99999999\ntotal_inactive_file 1048576\n");
     put(root, "/sys/fs/cgroup/cpu,cpuacct/api", "cpu.cfs_quota_us", "200000\n");
     cgroup_read(root, &limits);
-    assert_int_equal(limits.memory_room_bytes, (GIB >> 1) + 1048576);
+    assert_int_equal(limits.memory_headroom_bytes, (GIB >> 1) + 1048576);
     assert_true(limits.processors > 1.99 && limits.processors < 2.01);
 }
 
-static void use_above_the_limit_leaves_no_room(void **state) {
+static void use_above_the_limit_leaves_no_headroom(void **state) {
     const char *root = *state;
     struct cgroup_limits limits;
     put_v2(root, "0::/\n", "/");
     put(root, "/sys/fs/cgroup", "memory.max", "1000\n");
     put(root, "/sys/fs/cgroup", "memory.current", "2000\n");
     cgroup_read(root, &limits);
-    assert_int_equal(limits.memory_room_bytes, 0);
+    assert_int_equal(limits.memory_headroom_bytes, 0);
 }
 
 static void malformed_files_are_no_limit(void **state) {
@@ -108,12 +108,12 @@ static void malformed_files_are_no_limit(void **state) {
     put(root, "/proc/self", "mountinfo", "nonsense\n30 22 - cgroup2\n - \n\n30 22 0:26 / - cgroup2 cgroup2 rw\n");
     put(root, "/proc/self", "cgroup", "0\n0:\nx::\n");
     cgroup_read(root, &limits);
-    assert_int_equal(limits.memory_room_bytes, -1);
+    assert_int_equal(limits.memory_headroom_bytes, -1);
     put_v2(root, "0::/a/../b//\n", "/");
     put(root, "/sys/fs/cgroup", "memory.max", "much\n");
     put(root, "/sys/fs/cgroup", "cpu.max", "0 0\n");
     cgroup_read(root, &limits);
-    assert_int_equal(limits.memory_room_bytes, -1);
+    assert_int_equal(limits.memory_headroom_bytes, -1);
     assert_true(limits.processors <= 0);
 }
 
@@ -124,7 +124,7 @@ static void capacity_is_as_documented(void **state) {
     assert_int_equal(cluster_measure_memory_at(root, &memory), STATUS_OK);
     assert_int_equal(memory.total_bytes, 16 * GIB);
     assert_int_equal(memory.available_bytes, 8 * GIB);
-    assert_int_equal(memory.cgroup_room_bytes, -1);
+    assert_int_equal(memory.cgroup_headroom_bytes, -1);
     assert_int_equal(memory.reserve_bytes, (int64_t)(0.05 * (double)(8 * GIB)));
     assert_int_equal(memory.capacity_bytes, 8 * GIB - memory.reserve_bytes - CLUSTER_PROCESS_BYTES);
     put_v2(root, "0::/\n", "/");
@@ -159,7 +159,7 @@ int main(void) {
         CASE(v2_takes_the_minimum_of_all_levels),
         CASE(v2_is_read_where_the_mount_is_the_group),
         CASE(v1_has_a_huge_number_for_no_limit),
-        CASE(use_above_the_limit_leaves_no_room),
+        CASE(use_above_the_limit_leaves_no_headroom),
         CASE(malformed_files_are_no_limit),
         CASE(capacity_is_as_documented),
         CASE(no_meminfo_is_an_error_with_a_way_out),

@@ -107,7 +107,7 @@ static void a_checkpoint_that_is_written_is_reported(void **state) {
     assert_null(strstr(line, "saving"));
 }
 
-/* With all that a run can have there is room for every field. */
+/* With all that a run can have there is space for every field. */
 static void everything_at_once_fits(void **state) {
     (void)state;
     const struct console_state all = {.valid_loss = 2.5, .saving = true};

@@ -16,15 +16,15 @@
 enum { ITEMS = 300 };
 
 /* The rows that best fit decreasing takes, in the plain way. */
-static int64_t count_rows(const int32_t *sizes, int64_t count, int64_t room) {
+static int64_t count_rows(const int32_t *sizes, int64_t count, int64_t capacity) {
     int64_t left[ITEMS], rows = 0;
-    for (int64_t size = room; size > 0; size--)
+    for (int64_t size = capacity; size > 0; size--)
         for (int64_t i = 0; i < count; i++) {
             int64_t best = -1;
             if (sizes[i] != size) continue;
             for (int64_t r = 0; r < rows; r++)
                 if (left[r] >= size && (best < 0 || left[r] < left[best])) best = r;
-            if (best < 0) left[best = rows++] = room;
+            if (best < 0) left[best = rows++] = capacity;
             left[best] -= size;
         }
     return rows;
@@ -35,14 +35,14 @@ static void best_fit_is_found(void **state) {
     uint64_t seed = 20250302;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (uint32_t round = 0; round < 400; round++) {
-        int64_t room = 1 + (int64_t)(random_u64(seed, RANDOM_TEST, 0, round) % 70);
+        int64_t capacity = 1 + (int64_t)(random_u64(seed, RANDOM_TEST, 0, round) % 70);
         int64_t count = 1 + (int64_t)(random_u64(seed, RANDOM_TEST, 1, round) % ITEMS), rows;
         int32_t sizes[ITEMS];
         uint32_t row_of[ITEMS];
         for (int64_t i = 0; i < count; i++)
-            sizes[i] = (int32_t)(random_u64(seed, RANDOM_TEST, 2 + round, (uint64_t)i) % (uint64_t)(room + 1));
-        assert_int_equal(packing_fit(sizes, count, room, row_of, &rows), STATUS_OK);
-        assert_int_equal(rows, count_rows(sizes, count, room));
+            sizes[i] = (int32_t)(random_u64(seed, RANDOM_TEST, 2 + round, (uint64_t)i) % (uint64_t)(capacity + 1));
+        assert_int_equal(packing_fit(sizes, count, capacity, row_of, &rows), STATUS_OK);
+        assert_int_equal(rows, count_rows(sizes, count, capacity));
         int64_t used[ITEMS] = {0};
         for (int64_t i = 0; i < count; i++) {
             assert_int_equal(row_of[i] == UINT32_MAX, sizes[i] == 0);
@@ -51,7 +51,7 @@ static void best_fit_is_found(void **state) {
             used[row_of[i]] += sizes[i];
         }
         for (int64_t r = 0; r < rows; r++)
-            assert_in_range(used[r], 1, room);
+            assert_in_range(used[r], 1, capacity);
     }
 }
 

@@ -229,11 +229,11 @@ static void text_without_blanks_is_kept(void **state) {
     mem_free(text);
 }
 
-enum { LINES = 6000, LINE_ROOM = 4096 };
+enum { LINES = 6000, LINE_BYTES = 4096 };
 
 /* JSON lines of random documents, blank and empty ones among them; ids of what they hold into `expected`. */
 static char *make_lines(size_t *bytes, struct token_ids *expected) {
-    char *lines = mem_array(LINES, LINE_ROOM), *at = lines;
+    char *lines = mem_array(LINES, LINE_BYTES), *at = lines;
     for (uint32_t i = 0; i < LINES; i++) {
         size_t text_bytes;
         char *text = random_text(100 + i, i % 7 == 3 ? 0 : i % 50, &text_bytes);

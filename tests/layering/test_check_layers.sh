@@ -1,5 +1,5 @@
 #!/bin/sh
-# The sources keep to the order of the rooms, and the check that says so sees each kind of violation.
+# The sources keep to the order of the modules, and the check that says so sees each kind of violation.
 set -eu
 check=$BALLAST_SOURCE/scripts/check-layers.sh
 
@@ -33,9 +33,9 @@ must_fail src/base/bad.c '#include "graph/high.h"' 'src/base/bad.c:1: base may n
 must_fail src/graph/bad.h '  #  include "cli/top.h"' 'graph may not use cli'
 must_fail src/data/bad.c '#include "train/loop.h"' 'data may not use train'
 must_fail src/backend/cpu/bad.c '#include "runtime/worker.h"' 'backend may not use runtime'
-must_fail src/graph/bad.c '#include "high.h"' 'names no room'
+must_fail src/graph/bad.c '#include "high.h"' 'names no module'
 must_fail src/graph/bad.c '#include "../cli/top.h"' 'not written from src'
-must_fail src/attic/bad.c '#include "base/low.h"' 'no room of the house'
+must_fail src/attic/bad.c '#include "base/low.h"' 'is not a module'
 must_fail src/graph/low.h '' 'two files are called low.h'
 rm -rf "$place/src"
 mkdir "$place/src"

@@ -234,13 +234,13 @@ static enum status open_load_write(void *folder) {
     struct tensor *loss;
     json_t *summary = NULL;
     enum status status = model_build_graph(model, MODEL_LOSS, DTYPE_BF16, 1, 8, &graph, &loss);
-    float *room = malloc(MODEL_CASE_VOCAB * 15 * sizeof *room);
+    float *buffer = malloc(MODEL_CASE_VOCAB * 15 * sizeof *buffer);
     struct weight_target targets[64];
     int count = 0;
     if (status == STATUS_OK) {
         for (size_t i = 0; i < graph->tensors.count; i++)
             if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
-                targets[count++] = weight_whole(graph->tensors.items[i], DTYPE_F32, room);
+                targets[count++] = weight_whole(graph->tensors.items[i], DTYPE_F32, buffer);
         status = model_load_weights(model, targets, count);
         if (status == STATUS_OK) status = model_summarise(model, &summary);
         if (status == STATUS_OK) status = model_write(model, folder, targets, count, NULL);
@@ -248,7 +248,7 @@ static enum status open_load_write(void *folder) {
     }
     json_decref(summary);
     model_free(model);
-    free(room);
+    free(buffer);
 
     /* A failed write leaves nothing; a good one is taken away for the next round. */
     if (status == STATUS_OK) {

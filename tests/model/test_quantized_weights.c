@@ -83,12 +83,12 @@ static enum status fill_from_files(const struct weight_target *target, const voi
 /* Bytes [first, first + elements) of a tensor to a store within the limit: those of all of it in memory. */
 static void check_run(const struct tensor *tensor, int64_t first, int64_t elements, fill_target *fill,
                       const void *payload) {
-    unsigned char *all = mem_array((size_t)shape_bytes(&tensor->shape), 1), *room = mem_array((size_t)elements, 1);
+    unsigned char *all = mem_array((size_t)shape_bytes(&tensor->shape), 1), *buffer = mem_array((size_t)elements, 1);
     assert_non_null(all);
-    assert_non_null(room);
+    assert_non_null(buffer);
     const struct weight_target whole = weight_whole(tensor, DTYPE_U8, all);
     if (fill(&whole, payload) != STATUS_OK) fail_msg("%s", status_message());
-    struct written written = {.bytes = room, .first = first, .next = first};
+    struct written written = {.bytes = buffer, .first = first, .next = first};
     const struct byte_store store = {.write = write_store, .payload = &written};
     const struct weight_target target = {
         .tensor = tensor, .first = first, .elements = elements, .dtype = DTYPE_U8, .store = &store, .home = tensor};
@@ -97,9 +97,9 @@ static void check_run(const struct tensor *tensor, int64_t first, int64_t elemen
     allow(-1);
     if (status != STATUS_OK) fail_msg("%s: %s", weight_format_name(tensor->code.format), status_message());
     assert_int_equal(written.next, first + elements);
-    assert_memory_equal(all + first, room, (size_t)elements);
+    assert_memory_equal(all + first, buffer, (size_t)elements);
     mem_free(all);
-    mem_free(room);
+    mem_free(buffer);
 }
 
 static void check_whole(enum weight_format format, fill_target *fill, const void *payload) {

@@ -93,8 +93,8 @@ static bool is_refused(const char *name) {
 /* ---- Channels ---- */
 
 static uint64_t put(struct channel *channel, const void *from, uint64_t bytes) {
-    uint64_t written = atomic_load(&channel->written), room = RING_BYTES - (written - atomic_load(&channel->read));
-    uint64_t count = bytes < room ? bytes : room;
+    uint64_t written = atomic_load(&channel->written), space = RING_BYTES - (written - atomic_load(&channel->read));
+    uint64_t count = bytes < space ? bytes : space;
     for (uint64_t i = 0; i < count; i++)
         channel->ring[(written + i) % RING_BYTES] = ((const unsigned char *)from)[i];
     atomic_store(&channel->written, written + count);

@@ -50,7 +50,7 @@ static void waves_share_micro_batches(void **state) {
     assert_int_equal(odd.last_micro_batches, 1);
 }
 
-/* Of two uses in groups 3 and 7, a lookahead of 1 leaves room for a store before 5 and a fetch before 6. */
+/* Of two uses in groups 3 and 7, a lookahead of 1 leaves space for a store before 5 and a fetch before 6. */
 static void copies_have_their_lookahead(void **state) {
     (void)state;
     assert_int_equal(movement_store_group(3, 1), 5);

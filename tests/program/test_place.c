@@ -89,9 +89,9 @@ static void any_sizes_stay_apart(void **state) {
 
 /* ---- copies ---- */
 
-enum { GROUPS = 12, IN_GROUP = 4, COPY_UNITS = 10, ROOM = 3 };
+enum { GROUPS = 12, IN_GROUP = 4, COPY_UNITS = 10, COPIES = 3 };
 
-/* A copy in each group but the last, whose own buffer has space for `ROOM` of them and a bit; next to each copy what
+/* A copy in each group but the last, whose own buffer has space for `COPIES` of them and a bit; next to each copy what
  * its group computes with. */
 static void make_copies(struct program *program) {
     *program = (struct program){.alignment = 64};
@@ -101,7 +101,7 @@ static void make_copies(struct program *program) {
         add(program, COPY_UNITS, g * IN_GROUP, g * IN_GROUP + 3);
         add(program, 2, g * IN_GROUP + 1, g * IN_GROUP + 2);
     }
-    add(program, ROOM * COPY_UNITS + 4, (GROUPS - 1) * IN_GROUP, GROUPS * IN_GROUP - 1);
+    add(program, COPIES * COPY_UNITS + 4, (GROUPS - 1) * IN_GROUP, GROUPS * IN_GROUP - 1);
     struct buffer home = {.id = (int)program->buffers.count, .tier = TIER_DISK, .persistent = true, .home = -1};
     for (int b = 0; b < home.id; b++)
         program->buffers.items[b].home = program->buffers.items[b].bytes == COPY_UNITS * 64 ? home.id : -1;
@@ -118,7 +118,7 @@ static void copies_take_turns(void **state) {
     require_apart(&program);
     assert_int_equal(program.tier_bytes[TIER_DEVICE], program.live_bytes[TIER_DEVICE]);
     for (int32_t g = 0; g + 1 < GROUPS; g++)
-        for (int32_t next = g + 1; next < g + ROOM && next + ROOM < GROUPS; next++) {
+        for (int32_t next = g + 1; next < g + COPIES && next + COPIES < GROUPS; next++) {
             const struct buffer *copy = &program.buffers.items[2 * g], *later = &program.buffers.items[2 * next];
             assert_true(copy->offset + copy->bytes <= program.tier_bytes[TIER_DEVICE]);
             if (share_bytes(copy, later)) fail_msg("the copies of groups %d and %d share bytes", g, next);

@@ -40,7 +40,7 @@ static void every_kernel_is_called(void **state) {
     close_llama(&harness);
 }
 
-static void the_device_has_room_for_the_plan(void **state) {
+static void the_device_has_space_for_the_plan(void **state) {
     struct harness harness;
     (void)state;
     open_llama(&harness);
@@ -71,7 +71,7 @@ static void refused_kernels_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_kernel_is_called),
-                                       cmocka_unit_test(the_device_has_room_for_the_plan),
+                                       cmocka_unit_test(the_device_has_space_for_the_plan),
                                        cmocka_unit_test(refused_kernels_are_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

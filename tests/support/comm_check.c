@@ -59,8 +59,8 @@ static bool plain_sum(const struct recipe *recipe, int first, int units, int wid
 
 struct check {
     const struct backend *device; /* NULL: memory of the process */
-    char *there;                  /* its memory, `room` bytes of each part */
-    int64_t room;
+    char *there;                  /* its memory, `part_bytes` bytes of each part */
+    int64_t part_bytes;
     struct comm *comm;
     struct comm_spec spec;
     struct comm_window window;
@@ -223,16 +223,16 @@ static enum status take_memory(struct check *check) {
 static enum status take_device_memory(struct check *check, struct comm_spec *there) {
     int64_t staging;
     void *base;
-    check->room = (check->spec.bytes + 64) / 64 * 64;
+    check->part_bytes = (check->spec.bytes + 64) / 64 * 64;
     TRY(comm_staging_bytes(check->comm, &check->spec, &staging));
-    TRY(check->device->memory->take(TIER_DEVICE, 3 * check->room + staging + 64, &base));
+    TRY(check->device->memory->take(TIER_DEVICE, 3 * check->part_bytes + staging + 64, &base));
     check->there = base;
     *there = check->spec;
     there->on_device = true;
     there->data = check->there;
-    there->out = check->there + check->room;
-    if (check->takes) there->mine = check->there + 2 * check->room;
-    there->staging = check->there + 3 * check->room;
+    there->out = check->there + check->part_bytes;
+    if (check->takes) there->mine = check->there + 2 * check->part_bytes;
+    there->staging = check->there + 3 * check->part_bytes;
     return STATUS_OK;
 }
 
@@ -265,18 +265,18 @@ static enum status fill_sum(struct check *check) {
     if (check->empty_rank[check->me]) return STATUS_OK;
     struct lane_values lanes[64];
     bool *absent = mem_array((size_t)check->tree.count, sizeof *absent);
-    float *room = mem_array((size_t)(count * node->lanes) + 1, sizeof *room);
-    if (!absent || !room) return STATUS_FAILED;
+    float *values = mem_array((size_t)(count * node->lanes) + 1, sizeof *values);
+    if (!absent || !values) return STATUS_FAILED;
     for (int i = 0; i < node->lanes; i++) {
-        lanes[node->first + i] = (struct lane_values){.plain = room + count * i};
+        lanes[node->first + i] = (struct lane_values){.plain = values + count * i};
         for (int64_t e = 0; e < count; e++)
-            room[count * i + e] = lane_value(check->recipe.seed, check->recipe.time, node->first + i, e);
+            values[count * i + e] = lane_value(check->recipe.seed, check->recipe.time, node->first + i, e);
     }
     lane_find_absent(&check->tree, check->empty_lane, absent);
     lane_tree_sum(&check->tree, check->subtree[check->me], absent, lanes, count, check->recipe.round_bf16,
                   check->spec.data);
     mem_free(absent);
-    mem_free(room);
+    mem_free(values);
     return STATUS_OK;
 }
 
@@ -405,8 +405,8 @@ static enum status bring_to_device(const struct check *check) {
     if (!check->device || spec->bytes == 0) return STATUS_OK;
     const struct backend_memory *memory = check->device->memory;
     TRY(memory->write(check->there, spec->data, spec->bytes));
-    TRY(memory->write(check->there + check->room, spec->out, spec->bytes));
-    return check->takes ? memory->write(check->there + 2 * check->room, check->mine, spec->bytes) : STATUS_OK;
+    TRY(memory->write(check->there + check->part_bytes, spec->out, spec->bytes));
+    return check->takes ? memory->write(check->there + 2 * check->part_bytes, check->mine, spec->bytes) : STATUS_OK;
 }
 
 static enum status fetch_from_device(const struct check *check) {
@@ -414,7 +414,7 @@ static enum status fetch_from_device(const struct check *check) {
     if (!check->device || spec->bytes == 0) return STATUS_OK;
     const struct backend_memory *memory = check->device->memory;
     TRY(memory->read(spec->data, check->there, spec->bytes));
-    return memory->read(spec->out, check->there + check->room, spec->bytes);
+    return memory->read(spec->out, check->there + check->part_bytes, spec->bytes);
 }
 
 static enum status execute(struct check *check, int times) {

@@ -1,4 +1,4 @@
-/* Costs in place of measured ones, in every test program of a room with sessions that does not say `measures`
+/* Costs in place of measured ones, in every test program of a module with sessions that does not say `measures`
  * (cmake/Tests.cmake): no plan then depends on the machine or on how busy it is.
  *
  * The linker calls these functions in place of those of session/machine_costs.h. Before it is "measured" nothing is

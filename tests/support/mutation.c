@@ -54,7 +54,7 @@ static struct bytes splice(struct bytes from, size_t begin, size_t end, const ch
     return out;
 }
 
-static struct bytes change_bytes(struct bytes from, struct dice *dice, char *text, size_t room) {
+static struct bytes change_bytes(struct bytes from, struct dice *dice, char *text, size_t capacity) {
     static const char *const texts[] = {"\xef\xbb\xbf",
                                         "\0",
                                         "\xff",
@@ -84,26 +84,26 @@ static struct bytes change_bytes(struct bytes from, struct dice *dice, char *tex
     struct bytes out;
     switch (roll(dice, 7)) {
     case 0:
-        snprintf(text, room, "cut at byte %zu of %zu", at, from.count);
+        snprintf(text, capacity, "cut at byte %zu of %zu", at, from.count);
         return splice(from, at, from.count, NULL, 0);
-    case 1: snprintf(text, room, "%zu bytes removed at %zu", length, at); return splice(from, at, end, NULL, 0);
+    case 1: snprintf(text, capacity, "%zu bytes removed at %zu", length, at); return splice(from, at, end, NULL, 0);
     case 2:
-        snprintf(text, room, "%zu bytes twice at %zu", length, at);
+        snprintf(text, capacity, "%zu bytes twice at %zu", length, at);
         return splice(from, at, at, from.data + at, length);
     case 3:
         out = bytes_make(from.data, from.count);
         if (out.count > 0) out.data[at] = (char)(out.data[at] ^ (1 << roll(dice, 8)));
-        snprintf(text, room, "a bit of byte %zu turned over", at);
+        snprintf(text, capacity, "a bit of byte %zu turned over", at);
         return out;
     case 4:
         out = bytes_make(from.data, from.count);
         memset(out.data + at, roll(dice, 2) ? 0 : 0xff, length);
-        snprintf(text, room, "%zu bytes at %zu set to one value", length, at);
+        snprintf(text, capacity, "%zu bytes at %zu set to one value", length, at);
         return out;
     default: {
         const char *added = texts[roll(dice, sizeof texts / sizeof *texts)];
         size_t count = added[0] ? strlen(added) : 1;
-        snprintf(text, room, "'%s' put in at byte %zu", added, at);
+        snprintf(text, capacity, "'%s' put in at byte %zu", added, at);
         return splice(from, at, at, added, count);
     }
     }
@@ -211,10 +211,10 @@ static void rename_key(struct node node, struct dice *dice) {
     json_object_del(node.parent, node.key);
 }
 
-static void change_tree(json_t *root, struct dice *dice, char *text, size_t room) {
+static void change_tree(json_t *root, struct dice *dice, char *text, size_t capacity) {
     struct node node = pick(root, dice);
     const char *what = "replaced";
-    snprintf(text, room, "%.100s", node.key ? node.key : "an element");
+    snprintf(text, capacity, "%.100s", node.key ? node.key : "an element");
     switch (roll(dice, 8)) {
     case 0:
         what = "removed";
@@ -250,7 +250,7 @@ static void change_tree(json_t *root, struct dice *dice, char *text, size_t room
     default: put(node, awkward_value(dice));
     }
     size_t used = strlen(text);
-    snprintf(text + used, room - used, " %s", what);
+    snprintf(text + used, capacity - used, " %s", what);
 }
 
 static struct bytes replace_marks(char *text) {
@@ -265,11 +265,11 @@ static struct bytes replace_marks(char *text) {
     return out;
 }
 
-static bool change_json(struct bytes from, struct dice *dice, char *text, size_t room, struct bytes *out) {
+static bool change_json(struct bytes from, struct dice *dice, char *text, size_t capacity, struct bytes *out) {
     json_t *root = json_loadb(from.data, from.count, FLAGS, NULL);
     bool has_nodes = children(root) > 0;
     if (has_nodes) {
-        change_tree(root, dice, text, room);
+        change_tree(root, dice, text, capacity);
         *out = replace_marks(json_dumps(root, JSON_ENCODE_ANY | JSON_COMPACT));
     }
     json_decref(root);

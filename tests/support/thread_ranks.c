@@ -132,8 +132,8 @@ static void carry(const struct thread_request *from, const struct thread_request
     int i = 0, j = 0;
     int64_t done_i = 0, done_j = 0;
     while (i < from->count && j < to->count) {
-        int64_t left = from->pieces[i].bytes - done_i, room = to->pieces[j].bytes - done_j;
-        int64_t bytes = left < room ? left : room;
+        int64_t left = from->pieces[i].bytes - done_i, space = to->pieces[j].bytes - done_j;
+        int64_t bytes = left < space ? left : space;
         memcpy((char *)to->pieces[j].address + done_j, (char *)from->pieces[i].address + done_i, (size_t)bytes);
         done_i += bytes;
         done_j += bytes;

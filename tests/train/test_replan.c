@@ -192,7 +192,7 @@ static int expect_fixed(const struct scene *scene) {
     return fixed;
 }
 
-/* How far behind a mistake is depends on the room that this processor's kernels need. */
+/* How far behind a mistake is depends on the memory that this processor's kernels need. */
 enum { FIXED_MIN = 4 };
 
 static void wrong_costs_are_fixed(void **state) {

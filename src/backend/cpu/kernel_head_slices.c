@@ -1,4 +1,4 @@
-/* The head's loss and gradients of its first tokens, without room for their logits: these lie where the gradient of the
+/* The head's loss and gradients of its first tokens, without space for their logits: these lie where the gradient of the
  * weight will be, in slices of the vocabulary.
  *
  *     logits  [V/SLICE][tokens][SLICE]      a slice takes tokens * SLICE numbers,

@@ -202,11 +202,11 @@ static void pack_words(const struct blocks_chunk *chunk, const struct word_sourc
 
 static void pack_quantized(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
     const struct matmul_spec *spec = &chunk->matmul->spec;
-    _Alignas(64) char room[PANEL_COLUMNS * PACK_STEPS * ELEMENT_BYTES];
+    _Alignas(64) char buffer[PANEL_COLUMNS * PACK_STEPS * ELEMENT_BYTES];
     struct word_source source = piece_of(chunk, column, k);
     const struct matmul_tile tile = {chunk->k + k, source.steps, chunk->column + column, source.lines};
-    matmul_unpack(spec, chunk->operands->b, &tile, spec->dtype, room);
-    source.data = room;
+    matmul_unpack(spec, chunk->operands->b, &tile, spec->dtype, buffer);
+    source.data = buffer;
     source.line_stride = spec->b_k == 1 ? source.steps : 1;
     source.step_stride = spec->b_k == 1 ? 1 : source.lines;
     pack_words(chunk, &source, k, panel);

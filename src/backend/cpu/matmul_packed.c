@@ -211,13 +211,13 @@ static int64_t pack_width(const struct packed_matmul *matmul) {
 static void pack_quantized(const struct packed_chunk *chunk, int64_t k, int64_t column, struct packing packing) {
     const struct packed_matmul *matmul = chunk->matmul;
     enum dtype dtype = matmul->kernel.word_steps == 1 ? DTYPE_F32 : matmul->spec.dtype;
-    _Alignas(64) float room[PANEL_MAX * STEP_MAX];
+    _Alignas(64) float buffer[PANEL_MAX * STEP_MAX];
     BUG_IF(packing.lines > PANEL_MAX || packing.steps > STEP_MAX, "panels of %lld columns", (long long)packing.lines);
     const struct matmul_tile tile = {chunk->k + k, packing.steps, chunk->column + column, packing.lines};
-    matmul_unpack(&matmul->spec, chunk->operands->b, &tile, dtype, room);
+    matmul_unpack(&matmul->spec, chunk->operands->b, &tile, dtype, buffer);
     bool along = matmul->spec.b_k == 1; /* steps are neighbours */
     packing.dtype = dtype;
-    packing.from = room;
+    packing.from = buffer;
     packing.step_stride = along ? 1 : packing.lines;
     packing.line_stride = along ? packing.steps : 1;
     pack_b(matmul, &packing, right_panel(chunk, k, column));

@@ -111,7 +111,7 @@ __device__ struct row_sum sum_exp(const struct loss_rows &rows, const float *log
     return {max, total};
 }
 
-/* A thread's gradients from logit `start` on; what is after the row's end is room between rows. */
+/* A thread's gradients from logit `start` on; what is after the row's end is space between rows. */
 template <typename T>
 __device__ inline void store_gradients(T *out, int64_t start, const float values[LOGITS_AT_ONCE]) {
 #pragma unroll
@@ -334,8 +334,8 @@ template <typename T> static enum status loss_prepare(int64_t row, int *held) {
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (error != cudaSuccess) return cuda_failed(error, "shared memory");
-    int64_t room = (max - LOSS_STATIC_BYTES) / (int64_t)sizeof(float) / LOGITS_AT_ONCE * LOGITS_AT_ONCE;
-    *held = (int)(row < room ? row : room);
+    int64_t capacity = (max - LOSS_STATIC_BYTES) / (int64_t)sizeof(float) / LOGITS_AT_ONCE * LOGITS_AT_ONCE;
+    *held = (int)(row < capacity ? row : capacity);
     error = cudaFuncSetAttribute((const void *)loss_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  max - LOSS_STATIC_BYTES);
     return error == cudaSuccess ? STATUS_OK : cuda_failed(error, "shared memory");

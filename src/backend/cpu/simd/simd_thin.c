@@ -130,7 +130,7 @@ INLINE void add_words(enum word_kind kind, int rows, const char *a, int64_t a_ro
     }
 }
 
-/* Columns beyond the last are the last once more: c has room for them. */
+/* Columns beyond the last are the last once more: c has space for them. */
 INLINE void lines_tile(enum word_kind kind, int rows, const struct word_product *product, int64_t row, int64_t column) {
     const char *a = (const char *)product->a + row * product->a_row_bytes, *b[LINE_COLUMNS];
     for (int j = 0; j < LINE_COLUMNS; j++) {

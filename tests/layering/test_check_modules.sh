@@ -1,22 +1,22 @@
 #!/bin/sh
-# Each room's header names its files, and the check that says so sees each kind of violation.
+# Each module's header names its files, and the check that says so sees each kind of violation.
 set -eu
-check=$BALLAST_SOURCE/scripts/check-rooms.sh
+check=$BALLAST_SOURCE/scripts/check-modules.sh
 
 sh "$check" "$BALLAST_SOURCE"
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
-# A small sound tree: eight rooms of one header and two files, one subfolder with a header and one without.
+# A small sound tree: eight modules of one header and two files, one subfolder with a header and one without.
 plant() {
     rm -rf "$place/src" "$place/ARCHITECTURE.md"
-    for room in base graph ops model plan program sim page; do
-        mkdir -p "$place/src/$room"
-        printf '/* A room.\n *\n * Files, in the order to read them:\n *   %s, first: what it\n *   is; second. */\n' \
-            $room >"$place/src/$room/$room.h"
-        echo '/* Files, in the order to read them: only the opening comment counts. */' >"$place/src/$room/first.c"
-        sed 1i/**/ "$place/src/$room/first.c" >"$place/src/$room/second.h"
+    for module in base graph ops model plan program sim page; do
+        mkdir -p "$place/src/$module"
+        printf '/* A module.\n *\n * Files, in the order to read them:\n *   %s, first: what it\n *   is; second. */\n' \
+            $module >"$place/src/$module/$module.h"
+        echo '/* Files, in the order to read them: only the opening comment counts. */' >"$place/src/$module/first.c"
+        sed 1i/**/ "$place/src/$module/first.c" >"$place/src/$module/second.h"
     done
     mkdir -p "$place/src/ops/simd" "$place/src/page/sources"
     printf '/* Files, in the order to read them: table, lanes. */\n' >"$place/src/ops/simd/table.h"
@@ -70,8 +70,8 @@ seq 4 >>"$place/src/graph/first.c"
 must_fail 'ARCHITECTURE.md: the table says 8 lines for graph; there are 12'
 plant
 sh "$check" --table "$place" | grep -v sim >"$place/ARCHITECTURE.md"
-must_fail 'ARCHITECTURE.md: the table of rooms lacks sim'
+must_fail 'ARCHITECTURE.md: the table of modules lacks sim'
 plant
 sh "$check" --table "$place" >"$place/ARCHITECTURE.md"
 rm -r "$place/src/graph"
-must_fail 'ARCHITECTURE.md: the table has graph, which is no room'
+must_fail 'ARCHITECTURE.md: the table has graph, which is no module'

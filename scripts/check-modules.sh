@@ -1,7 +1,7 @@
 #!/bin/sh
-# Fails where a folder of src does not say what is in it, or where a room is more than a sixth of src.
-#   usage: scripts/check-rooms.sh [ROOT]            checks; and the table in ROOT/ARCHITECTURE.md, if there is one
-#          scripts/check-rooms.sh --table [ROOT]    prints the table: lines by room
+# Fails where a folder of src does not say what is in it, or where a module is more than a sixth of src.
+#   usage: scripts/check-modules.sh [ROOT]            checks; and the table in ROOT/ARCHITECTURE.md, if there is one
+#          scripts/check-modules.sh --table [ROOT]    prints the table: lines by module
 #
 # Each folder of src with a header has exactly one whose opening comment holds the words
 #     Files, in the order to read them:
@@ -25,24 +25,24 @@ sources() { # FOLDER [DEPTH]
     set +f
 }
 if [ -z "$(sources src)" ]; then
-    echo "check-rooms: no sources in $(pwd)/src" >&2
+    echo "check-modules: no sources in $(pwd)/src" >&2
     exit 1
 fi
 
-# "room lines files", in the order of the layers
-count_rooms() {
-    for room in $(sed -n "s/^rooms='\(.*\)'/\1/p" "$here/check-layers.sh"); do
-        [ ! -d "src/$room" ] || sources "src/$room" | xargs cat | wc -l |
-            awk -v room="$room" -v files="$(sources "src/$room" | wc -l)" '{ print room, $1, files }'
+# "module lines files", in the order of the layers
+count_modules() {
+    for module in $(sed -n "s/^modules='\(.*\)'/\1/p" "$here/check-layers.sh"); do
+        [ ! -d "src/$module" ] || sources "src/$module" | xargs cat | wc -l |
+            awk -v module="$module" -v files="$(sources "src/$module" | wc -l)" '{ print module, $1, files }'
     done
 }
 if $print_table; then
-    count_rooms | awk '
-        { room[NR] = $1; lines[NR] = $2; files[NR] = $3; all += $2; all_files += $3 }
+    count_modules | awk '
+        { module[NR] = $1; lines[NR] = $2; files[NR] = $3; all += $2; all_files += $3 }
         END {
-            print "| room | lines | share | files |\n|---|---:|---:|---:|"
+            print "| module | lines | share | files |\n|---|---:|---:|---:|"
             for (i = 1; i <= NR; i++)
-                printf "| `%s` | %d | %.1f%% | %d |\n", room[i], lines[i], 100 * lines[i] / all, files[i]
+                printf "| `%s` | %d | %.1f%% | %d |\n", module[i], lines[i], 100 * lines[i] / all, files[i]
             printf "| all | %d | | %d |\n", all, all_files
         }'
     exit 0
@@ -96,20 +96,20 @@ check_folder() { # FOLDER
     done
     [ $lists = 1 ] || echo "$1: $lists headers open with a list of its files; there should be one"
 }
-# The table may lag behind the sources by a quarter of a room's lines.
+# The table may lag behind the sources by a quarter of a module's lines.
 check_table() {
     {
-        count_rooms
+        count_modules
         sed -n 's/^| `\([a-z]*\)` | \([0-9]*\) |.*/\1 table \2/p' ARCHITECTURE.md
     } | awk '
         $2 == "table" { said[$1] = $3; next }
         { lines[$1] = $2 }
         END {
-            for (room in lines)
-                if (!(room in said)) print "ARCHITECTURE.md: the table of rooms lacks " room
-                else if (said[room] > 1.25 * lines[room] || said[room] < 0.75 * lines[room])
-                    print "ARCHITECTURE.md: the table says " said[room] " lines for " room "; there are " lines[room]
-            for (room in said) if (!(room in lines)) print "ARCHITECTURE.md: the table has " room ", which is no room"
+            for (module in lines)
+                if (!(module in said)) print "ARCHITECTURE.md: the table of modules lacks " module
+                else if (said[module] > 1.25 * lines[module] || said[module] < 0.75 * lines[module])
+                    print "ARCHITECTURE.md: the table says " said[module] " lines for " module "; there are " lines[module]
+            for (module in said) if (!(module in lines)) print "ARCHITECTURE.md: the table has " module ", which is no module"
         }' | sort
 }
 
@@ -117,11 +117,11 @@ faults=$(
     find src -type d | sort | while read -r folder; do
         [ -z "$(find "$folder" -maxdepth 1 -name '*.h')" ] || check_folder "$folder"
     done
-    count_rooms | awk '
+    count_modules | awk '
         { lines[$1] = $2; all += $2 }
         END {
-            for (room in lines) if (NR > 6 && lines[room] > all / 6) # six or fewer cannot all be below
-                printf "src/%s: %d lines are more than a sixth of %d\n", room, lines[room], all
+            for (module in lines) if (NR > 6 && lines[module] > all / 6) # six or fewer cannot all be below
+                printf "src/%s: %d lines are more than a sixth of %d\n", module, lines[module], all
         }'
     [ ! -f ARCHITECTURE.md ] || check_table
 )
