@@ -10,7 +10,8 @@ static double rest_of(const struct prediction *prediction, double factor) {
 }
 
 /* The median of those that compute blocks again, or do not. */
-static double median_of(const struct prediction *predictions, int count, bool recomputes, double factor, double *scratch) {
+static double median_of(const struct prediction *predictions, int count, bool recomputes, double factor,
+                        double *scratch) {
     int found = 0;
     for (int i = 0; i < count; i++)
         if (predictions[i].recomputes == recomputes) scratch[found++] = rest_of(&predictions[i], factor);

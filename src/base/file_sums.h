@@ -40,8 +40,8 @@ enum status file_sums_append(struct file_sums *sums, const uint64_t *blocks, siz
 enum status file_sums_end(struct file_sums *sums);
 void file_sums_free(struct file_sums *sums);
 
-/* Reads a block of an open file again, through `buffer` of `buffer_bytes`, and compares it. FILE_BLOCK_UNREADABLE: a read
- * failed, or the file ends too early. May be called by several threads, each with its own buffer. */
+/* Reads a block of an open file again, through `buffer` of `buffer_bytes`, and compares it. FILE_BLOCK_UNREADABLE: a
+ * read failed, or the file ends too early. May be called by several threads, each with its own buffer. */
 enum file_block { FILE_BLOCK_SAME, FILE_BLOCK_OTHER, FILE_BLOCK_UNREADABLE };
 enum file_block file_sums_compare(const struct file_sums *sums, int descriptor, size_t block, void *buffer,
                                   size_t buffer_bytes);

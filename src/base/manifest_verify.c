@@ -37,7 +37,7 @@ struct verification {
     const char *folder;
     struct manifest_share share;
     uint64_t blocks_before; /* of the files before this one */
-    unsigned char *buffers;   /* BUFFER_BYTES for each of OpenMP's threads */
+    unsigned char *buffers; /* BUFFER_BYTES for each of OpenMP's threads */
 };
 
 static bool is_of_share(const struct verification *verification, int64_t block) {

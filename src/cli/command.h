@@ -1,5 +1,5 @@
-/* The command line: what a user types becomes calls of the modules below, and what they return becomes text, JSON and an
- * exit status. Nothing outside this module prints to stdout or ends the process.
+/* The command line: what a user types becomes calls of the modules below, and what they return becomes text, JSON and
+ * an exit status. Nothing outside this module prints to stdout or ends the process.
  *
  * Files, in the order to read them:
  *   main, cli_run: the program, from its arguments to its exit status;

@@ -100,7 +100,8 @@ static void limit_memory(const char *root, const char *folder, bool v2, struct c
     int64_t buffer = limit - (used - cached - active);
     if (buffer > limit) buffer = limit;
     if (buffer < 0) buffer = 0;
-    if (limits->memory_headroom_bytes < 0 || buffer < limits->memory_headroom_bytes) limits->memory_headroom_bytes = buffer;
+    if (limits->memory_headroom_bytes < 0 || buffer < limits->memory_headroom_bytes)
+        limits->memory_headroom_bytes = buffer;
 }
 
 static void limit_processors(const char *root, const char *folder, bool v2, struct cgroup_limits *limits) {

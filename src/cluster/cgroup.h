@@ -7,7 +7,7 @@
 struct cgroup_limits {
     int64_t memory_headroom_bytes; /* least of (limit - present use) over the process's cgroup and all above it that are
                                   visible; page cache of files is not counted as use; -1: no limit */
-    double processors;         /* least quota of processor time, in processors; 0: no limit */
+    double processors;             /* least quota of processor time, in processors; 0: no limit */
 };
 
 /* `root` goes before /proc and the mount points: "" for this machine, a folder in tests. What cannot be read counts as

@@ -73,9 +73,10 @@ struct cluster {
  * where `process` (CLUSTER_PROCESS_BYTES) is what Ballast needs beside its arenas, and `reserve` (5% of the total) is
  * left for others. All in bytes. */
 struct cluster_memory {
-    int64_t total_bytes;       /* of the machine: MemTotal */
-    int64_t available_bytes;   /* MemAvailable: free, or reclaimable by the kernel */
-    int64_t cgroup_headroom_bytes; /* least limit less present use, over the process's cgroup and those above; -1: none */
+    int64_t total_bytes;     /* of the machine: MemTotal */
+    int64_t available_bytes; /* MemAvailable: free, or reclaimable by the kernel */
+    int64_t
+        cgroup_headroom_bytes; /* least limit less present use, over the process's cgroup and those above; -1: none */
     int64_t process_bytes, reserve_bytes;
     int64_t capacity_bytes; /* at least 0 */
 };

@@ -30,7 +30,8 @@ static bool take_output(void) {
     enum { OUTPUTS = 2 };
     char byte, control[CMSG_SPACE(OUTPUTS * sizeof(int))];
     struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     if (recvmsg(parent, &message, MSG_CMSG_CLOEXEC) != 1) return false;
     const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     int output[OUTPUTS];

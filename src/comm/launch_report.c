@@ -82,7 +82,8 @@ static bool give_output(int socket) {
     int output[] = {STDOUT_FILENO, STDERR_FILENO};
     char byte = 0, control[CMSG_SPACE(sizeof output)] = {0};
     struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;

@@ -41,7 +41,8 @@ typedef struct {
 /* Of fields that the library is to choose. */
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 
-/* A stream is cudaStream_t, which this module knows as a backend's stream. X(name without "nccl", result, parameters). */
+/* A stream is cudaStream_t, which this module knows as a backend's stream. X(name without "nccl", result, parameters).
+ */
 #define NCCL_FUNCTION_LIST(X)                                                                                          \
     X(GetVersion, ncclResult_t, (int *version))                                                                        \
     X(GetErrorString, const char *, (ncclResult_t result))                                                             \

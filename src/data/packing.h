@@ -51,8 +51,8 @@ int64_t packing_held(int64_t count, double fraction);
 enum status packing_fill_row(const struct packing *packing, struct corpus *corpus, int64_t index, bool loss_on_all,
                              const struct row *row, int64_t *counted);
 
-/* Rows for items of these sizes (1 to `capacity` each): row_of[i] for each item, by best fit in decreasing order; items of
- * size 0 get UINT32_MAX. *rows is their number. */
+/* Rows for items of these sizes (1 to `capacity` each): row_of[i] for each item, by best fit in decreasing order; items
+ * of size 0 get UINT32_MAX. *rows is their number. */
 enum status packing_fit(const int32_t *sizes, int64_t count, int64_t capacity, uint32_t *row_of, int64_t *rows);
 
 #endif

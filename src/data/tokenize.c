@@ -25,8 +25,8 @@ enum {
 
 struct chunk {
     VEC(char) buffer; /* what was read: a window before the chunk, the chunk, and some more */
-    size_t before;  /* bytes of it before the chunk */
-    size_t first;   /* where the chunk begins in the text */
+    size_t before;    /* bytes of it before the chunk */
+    size_t first;     /* where the chunk begins in the text */
     size_t bytes;
     int64_t lines_before; /* in the file */
     struct token_ids ids;

@@ -217,7 +217,8 @@ static enum status read_part(void *payload, const struct weight_piece *piece) {
 
 static enum status open_window(struct window *window, int64_t begin, int64_t bytes, int64_t capacity) {
     if (capacity > bytes) capacity = bytes;
-    *window = (struct window){.begin = begin, .end = begin + bytes, .capacity = capacity, .data = mem_array((size_t)capacity, 1)};
+    *window = (struct window){
+        .begin = begin, .end = begin + bytes, .capacity = capacity, .data = mem_array((size_t)capacity, 1)};
     return window->data ? STATUS_OK : STATUS_FAILED;
 }
 

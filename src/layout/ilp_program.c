@@ -104,7 +104,8 @@ static bool dominates(const int64_t *a, const int64_t *b, int count) {
     return true;
 }
 
-/* Keeps the moment in place of those it dominates, unless another dominates it. `memory` has space for it at the end. */
+/* Keeps the moment in place of those it dominates, unless another dominates it. `memory` has space for it at the end.
+ */
 static void keep_moment(struct ilp_program *ilp) {
     int width = ilp->first[ilp->count], kept = 0;
     const int64_t *added = ilp->memory + (size_t)ilp->moment_count * (size_t)width;

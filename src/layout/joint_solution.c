@@ -118,8 +118,8 @@ static enum status solve_kept(struct sweep *sweep) {
     return STATUS_OK;
 }
 
-/* With all blocks computed again, from the device's limit down, each below what the last one took: what is left is space
- * to keep some. */
+/* With all blocks computed again, from the device's limit down, each below what the last one took: what is left is
+ * space to keep some. */
 static enum status solve_checkpointed(struct sweep *sweep) {
     struct intra_op_program program = sweep->program->program;
     program.moments = sweep->program->checkpointed;

@@ -9,8 +9,8 @@
 
 struct run_writer {
     struct file_writer file;
-    uint64_t at; /* of the file, where the next byte goes */
-    char *buffer;  /* BYTE_STORE_PIECE */
+    uint64_t at;  /* of the file, where the next byte goes */
+    char *buffer; /* BYTE_STORE_PIECE */
 };
 
 static int64_t element_bytes(const struct safetensors_item *item) {

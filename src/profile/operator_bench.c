@@ -32,8 +32,8 @@ static int64_t flush_bytes(const struct backend *backend) {
     return (cache > 0 ? cache : CACHE_DEFAULT_BYTES) / 2 * 3;
 }
 
-/* As many copies as fill the caches, but no more than there are calls or space for. On a device, where several calls are
- * one sample, calls use a copy more than once. */
+/* As many copies as fill the caches, but no more than there are calls or space for. On a device, where several calls
+ * are one sample, calls use a copy more than once. */
 static int count_copies(const struct backend *backend, int64_t bytes, int64_t left_bytes) {
     int64_t max = backend->streams ? INT16_MAX : CALLS_MAX + 1;
     if (bytes == 0 || (backend->streams && bytes < COLD_BYTES_MIN)) return 1;

@@ -3,7 +3,8 @@
 #include "program/passes.h"
 #include "program/scheduler.h"
 
-/* Space for them, and for the transfers that are inserted later: growing by and by would copy the list several times. */
+/* Space for them, and for the transfers that are inserted later: growing by and by would copy the list several times.
+ */
 static enum status reserve_instructions(struct program *program, size_t executions) {
     return vec_reserve(&program->instructions, program->instructions.count + executions + executions / 8);
 }

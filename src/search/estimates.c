@@ -7,8 +7,8 @@
 /* Shares before anything is learned, by lookahead: programs of bench/search_gap.c exposed 0.6 to 0.7 without lookahead
  * and 0.1 to 0.3 with it (medians by kind). These are nearer to each other, so that every kind is tried. */
 static const double EXPOSED_SHARE[COPY_WAYS] = {0.5, 0.25, 0.25};
-/* Each program that does not fit makes the search want this much more space on the device: after a dozen of them it aims
- * for a quarter of the capacity. As soon as one fits, no more. */
+/* Each program that does not fit makes the search want this much more space on the device: after a dozen of them it
+ * aims for a quarter of the capacity. As soon as one fits, no more. */
 static const double MORE_MARGIN = 1.12;
 
 struct estimates estimates_of(const struct search_input *input, const struct space *space) {

@@ -21,16 +21,16 @@ struct plan_watch {
     /* Each issue as in that of the steps recorded since the last decision in which it took least: what held it up in
      * one of them counts for nothing. Without events: none can be recorded. */
     struct timeline shortest;
-    bool recorded;          /* whether there is one */
-    struct costs costs;     /* of the plan's graph as they were measured last; without kernels: not known */
-    int64_t next, pause;    /* the step after which is decided; those from that one to the one after */
-    int64_t forced_step;    /* at which memory last made the run change; -1: none */
-    int64_t needed_bytes;   /* of the device tier by the plan, on the rank that needs most */
-    int64_t capacity_bytes; /* of the device tier, at the last decision */
-    int64_t no_fit_bytes;   /* capacity with which no plan was found; 0: none */
-    int64_t looked_ns;      /* when memory was last looked at */
-    bool looks;             /* before the next step all ranks look at their memory: one of them has less, or more */
-    int64_t device_space_bytes;     /* what the device tier may take on each rank, where all have just looked; -1: not */
+    bool recorded;              /* whether there is one */
+    struct costs costs;         /* of the plan's graph as they were measured last; without kernels: not known */
+    int64_t next, pause;        /* the step after which is decided; those from that one to the one after */
+    int64_t forced_step;        /* at which memory last made the run change; -1: none */
+    int64_t needed_bytes;       /* of the device tier by the plan, on the rank that needs most */
+    int64_t capacity_bytes;     /* of the device tier, at the last decision */
+    int64_t no_fit_bytes;       /* capacity with which no plan was found; 0: none */
+    int64_t looked_ns;          /* when memory was last looked at */
+    bool looks;                 /* before the next step all ranks look at their memory: one of them has less, or more */
+    int64_t device_space_bytes; /* what the device tier may take on each rank, where all have just looked; -1: not */
 };
 
 /* A plan that a run changed to. */

@@ -9,7 +9,8 @@ static void the_micro_batch_follows_the_model(void **state) {
     assert_int_equal(gpu_micro_batch_tokens(132, 80 * GIB, 12, 768),
                      16384); /* GPT-2 124M: 384 tiles in 3 tile waves of 132 */
     assert_int_equal(gpu_micro_batch_tokens(132, 80 * GIB, 16, 2048), 8192); /* Llama 3.2 1B: 512 in 4 */
-    assert_int_equal(gpu_micro_batch_tokens(132, 80 * GIB, 32, 4096), 4096); /* Llama 3 8B: more would not leave space */
+    assert_int_equal(gpu_micro_batch_tokens(132, 80 * GIB, 32, 4096),
+                     4096); /* Llama 3 8B: more would not leave space */
 }
 
 static void the_micro_batch_follows_the_gpu(void **state) {

@@ -46,9 +46,9 @@ struct setting {
     struct lane_shape lanes;
     int64_t round_micro_batches;
     struct mesh mesh;
-    bool partitions;    /* all legal ones, hierarchical and flat */
-    enum tier exchange; /* rank_place.tier */
-    int64_t capacity_factor;       /* times what the plain policy takes, in place of `part` */
+    bool partitions;         /* all legal ones, hierarchical and flat */
+    enum tier exchange;      /* rank_place.tier */
+    int64_t capacity_factor; /* times what the plain policy takes, in place of `part` */
 };
 
 static void check(struct setting s) {
@@ -71,7 +71,8 @@ static void check(struct setting s) {
         bench.input.collectives = COLLECTIVES_EITHER;
     }
     search_bench_limit(&bench, s.part, s.host, s.disk);
-    if (s.capacity_factor > 0) bench.input.capacity_bytes[TIER_DEVICE] = s.capacity_factor * search_bench_plain_bytes(&bench);
+    if (s.capacity_factor > 0)
+        bench.input.capacity_bytes[TIER_DEVICE] = s.capacity_factor * search_bench_plain_bytes(&bench);
     struct brute_force all = search_bench_try_all(&bench);
     assert_int_equal(search_policies(&bench.input, &result), STATUS_OK);
     print_message("%d layers, %s, %.2f: search compiled %lld of %lld, best %g s\n", s.layers,
@@ -104,11 +105,11 @@ static void partitions_are_searched(void **state) {
     (void)state;
     check((struct setting){1, 0, 40, .part = 0.4, .host = true, .micro_batches = 1, .lanes = {1, 2}, .mesh = {1, 2},
                            .partitions = true});
-    check(
-        (struct setting){1, 1, 41, .capacity_factor = 4, .micro_batches = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
+    check((struct setting){1, 1, 41, .capacity_factor = 4, .micro_batches = 1, .lanes = {2, 2}, .mesh = {2, 2},
+                           .partitions = true});
     check((struct setting){1, 2, 42, .capacity_factor = 4, .lanes = {1, 4}, .mesh = {4, 1}, .partitions = true});
-    check(
-        (struct setting){1, 0, 43, .capacity_factor = 8, .micro_batches = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
+    check((struct setting){1, 0, 43, .capacity_factor = 8, .micro_batches = 1, .lanes = {4, 2}, .mesh = {4, 2},
+                           .partitions = true});
     check((struct setting){1, 3, 44, .part = 0.7, .micro_batches = 1, .lanes = {1, 8}, .mesh = {1, 8},
                            .partitions = true, .exchange = TIER_HOST, .host = true});
 }

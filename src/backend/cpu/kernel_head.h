@@ -9,8 +9,8 @@ void head_write_target(float softcap, float scale, double logit, double lse, enu
 
 /* A head's first tokens whose logits lie where the gradient of its weight [V,C] will be (kernel_head_slices.c). */
 struct head_slices;
-/* Whether the node's weight has a gradient that holds nothing yet, at least half of the tokens find space there, and the
- * vocabulary has several slices. */
+/* Whether the node's weight has a gradient that holds nothing yet, at least half of the tokens find space there, and
+ * the vocabulary has several slices. */
 bool head_slices_apply(const struct node *node);
 enum status head_slices_create(const struct node *node, struct head_slices **out);
 /* NULL is fine. */

@@ -1,5 +1,5 @@
-/* The head's loss and gradients of its first tokens, without space for their logits: these lie where the gradient of the
- * weight will be, in slices of the vocabulary.
+/* The head's loss and gradients of its first tokens, without space for their logits: these lie where the gradient of
+ * the weight will be, in slices of the vocabulary.
  *
  *     logits  [V/SLICE][tokens][SLICE]      a slice takes tokens * SLICE numbers,
  *     dweight [V/SLICE][SLICE][C]           and one of these has C * SLICE; so tokens are at most C
