@@ -8,9 +8,9 @@
 #include "base/mem.h"
 
 char *cache_folder(void) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *cache = getenv("XDG_CACHE_HOME"), *user_folder = getenv("HOME");
     if (cache && cache[0] == '/') return path_join(cache, "ballast");
-    const struct passwd *user = home && home[0] ? NULL : getpwuid(getuid());
-    if (user) home = user->pw_dir;
-    return home && home[0] ? path_join(home, ".cache/ballast") : mem_string(".ballast-cache");
+    const struct passwd *user = user_folder && user_folder[0] ? NULL : getpwuid(getuid());
+    if (user) user_folder = user->pw_dir;
+    return user_folder && user_folder[0] ? path_join(user_folder, ".cache/ballast") : mem_string(".ballast-cache");
 }

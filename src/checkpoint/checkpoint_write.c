@@ -59,7 +59,7 @@ static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, 
                                              .part = targets[i].tensor->part ? targets[i].tensor : NULL,
                                              .data = targets[i].data,
                                              .store = targets[i].store,
-                                             .key = targets[i].home,
+                                             .key = targets[i].stored_as,
                                              .hash = targets[i].hash};
     mem_free(targets);
     if (!items) return STATUS_FAILED;
@@ -194,14 +194,14 @@ enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine
 
 /* The next checkpoint copies its tokenizer files from here: the folder that the model was read from may be an old
  * checkpoint that is about to go. */
-static enum status move_model_home(const struct checkpoint_saving *saving) {
+static enum status move_model_folder(const struct checkpoint_saving *saving) {
     struct model *model = engine_model(saving->source->engine);
     /* An adapter stays with its base model: only its own tokenizer moves. */
     char **moved = model->config.adapter.rank > 0 ? &model->adapter_folder : &model->folder;
-    char *home = mem_string(saving->path);
-    if (!home) return STATUS_FAILED;
+    char *path = mem_string(saving->path);
+    if (!path) return STATUS_FAILED;
     mem_free(*moved);
-    *moved = home;
+    *moved = path;
     return STATUS_OK;
 }
 
@@ -220,7 +220,7 @@ enum status checkpoint_publish(struct checkpoint_saving *saving) {
     const struct checkpoint_source *source = saving->source;
     if (saving->folder.comm->rank != 0) return STATUS_OK;
     TRY(prefix_step(saving, publish(saving)));
-    TRY(move_model_home(saving));
+    TRY(move_model_folder(saving));
     /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
     if (checkpoint_remove_old(source->run_folder, source->options->keep) != STATUS_OK)
         log_warning("an old checkpoint could not be removed: %s", status_message());
@@ -230,7 +230,7 @@ enum status checkpoint_publish(struct checkpoint_saving *saving) {
 enum status checkpoint_end(struct checkpoint_saving *saving, enum status mine, char **folder) {
     bool others = saving->folder.comm->rank != 0;
     enum status status = joint_folder_end(&saving->folder, mine);
-    if (status == STATUS_OK && others) status = move_model_home(saving);
+    if (status == STATUS_OK && others) status = move_model_folder(saving);
     if (status == STATUS_OK) {
         *folder = saving->path;
         saving->path = NULL;

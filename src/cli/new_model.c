@@ -18,7 +18,7 @@ static enum status add(struct parameters *out, const struct tensor *tensor, cons
     struct weight_target target = weight_whole(tensor, tensor->shape.dtype, NULL);
     target.store = store;
     target.group = group;
-    target.home = tensor;
+    target.stored_as = tensor;
     return vec_push(&out->list, target);
 }
 

@@ -64,7 +64,7 @@ static struct phrase phrase_of(struct traits *traits, enum trait trait) {
     return (struct phrase){traits->text[trait], TRAIT_BYTES, 0};
 }
 
-/* What has its home in the tier: "gradients and optimizer state on the disk". */
+/* The states with this home tier: "gradients and optimizer state on the disk". */
 static bool add_tier(struct phrase *phrase, const struct policy *policy, enum tier tier) {
     static const char *const names[] = {"parameters", "gradients", "optimizer state"};
     const enum tier homes[] = {policy->parameters, policy->gradients, policy->optimizer};

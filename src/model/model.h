@@ -269,10 +269,10 @@ int64_t model_trained_matrix_count(const struct graph *graph);
 struct weight_target {
     const struct tensor *tensor;
     int64_t first, elements;
-    void *data;       /* the first of them; NULL: in `store`, under the key `home`, at their place in the tensor */
+    void *data;       /* the first of them; NULL: in `store`, under the key `stored_as`, at their place in the tensor */
     enum dtype dtype; /* F32 or BF16; U8 of a tensor in a format of fewer bits, whose elements are bytes */
     const struct byte_store *store;
-    const struct tensor *home;
+    const struct tensor *stored_as;
     uint64_t *hash;    /* model_write: becomes the XXH3 of the bytes that are written; NULL: not wanted */
     const char *group; /* model_write: of struct safetensors_item */
 };

@@ -306,7 +306,7 @@ static enum status draw_to_store(const struct initial *initial, const struct wei
     for (int64_t at = target->first; at < end; at += piece) {
         int64_t count = end - at < piece ? end - at : piece;
         draw_part(initial, target->tensor, target->dtype, at, count, buffer);
-        TRY(target->store->write(target->store->payload, target->home, at * element, count * element, buffer));
+        TRY(target->store->write(target->store->payload, target->stored_as, at * element, count * element, buffer));
     }
     return STATUS_OK;
 }
@@ -391,7 +391,7 @@ static enum status add_load(const struct model *model, const struct weight_targe
                                     .dtype = target->dtype,
                                     .out = target->data,
                                     .store = target->store,
-                                    .key = target->home};
+                                    .key = target->stored_as};
     return safetensors_add_part(&load, target->tensor, loads);
 }
 

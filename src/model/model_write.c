@@ -159,7 +159,7 @@ enum status model_list_items(const struct model *model, const struct weight_targ
                                                .part = source->tensor->part ? source->tensor : NULL,
                                                .data = source->data,
                                                .store = source->store,
-                                               .key = source->home,
+                                               .key = source->stored_as,
                                                .hash = source->hash,
                                                .group = source->group};
         list[used++].shape.dtype = source->dtype;

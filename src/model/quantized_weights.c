@@ -20,7 +20,7 @@ static enum status store_pieces(const struct weight_target *target, const struct
     for (int64_t at = target->first; at < end; at += BYTE_STORE_PIECE) {
         int64_t bytes = end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE;
         TRY(source->read(source->payload, &(struct weight_piece){at, bytes, buffer}));
-        TRY(target->store->write(target->store->payload, target->home, at, bytes, buffer));
+        TRY(target->store->write(target->store->payload, target->stored_as, at, bytes, buffer));
     }
     return STATUS_OK;
 }

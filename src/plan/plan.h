@@ -154,7 +154,7 @@ struct policy {
     int64_t lookahead; /* groups (one block's forward or backward, all micro-batches) by which fetches precede the first
                           use and stores follow the last (plan/movement.h) */
     int64_t update_ahead; /* blocks by which deferred updates stand before what `lookahead` asks for */
-    enum tier parameters, gradients, optimizer; /* home of the other chunks' states between uses */
+    enum tier parameters, gradients, optimizer; /* home tier of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
     int64_t tile_tokens; /* of a micro-batch, on which a block's MLP works at a time (graph/token_tiles.h); 0: on all */
@@ -178,8 +178,8 @@ bool policy_stays(const struct policy *policy);
 static inline bool policy_defers_update(const struct policy *policy, int64_t chunk) {
     return policy->optimizer != TIER_DEVICE && chunk >= policy->persistent_chunks;
 }
-/* The home of a chunk's states of one kind, whose home is `of_kind` for chunks that do not stay. */
-static inline enum tier policy_home(const struct policy *policy, int64_t chunk, enum tier of_kind) {
+/* The home tier of a chunk's states of one kind, whose home tier is `of_kind` for chunks that do not stay. */
+static inline enum tier policy_home_tier(const struct policy *policy, int64_t chunk, enum tier of_kind) {
     return chunk < policy->persistent_chunks ? TIER_DEVICE : of_kind;
 }
 

@@ -35,7 +35,7 @@ enum status execution_updates_find(struct execution_source *source) {
 static bool is_aside(const struct execution_source *source, int32_t chunk) {
     const struct policy *policy = source->policy;
     if (chunk < 0) return false;
-    bool fetches = source->early && policy_home(policy, chunk, policy->parameters) != TIER_DEVICE;
+    bool fetches = source->early && policy_home_tier(policy, chunk, policy->parameters) != TIER_DEVICE;
     return fetches || policy_defers_update(policy, chunk);
 }
 

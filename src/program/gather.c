@@ -5,7 +5,7 @@
 #include "program/passes.h"
 #include "program/residency.h"
 
-/* Whole parameters keep nothing between uses, homes do. */
+/* Whole parameters keep nothing between uses, their originals do. */
 static bool is_gathered(const struct buffer *buffer) {
     return buffer->kind == BUFFER_PARAMETERS && !buffer->persistent;
 }
@@ -24,8 +24,8 @@ static bool is_held(const struct residencies *residencies, const struct residenc
 static enum status place_gathers(struct residencies *residencies) {
     struct residency *items = residencies->list.items;
     for (size_t v = 0; v < residencies->list.count; v++) {
-        int32_t written, next, home = residencies->program->buffers.items[items[v].buffer].home;
-        residencies_home_uses(residencies, home, &items[v], &written, &next);
+        int32_t written, next, original = residencies->program->buffers.items[items[v].buffer].original;
+        residencies_original_uses(residencies, original, &items[v], &written, &next);
         residencies_place_fetch(residencies, &items[v], NULL, written);
         int section = residencies_instruction(residencies, items[v].first)->section;
         TRY(vec_push(&residencies->transfers, (struct transfer){section, items[v].fetch, items[v].first, false, v}));
@@ -71,7 +71,7 @@ static enum status make_gather(struct residencies *residencies, const struct tra
         gather.operands[k].buffer = -1;
     if (own.begin < own.end)
         gather.operands[0] =
-            (struct operand){.buffer = whole->home, .access = ACCESS_READ, .bytes = own.end - own.begin};
+            (struct operand){.buffer = whole->original, .access = ACCESS_READ, .bytes = own.end - own.begin};
     gather.operands[OP_INPUTS_MAX] =
         (struct operand){.buffer = residency->copy, .access = ACCESS_WRITE, .bytes = whole->bytes};
     TRY(collectives_add(program, &operation, &gather));

@@ -6,18 +6,18 @@ enum status instances_create(const struct graph *graph, const struct stage_list 
                              struct instances *out) {
     *out = (struct instances){.graph = graph, .slots = slots};
     out->current = mem_array((graph->tensors.count + 1) * (size_t)slots, sizeof *out->current);
-    out->homes = mem_array(graph->blocks.count + 1, sizeof *out->homes);
-    if (!out->current || !out->homes) return STATUS_FAILED;
+    out->home_tiers = mem_array(graph->blocks.count + 1, sizeof *out->home_tiers);
+    if (!out->current || !out->home_tiers) return STATUS_FAILED;
     instances_clear(out);
     for (size_t s = 0; s < stages->list.count; s++)
         if (stages->list.items[s].action == STAGE_MOVE)
-            out->homes[stages->list.items[s].block] = stages->list.items[s].tier;
+            out->home_tiers[stages->list.items[s].block] = stages->list.items[s].tier;
     return STATUS_OK;
 }
 
 void instances_free(struct instances *instances) {
     mem_free(instances->current);
-    mem_free(instances->homes);
+    mem_free(instances->home_tiers);
     *instances = (struct instances){0};
 }
 
@@ -46,8 +46,8 @@ int32_t *instances_of_output(const struct instances *instances, const struct exe
     return current;
 }
 
-enum tier instances_home(const struct instances *instances, const struct execution *execution,
+enum tier instances_home_tier(const struct instances *instances, const struct execution *execution,
                          const struct tensor *tensor) {
     bool waits = execution->node->phase == PHASE_FORWARD && !execution->repeated && !tensor->kept;
-    return waits ? instances->homes[execution->node->block] : TIER_DEVICE;
+    return waits ? instances->home_tiers[execution->node->block] : TIER_DEVICE;
 }

@@ -51,7 +51,7 @@ static enum status place_transfers(struct residencies *residencies) {
             changed = &items[v - 1];
         bool followed = v + 1 < residencies->list.count && items[v + 1].buffer == items[v].buffer;
         int32_t written, next;
-        residencies_home_uses(residencies, items[v].buffer, &items[v], &written, &next);
+        residencies_original_uses(residencies, items[v].buffer, &items[v], &written, &next);
         if (items[v].overwritten)
             items[v].fetch = -1;
         else
@@ -70,8 +70,8 @@ static enum status place_transfers(struct residencies *residencies) {
 
 static bool is_whole(const struct residency *residency) { return residency->fetch < 0 && residency->store < 0; }
 
-/* Whether nothing of a buffer is ever at home: of the residencies [first, end) none is fetched or stored. */
-static bool never_at_home(const struct residencies *residencies, size_t first, size_t end) {
+/* Whether nothing of a buffer is ever at its home tier: of the residencies [first, end) none is fetched or stored. */
+static bool never_in_home_tier(const struct residencies *residencies, size_t first, size_t end) {
     int32_t buffer = residencies->list.items[first].buffer;
     for (size_t v = first; v < end; v++)
         if (!is_whole(&residencies->list.items[v])) return false;
@@ -80,24 +80,24 @@ static bool never_at_home(const struct residencies *residencies, size_t first, s
     return true;
 }
 
-/* The residency's own buffer: a copy of its home, or where nothing is copied a buffer by itself. */
+/* The residency's own buffer: a copy of its original, or where nothing is copied a buffer by itself. */
 static enum status make_copy(struct residencies *residencies, struct residency *residency) {
     struct buffer copy = residencies->program->buffers.items[residency->buffer];
     residency->copy = copy.id = (int)residencies->program->buffers.count;
-    copy.home = is_whole(residency) ? -1 : residency->buffer;
+    copy.original = is_whole(residency) ? -1 : residency->buffer;
     copy.tier = residency->tier;
     copy.persistent = false;
     return vec_push(&residencies->program->buffers, copy);
 }
 
-/* A copy for each residency. A buffer that is never at home becomes that of its first residency. */
+/* A copy for each residency. A buffer that is never at its home tier becomes that of its first residency. */
 static enum status make_copies(struct residencies *residencies) {
     struct residency *items = residencies->list.items;
     for (size_t first = 0, end; first < residencies->list.count; first = end) {
         for (end = first; end < residencies->list.count && items[end].buffer == items[first].buffer;)
             end++;
         size_t v = first;
-        if (never_at_home(residencies, first, end)) {
+        if (never_in_home_tier(residencies, first, end)) {
             residencies->program->buffers.items[items[v].buffer].tier = items[v].tier;
             items[v].copy = items[v].buffer;
             v++;

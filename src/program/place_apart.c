@@ -109,7 +109,7 @@ static int by_first(const void *a, const void *b) {
 }
 
 static bool is_copy(const struct program *program, const struct buffer *buffer) {
-    return buffer->home >= 0 && program->buffers.items[buffer->home].tier != buffer->tier;
+    return buffer->original >= 0 && program->buffers.items[buffer->original].tier != buffer->tier;
 }
 
 /* The largest copies, in the order of time. */

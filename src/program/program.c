@@ -39,7 +39,7 @@ static void reserve_persistent(struct program *program, const struct program *re
 static size_t count_kind(const struct program *program, enum buffer_kind kind) {
     size_t count = 0;
     for (size_t i = 0; i < program->buffers.count; i++)
-        count += program->buffers.items[i].kind == kind && program->buffers.items[i].home < 0;
+        count += program->buffers.items[i].kind == kind && program->buffers.items[i].original < 0;
     return count;
 }
 

@@ -7,7 +7,7 @@
 
 /* ---- uses ---- */
 
-/* Marks the buffers that some instruction uses away, and their homes: uses of others are not looked at, and most
+/* Marks the buffers that some instruction uses away, and their originals: uses of others are not looked at, and most
  * programs move little. `counts`: by buffer, of all its uses. */
 static void find_moved(const struct residencies *residencies, bool *moved, size_t *counts, bool *any) {
     const struct program *program = residencies->program;
@@ -22,7 +22,7 @@ static void find_moved(const struct residencies *residencies, bool *moved, size_
                 moved[b] = *any = true;
         }
     for (size_t b = 0; b < program->buffers.count; b++)
-        if (moved[b] && program->buffers.items[b].home >= 0) moved[program->buffers.items[b].home] = true;
+        if (moved[b] && program->buffers.items[b].original >= 0) moved[program->buffers.items[b].original] = true;
 }
 
 /* In its place among its buffer's: a read comes before a write of one instruction. */
@@ -141,7 +141,7 @@ static enum status begin_residency(struct residencies *residencies, const struct
     return vec_push(&residencies->list, residency);
 }
 
-/* Uses at home end a residency. */
+/* Uses at the home tier end a residency. */
 static enum status find_residencies(struct residencies *residencies) {
     bool open = false;
     for (size_t i = 0; i < residencies->use_count; i++) {
@@ -174,7 +174,7 @@ void residencies_free(struct residencies *residencies) {
 
 /* ---- places of fetches ---- */
 
-void residencies_home_uses(const struct residencies *residencies, int32_t buffer, const struct residency *residency,
+void residencies_original_uses(const struct residencies *residencies, int32_t buffer, const struct residency *residency,
                            int32_t *written, int32_t *next) {
     *written = -1;
     *next = INT32_MAX;
@@ -229,7 +229,7 @@ static enum status make_finder(const struct residencies *residencies, struct res
     return STATUS_OK;
 }
 
-/* The residency that an instruction uses a buffer in; NULL when it uses it at home. */
+/* The residency that an instruction uses a buffer in; NULL when it uses it at its home tier. */
 static const struct residency *find_residency(const struct residency_finder *finder, int32_t buffer,
                                               int32_t instruction) {
     const struct residency *list = finder->residencies->list.items;

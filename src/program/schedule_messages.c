@@ -29,10 +29,10 @@ static enum status find_bytes(struct scheduler *scheduler, const struct executio
     bool receives = execution->kind == EXECUTION_RECEIVE;
     *out = (struct operand){.bytes = shape_bytes(&tensor->shape)};
     if (tensor->kind == TENSOR_PARAMETER) {
-        const struct tensor_home *home = &buffers->homes[tensor->id];
-        *out = (struct operand){.buffer = home->buffer,
-                                .offset = home->run.offset,
-                                .bytes = home->run.elements * dtype_bytes(tensor->shape.dtype)};
+        const struct tensor_place *place = &buffers->update_places[tensor->id];
+        *out = (struct operand){.buffer = place->buffer,
+                                .offset = place->run.offset,
+                                .bytes = place->run.elements * dtype_bytes(tensor->shape.dtype)};
         return STATUS_OK;
     }
     if (tensor->kind == TENSOR_GRADIENT) {

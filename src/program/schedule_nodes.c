@@ -22,19 +22,19 @@ struct instruction scheduler_instruction(const struct scheduler *scheduler, enum
 
 /* Forward and backward have whole parameters and their share's sums; later nodes what the rank has at the step's end.
  */
-static bool works_at_homes(const struct node *node) {
+static bool uses_update_places(const struct node *node) {
     return node->phase > PHASE_BACKWARD && !execution_adds_uses(node);
 }
 
 /* The place of a tensor that owns its bytes: elements from the first on. The buffer is -1 when none holds it now. */
-static struct tensor_home place_of(struct scheduler *scheduler, const struct execution *execution,
+static struct tensor_place place_of(struct scheduler *scheduler, const struct execution *execution,
                                    const struct tensor *tensor) {
-    struct tensor_home place = {.run = {.elements = shape_elements(&tensor->shape)}};
+    struct tensor_place place = {.run = {.elements = shape_elements(&tensor->shape)}};
     if (tensor->kind == TENSOR_ACTIVATION) {
         place.buffer = *instances_at(&scheduler->activations, execution->slot, tensor);
         return place;
     }
-    if (works_at_homes(execution->node)) return scheduler->buffers.homes[tensor->id];
+    if (uses_update_places(execution->node)) return scheduler->buffers.update_places[tensor->id];
     const struct lane_share *share = scheduler->share;
     int level = scheduler_level(scheduler, share->level);
     place.buffer = step_buffers_of(&scheduler->buffers, tensor, share->round, level);
@@ -45,7 +45,7 @@ static struct tensor_home place_of(struct scheduler *scheduler, const struct exe
 /* The elements of input 0 that the node is executed on: all, or those of this rank's shard. */
 static struct shard_range run_of(const struct scheduler *scheduler, const struct node *node) {
     struct shard_range all = {0, node->in[0] ? shape_elements(&node->in[0]->shape) : 0};
-    bool cut = step_buffers_cut(&scheduler->buffers) && op_is_divided(node->op) && works_at_homes(node);
+    bool cut = step_buffers_cut(&scheduler->buffers) && op_is_divided(node->op) && uses_update_places(node);
     if (!cut) return all;
     const struct tensor *parameter = node->in[0]->parameter;
     const struct partition *partition = &scheduler->plan->policy.partition;
@@ -70,7 +70,7 @@ static void cut_operand(const struct tensor *tensor, const struct tensor_run *pl
 static struct operand make_operand(struct scheduler *scheduler, const struct section *section,
                                    const struct execution *execution, struct tensor *tensor, enum access access) {
     struct tensor *storage = tensor_storage(tensor);
-    struct tensor_home place = place_of(scheduler, execution, storage);
+    struct tensor_place place = place_of(scheduler, execution, storage);
     int64_t element = dtype_bytes(tensor->shape.dtype), columns = shape_columns(&tensor->shape);
     struct operand operand = {
         .buffer = place.buffer,
@@ -157,13 +157,13 @@ static enum status make_outputs(struct scheduler *scheduler, const struct execut
         int32_t *buffer = instances_of_output(&scheduler->activations, execution, i);
         if (!buffer || *buffer >= 0) continue;
         const struct tensor *tensor = tensor_storage(node->out[i]);
-        enum tier home = instances_home(&scheduler->activations, execution, tensor);
-        TRY(program_add_tensor_buffer(scheduler->program, tensor, 1, home, buffer));
+        enum tier home_tier = instances_home_tier(&scheduler->activations, execution, tensor);
+        TRY(program_add_tensor_buffer(scheduler->program, tensor, 1, home_tier, buffer));
     }
     return STATUS_OK;
 }
 
-/* Of what other ranks compute, the parameters that they read, or the part of their own homes that they write. */
+/* Of what other ranks compute, the parameters that they read, or the part of their own shards that they write. */
 static enum status schedule_elsewhere(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
     struct instruction instruction = scheduler_instruction(scheduler, OPCODE_ELSEWHERE, execution);

@@ -19,7 +19,7 @@ static enum buffer_kind kind_of(enum tensor_kind kind) {
 
 enum status program_add_buffer(struct program *program, struct buffer buffer, int32_t *out) {
     *out = buffer.id = (int)program->buffers.count;
-    buffer.offset = buffer.home = -1;
+    buffer.offset = buffer.original = -1;
     return vec_push(&program->buffers, buffer);
 }
 
@@ -57,7 +57,7 @@ static enum status add_single_buffers(struct step_buffers *buffers, enum tensor_
         if (kind == TENSOR_CACHE && !is_held(buffers, tensor)) continue;
         TRY(program_add_tensor_buffer(buffers->program, tensor, count_of(buffers, tensor), TIER_DEVICE,
                                       &buffers->buffers[i]));
-        buffers->homes[i] = (struct tensor_home){buffers->buffers[i], {.elements = shape_elements(&tensor->shape)}};
+        buffers->update_places[i] = (struct tensor_place){buffers->buffers[i], {.elements = shape_elements(&tensor->shape)}};
     }
     return STATUS_OK;
 }
@@ -77,11 +77,11 @@ static const char *name_level(const struct step_buffers *buffers, const struct p
     return !name || level == 0 ? name : scratch_format(memory, "%s, level %d", name, level);
 }
 
-static enum tier home_of(const struct step_buffers *buffers, enum tensor_kind kind, int32_t chunk) {
+static enum tier home_tier_of(const struct step_buffers *buffers, enum tensor_kind kind, int32_t chunk) {
     const struct policy *policy = &buffers->plan->policy;
     if (kind == TENSOR_RESULT) return TIER_DEVICE;
-    if (kind == TENSOR_PARAMETER) return policy_home(policy, chunk, policy->parameters);
-    return policy_home(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
+    if (kind == TENSOR_PARAMETER) return policy_home_tier(policy, chunk, policy->parameters);
+    return policy_home_tier(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
 }
 
 /* Tensors side by side, at first nowhere. Those of a shard where `width` is not 0. */
@@ -89,7 +89,7 @@ static enum status make_packed(const struct step_buffers *buffers, const struct 
                                struct buffer *out) {
     struct pack *pack = NULL;
     enum tensor_kind kind = buffers->graph->tensors.items[list->id]->kind;
-    *out = (struct buffer){.kind = kind_of(kind), .tier = home_of(buffers, kind, list->part.chunk)};
+    *out = (struct buffer){.kind = kind_of(kind), .tier = home_tier_of(buffers, kind, list->part.chunk)};
     TRY(width > 0 ? pack_shard(buffers, list, count, width, &pack, &out->bytes)
                   : pack_whole(buffers, list, count, &pack, &out->bytes));
     out->pack = pack;
@@ -109,11 +109,11 @@ static void set_places(const struct step_buffers *buffers, const struct pack *pa
     }
 }
 
-static void set_homes(const struct step_buffers *buffers, const struct pack *pack, int32_t buffer) {
+static void set_update_places(const struct step_buffers *buffers, const struct pack *pack, int32_t buffer) {
     for (int32_t m = 0; m < pack->count; m++) {
         const struct pack_member *member = &pack->members[m];
-        buffers->homes[member->tensor->id] =
-            (struct tensor_home){buffer, {member->offset, member->first, member->elements}};
+        buffers->update_places[member->tensor->id] =
+            (struct tensor_place){buffer, {member->offset, member->first, member->elements}};
     }
 }
 
@@ -133,36 +133,36 @@ static enum status add_packs(struct step_buffers *buffers, enum tensor_kind kind
 }
 
 /* A pack that keeps its contents, in which both forward and update find its tensors. */
-static enum status add_home(struct step_buffers *buffers, const struct packed *list, size_t count, const char *name,
+static enum status add_persistent(struct step_buffers *buffers, const struct packed *list, size_t count, const char *name,
                             int width, int32_t *out) {
-    struct buffer home;
-    TRY(make_packed(buffers, list, count, width, &home));
-    home.name = name_of(buffers, name, list->part.chunk);
-    if (!home.name) return STATUS_FAILED;
-    home.persistent = home.kind != BUFFER_RESULTS;
-    TRY(program_add_buffer(buffers->program, home, out));
-    set_places(buffers, home.pack, *out);
-    set_homes(buffers, home.pack, *out);
+    struct buffer added;
+    TRY(make_packed(buffers, list, count, width, &added));
+    added.name = name_of(buffers, name, list->part.chunk);
+    if (!added.name) return STATUS_FAILED;
+    added.persistent = added.kind != BUFFER_RESULTS;
+    TRY(program_add_buffer(buffers->program, added, out));
+    set_places(buffers, added.pack, *out);
+    set_update_places(buffers, added.pack, *out);
     return STATUS_OK;
 }
 
 static enum status add_parameters(struct step_buffers *buffers, const struct packed *list, size_t count) {
     int width = width_of(buffers, buffers->plan->policy.partition.parameters);
-    return add_home(buffers, list, count, "parameters", width, &buffers->of[list->part.chunk].parameters);
+    return add_persistent(buffers, list, count, "parameters", width, &buffers->of[list->part.chunk].parameters);
 }
 
 static enum status add_states(struct step_buffers *buffers, const struct packed *list, size_t count) {
     int width = width_of(buffers, buffers->plan->policy.partition.optimizer);
     int32_t buffer;
-    return add_home(buffers, list, count, "optimizer", width, &buffer);
+    return add_persistent(buffers, list, count, "optimizer", width, &buffer);
 }
 
 static enum status add_norms(struct step_buffers *buffers, const struct packed *list, size_t count) {
-    return add_home(buffers, list, count, "sums of squares", width_of(buffers, 1),
+    return add_persistent(buffers, list, count, "sums of squares", width_of(buffers, 1),
                     &buffers->of[list->part.chunk].norms);
 }
 
-/* What forward and backward read of parameters that are cut: a copy of the home, and of those of other ranks. */
+/* What forward and backward read of parameters that are cut: a copy of the original, and of those of other ranks. */
 static enum status add_whole(struct step_buffers *buffers, const struct packed *list, size_t count) {
     struct chunk_buffers *of = &buffers->of[list->part.chunk];
     struct buffer whole;
@@ -171,7 +171,7 @@ static enum status add_whole(struct step_buffers *buffers, const struct packed *
     if (!whole.name) return STATUS_FAILED;
     whole.tier = buffers->program->place.tier;
     TRY(program_add_buffer(buffers->program, whole, &of->whole));
-    buffers->program->buffers.items[of->whole].home = of->parameters;
+    buffers->program->buffers.items[of->whole].original = of->parameters;
     set_places(buffers, whole.pack, of->whole);
     return STATUS_OK;
 }
@@ -219,7 +219,7 @@ static enum status add_shard(struct step_buffers *buffers, const struct packed *
     if (!shard.name) return STATUS_FAILED;
     shard.persistent = outlasts(buffers, list->part.chunk);
     TRY(program_add_buffer(buffers->program, shard, &of->sums));
-    set_homes(buffers, shard.pack, of->sums);
+    set_update_places(buffers, shard.pack, of->sums);
     return STATUS_OK;
 }
 
@@ -237,7 +237,7 @@ static enum status add_gradients(struct step_buffers *buffers, const struct pack
         if (!packed.name) return STATUS_FAILED;
         TRY(program_add_buffer(buffers->program, packed, &buffer));
         if (round == 0) set_places(buffers, packed.pack, buffer);
-        if (round == 0) set_homes(buffers, packed.pack, buffer);
+        if (round == 0) set_update_places(buffers, packed.pack, buffer);
         TRY(add_levels(buffers, list, packed, place.summed_bytes, round, buffer));
     }
     return cut && place.completed_by >= 0 ? add_shard(buffers, list, count) : STATUS_OK;
@@ -250,14 +250,14 @@ static enum status make_arrays(struct step_buffers *buffers) {
     buffers->buffers = mem_array(tensors, sizeof *buffers->buffers);
     buffers->offsets = mem_array(tensors, sizeof *buffers->offsets);
     buffers->packs = mem_array(tensors, sizeof *buffers->packs);
-    buffers->homes = mem_array(tensors, sizeof *buffers->homes);
+    buffers->update_places = mem_array(tensors, sizeof *buffers->update_places);
     buffers->of = mem_array(chunks + 1, sizeof *buffers->of);
-    if (!buffers->buffers || !buffers->offsets || !buffers->packs || !buffers->homes || !buffers->of)
+    if (!buffers->buffers || !buffers->offsets || !buffers->packs || !buffers->update_places || !buffers->of)
         return STATUS_FAILED;
     memset(buffers->buffers, -1, tensors * sizeof *buffers->buffers);
     memset(buffers->packs, -1, tensors * sizeof *buffers->packs);
     for (size_t i = 0; i < tensors; i++)
-        buffers->homes[i].buffer = -1;
+        buffers->update_places[i].buffer = -1;
     for (size_t c = 0; c < chunks; c++) {
         struct shard_cut cut = {.partition = buffers->plan->policy.partition,
                                 .ranks = rank_place_data(&buffers->plan->place),
@@ -292,7 +292,7 @@ void step_buffers_free(struct step_buffers *buffers) {
     mem_free(buffers->buffers);
     mem_free(buffers->offsets);
     mem_free(buffers->packs);
-    mem_free(buffers->homes);
+    mem_free(buffers->update_places);
     mem_free(buffers->of);
     vec_free(&buffers->gradients);
     vec_free(&buffers->level_buffers);

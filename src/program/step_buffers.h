@@ -21,7 +21,7 @@ struct gradient_pack_place {
 };
 
 /* Where the end of the step and the update find a tensor. */
-struct tensor_home {
+struct tensor_place {
     int32_t buffer; /* -1: there is none */
     struct tensor_run run;
 };
@@ -29,7 +29,7 @@ struct tensor_home {
 /* What a chunk has beside its gradients' levels; -1: none. */
 struct chunk_buffers {
     struct shard_cut cut;
-    int32_t parameters; /* home: all, or this rank's shard */
+    int32_t parameters; /* persistent: all, or this rank's shard */
     int32_t whole;      /* parameters that are gathered */
     int32_t sums;       /* this rank's shard of the gradients' sums, where they are cut */
     int32_t norms;      /* sums of squares by blocks */
@@ -51,7 +51,7 @@ struct step_buffers {
     int32_t *buffers;          /* by tensor id: as forward and backward have it, of the first round at level 0; -1 */
     int64_t *offsets;          /* by tensor id: where in it */
     int32_t *packs;            /* by tensor id: its gradient pack; -1 */
-    struct tensor_home *homes; /* by tensor id */
+    struct tensor_place *update_places; /* by tensor id */
     struct chunk_buffers *of;  /* by chunk */
     VEC(struct gradient_pack_place) gradients; /* packs, chunk by chunk and then block by block */
     VEC(int32_t) level_buffers;                /* by (pack * rounds + round) * levels + level */

@@ -163,8 +163,8 @@ static enum status verify_holding(struct verifier *verifier, const struct proof_
 }
 
 static int32_t root_of(const struct verifier *verifier, int32_t buffer) {
-    while (verifier->program->buffers.items[buffer].home >= 0)
-        buffer = verifier->program->buffers.items[buffer].home;
+    while (verifier->program->buffers.items[buffer].original >= 0)
+        buffer = verifier->program->buffers.items[buffer].original;
     return buffer;
 }
 

@@ -32,14 +32,14 @@ static int64_t padded(const struct program *program, int64_t bytes) {
 }
 
 /* A copy is of a buffer that is none, or of one that is gathered. */
-static bool has_home(const struct program *program, const struct buffer *buffer) {
-    int32_t count = (int32_t)program->buffers.count, home = buffer->home;
-    if (home == -1) return true;
-    if (home < 0 || home >= count) return false;
-    const struct buffer *of = &program->buffers.items[home];
-    if (of->home == -1) return true;
-    return of->home >= 0 && of->home < count && buffer_is_gathered(program, of) &&
-           program->buffers.items[of->home].home == -1;
+static bool has_original(const struct program *program, const struct buffer *buffer) {
+    int32_t count = (int32_t)program->buffers.count, original = buffer->original;
+    if (original == -1) return true;
+    if (original < 0 || original >= count) return false;
+    const struct buffer *of = &program->buffers.items[original];
+    if (of->original == -1) return true;
+    return of->original >= 0 && of->original < count && buffer_is_gathered(program, of) &&
+           program->buffers.items[of->original].original == -1;
 }
 
 static enum status check_buffers(const struct program *program) {
@@ -51,7 +51,7 @@ static enum status check_buffers(const struct program *program) {
         if (buffer->offset % program->alignment != 0)
             return status_set(STATUS_FAILED, "program: buffer %s is not aligned to %lld bytes", buffer->name,
                               (long long)program->alignment);
-        if (!has_home(program, buffer))
+        if (!has_original(program, buffer))
             return status_set(STATUS_FAILED, "program: buffer %s is a copy of none", buffer->name);
     }
     for (size_t i = 0; i < program->buffers.count; i++)
@@ -288,7 +288,7 @@ static enum status check_copy(const struct program *program, int32_t index) {
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
     TRY(check_ends(program, index, 0, ACCESS_WRITE));
     const struct buffer *source = &program->buffers.items[from->buffer], *target = &program->buffers.items[to->buffer];
-    if (source->home != target->id && target->home != source->id)
+    if (source->original != target->id && target->original != source->id)
         return FAULT(program, index, from, "copied to %s, which is no copy of it nor its home", target->name);
     if (source->tier == target->tier)
         return FAULT(program, index, from, "copied within the %s tier", tier_name(source->tier));

@@ -13,9 +13,9 @@ enum status verify_fault(const struct program *program, int32_t index, const str
 /* Buffers, sections and instructions, each by itself. */
 enum status program_verify_form(const struct program *program);
 
-/* Whether a buffer is gathered from shards, of which its home is this rank's, and is no plain copy. */
+/* Whether a buffer is gathered from shards, of which its original is this rank's, and is no plain copy. */
 static inline bool buffer_is_gathered(const struct program *program, const struct buffer *buffer) {
-    return buffer->home >= 0 && program->buffers.items[buffer->home].pack != buffer->pack;
+    return buffer->original >= 0 && program->buffers.items[buffer->original].pack != buffer->pack;
 }
 
 #endif

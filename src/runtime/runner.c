@@ -12,14 +12,14 @@ void *runner_address(const struct runner *runner, const struct operand *operand,
     return base ? base + buffer->offset + operand->offset + repetition * operand->stride : NULL;
 }
 
-/* Copies are filled from their homes without changing them. */
+/* Copies are filled from their originals without changing them. */
 bool runner_changes_state(const struct program *program, const struct instruction *instruction) {
     for (int i = 0; i < OPERANDS_MAX; i++) {
         const struct operand *operand = &instruction->operands[i];
         if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
         const struct buffer *buffer = &program->buffers.items[operand->buffer];
         bool state = buffer->kind == BUFFER_PARAMETERS || buffer->kind == BUFFER_OPTIMIZER;
-        if (state && buffer->home < 0) return true;
+        if (state && buffer->original < 0) return true;
     }
     return false;
 }

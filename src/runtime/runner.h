@@ -45,12 +45,12 @@ enum status runner_step(struct runner *runner, const double *scalars);
 enum status runner_finish(struct runner *runner);
 
 /* The bytes of an input (all micro-batches), result or kept activation (of the last pass's first micro-batch), or of a
- * parameter or state of which the home has all, in memory that the CPU has addresses for. NULL when the program has
- * none, and for other homes. */
+ * parameter or state of which this rank has all, in memory that the CPU has addresses for. NULL when the program has
+ * none, and for other home tiers. */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);
 /* The elements of a parameter or state that this rank has: all, or those of its shard, which may be none. Returns the
  * address of the first of them; NULL where the CPU has none. */
-void *runner_home(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements);
+void *runner_local_shard(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements);
 /* Copies bytes [offset, offset + bytes) of a parameter or state, which this rank has, between its home, on whatever
  * tier, and memory: by one thread at a time, which has the disk's channel 0, and never while a step may change what is
  * read (runner_set_gate). FAILED when the store does. */

@@ -3,7 +3,7 @@
 
 #include "runtime/runner_state.h"
 
-void *runner_home(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements) {
+void *runner_local_shard(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements) {
     struct tensor_run run = {.first = 0};
     const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
     *first = run.first;
@@ -17,8 +17,8 @@ void *runner_home(const struct runner *runner, const struct tensor *tensor, int6
 
 void *runner_data(const struct runner *runner, const struct tensor *tensor) {
     int64_t first, elements;
-    void *home = runner_home(runner, tensor, &first, &elements);
-    return elements == shape_elements(&tensor->shape) ? home : NULL;
+    void *data = runner_local_shard(runner, tensor, &first, &elements);
+    return elements == shape_elements(&tensor->shape) ? data : NULL;
 }
 
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition) {

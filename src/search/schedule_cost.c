@@ -7,7 +7,7 @@
 /* An activation in memory: made by one execution, read by others. */
 struct instance {
     int64_t bytes;
-    enum tier home;
+    enum tier home_tier;
     int32_t first, last;             /* executions of the present residency on the device */
     int32_t first_group, last_group; /* their groups */
     int32_t residencies;
@@ -62,12 +62,12 @@ static void count_traffic(struct copy_traffic *traffic, int64_t bytes) {
 static void begin_residency(const struct measurer *measurer, struct instance *instance, int32_t group) {
     struct schedule_cost *cost = measurer->cost;
     end_residency(measurer, instance, true);
-    if (instance->residencies == 1) count_traffic(&cost->out[instance->home], instance->bytes);
-    count_traffic(&cost->in[instance->home], instance->bytes);
+    if (instance->residencies == 1) count_traffic(&cost->out[instance->home_tier], instance->bytes);
+    count_traffic(&cost->in[instance->home_tier], instance->bytes);
     int64_t from = movement_store_group(instance->last_group, cost->lookahead);
     int64_t to = movement_fetch_group(group, cost->lookahead);
     if (from <= to && to < measurer->groups)
-        add_live(measurer, instance->home, measurer->begin[from], PLACE_BEFORE, measurer->begin[to], PLACE_BEFORE,
+        add_live(measurer, instance->home_tier, measurer->begin[from], PLACE_BEFORE, measurer->begin[to], PLACE_BEFORE,
                  instance->bytes);
     instance->residencies++;
 }
@@ -75,7 +75,7 @@ static void begin_residency(const struct measurer *measurer, struct instance *in
 static void use(const struct measurer *measurer, int32_t index, int32_t execution, int32_t group) {
     struct instance *instance = &measurer->instances.items[index];
     bool stays = movement_stays(instance->last_group, group, measurer->cost->lookahead);
-    if (instance->home != TIER_DEVICE && !stays) {
+    if (instance->home_tier != TIER_DEVICE && !stays) {
         begin_residency(measurer, instance, group);
         instance->first = execution;
         instance->first_group = group;
@@ -93,7 +93,7 @@ static enum status make(struct measurer *measurer, int32_t r, int32_t group) {
         if (*current < 0) {
             const struct tensor *tensor = tensor_storage(node->out[i]);
             struct instance made = {.bytes = shape_bytes(&tensor->shape),
-                                    .home = instances_home(&measurer->current, execution, tensor),
+                                    .home_tier = instances_home_tier(&measurer->current, execution, tensor),
                                     .first = r,
                                     .first_group = group,
                                     .last_group = group,
@@ -202,7 +202,7 @@ static enum status measure_executions(struct measurer *measurer, const struct ex
         if (!measurer->changes[tier]) return STATUS_FAILED;
     }
     for (size_t block = 0; block < graph->blocks.count; block++)
-        measurer->cost->moves |= measurer->current.homes[block] != TIER_DEVICE;
+        measurer->cost->moves |= measurer->current.home_tiers[block] != TIER_DEVICE;
     TRY(note_groups(measurer));
     TRY(walk(measurer));
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)

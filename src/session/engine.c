@@ -34,11 +34,11 @@ static enum status find_micro_batches(struct engine *engine) {
     return status;
 }
 
-static enum status read_home(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
+static enum status read_state(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
     return runner_read(payload, key, offset, bytes, to);
 }
 
-static enum status write_home(void *payload, const void *key, int64_t offset, int64_t bytes, const void *from) {
+static enum status write_state(void *payload, const void *key, int64_t offset, int64_t bytes, const void *from) {
     return runner_write(payload, key, offset, bytes, from);
 }
 
@@ -70,7 +70,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     if (steps) TRY(comm_agree(comm, expert_counts_open(programs->of[PROGRAM_STEP]->graph, comm, &out->expert_counts)));
     TRY(comm_agree(comm, stage_spans_create(engine_graph(out), plan->chosen.policy.spans,
                                             rank_place_stages(&plan->chosen.place), &out->spans)));
-    out->homes = (struct byte_store){read_home, write_home, out->main};
+    out->state_store = (struct byte_store){read_state, write_state, out->main};
     return STATUS_OK;
 }
 

@@ -13,7 +13,7 @@ static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint
 /* ---- What every rank has ---- */
 
 /* The hash of bytes without an address, a piece at a time: the same as of all at once. */
-static enum status hash_home(const struct engine *engine, const struct tensor *tensor, void *buffer, uint64_t *hash) {
+static enum status hash_local(const struct engine *engine, const struct tensor *tensor, void *buffer, uint64_t *hash) {
     int64_t bytes = shape_bytes(&tensor->shape);
     XXH3_state_t *state = XXH3_createState();
     if (!state) return status_no_memory(0, "a hash");
@@ -34,14 +34,14 @@ static bool is_whole(const struct engine *engine, const struct tensor *tensor, c
     return is_unknown(tensor, skip, hashes) && !engine_is_cut(engine, tensor->kind);
 }
 
-static enum status hash_homes(const struct engine *engine, const bool *skip, uint64_t *hashes) {
+static enum status hash_locals(const struct engine *engine, const bool *skip, uint64_t *hashes) {
     const struct graph *graph = engine_graph(engine);
     void *buffer = mem_array(BYTE_STORE_PIECE, 1);
     enum status status = buffer ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (is_whole(engine, tensor, skip, hashes) && !runner_data(engine->main, tensor))
-            status = hash_home(engine, tensor, buffer, &hashes[i]);
+            status = hash_local(engine, tensor, buffer, &hashes[i]);
     }
     mem_free(buffer);
     return status;
@@ -56,7 +56,7 @@ enum status engine_hash_whole(const struct engine *engine, const bool *skip, uin
         const void *data = is_whole(engine, tensor, skip, hashes) ? runner_data(engine->main, tensor) : NULL;
         if (data) hashes[i] = XXH3_64bits(data, (size_t)shape_bytes(&tensor->shape));
     }
-    return hash_homes(engine, skip, hashes);
+    return hash_locals(engine, skip, hashes);
 }
 
 /* ---- What ranks have together ---- */
@@ -75,7 +75,7 @@ static struct hash_run run_of(const struct engine *engine, const struct tensor *
     if (rank_place_stages(&engine->plan->chosen.place) > 1)
         run = engine_written_run(engine, tensor);
     else
-        (void)runner_home(engine->main, tensor, &run.first, &run.elements);
+        (void)runner_local_shard(engine->main, tensor, &run.first, &run.elements);
     return (struct hash_run){run.first * element, (run.first + run.elements) * element, tensor};
 }
 
@@ -102,7 +102,7 @@ static enum status relay_hashes(const struct engine *engine, enum tensor_kind ki
                                .group = mesh_group_part(&all, comm->rank, width),
                                .mine = cut->runs,
                                .count = cut->count,
-                               .store = engine->homes};
+                               .store = engine->state_store};
     TRY(hash_relay_run(&relay, cut->hashes));
     for (size_t i = 0; i < cut->count; i++)
         hashes[((const struct tensor *)cut->runs[i].key)->id] = cut->hashes[i];

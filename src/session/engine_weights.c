@@ -35,18 +35,18 @@ struct safetensors_run engine_written_run(const struct engine *engine, const str
     int copies = tensor->part ? (int)tensor->part->copies : rank_place_tensor(place);
     int copy = tensor->part ? (int)tensor->part->copy : rank_place_tensor_rank(place);
     struct safetensors_run mine;
-    (void)runner_home(engine->main, tensor, &mine.first, &mine.elements);
+    (void)runner_local_shard(engine->main, tensor, &mine.first, &mine.elements);
     /* What stages share is written by the one that updates it. */
     if (stage_of_tensor(&engine->spans, tensor) != rank_place_stage(place)) mine.elements = 0;
     return share_of(mine, own * copies + copy, groups * copies);
 }
 
-/* What this rank has of `parameter` as it is kept in `home`: itself or its master. */
+/* What this rank has of `parameter` as it is kept in `stored_as`: itself or its master. */
 static struct weight_target target_of(const struct engine *engine, const struct tensor *parameter,
-                                      const struct tensor *home) {
+                                      const struct tensor *stored_as) {
     struct weight_target target = {
-        .tensor = parameter, .dtype = home->shape.dtype, .store = &engine->homes, .home = home};
-    target.data = runner_home(engine->main, home, &target.first, &target.elements);
+        .tensor = parameter, .dtype = stored_as->shape.dtype, .store = &engine->state_store, .stored_as = stored_as};
+    target.data = runner_local_shard(engine->main, stored_as, &target.first, &target.elements);
     return target;
 }
 
@@ -94,13 +94,13 @@ static void round_piece(const float *master, uint16_t *parameter, int64_t elemen
         round_block(master + e, parameter + e, elements - e < BLOCK ? elements - e : BLOCK);
 }
 
-static enum status round_home(const struct engine *engine, const struct weight_target *master, float *buffer) {
+static enum status round_master(const struct engine *engine, const struct weight_target *master, float *buffer) {
     enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
     uint16_t *rounded = (uint16_t *)(void *)(buffer + PIECE_ELEMENTS);
     int64_t end = master->first + master->elements;
     for (int64_t at = master->first; at < end; at += PIECE_ELEMENTS) {
         int64_t count = end - at < PIECE_ELEMENTS ? end - at : PIECE_ELEMENTS;
-        TRY(runner_read(engine->main, master->home, 4 * at, 4 * count, buffer));
+        TRY(runner_read(engine->main, master->stored_as, 4 * at, 4 * count, buffer));
         round_piece(buffer, rounded, count);
         TRY(runner_write(engine->main, master->tensor, 2 * at, 2 * count, rounded));
     }
@@ -127,7 +127,7 @@ static enum status round_masters(const struct engine *engine) {
         if (master.data && parameter.data)
             round_piece(master.data, parameter.data, master.elements);
         else
-            status = round_home(engine, &master, buffer);
+            status = round_master(engine, &master, buffer);
     }
     mem_free(buffer);
     return status;
@@ -154,7 +154,7 @@ static enum status write_halves(void *payload, const void *key, int64_t offset, 
     int64_t begin = offset / 4, end = begin + bytes / 4, first, elements;
     split_block(from, end - begin, halves->upper, halves->lower);
     TRY(runner_write(halves->runner, low->parameter, 2 * begin, 2 * (end - begin), halves->upper));
-    (void)runner_home(halves->runner, low, &first, &elements);
+    (void)runner_local_shard(halves->runner, low, &first, &elements);
     int64_t low_begin = begin > first ? begin : first, low_end = end < first + elements ? end : first + elements;
     if (low_begin >= low_end) return STATUS_OK;
     return runner_write(halves->runner, low, 2 * low_begin, 2 * (low_end - low_begin),
@@ -174,7 +174,7 @@ static void split_sources(const struct engine *engine, const struct byte_store *
             target->dtype = DTYPE_F32;
             target->data = NULL;
             target->store = store;
-            target->home = low;
+            target->stored_as = low;
         }
     }
 }
@@ -245,7 +245,7 @@ static enum status add_load(const struct safetensors *set, const char *path, con
                                           .dtype = target->dtype,
                                           .out = target->data,
                                           .store = target->store,
-                                          .key = target->home};
+                                          .key = target->stored_as};
     return safetensors_add_part(&load, target->tensor, out);
 }
 

@@ -22,9 +22,9 @@ struct range {
     int64_t offset, bytes;
 };
 
-static struct range home_of(const struct engine *engine, const struct tensor *tensor) {
+static struct range shard_of(const struct engine *engine, const struct tensor *tensor) {
     int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
-    (void)runner_home(engine->main, tensor, &first, &elements);
+    (void)runner_local_shard(engine->main, tensor, &first, &elements);
     return (struct range){first * element, elements * element};
 }
 
@@ -32,7 +32,7 @@ int64_t kept_states_bytes(const struct engine *engine) {
     const struct graph *graph = engine_graph(engine);
     int64_t bytes = 0;
     for (size_t t = 0; t < graph->tensors.count; t++)
-        if (is_kept(graph->tensors.items[t])) bytes += whole_blocks(home_of(engine, graph->tensors.items[t]).bytes);
+        if (is_kept(graph->tensors.items[t])) bytes += whole_blocks(shard_of(engine, graph->tensors.items[t]).bytes);
     return bytes;
 }
 
@@ -54,12 +54,12 @@ static enum status pass_all(const struct passage *passage) {
     for (size_t t = 0; t < graph->tensors.count; t++) {
         const struct tensor *tensor = graph->tensors.items[t];
         if (!is_kept(tensor)) continue;
-        struct range home = home_of(passage->engine, tensor);
-        for (int64_t done = 0; done < home.bytes; done += BYTE_STORE_PIECE) {
-            int64_t piece = home.bytes - done < BYTE_STORE_PIECE ? home.bytes - done : BYTE_STORE_PIECE;
-            TRY(pass_piece(passage, tensor, home.offset + done, piece, at + done));
+        struct range shard = shard_of(passage->engine, tensor);
+        for (int64_t done = 0; done < shard.bytes; done += BYTE_STORE_PIECE) {
+            int64_t piece = shard.bytes - done < BYTE_STORE_PIECE ? shard.bytes - done : BYTE_STORE_PIECE;
+            TRY(pass_piece(passage, tensor, shard.offset + done, piece, at + done));
         }
-        at += whole_blocks(home.bytes);
+        at += whole_blocks(shard.bytes);
     }
     return STATUS_OK;
 }

@@ -21,10 +21,10 @@ static bool values_are_finite(enum dtype dtype, const char *values, int64_t coun
     return finite;
 }
 
-/* What this rank has of weights and state, from wherever their homes are. */
-static enum status examine_home(const struct engine *engine, const struct tensor *tensor, void *buffer, bool *finite) {
+/* What this rank has of weights and state, on whatever tier it is. */
+static enum status examine_tensor(const struct engine *engine, const struct tensor *tensor, void *buffer, bool *finite) {
     int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
-    const void *there = runner_home(engine->main, tensor, &first, &elements);
+    const void *there = runner_local_shard(engine->main, tensor, &first, &elements);
     int64_t end = (first + elements) * element;
     *finite = !there || values_are_finite(tensor->shape.dtype, there, elements);
     for (int64_t at = first * element; !there && at < end && *finite; at += BYTE_STORE_PIECE) {
@@ -85,7 +85,7 @@ static bool is_written(const struct engine *engine, const struct tensor *tensor)
 }
 
 /* The first weight or state that is not finite, of those that are `written` or of all; NULL when all are. */
-static enum status find_in_homes(const struct engine *engine, bool written, const struct tensor **found) {
+static enum status find_in_tensors(const struct engine *engine, bool written, const struct tensor **found) {
     const struct graph *graph = engine_graph(engine);
     void *buffer = mem_array(BYTE_STORE_PIECE, 1);
     enum status status = buffer ? STATUS_OK : STATUS_FAILED;
@@ -94,23 +94,23 @@ static enum status find_in_homes(const struct engine *engine, bool written, cons
         const struct tensor *tensor = graph->tensors.items[i];
         bool finite;
         if (written ? !is_written(engine, tensor) : !is_kept(tensor)) continue;
-        status = examine_home(engine, tensor, buffer, &finite);
+        status = examine_tensor(engine, tensor, buffer, &finite);
         if (status == STATUS_OK && !finite) *found = tensor;
     }
     mem_free(buffer);
     return status;
 }
 
-static const char *describe_home(const struct tensor *tensor) {
+static const char *describe_tensor(const struct tensor *tensor) {
     return tensor->kind == TENSOR_PARAMETER ? "a weight" : "optimizer state";
 }
 
 enum status engine_require_finite(const struct engine *engine, const char *origin) {
     const struct tensor *found;
-    TRY(find_in_homes(engine, true, &found));
+    TRY(find_in_tensors(engine, true, &found));
     if (!found) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %s (%s) holds a value that is not finite", origin, found->name,
-                      describe_home(found));
+                      describe_tensor(found));
 }
 
 /* ---- Of all ranks ---- */
@@ -143,13 +143,13 @@ static enum status share_finding(struct comm *comm, struct finding *finding) {
     return status;
 }
 
-static void look_at_homes(const struct engine *engine, struct finding *out) {
-    const struct tensor *home;
-    *out = (struct finding){.status = find_in_homes(engine, false, &home), .tensor = -1};
+static void examine_tensors(const struct engine *engine, struct finding *out) {
+    const struct tensor *found;
+    *out = (struct finding){.status = find_in_tensors(engine, false, &found), .tensor = -1};
     if (out->status != STATUS_OK) snprintf(out->text, sizeof out->text, "not known, since %s", status_message());
-    if (out->status != STATUS_OK || !home) return;
-    out->tensor = home->id;
-    snprintf(out->text, sizeof out->text, "%s (%s)", home->name, describe_home(home));
+    if (out->status != STATUS_OK || !found) return;
+    out->tensor = found->id;
+    snprintf(out->text, sizeof out->text, "%s (%s)", found->name, describe_tensor(found));
 }
 
 /* The ranks repeat the step together. */
@@ -166,7 +166,7 @@ static enum status look_at_step(struct engine *engine, struct finding *out) {
 
 static enum status look(struct engine *engine, struct finding *out) {
     struct comm *comm = engine->plan->session->comm;
-    look_at_homes(engine, out);
+    examine_tensors(engine, out);
     TRY(share_finding(comm, out));
     if (out->text[0] != '\0') return STATUS_OK;
     TRY(look_at_step(engine, out));

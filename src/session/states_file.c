@@ -30,9 +30,9 @@ struct range {
     int64_t first, bytes;
 };
 
-static struct range home_of(const struct engine *engine, const struct tensor *tensor) {
+static struct range shard_of(const struct engine *engine, const struct tensor *tensor) {
     int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
-    (void)runner_home(engine->main, tensor, &first, &elements);
+    (void)runner_local_shard(engine->main, tensor, &first, &elements);
     return (struct range){first * element, elements * element};
 }
 
@@ -41,9 +41,9 @@ static struct range written_of(const struct engine *engine, const struct tensor 
     const struct rank_place *place = &engine->plan->chosen.place;
     int64_t element = dtype_bytes(tensor->shape.dtype), width = engine_width(engine, tensor->kind);
     int64_t own = rank_place_data_rank(place) / width, groups = rank_place_data(place) / width;
-    struct range home = home_of(engine, tensor);
-    int64_t elements = home.bytes / element, begin = elements * own / groups, end = elements * (own + 1) / groups;
-    return (struct range){home.first + begin * element, (end - begin) * element};
+    struct range shard = shard_of(engine, tensor);
+    int64_t elements = shard.bytes / element, begin = elements * own / groups, end = elements * (own + 1) / groups;
+    return (struct range){shard.first + begin * element, (end - begin) * element};
 }
 
 /* The file, written or read, and what pieces go through. */
@@ -56,7 +56,7 @@ struct passage {
 
 static enum status pass_range(const struct passage *passage, const struct tensor *tensor, int64_t at) {
     struct runner *runner = passage->engine->main;
-    struct range range = passage->writer ? written_of(passage->engine, tensor) : home_of(passage->engine, tensor);
+    struct range range = passage->writer ? written_of(passage->engine, tensor) : shard_of(passage->engine, tensor);
     if (passage->writer && range.bytes > 0) file_writer_seek(passage->writer, (uint64_t)(at + range.first));
     for (int64_t done = 0; done < range.bytes; done += BYTE_STORE_PIECE) {
         int64_t piece = range.bytes - done < BYTE_STORE_PIECE ? range.bytes - done : BYTE_STORE_PIECE;

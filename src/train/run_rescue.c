@@ -51,14 +51,14 @@ static enum status begin_beside(struct train_run *run, const char *path) {
 
 /* Checkpoints copy the tokenizer's files from the newest one before; where that is gone, from the model that the run
  * began with. */
-static enum status move_model_home(struct train_run *run, bool renamed) {
+static enum status move_model_folder(struct train_run *run, bool renamed) {
     struct model *model = run->session.model;
     char **moved = model->config.adapter.rank > 0 ? &model->adapter_folder : &model->folder;
-    char *home = renamed && run->newest ? mem_format("%s/checkpoints/%s", run->folder, path_name(run->newest))
+    char *path = renamed && run->newest ? mem_format("%s/checkpoints/%s", run->folder, path_name(run->newest))
                                         : mem_string(run->settings.model_folder);
-    if (!home) return STATUS_FAILED;
+    if (!path) return STATUS_FAILED;
     mem_free(*moved);
-    *moved = home;
+    *moved = path;
     return STATUS_OK;
 }
 
@@ -117,5 +117,5 @@ enum status run_rescue(struct train_run *run, const char **how) {
     mem_free(run->rescued);
     run->folder = run->rescued = path;
     run->writer.source.run_folder = path;
-    return run_agree(run, move_model_home(run, renamed));
+    return run_agree(run, move_model_folder(run, renamed));
 }

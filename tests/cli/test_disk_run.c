@@ -69,8 +69,8 @@ static void require_same(const char *run) {
 static void require_optimizer_on_disk(const char *run) {
     json_t *plan;
     assert_int_equal(json_read_object(temp_path(run, "plan.json"), 1 << 20, &plan), STATUS_OK);
-    const json_t *home = json_object_get(json_object_get(plan, "policy"), "optimizer");
-    assert_string_equal(json_string_value(home), "disk");
+    const json_t *home_tier = json_object_get(json_object_get(plan, "policy"), "optimizer");
+    assert_string_equal(json_string_value(home_tier), "disk");
     json_decref(plan);
 }
 

@@ -91,7 +91,7 @@ static void check_run(const struct tensor *tensor, int64_t first, int64_t elemen
     struct written written = {.bytes = buffer, .first = first, .next = first};
     const struct byte_store store = {.write = write_store, .payload = &written};
     const struct weight_target target = {
-        .tensor = tensor, .first = first, .elements = elements, .dtype = DTYPE_U8, .store = &store, .home = tensor};
+        .tensor = tensor, .first = first, .elements = elements, .dtype = DTYPE_U8, .store = &store, .stored_as = tensor};
     allow(LIMIT_BYTES);
     enum status status = fill(&target, payload);
     allow(-1);

@@ -28,12 +28,12 @@ static struct graph *random_graph(uint64_t seed) {
 
 static const struct buffer *root_of(const struct program *program, int32_t buffer) {
     const struct buffer *items = program->buffers.items;
-    return &items[items[buffer].home < 0 ? buffer : items[buffer].home];
+    return &items[items[buffer].original < 0 ? buffer : items[buffer].original];
 }
 
 static bool is_fetch(const struct program *program, const struct instruction *instruction) {
     return instruction->opcode == OPCODE_COPY &&
-           program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer].home == instruction->operands[0].buffer;
+           program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer].original == instruction->operands[0].buffer;
 }
 
 /* ---- properties of every program ---- */
@@ -65,7 +65,7 @@ static const char *check_buffers(const struct program *program, const struct pol
     int32_t max = 0;
     for (size_t b = 0; b < program->buffers.count; b++) {
         const struct buffer *buffer = &program->buffers.items[b];
-        bool counted = buffer->kind == BUFFER_PARAMETERS && buffer->home >= 0 && buffer->tier == TIER_DEVICE;
+        bool counted = buffer->kind == BUFFER_PARAMETERS && buffer->original >= 0 && buffer->tier == TIER_DEVICE;
         if (!counted || is_deferred(program, buffer->id)) continue;
         for (int32_t i = buffer->first; i <= buffer->last; i++)
             if (++alive[i] > max) max = alive[i];
@@ -127,7 +127,7 @@ static const char *check_copies(const struct program *program, const struct poli
 }
 
 /* The policy's word on where things are between steps. */
-static const char *check_homes(const struct program *program, const struct policy *policy) {
+static const char *check_home_tiers(const struct program *program, const struct policy *policy) {
     struct chunk_list chunks;
     assert_int_equal(chunks_pack(program->graph, policy->chunk_bytes, &chunks), STATUS_OK);
     const char *fault = NULL;
@@ -138,8 +138,8 @@ static const char *check_homes(const struct program *program, const struct polic
         struct tensor_run run;
         const struct buffer *buffer = program_find_buffer(program, tensor, &run);
         int32_t chunk = chunks.chunk_of[parameter ? tensor->id : tensor->parameter->id];
-        enum tier home = policy_home(policy, chunk, parameter ? policy->parameters : policy->optimizer);
-        if (!buffer || !buffer->persistent || buffer->home >= 0 || buffer->tier != home)
+        enum tier home_tier = policy_home_tier(policy, chunk, parameter ? policy->parameters : policy->optimizer);
+        if (!buffer || !buffer->persistent || buffer->original >= 0 || buffer->tier != home_tier)
             fault = "weights or state elsewhere than the policy says";
     }
     chunks_free(&chunks);
@@ -147,7 +147,7 @@ static const char *check_homes(const struct program *program, const struct polic
 }
 
 typedef const char *property(const struct program *program, const struct policy *policy);
-static property *const properties[] = {check_arenas, check_buffers, check_useful, check_copies, check_homes};
+static property *const properties[] = {check_arenas, check_buffers, check_useful, check_copies, check_home_tiers};
 
 static void random_policies_are_proved(void **state) {
     (void)state;
@@ -348,12 +348,12 @@ static void swapped_activations_are_away(void **state) {
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *fetch = &program->instructions.items[i];
         if (!is_fetch(program, fetch)) continue;
-        const struct buffer *home = &program->buffers.items[fetch->operands[0].buffer];
-        if (home->kind != BUFFER_ACTIVATIONS) continue;
-        assert_int_equal(home->tier, home->tensor->block == 2 ? TIER_HOST : TIER_DISK);
+        const struct buffer *original = &program->buffers.items[fetch->operands[0].buffer];
+        if (original->kind != BUFFER_ACTIVATIONS) continue;
+        assert_int_equal(original->tier, original->tensor->block == 2 ? TIER_HOST : TIER_DISK);
         for (size_t b = 0; b < program->buffers.count; b++) {
             const struct buffer *copy = &program->buffers.items[b];
-            if (copy->home != home->id || copy->id == fetch->operands[OP_INPUTS_MAX].buffer) continue;
+            if (copy->original != original->id || copy->id == fetch->operands[OP_INPUTS_MAX].buffer) continue;
             /* From the store after the next block's forward to the fetch, six groups later and more. */
             assert_true(copy->last < (int32_t)i);
             int32_t stored = program->instructions.items[copy->last].group;
@@ -375,7 +375,7 @@ static void count_updated(const struct program *program, int *updated, int *fetc
         int32_t written = instruction->operands[OP_INPUTS_MAX].buffer;
         bool updates = instruction->opcode == OPCODE_KERNEL && instruction->node->phase == PHASE_UPDATE;
         if (is_fetch(program, instruction)) seen[written] = 1;
-        if (!updates || program->buffers.items[written].home < 0) continue;
+        if (!updates || program->buffers.items[written].original < 0) continue;
         bool parameters = program->buffers.items[written].kind == BUFFER_PARAMETERS;
         *updated += parameters;
         *fetched += parameters && seen[written] == 1;

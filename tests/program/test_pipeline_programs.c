@@ -94,7 +94,7 @@ static int64_t count_users(const struct rank_programs *ranks, const struct tenso
 }
 
 /* Each stage that has a tensor has as many copies of it as the partition says. */
-static void require_homes(const struct rank_programs *ranks, const struct tensor *tensor) {
+static void require_persistent(const struct rank_programs *ranks, const struct tensor *tensor) {
     const struct partition *partition = &ranks->plan.policy.partition;
     int width = partition_width(tensor->kind == TENSOR_STATE ? partition->optimizer : partition->parameters);
     int64_t copies = rank_place_data(&ranks->plan.place) / width * count_users(ranks, tensor);
@@ -130,7 +130,7 @@ static void require_shared_out(const struct rank_programs *ranks) {
         require_executions(ranks, &one, graph->nodes.items[n]);
     for (size_t t = 0; t < graph->tensors.count; t++) {
         const struct tensor *tensor = graph->tensors.items[t];
-        if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE) require_homes(ranks, tensor);
+        if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE) require_persistent(ranks, tensor);
     }
     rank_programs_drop(&one);
 }

@@ -102,10 +102,10 @@ static void make_copies(struct program *program) {
         add(program, 2, g * IN_GROUP + 1, g * IN_GROUP + 2);
     }
     add(program, COPIES * COPY_UNITS + 4, (GROUPS - 1) * IN_GROUP, GROUPS * IN_GROUP - 1);
-    struct buffer home = {.id = (int)program->buffers.count, .tier = TIER_DISK, .persistent = true, .home = -1};
-    for (int b = 0; b < home.id; b++)
-        program->buffers.items[b].home = program->buffers.items[b].bytes == COPY_UNITS * 64 ? home.id : -1;
-    assert_int_equal(vec_push(&program->buffers, home), STATUS_OK);
+    struct buffer original = {.id = (int)program->buffers.count, .tier = TIER_DISK, .persistent = true, .original = -1};
+    for (int b = 0; b < original.id; b++)
+        program->buffers.items[b].original = program->buffers.items[b].bytes == COPY_UNITS * 64 ? original.id : -1;
+    assert_int_equal(vec_push(&program->buffers, original), STATUS_OK);
 }
 
 /* So that the next copies are fetched while one is still in use; the arena stays as small as it can be. The last copies

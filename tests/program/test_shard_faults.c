@@ -65,8 +65,8 @@ static bool is_partial_update(const struct program *program, const struct instru
     return is_update(program, instruction) && instruction->elements > 0;
 }
 
-/* Of updated parameters, in their home. */
-static bool is_home_gather(const struct program *program, const struct instruction *instruction) {
+/* Of updated parameters. */
+static bool is_update_gather(const struct program *program, const struct instruction *instruction) {
     const struct buffer *buffer = &program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer];
     return instruction->opcode == OPCODE_ALL_GATHER && buffer->kind == BUFFER_PARAMETERS && buffer->persistent;
 }
@@ -132,9 +132,9 @@ static void update_twice(struct ranks *ranks) {
 static void gather_stale_shards(struct ranks *ranks) {
     for (int r = 0; r < RANKS; r++) {
         struct program *program = ranks->programs[r];
-        struct instruction *gather = find(program, is_home_gather), *update = gather;
-        int32_t home = gather->operands[OP_INPUTS_MAX].buffer;
-        while (!(is_update(program, update) && update->operands[OP_INPUTS_MAX].buffer == home)) {
+        struct instruction *gather = find(program, is_update_gather), *update = gather;
+        int32_t original = gather->operands[OP_INPUTS_MAX].buffer;
+        while (!(is_update(program, update) && update->operands[OP_INPUTS_MAX].buffer == original)) {
             if (update == program->instructions.items) break; /* the rank has none of it to update */
             update--;
         }
@@ -149,10 +149,10 @@ static void miss_gathers(struct ranks *ranks, is_wanted *wanted) {
     for (int r = 0; r < RANKS; r++)
         leave_out(ranks->programs[r], find(ranks->programs[r], wanted));
 }
-static void miss_gather_after_update(struct ranks *ranks) { miss_gathers(ranks, is_home_gather); }
+static void miss_gather_after_update(struct ranks *ranks) { miss_gathers(ranks, is_update_gather); }
 static void miss_gather_of_norms(struct ranks *ranks) { miss_gathers(ranks, is_norm_gather); }
 static void miss_gather_alone(struct ranks *ranks) {
-    leave_out(ranks->programs[2], find(ranks->programs[2], is_home_gather));
+    leave_out(ranks->programs[2], find(ranks->programs[2], is_update_gather));
 }
 
 static int exchanged[RANKS];

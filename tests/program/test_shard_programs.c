@@ -69,19 +69,19 @@ static void require_updates(const struct rank_programs *ranks, const struct tens
     mem_free(times);
 }
 
-/* Every element of a parameter and its states is on as many ranks as the widths say, and homes of one kind are equally
+/* Every element of a parameter and its states is on as many ranks as the widths say, and persistent buffers of one kind are equally
  * large on all ranks. */
-static void require_homes(const struct rank_programs *ranks, const struct tensor *tensor) {
+static void require_persistent(const struct rank_programs *ranks, const struct tensor *tensor) {
     const struct partition *partition = &ranks->plan.policy.partition;
     bool parameter = tensor->kind == TENSOR_PARAMETER;
     int width = partition_width(parameter ? partition->parameters : partition->optimizer);
     int64_t held = 0, bytes = 0;
     for (int r = 0; r < ranks->count; r++) {
         struct tensor_run run;
-        const struct buffer *home = program_find_buffer(ranks->programs[r], tensor, &run);
-        assert_true(home && home->persistent);
-        assert_true(bytes == 0 || home->bytes == bytes);
-        bytes = home->bytes;
+        const struct buffer *own = program_find_buffer(ranks->programs[r], tensor, &run);
+        assert_true(own && own->persistent);
+        assert_true(bytes == 0 || own->bytes == bytes);
+        bytes = own->bytes;
         held += run.elements;
     }
     assert_int_equal(held, ranks->count / width * shape_elements(&tensor->shape));
@@ -94,7 +94,7 @@ static int64_t count_gathers(const struct program *program, const struct chunk_l
         const struct instruction *instruction = &program->instructions.items[i];
         if (instruction->opcode != OPCODE_ALL_GATHER) continue;
         const struct buffer *whole = &program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer];
-        if (whole->kind != BUFFER_PARAMETERS || whole->home < 0) continue;
+        if (whole->kind != BUFFER_PARAMETERS || whole->original < 0) continue;
         bool of_chunk = chunks->chunk_of[whole->pack->members[0].tensor->id] == chunk;
         gathers += of_chunk ? program->sections.items[instruction->section].repeat : 0;
     }
@@ -198,7 +198,7 @@ static void require_promises(const struct rank_programs *ranks) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind == TENSOR_PARAMETER && tensor->trainable) require_updates(ranks, tensor);
-        if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE) require_homes(ranks, tensor);
+        if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE) require_persistent(ranks, tensor);
     }
 }
 
@@ -239,11 +239,11 @@ static void all_triples_are_proved(void **state) {
 /* ---- sums that wait for their round ---- */
 
 /* Bytes of the buffers of a kind in a tier, but for copies of other buffers. */
-static int64_t home_bytes(const struct program *program, enum buffer_kind kind, enum tier tier) {
+static int64_t persistent_bytes(const struct program *program, enum buffer_kind kind, enum tier tier) {
     int64_t bytes = 0;
     for (size_t b = 0; b < program->buffers.count; b++) {
         const struct buffer *buffer = &program->buffers.items[b];
-        if (buffer->kind == kind && buffer->tier == tier && buffer->home < 0) bytes += buffer->bytes;
+        if (buffer->kind == kind && buffer->tier == tier && buffer->original < 0) bytes += buffer->bytes;
     }
     return bytes;
 }
@@ -267,9 +267,9 @@ static void require_unreduced(const struct graph *graph, enum tier tier, int64_t
         if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
             whole += shard_aligned(shape_elements(&graph->tensors.items[i]->shape)) * (int64_t)sizeof(float);
     for (int r = 0; r < 2; r++) {
-        assert_int_equal(home_bytes(ranks.programs[r], BUFFER_UNREDUCED, tier), waits ? whole : 0);
+        assert_int_equal(persistent_bytes(ranks.programs[r], BUFFER_UNREDUCED, tier), waits ? whole : 0);
         assert_int_equal(max_bytes(ranks.programs[r], BUFFER_UNREDUCED, tier), waits ? whole : 0);
-        assert_in_range(home_bytes(ranks.programs[r], BUFFER_GRADIENTS, tier), whole / 2, whole / 2 + whole / 8);
+        assert_in_range(persistent_bytes(ranks.programs[r], BUFFER_GRADIENTS, tier), whole / 2, whole / 2 + whole / 8);
         assert_true(max_bytes(ranks.programs[r], BUFFER_UNREDUCED, TIER_DEVICE) < whole);
     }
     rank_programs_drop(&ranks);

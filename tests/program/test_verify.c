@@ -161,7 +161,7 @@ static void no_section(struct program *program) {
     find_kernel(program, "linear", 0)->section = (int)program->sections.count;
 }
 static void copy_of_nothing(struct program *program) {
-    find_kind(program, BUFFER_ACTIVATIONS, 0)->home = (int32_t)program->buffers.count;
+    find_kind(program, BUFFER_ACTIVATIONS, 0)->original = (int32_t)program->buffers.count;
 }
 static void computing_on_disk(struct program *program) { find_kernel(program, "linear", 0)->tier = TIER_DISK; }
 /* Backward of the first wave's last block reads what the last wave makes. */

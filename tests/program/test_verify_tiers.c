@@ -37,35 +37,35 @@ static int free_graph(void **state) {
 }
 
 static bool is_fetch(const struct program *program, const struct instruction *copy) {
-    return program->buffers.items[copy->operands[OP_INPUTS_MAX].buffer].home == copy->operands[0].buffer;
+    return program->buffers.items[copy->operands[OP_INPUTS_MAX].buffer].original == copy->operands[0].buffer;
 }
 
-/* The copy at home's side. */
-static const struct buffer *home_of(const struct program *program, const struct instruction *copy) {
+/* The copy's side at the home tier. */
+static const struct buffer *original_of(const struct program *program, const struct instruction *copy) {
     int k = is_fetch(program, copy) ? 0 : OP_INPUTS_MAX;
     return &program->buffers.items[copy->operands[k].buffer];
 }
 
 /* The first fetch or store of what is of a kind and lives in a tier, from instruction `from` on. */
-static struct instruction *find_copy(struct program *program, bool fetch, enum buffer_kind kind, enum tier home,
+static struct instruction *find_copy(struct program *program, bool fetch, enum buffer_kind kind, enum tier home_tier,
                                      int32_t from) {
     for (int32_t i = from; i < (int32_t)program->instructions.count; i++) {
         struct instruction *copy = &program->instructions.items[i];
         if (copy->opcode != OPCODE_COPY || is_fetch(program, copy) != fetch) continue;
-        const struct buffer *buffer = home_of(program, copy);
-        if (buffer->kind == kind && buffer->tier == home) return copy;
+        const struct buffer *buffer = original_of(program, copy);
+        if (buffer->kind == kind && buffer->tier == home_tier) return copy;
     }
-    fail_msg("no %s of %s in the %s tier", fetch ? "fetch" : "store", buffer_kind_name(kind), tier_name(home));
+    fail_msg("no %s of %s in the %s tier", fetch ? "fetch" : "store", buffer_kind_name(kind), tier_name(home_tier));
     return NULL;
 }
 static int32_t index_of(const struct program *program, const struct instruction *instruction) {
     return (int32_t)(instruction - program->instructions.items);
 }
-static struct instruction *find_fetch(struct program *program, enum buffer_kind kind, enum tier home) {
-    return find_copy(program, true, kind, home, 0);
+static struct instruction *find_fetch(struct program *program, enum buffer_kind kind, enum tier home_tier) {
+    return find_copy(program, true, kind, home_tier, 0);
 }
-static struct instruction *find_store(struct program *program, enum buffer_kind kind, enum tier home) {
-    return find_copy(program, false, kind, home, 0);
+static struct instruction *find_store(struct program *program, enum buffer_kind kind, enum tier home_tier) {
+    return find_copy(program, false, kind, home_tier, 0);
 }
 static struct instruction *some_fetch(struct program *program) {
     return find_fetch(program, BUFFER_PARAMETERS, TIER_DISK);
@@ -125,7 +125,7 @@ static void copy_in_another_section(struct program *program) { some_fetch(progra
 static void copy_of_a_copy(struct program *program) {
     struct instruction *fetch = some_fetch(program);
     struct instruction *other = find_copy(program, true, BUFFER_PARAMETERS, TIER_DISK, index_of(program, fetch) + 1);
-    buffer_of(program, target(fetch))->home = target(other)->buffer;
+    buffer_of(program, target(fetch))->original = target(other)->buffer;
 }
 static void disk_without_alignment(struct program *program) { program->alignment = BUFFER_ALIGNMENT; }
 static void misaligned_on_disk(struct program *program) {
@@ -141,7 +141,7 @@ static struct operand *parameter_of(struct instruction *norm) { return &norm->op
 
 static void operand_in_another_tier(struct program *program) {
     struct operand *operand = parameter_of(some_reader(program));
-    operand->buffer = buffer_of(program, operand)->home;
+    operand->buffer = buffer_of(program, operand)->original;
 }
 static void kernel_in_another_tier(struct program *program) { some_reader(program)->tier = TIER_HOST; }
 static void zero_in_another_tier(struct program *program) {
@@ -161,7 +161,7 @@ static void copy_of_another_chunk(struct program *program) {
     struct instruction *norm = some_reader(program);
     struct operand *mine = parameter_of(norm);
     struct instruction *other = some_fetch(program);
-    while (source(other)->buffer == buffer_of(program, mine)->home)
+    while (source(other)->buffer == buffer_of(program, mine)->original)
         other = find_copy(program, true, BUFFER_PARAMETERS, TIER_DISK, index_of(program, other) + 1);
     mine->buffer = target(other)->buffer;
     mine->offset = 0;
@@ -269,9 +269,9 @@ static void store_of_state_before_the_update(struct program *program) {
 /* ---- order ---- */
 
 /* Without the waits of the first copy of that sort whose waits are needed. */
-static void drop_waits_of(struct program *program, bool fetch, enum buffer_kind kind, enum tier home) {
+static void drop_waits_of(struct program *program, bool fetch, enum buffer_kind kind, enum tier home_tier) {
     for (int32_t from = 0;; from++) {
-        struct instruction *copy = find_copy(program, fetch, kind, home, from);
+        struct instruction *copy = find_copy(program, fetch, kind, home_tier, from);
         from = index_of(program, copy);
         int32_t count = copy->wait_count;
         copy->wait_count = 0;

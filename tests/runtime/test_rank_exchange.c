@@ -70,7 +70,7 @@ static enum status set_weights(struct job *job) {
         if (tensor->kind != TENSOR_PARAMETER && !master) continue;
         const struct tensor *parameter = master ? tensor->parameter : tensor;
         int64_t first, elements, size = dtype_bytes(tensor->shape.dtype);
-        (void)runner_home(job->runner, tensor, &first, &elements);
+        (void)runner_local_shard(job->runner, tensor, &first, &elements);
         void *values = mem_array((size_t)elements + 1, (size_t)size);
         if (!values) return STATUS_FAILED;
         for (int64_t e = 0, run; e < elements; e++)
@@ -144,7 +144,7 @@ static const struct tensor *average_of(const struct graph *graph, const char *pa
 /* The gradient of a parameter times 1 - beta1 after one step: the elements that this rank has. In fresh memory. */
 static float *read_average(const struct job *job, const char *parameter, int64_t *first, int64_t *elements) {
     const struct tensor *tensor = average_of(job->executable->graph, parameter);
-    (void)runner_home(job->runner, tensor, first, elements);
+    (void)runner_local_shard(job->runner, tensor, first, elements);
     float *values = mem_array((size_t)*elements + 1, sizeof *values);
     int64_t bytes = *elements * (int64_t)sizeof *values;
     if (values && runner_read(job->runner, tensor, *first * (int64_t)sizeof *values, bytes, values) != STATUS_OK)

@@ -75,22 +75,22 @@ static enum status check_growth(struct harness *harness, struct comm *comm) {
 
 /* ---- Partitions ---- */
 
-/* Bytes of this rank's homes of one kind. */
-static int64_t home_bytes(const struct harness *harness, enum buffer_kind kind) {
+/* Bytes of this rank's persistent buffers of one kind. */
+static int64_t persistent_bytes(const struct harness *harness, enum buffer_kind kind) {
     const struct program *program = harness->executable->program;
     int64_t bytes = 0;
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->kind == kind && buffer->persistent && buffer->home < 0) bytes += buffer->bytes;
+        if (buffer->kind == kind && buffer->persistent && buffer->original < 0) bytes += buffer->bytes;
     }
     return bytes;
 }
 
 /* A shard has its part of all elements and, of each tensor and shard, at most some blocks more: these begin at whole
  * blocks. */
-static enum status check_homes(const struct harness *harness, enum buffer_kind kind, int width) {
+static enum status check_persistent(const struct harness *harness, enum buffer_kind kind, int width) {
     const struct graph *graph = harness_graph(harness);
-    int64_t whole = 0, tensors = 0, bytes = home_bytes(harness, kind);
+    int64_t whole = 0, tensors = 0, bytes = persistent_bytes(harness, kind);
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         bool counts = tensor->kind == (kind == BUFFER_PARAMETERS ? TENSOR_PARAMETER : TENSOR_STATE);
@@ -106,8 +106,8 @@ static enum status check_homes(const struct harness *harness, enum buffer_kind k
 static enum status check_partition(struct harness *harness, struct comm *comm, const struct partition *partition,
                                    int64_t before) {
     char name[PARTITION_BYTES];
-    enum status status = check_homes(harness, BUFFER_PARAMETERS, partition_width(partition->parameters));
-    if (status == STATUS_OK) status = check_homes(harness, BUFFER_OPTIMIZER, partition_width(partition->optimizer));
+    enum status status = check_persistent(harness, BUFFER_PARAMETERS, partition_width(partition->parameters));
+    if (status == STATUS_OK) status = check_persistent(harness, BUFFER_OPTIMIZER, partition_width(partition->optimizer));
     if (comm->rank == 0) printf("%s: ", partition_print(partition, &comm->mesh, name));
     TRY(comm_agree(comm, status));
     return check_size(harness, comm, before);

@@ -57,7 +57,7 @@ static bool changes_state(const struct program *program, int32_t index) {
         if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
         const struct buffer *buffer = &program->buffers.items[operand->buffer];
         bool state = buffer->kind == BUFFER_PARAMETERS || buffer->kind == BUFFER_OPTIMIZER;
-        if (state && buffer->home < 0) return true;
+        if (state && buffer->original < 0) return true;
     }
     return false;
 }

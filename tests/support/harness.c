@@ -293,7 +293,7 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
 }
 
 /* Itself or its master. */
-static const struct tensor *find_home(const struct graph *graph, const struct tensor *parameter) {
+static const struct tensor *find_stored(const struct graph *graph, const struct tensor *parameter) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         bool of_it = tensor->kind == TENSOR_STATE && tensor->parameter == parameter;
@@ -303,12 +303,12 @@ static const struct tensor *find_home(const struct graph *graph, const struct te
 }
 
 float *harness_weights(const struct harness *harness, const struct tensor *parameter) {
-    const struct tensor *home = find_home(harness_graph(harness), parameter);
-    int64_t bytes = shape_bytes(&home->shape);
-    assert_int_equal(home->shape.dtype, DTYPE_F32);
+    const struct tensor *stored_as = find_stored(harness_graph(harness), parameter);
+    int64_t bytes = shape_bytes(&stored_as->shape);
+    assert_int_equal(stored_as->shape.dtype, DTYPE_F32);
     float *weights = mem_array((size_t)bytes, 1);
     assert_non_null(weights);
-    require(runner_read(harness->runner, home, 0, bytes, weights), "weights");
+    require(runner_read(harness->runner, stored_as, 0, bytes, weights), "weights");
     return weights;
 }
 

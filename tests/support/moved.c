@@ -16,7 +16,7 @@ static const struct tensor *master_of(const struct graph *graph, const struct te
 
 /* What the rank has of one parameter. */
 struct run {
-    const struct tensor *parameter, *home;
+    const struct tensor *parameter, *stored_as;
     int64_t first, elements, element_bytes;
 };
 
@@ -28,9 +28,9 @@ static int list_runs(const struct harness *harness, struct run *runs) {
         if (parameter->kind != TENSOR_PARAMETER) continue;
         assert_true(count < MOVED_MAX);
         struct run *run = &runs[count++];
-        *run = (struct run){.parameter = parameter, .home = master_of(graph, parameter)};
-        run->element_bytes = dtype_bytes(run->home->shape.dtype);
-        runner_home(harness->runner, run->home, &run->first, &run->elements);
+        *run = (struct run){.parameter = parameter, .stored_as = master_of(graph, parameter)};
+        run->element_bytes = dtype_bytes(run->stored_as->shape.dtype);
+        runner_local_shard(harness->runner, run->stored_as, &run->first, &run->elements);
     }
     return count;
 }
@@ -41,7 +41,7 @@ static unsigned char *read_run(struct harness *harness, const struct run *run) {
     unsigned char *copy = mem_array((size_t)bytes + 1, 1);
     assert_non_null(copy);
     if (bytes > 0)
-        assert_int_equal(runner_read(harness->runner, run->home, run->first * run->element_bytes, bytes, copy),
+        assert_int_equal(runner_read(harness->runner, run->stored_as, run->first * run->element_bytes, bytes, copy),
                          STATUS_OK);
     return copy;
 }
