@@ -47,7 +47,7 @@ int32_t *instances_of_output(const struct instances *instances, const struct exe
 }
 
 enum tier instances_home_tier(const struct instances *instances, const struct execution *execution,
-                         const struct tensor *tensor) {
+                              const struct tensor *tensor) {
     bool waits = execution->node->phase == PHASE_FORWARD && !execution->repeated && !tensor->kept;
     return waits ? instances->home_tiers[execution->node->block] : TIER_DEVICE;
 }

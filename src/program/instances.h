@@ -8,8 +8,8 @@
 
 struct instances {
     const struct graph *graph;
-    int64_t slots;    /* micro-batches in flight */
-    int32_t *current; /* by slot and storage id: the instance's number; -1: there is none */
+    int64_t slots;         /* micro-batches in flight */
+    int32_t *current;      /* by slot and storage id: the instance's number; -1: there is none */
     enum tier *home_tiers; /* by block: where what its first forward makes waits for its backward */
 };
 
@@ -31,6 +31,6 @@ static inline int32_t *instances_at(const struct instances *instances, int64_t s
 int32_t *instances_of_output(const struct instances *instances, const struct execution *execution, int i);
 /* The tier where a new instance is between uses. */
 enum tier instances_home_tier(const struct instances *instances, const struct execution *execution,
-                         const struct tensor *tensor);
+                              const struct tensor *tensor);
 
 #endif

@@ -81,7 +81,8 @@ struct buffer {
     int id;
     const struct tensor *tensor; /* what it holds; NULL for packs and workspace */
     const struct pack *pack;     /* what it holds; NULL for single tensors and workspace */
-    int32_t original; /* the buffer that it is a temporary copy of, in another tier or, gathered, of its shard; -1: none */
+    int32_t
+        original; /* the buffer that it is a temporary copy of, in another tier or, gathered, of its shard; -1: none */
     const char *name;
     enum buffer_kind kind;
     enum tier tier;

@@ -175,7 +175,7 @@ void residencies_free(struct residencies *residencies) {
 /* ---- places of fetches ---- */
 
 void residencies_original_uses(const struct residencies *residencies, int32_t buffer, const struct residency *residency,
-                           int32_t *written, int32_t *next) {
+                               int32_t *written, int32_t *next) {
     *written = -1;
     *next = INT32_MAX;
     for (size_t u = residencies->first_use[buffer]; u < residencies->first_use[buffer + 1]; u++) {

@@ -1,5 +1,5 @@
-/* Residency intervals: runs of instructions that use a buffer on another tier than its home tier, through one copy. Where it
- * is kept on another tier, move.c copies it; where it is kept in shards, gather.c gathers it.
+/* Residency intervals: runs of instructions that use a buffer on another tier than its home tier, through one copy.
+ * Where it is kept on another tier, move.c copies it; where it is kept in shards, gather.c gathers it.
  *
  * A copy is live from the place of its fetch in the list to that of its store: `lookahead` groups before the first use,
  * as many after the last, so that the bytes have space while other groups compute. When it really happens is up to the
@@ -83,7 +83,7 @@ enum status residencies_hold(struct residencies *residencies);
 /* The uses of a buffer that are not away next to a residency: the last write before it (-1), the first use after it
  * (INT32_MAX). */
 void residencies_original_uses(const struct residencies *residencies, int32_t buffer, const struct residency *residency,
-                           int32_t *written, int32_t *next);
+                               int32_t *written, int32_t *next);
 /* Places the fetch: not before `written`, nor before the store of the residency before. */
 void residencies_place_fetch(const struct residencies *residencies, struct residency *residency,
                              const struct residency *before, int32_t written);

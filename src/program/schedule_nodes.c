@@ -28,7 +28,7 @@ static bool uses_update_places(const struct node *node) {
 
 /* The place of a tensor that owns its bytes: elements from the first on. The buffer is -1 when none holds it now. */
 static struct tensor_place place_of(struct scheduler *scheduler, const struct execution *execution,
-                                   const struct tensor *tensor) {
+                                    const struct tensor *tensor) {
     struct tensor_place place = {.run = {.elements = shape_elements(&tensor->shape)}};
     if (tensor->kind == TENSOR_ACTIVATION) {
         place.buffer = *instances_at(&scheduler->activations, execution->slot, tensor);

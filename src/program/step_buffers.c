@@ -57,7 +57,8 @@ static enum status add_single_buffers(struct step_buffers *buffers, enum tensor_
         if (kind == TENSOR_CACHE && !is_held(buffers, tensor)) continue;
         TRY(program_add_tensor_buffer(buffers->program, tensor, count_of(buffers, tensor), TIER_DEVICE,
                                       &buffers->buffers[i]));
-        buffers->update_places[i] = (struct tensor_place){buffers->buffers[i], {.elements = shape_elements(&tensor->shape)}};
+        buffers->update_places[i] =
+            (struct tensor_place){buffers->buffers[i], {.elements = shape_elements(&tensor->shape)}};
     }
     return STATUS_OK;
 }
@@ -133,8 +134,8 @@ static enum status add_packs(struct step_buffers *buffers, enum tensor_kind kind
 }
 
 /* A pack that keeps its contents, in which both forward and update find its tensors. */
-static enum status add_persistent(struct step_buffers *buffers, const struct packed *list, size_t count, const char *name,
-                            int width, int32_t *out) {
+static enum status add_persistent(struct step_buffers *buffers, const struct packed *list, size_t count,
+                                  const char *name, int width, int32_t *out) {
     struct buffer added;
     TRY(make_packed(buffers, list, count, width, &added));
     added.name = name_of(buffers, name, list->part.chunk);
@@ -159,7 +160,7 @@ static enum status add_states(struct step_buffers *buffers, const struct packed 
 
 static enum status add_norms(struct step_buffers *buffers, const struct packed *list, size_t count) {
     return add_persistent(buffers, list, count, "sums of squares", width_of(buffers, 1),
-                    &buffers->of[list->part.chunk].norms);
+                          &buffers->of[list->part.chunk].norms);
 }
 
 /* What forward and backward read of parameters that are cut: a copy of the original, and of those of other ranks. */

@@ -48,11 +48,11 @@ struct step_buffers {
     int levels;
     int64_t rounds;                /* that have gradients' levels of their own: 1, or all where gradients are cut */
     int64_t micro_batches, shares; /* the rank's: of inputs, and of sums of losses */
-    int32_t *buffers;          /* by tensor id: as forward and backward have it, of the first round at level 0; -1 */
-    int64_t *offsets;          /* by tensor id: where in it */
-    int32_t *packs;            /* by tensor id: its gradient pack; -1 */
-    struct tensor_place *update_places; /* by tensor id */
-    struct chunk_buffers *of;  /* by chunk */
+    int32_t *buffers; /* by tensor id: as forward and backward have it, of the first round at level 0; -1 */
+    int64_t *offsets; /* by tensor id: where in it */
+    int32_t *packs;   /* by tensor id: its gradient pack; -1 */
+    struct tensor_place *update_places;        /* by tensor id */
+    struct chunk_buffers *of;                  /* by chunk */
     VEC(struct gradient_pack_place) gradients; /* packs, chunk by chunk and then block by block */
     VEC(int32_t) level_buffers;                /* by (pack * rounds + round) * levels + level */
 };

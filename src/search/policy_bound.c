@@ -324,8 +324,8 @@ static void add_cut_windows(const struct walk *walk, const struct gradient_pack 
         add_window(walk, group + 1, walk->groups, pack->summed);
 }
 
-/* Whether ranks add up gradients elsewhere than on the device: a whole one that has its home tier elsewhere, too, leaves the
- * device for that as soon as it is complete. */
+/* Whether ranks add up gradients elsewhere than on the device: a whole one that has its home tier elsewhere, too,
+ * leaves the device for that as soon as it is complete. */
 static bool sums_leave(const struct walk *walk) {
     const struct rank_place *place = &walk->input->cut->place;
     return !walk->wave.continues && rank_place_data(place) > 1 && place->tier != TIER_DEVICE;

@@ -16,7 +16,7 @@ struct engine {
     struct arena arenas[TIER_COUNT];
     struct runner *runners[PROGRAM_USES];   /* NULL: the plan has no such program */
     struct runner *main;                    /* of them, the main program's: through it weights are read and written */
-    struct byte_store state_store;                /* of weights and state that have no address, by tensor */
+    struct byte_store state_store;          /* of weights and state that have no address, by tensor */
     struct step_exchange exchange;          /* with the other ranks */
     struct micro_batch_range micro_batches; /* of a step: this rank's */
     struct stage_spans spans;               /* which stage has what */

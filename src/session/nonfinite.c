@@ -22,7 +22,8 @@ static bool values_are_finite(enum dtype dtype, const char *values, int64_t coun
 }
 
 /* What this rank has of weights and state, on whatever tier it is. */
-static enum status examine_tensor(const struct engine *engine, const struct tensor *tensor, void *buffer, bool *finite) {
+static enum status examine_tensor(const struct engine *engine, const struct tensor *tensor, void *buffer,
+                                  bool *finite) {
     int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
     const void *there = runner_local_shard(engine->main, tensor, &first, &elements);
     int64_t end = (first + elements) * element;

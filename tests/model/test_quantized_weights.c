@@ -90,8 +90,12 @@ static void check_run(const struct tensor *tensor, int64_t first, int64_t elemen
     if (fill(&whole, payload) != STATUS_OK) fail_msg("%s", status_message());
     struct written written = {.bytes = buffer, .first = first, .next = first};
     const struct byte_store store = {.write = write_store, .payload = &written};
-    const struct weight_target target = {
-        .tensor = tensor, .first = first, .elements = elements, .dtype = DTYPE_U8, .store = &store, .stored_as = tensor};
+    const struct weight_target target = {.tensor = tensor,
+                                         .first = first,
+                                         .elements = elements,
+                                         .dtype = DTYPE_U8,
+                                         .store = &store,
+                                         .stored_as = tensor};
     allow(LIMIT_BYTES);
     enum status status = fill(&target, payload);
     allow(-1);

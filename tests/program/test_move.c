@@ -33,7 +33,8 @@ static const struct buffer *root_of(const struct program *program, int32_t buffe
 
 static bool is_fetch(const struct program *program, const struct instruction *instruction) {
     return instruction->opcode == OPCODE_COPY &&
-           program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer].original == instruction->operands[0].buffer;
+           program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer].original ==
+               instruction->operands[0].buffer;
 }
 
 /* ---- properties of every program ---- */

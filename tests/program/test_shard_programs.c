@@ -69,8 +69,8 @@ static void require_updates(const struct rank_programs *ranks, const struct tens
     mem_free(times);
 }
 
-/* Every element of a parameter and its states is on as many ranks as the widths say, and persistent buffers of one kind are equally
- * large on all ranks. */
+/* Every element of a parameter and its states is on as many ranks as the widths say, and persistent buffers of one kind
+ * are equally large on all ranks. */
 static void require_persistent(const struct rank_programs *ranks, const struct tensor *tensor) {
     const struct partition *partition = &ranks->plan.policy.partition;
     bool parameter = tensor->kind == TENSOR_PARAMETER;

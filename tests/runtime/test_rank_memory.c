@@ -107,7 +107,8 @@ static enum status check_partition(struct harness *harness, struct comm *comm, c
                                    int64_t before) {
     char name[PARTITION_BYTES];
     enum status status = check_persistent(harness, BUFFER_PARAMETERS, partition_width(partition->parameters));
-    if (status == STATUS_OK) status = check_persistent(harness, BUFFER_OPTIMIZER, partition_width(partition->optimizer));
+    if (status == STATUS_OK)
+        status = check_persistent(harness, BUFFER_OPTIMIZER, partition_width(partition->optimizer));
     if (comm->rank == 0) printf("%s: ", partition_print(partition, &comm->mesh, name));
     TRY(comm_agree(comm, status));
     return check_size(harness, comm, before);
