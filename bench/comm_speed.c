@@ -48,7 +48,7 @@ static enum status slowest(struct comm *comm, double *times, int count) {
     struct comm_group all = comm_group_all(comm);
     double *theirs = mem_array((size_t)(all.count * count), sizeof *theirs);
     if (!theirs) return STATUS_FAILED;
-    enum status status = comm_exchange(comm, &all, times, (size_t)count * sizeof *times, theirs);
+    enum status status = comm_all_gather(comm, &all, times, (size_t)count * sizeof *times, theirs);
     for (int i = 0; i < count; i++)
         for (int rank = 0; rank < all.count; rank++)
             if (theirs[rank * count + i] > times[i]) times[i] = theirs[rank * count + i];
@@ -74,7 +74,7 @@ static enum status write_anew(struct comm *comm, const struct comm_spec *spec) {
     struct comm_group all = comm_group_all(comm);
     if (all.count > RANKS_MAX) return status_set(STATUS_BAD_INPUT, "more than %d ranks", RANKS_MAX);
     memset(spec->data, 1, (size_t)spec->bytes);
-    return comm_exchange(comm, &all, &ready, 1, all_ready);
+    return comm_all_gather(comm, &all, &ready, 1, all_ready);
 }
 
 static enum status time_operation(struct comm *comm, const struct comm_spec *spec, int count, double *out) {

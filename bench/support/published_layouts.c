@@ -29,10 +29,10 @@ double published_all_to_all(const struct device_mesh *mesh, unsigned axes, doubl
 
 struct step_price published_step_price(const struct device_mesh *mesh, const struct layout_step *step, double bytes) {
     unsigned axes = 1u << step->axis;
-    double exchange = published_all_to_all(mesh, axes, bytes), gather = published_all_gather(mesh, axes, bytes);
+    double all_to_all = published_all_to_all(mesh, axes, bytes), gather = published_all_gather(mesh, axes, bytes);
     switch (step->action) {
     case LAYOUT_GATHER: return (struct step_price){gather, CUT_PRICE};
-    case LAYOUT_ALL_TO_ALL: return (struct step_price){exchange, exchange};
+    case LAYOUT_ALL_TO_ALL: return (struct step_price){all_to_all, all_to_all};
     case LAYOUT_CUT: return (struct step_price){CUT_PRICE, gather};
     }
     BUG("a step of kind %d", (int)step->action);
@@ -57,7 +57,7 @@ static int difference(const struct layout *from, const struct layout *to, int ra
     return sum;
 }
 
-/* Its order: gathers by dimension, exchanges by pair of dimensions, cuts by dimension and axis. */
+/* Its order: gathers by dimension, all-to-alls by pair of dimensions, cuts by dimension and axis. */
 static int rank_of(const struct layout_step *step) {
     int near = step->from < step->to ? step->from : step->to, far = step->from < step->to ? step->to : step->from;
     if (step->action == LAYOUT_GATHER) return step->from;
@@ -65,7 +65,7 @@ static int rank_of(const struct layout_step *step) {
     return 1000 + step->to * DEVICE_MESH_AXES_MAX + step->axis;
 }
 
-/* It exchanges only between dimensions of which each is cut by one axis at most. */
+/* It has all-to-alls only between dimensions of which each is cut by one axis at most. */
 static bool walks(const struct layout *layout, const struct layout_step *step) {
     if (step->action != LAYOUT_ALL_TO_ALL) return true;
     return __builtin_popcount(layout_axes_of(layout, step->from)) < 2 &&

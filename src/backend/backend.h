@@ -218,7 +218,7 @@ struct backend {
     const struct backend_streams *streams; /* NULL: every call returns when its work is done */
     const struct backend_graphs *graphs;   /* NULL: there are no graphs */
     const struct backend_memory *memory;   /* NULL: device and host tier are memory of the process */
-    const struct backend_peers *peers;     /* NULL: ranks exchange what is in memory of the process */
+    const struct backend_peers *peers;     /* NULL: collectives work on what is in memory of the process */
     /* The backend for kernels whose operands are in the host tier; it has no streams. Kernels that round each element
      * by itself give the same bits on both. NULL: this backend itself. */
     const struct backend *host;

@@ -181,7 +181,7 @@ enum status joint_folder_gather(struct joint_folder *folder, enum status mine, u
     enum status status;
     if (mine == STATUS_OK) mine = findings_make(folder, hashes, count, &found);
     TRY_GOTO(status, agree(folder, mine), done);
-    TRY_GOTO(status, comm_exchange(folder->comm, &all, found.mine, found.each * sizeof *found.mine, found.all), done);
+    TRY_GOTO(status, comm_all_gather(folder->comm, &all, found.mine, found.each * sizeof *found.mine, found.all), done);
     take_hashes(folder, &found, hashes);
     if (folder->comm->rank == 0) status = list_files(folder, &found);
 done:

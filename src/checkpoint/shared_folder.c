@@ -65,7 +65,7 @@ enum status shared_folder_check(struct comm *comm, const char *folder) {
     enum status status = tokens ? STATUS_OK : STATUS_FAILED;
     if (tokens && comm->rank == 0) status = write_token(folder, &mine);
     TRY_GOTO(status, comm_agree(comm, status), done);
-    TRY_GOTO(status, comm_exchange(comm, &all, &mine, sizeof mine, tokens), done);
+    TRY_GOTO(status, comm_all_gather(comm, &all, &mine, sizeof mine, tokens), done);
     status = comm_agree(comm, find_token(comm, folder, &tokens[0]));
 done:
     if (comm->rank == 0 && mine.name[0]) remove_token(folder, &mine);

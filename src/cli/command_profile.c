@@ -122,7 +122,7 @@ static enum status put_out(const struct options *options, struct profiling *prof
     return STATUS_OK;
 }
 
-/* What ranks exchange, where there are several: all of them measure it together. */
+/* The links between ranks, where there are several: all of them measure it together. */
 static enum status measure_links(struct profiling *profiling) {
     struct comm *comm = profiling->requested.comm;
     struct machine machine;

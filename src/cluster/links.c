@@ -93,7 +93,7 @@ static int latencies(const struct link_request *request, enum mesh_axis axis) {
     return axis == MESH_IN_NODE ? length - 1 : request->group.count - axis_length(request, MESH_IN_NODE);
 }
 
-/* The rate of one rank along an axis when all ranks exchange along it. */
+/* The rate of one rank along an axis when all ranks send along it. */
 static double shared_rate(const struct cluster_links *links, const struct link_request *request, enum mesh_axis axis) {
     double rate = links->message[axis].bytes_per_s;
     if (axis == MESH_ACROSS) rate *= (double)links->mesh.per_node / (double)request->mesh.per_node;

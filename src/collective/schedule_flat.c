@@ -117,7 +117,7 @@ enum status schedule_gather_flat(struct schedule_maker *maker) {
 
 /* ---- all-to-all ---- */
 
-static enum status add_exchange(struct schedule_maker *maker, struct flat *flat, bool receive) {
+static enum status add_all_to_all(struct schedule_maker *maker, struct flat *flat, bool receive) {
     for (int i = 1; i < maker->count; i++) {
         int peer = (receive ? maker->me - i + maker->count : maker->me + i) % maker->count;
         if (is_near(flat, peer)) continue;
@@ -130,8 +130,8 @@ enum status schedule_all_to_all(struct schedule_maker *maker) {
     struct flat flat;
     TRY(begin(maker, &flat));
     TRY(meet(maker, &flat, MEETING_BLOCKS, true, false));
-    TRY(add_exchange(maker, &flat, true));
-    TRY(add_exchange(maker, &flat, false));
+    TRY(add_all_to_all(maker, &flat, true));
+    TRY(add_all_to_all(maker, &flat, false));
     TRY(maker_launch(maker, &flat.stage, false));
     TRY(meet(maker, &flat, MEETING_BLOCKS, false, true));
     struct comm_range mine = maker_block(maker, maker->me);

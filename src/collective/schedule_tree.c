@@ -45,7 +45,7 @@ static enum status find_path(struct schedule_maker *maker, const struct lane_tre
     }
 }
 
-/* What a rank exchanges with those of the other side at one node: all of it at once. */
+/* The messages between a rank and those of the other side at one node: all of it at once. */
 struct stage {
     const struct path *path;
     int depth; /* the node's; mine is the next of the path */

@@ -24,7 +24,7 @@ enum status comm_agree(struct comm *comm, enum status mine) {
         snprintf(end.hint, sizeof end.hint, "%s", status_hint_text());
     }
     struct comm_end *ends = comm->ends;
-    enum status status = comm_exchange(comm, &all, &end, sizeof end, ends);
+    enum status status = comm_all_gather(comm, &all, &end, sizeof end, ends);
     for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
         status = ends[rank].status;
         if (status == STATUS_OK) continue;
@@ -41,7 +41,7 @@ enum status comm_check_same(struct comm *comm, const char *what, const void *byt
     struct comm_group all = comm_group_all(comm);
     char *theirs = mem_array((size_t)all.count, count);
     enum status status = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_exchange(comm, &all, bytes, count, theirs);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, bytes, count, theirs);
     for (int rank = 1; rank < all.count && status == STATUS_OK; rank++) {
         if (memcmp(theirs, theirs + (size_t)rank * count, count) == 0) continue;
         comm->agreed_failure = true;
@@ -80,7 +80,7 @@ enum status comm_share_text(struct comm *comm, char **text) {
     int64_t mine = comm->rank == 0 ? (int64_t)strlen(*text) + 1 : 0;
     int64_t *lengths = mem_array((size_t)all.count, sizeof *lengths), bytes = 0;
     enum status status = comm_agree(comm, lengths ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_exchange(comm, &all, &mine, sizeof mine, lengths);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, &mine, sizeof mine, lengths);
     if (status == STATUS_OK) bytes = lengths[0];
     mem_free(lengths);
     TRY(status);

@@ -139,7 +139,7 @@ enum status comm_device_open(struct comm *comm, const struct comm_device_setting
 
 void comm_device_close(struct comm *comm) { nccl_comm_close(comm->devices); }
 
-enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
+enum status comm_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
                           void *all) {
-    return comm->engine->exchange(comm, group, mine, bytes, all);
+    return comm->engine->all_gather(comm, group, mine, bytes, all);
 }

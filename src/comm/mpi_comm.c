@@ -11,13 +11,13 @@
 #include "base/mem.h"
 #include "comm/operation.h"
 
-/* ---- Exchanges and operations ---- */
+/* ---- All-gathers and operations ---- */
 
-static enum status engine_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
+static enum status engine_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
                                    void *all) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
     if (atomic_load(&mpi->failure) != FAILURE_NONE) return mpi_failed(mpi);
-    return mpi_run_exchange(mpi, group, mine, bytes, all);
+    return mpi_run_all_gather(mpi, group, mine, bytes, all);
 }
 
 static void engine_start(struct comm_operation *base) {
@@ -89,7 +89,7 @@ static void free_mpi(struct mpi_comm *mpi) {
     mem_free(mpi->heartbeat.got);
     mem_free(mpi->comm.host);
     mem_free(mpi->comm.ends);
-    mem_free(mpi->exchange_requests);
+    mem_free(mpi->all_gather_requests);
     mem_free(mpi);
 }
 
@@ -144,11 +144,11 @@ static enum status begin(struct mpi_comm *mpi, void *argument) {
     mpi->comm.rank = world->rank;
     mpi->comm.host = mem_array((size_t)world->ranks, sizeof *mpi->comm.host);
     mpi->comm.ends = mem_array((size_t)world->ranks, sizeof *mpi->comm.ends);
-    mpi->exchange_requests = mem_array((size_t)world->ranks, 2 * sizeof *mpi->exchange_requests);
-    if (!mpi->comm.host || !mpi->comm.ends || !mpi->exchange_requests) return STATUS_FAILED;
+    mpi->all_gather_requests = mem_array((size_t)world->ranks, 2 * sizeof *mpi->all_gather_requests);
+    if (!mpi->comm.host || !mpi->comm.ends || !mpi->all_gather_requests) return STATUS_FAILED;
     TRY(renumber(mpi, world));
     struct comm_group all = comm_group_all(&mpi->comm);
-    TRY(mpi_exchange(mpi, &all, world->host, sizeof *mpi->comm.host, mpi->comm.host));
+    TRY(mpi_all_gather(mpi, &all, world->host, sizeof *mpi->comm.host, mpi->comm.host));
     return mpi_begin_heartbeat(mpi);
 }
 
@@ -195,7 +195,7 @@ static void engine_abort(struct comm *comm, int exit_status) {
 
 static const struct comm_engine mpi_engine = {
     .name = "mpi",
-    .exchange = engine_exchange,
+    .all_gather = engine_all_gather,
     .window_open = window_open,
     .window_close = window_close,
     .create = operation_create,

@@ -14,8 +14,8 @@
 
 struct operation;
 
-/* Tags: exchanges, heartbeats, then two an operation, by the number that the receiving rank gave it. */
-enum { TAG_EXCHANGE, TAG_HEARTBEAT, TAG_OPERATION };
+/* Tags: all-gathers, heartbeats, then two an operation, by the number that the receiving rank gave it. */
+enum { TAG_ALL_GATHER, TAG_HEARTBEAT, TAG_OPERATION };
 /* Operations at a time: those of programs, and a few around them. */
 enum { SLOTS = COMM_OPERATIONS_MAX + 256 };
 
@@ -62,11 +62,11 @@ struct mpi_comm {
     char failure_text[600];
     atomic_int abort_status; /* abort when not 0 */
 
-    atomic_uint started;            /* operations and exchanges */
+    atomic_uint started;            /* operations and all-gathers */
     _Atomic int64_t outside_ns;     /* when an operation of another library was begun, which is waited for; 0: none */
     bool moved;                     /* the thread's: an operation was moved on since the last beat */
-    int *exchange_requests;         /* the thread's, two a rank: so that an exchange needs no memory */
-    int64_t exchange_ns;            /* the thread's: when the exchange that it is at was begun; 0: none */
+    int *all_gather_requests;         /* the thread's, two a rank: so that an all-gather needs no memory */
+    int64_t all_gather_ns;            /* the thread's: when the all-gather that it is at was begun; 0: none */
     struct operation *active;       /* the thread's */
     struct mpi_heartbeat heartbeat; /* the thread's */
     _Atomic int64_t traffic[2 * MESH_AXES + 1];
@@ -92,11 +92,11 @@ enum status mpi_check(struct mpi_comm *mpi, const char *trouble);
 /* For tasks: waits for a request, while operations move on. */
 enum status mpi_await(struct mpi_comm *mpi, int request);
 /* For tasks. */
-enum status mpi_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
+enum status mpi_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                          void *all);
 
 /* The same for others. */
-enum status mpi_run_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
+enum status mpi_run_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                              void *all);
 
 /* For the thread, mpi_heartbeat.c. Keeping it is sending one's own when it is due, and recording the failure of a rank

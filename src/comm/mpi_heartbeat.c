@@ -38,7 +38,7 @@ static void check_wait(struct mpi_comm *mpi, int64_t started_ns, int64_t moved_n
 static void check_waiting(struct mpi_comm *mpi, int64_t now_ns) {
     for (struct operation *operation = mpi->active; operation; operation = operation->next)
         check_wait(mpi, operation->started_ns, operation->moved_ns, now_ns);
-    if (mpi->exchange_ns > 0) check_wait(mpi, mpi->exchange_ns, mpi->exchange_ns, now_ns);
+    if (mpi->all_gather_ns > 0) check_wait(mpi, mpi->all_gather_ns, mpi->all_gather_ns, now_ns);
     int64_t outside_ns = atomic_load(&mpi->outside_ns);
     if (outside_ns > 0) check_wait(mpi, outside_ns, outside_ns, now_ns);
 }
@@ -50,7 +50,7 @@ static int64_t cpu_ns(clockid_t clock) {
 }
 
 static bool waits_for_others(struct mpi_comm *mpi) {
-    return mpi->active || mpi->exchange_ns > 0 || atomic_load(&mpi->outside_ns) > 0;
+    return mpi->active || mpi->all_gather_ns > 0 || atomic_load(&mpi->outside_ns) > 0;
 }
 
 /* Whether the rank did anything since it was last asked: its step moved on, or outside of one its other threads
@@ -131,7 +131,7 @@ static enum status meet_all(struct mpi_comm *mpi) {
     struct comm_group all = comm_group_all(&mpi->comm);
     char mine = 0, *votes = mem_array((size_t)all.count, 1);
     if (!votes) return STATUS_FAILED;
-    enum status status = mpi_exchange(mpi, &all, &mine, 1, votes);
+    enum status status = mpi_all_gather(mpi, &all, &mine, 1, votes);
     mem_free(votes);
     return status;
 }

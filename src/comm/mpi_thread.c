@@ -156,9 +156,9 @@ enum status mpi_run_task(struct mpi_comm *mpi, enum status (*run)(struct mpi_com
     return task.status == STATUS_OK ? STATUS_OK : status_set(task.status, "%s", task.message);
 }
 
-/* ---- Exchanges ---- */
+/* ---- All-gathers ---- */
 
-struct exchange {
+struct all_gather {
     struct comm_group group;
     const void *mine;
     size_t bytes;
@@ -168,48 +168,48 @@ struct exchange {
 static enum status add_request(struct mpi_comm *mpi, enum wire_kind kind, int rank, void *data, size_t bytes,
                                int *request) {
     struct wire_piece piece = {data, (int64_t)bytes};
-    TRY(mpi_check(mpi, mpi->wire->request(mpi->wire_context, kind, rank, TAG_EXCHANGE, &piece, 1, request)));
+    TRY(mpi_check(mpi, mpi->wire->request(mpi->wire_context, kind, rank, TAG_ALL_GATHER, &piece, 1, request)));
     return mpi_check(mpi, mpi->wire->start(mpi->wire_context, *request));
 }
 
-static enum status post_exchange(struct mpi_comm *mpi, const struct exchange *exchange, int me, int *requests) {
-    int count = exchange->group.count;
+static enum status post_all_gather(struct mpi_comm *mpi, const struct all_gather *all_gather, int me, int *requests) {
+    int count = all_gather->group.count;
     for (int i = 1; i < count; i++) {
         int from = (me - i + count) % count;
-        TRY(add_request(mpi, WIRE_RECEIVE, mesh_group_rank(&exchange->group, from),
-                        exchange->all + (size_t)from * exchange->bytes, exchange->bytes, &requests[2 * i]));
+        TRY(add_request(mpi, WIRE_RECEIVE, mesh_group_rank(&all_gather->group, from),
+                        all_gather->all + (size_t)from * all_gather->bytes, all_gather->bytes, &requests[2 * i]));
     }
     for (int i = 1; i < count; i++)
-        TRY(add_request(mpi, WIRE_SEND, mesh_group_rank(&exchange->group, (me + i) % count),
-                        exchange->all + (size_t)me * exchange->bytes, exchange->bytes, &requests[2 * i + 1]));
+        TRY(add_request(mpi, WIRE_SEND, mesh_group_rank(&all_gather->group, (me + i) % count),
+                        all_gather->all + (size_t)me * all_gather->bytes, all_gather->bytes, &requests[2 * i + 1]));
     return STATUS_OK;
 }
 
-static enum status run_exchange(struct mpi_comm *mpi, void *argument) {
-    const struct exchange *exchange = argument;
-    int me = mesh_group_position(&exchange->group, mpi->comm.rank), count = 2 * exchange->group.count;
-    int *requests = mpi->exchange_requests;
+static enum status run_all_gather(struct mpi_comm *mpi, void *argument) {
+    const struct all_gather *all_gather = argument;
+    int me = mesh_group_position(&all_gather->group, mpi->comm.rank), count = 2 * all_gather->group.count;
+    int *requests = mpi->all_gather_requests;
     for (int i = 0; i < count; i++)
         requests[i] = -1;
-    memmove(exchange->all + (size_t)me * exchange->bytes, exchange->mine, exchange->bytes);
+    memmove(all_gather->all + (size_t)me * all_gather->bytes, all_gather->mine, all_gather->bytes);
     atomic_fetch_add(&mpi->started, 1);
-    mpi->exchange_ns = clock_now_ns();
-    enum status status = post_exchange(mpi, exchange, me, requests);
+    mpi->all_gather_ns = clock_now_ns();
+    enum status status = post_all_gather(mpi, all_gather, me, requests);
     for (int i = 0; i < count && status == STATUS_OK; i++)
         if (requests[i] >= 0) status = mpi_await(mpi, requests[i]);
-    mpi->exchange_ns = 0;
+    mpi->all_gather_ns = 0;
     /* After a failure they stay: their other ends may never come. */
     for (int i = 0; i < count && status == STATUS_OK; i++)
         if (requests[i] >= 0) mpi->wire->forget(mpi->wire_context, requests[i]);
     return status;
 }
 
-enum status mpi_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
+enum status mpi_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                          void *all) {
-    return run_exchange(mpi, &(struct exchange){*group, mine, bytes, all});
+    return run_all_gather(mpi, &(struct all_gather){*group, mine, bytes, all});
 }
 
-enum status mpi_run_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
+enum status mpi_run_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                              void *all) {
-    return mpi_run_task(mpi, run_exchange, &(struct exchange){*group, mine, bytes, all});
+    return mpi_run_task(mpi, run_all_gather, &(struct all_gather){*group, mine, bytes, all});
 }

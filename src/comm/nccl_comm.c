@@ -187,7 +187,7 @@ static enum status share_identifier(struct nccl_comm *nccl, const struct comm_gr
     if (made == STATUS_OK && group->first == nccl->comm->rank)
         made = nccl_status(nccl->library, NCCL_CALL(nccl->library, GetUniqueId, &mine), "ncclGetUniqueId");
     enum status status = comm_agree(nccl->comm, made);
-    if (status == STATUS_OK) status = comm_exchange(nccl->comm, group, &mine, sizeof mine, all);
+    if (status == STATUS_OK) status = comm_all_gather(nccl->comm, group, &mine, sizeof mine, all);
     if (status == STATUS_OK) *out = all[0];
     mem_free(all);
     return status;
@@ -225,7 +225,7 @@ static enum status check_devices(struct comm *comm, const struct backend *backen
     char mine[NAME_BYTES] = "", (*each)[NAME_BYTES] = mem_array((size_t)all.count, sizeof *each);
     enum status status = each ? backend->describe(mine, sizeof mine) : STATUS_FAILED;
     status = comm_agree(comm, status);
-    if (status == STATUS_OK) status = comm_exchange(comm, &all, mine, sizeof mine, each);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, mine, sizeof mine, each);
     for (int b = 1; b < all.count && status == STATUS_OK; b++)
         for (int a = 0; a < b && status == STATUS_OK; a++)
             if (strcmp(each[a], each[b]) == 0 && strcmp(comm->host[a], comm->host[b]) == 0)

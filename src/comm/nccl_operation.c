@@ -344,7 +344,7 @@ static enum status agree(struct comm *comm, const struct comm_spec *spec, enum s
     struct offer mine = make_offer(spec, own == STATUS_OK);
     struct offer *offers = mem_array((size_t)spec->group.count, sizeof *offers);
     if (!offers) return STATUS_FAILED;
-    enum status status = comm_exchange(comm, &spec->group, &mine, sizeof mine, offers);
+    enum status status = comm_all_gather(comm, &spec->group, &mine, sizeof mine, offers);
     if (own != STATUS_OK)
         status = status_set(own, "%s", message);
     else if (status == STATUS_OK)

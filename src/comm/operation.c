@@ -186,7 +186,7 @@ enum status operation_create(struct comm *comm, const struct comm_spec *spec, st
     status = own;
     char message[300];
     strncpy(message, status_message(), sizeof message - 1)[sizeof message - 1] = '\0';
-    enum status exchanged = comm_exchange(comm, &spec->group, &offer, sizeof offer, operation->offers);
+    enum status exchanged = comm_all_gather(comm, &spec->group, &offer, sizeof offer, operation->offers);
     if (own != STATUS_OK) {
         status_set(own, "%s", message);
         goto failed;
@@ -198,7 +198,7 @@ enum status operation_create(struct comm *comm, const struct comm_spec *spec, st
     bool ready = true; /* nobody starts before all have posted what is posted from the beginning */
     bool *all_ready = mem_array((size_t)spec->group.count, sizeof *all_ready);
     TRY_GOTO(status, all_ready ? STATUS_OK : STATUS_FAILED, failed);
-    status = comm_exchange(comm, &spec->group, &ready, sizeof ready, all_ready);
+    status = comm_all_gather(comm, &spec->group, &ready, sizeof ready, all_ready);
     mem_free(all_ready);
     if (status != STATUS_OK) goto failed;
     operation->spec.tree = NULL;

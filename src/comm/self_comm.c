@@ -10,7 +10,7 @@ struct self_operation {
     struct comm_spec spec;
 };
 
-static enum status self_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
+static enum status self_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
                                  void *all) {
     (void)comm, (void)group;
     memcpy(all, mine, bytes);
@@ -80,7 +80,7 @@ static void self_fail(struct comm *comm) { (void)comm; }
 
 static const struct comm_engine self_engine = {
     .name = "self",
-    .exchange = self_exchange,
+    .all_gather = self_all_gather,
     .window_open = self_window_open,
     .window_close = self_window_close,
     .create = self_create,

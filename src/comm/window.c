@@ -74,7 +74,7 @@ static enum status all_agree(struct comm *comm, bool mine, bool *out) {
     struct comm_group all = comm_group_all(comm);
     bool *votes = mem_array((size_t)all.count, sizeof *votes);
     if (!votes) return STATUS_FAILED;
-    enum status status = comm_exchange(comm, &all, &mine, sizeof mine, votes);
+    enum status status = comm_all_gather(comm, &all, &mine, sizeof mine, votes);
     *out = true;
     for (int rank = 0; rank < all.count; rank++)
         *out = *out && votes[rank];
@@ -91,7 +91,7 @@ static enum status share(struct comm *comm, struct window *window) {
     struct offer mine = {descriptor >= 0, getpid(), descriptor, (int64_t)window->mapped[window->me],
                          make_mark(window->mpi, window->number)};
     if (descriptor >= 0) *(volatile uint64_t *)window->base[window->me] = mine.mark;
-    enum status status = comm_exchange(comm, &node, &mine, sizeof mine, offers);
+    enum status status = comm_all_gather(comm, &node, &mine, sizeof mine, offers);
     bool mapped = status == STATUS_OK && mine.good && map_peers(window, offers);
     if (status == STATUS_OK) status = all_agree(comm, mapped, &window->shared);
     if (descriptor >= 0) {

@@ -7,7 +7,7 @@
  *   policy_text: a policy as a line of text;
  *   plan_table, partition_table, shapes_table, strategies_table, layout_table, described_table, ranks_table,
  * stages_table, profile_table: plans, the partitions that one was chosen from, how operators could be cut, devices that
- * are only described, what ranks exchange, a pipeline's stages, and what was measured. */
+ * are only described, collectives, a pipeline's stages, and what was measured. */
 #ifndef BALLAST_CONSOLE_CONSOLE_H
 #define BALLAST_CONSOLE_CONSOLE_H
 

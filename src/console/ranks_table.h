@@ -1,4 +1,4 @@
-/* What several ranks exchange in a step, for people. */
+/* The communication of several ranks per step, for people. */
 #ifndef BALLAST_CONSOLE_RANKS_TABLE_H
 #define BALLAST_CONSOLE_RANKS_TABLE_H
 

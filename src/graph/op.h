@@ -47,12 +47,12 @@ enum op_work {
 
 /* Operators that have no kernel: the ranks of a group make an operation together (collective/collective.h), in which a
  * tensor is cut into as many parts as the group has ranks, in its order. Input 0 is x, output 0 is y. */
-enum op_exchange {
-    OP_EXCHANGE_NONE,
-    OP_EXCHANGE_ALL_REDUCE,     /* y = the sum of all ranks' x, in whose place it is; fp32 */
-    OP_EXCHANGE_REDUCE_SCATTER, /* x [parts, …] -> y […]: this rank's part of the sum; fp32. x is lost */
-    OP_EXCHANGE_ALL_GATHER,     /* x […] -> y [parts, …]: part i is the x of rank i */
-    OP_EXCHANGE_ALL_TO_ALL /* x [parts, …] -> y [parts, …]: part i of x goes to rank i, part i of y is from it */
+enum op_collective {
+    OP_COLLECTIVE_NONE,
+    OP_COLLECTIVE_ALL_REDUCE,     /* y = the sum of all ranks' x, in whose place it is; fp32 */
+    OP_COLLECTIVE_REDUCE_SCATTER, /* x [parts, …] -> y […]: this rank's part of the sum; fp32. x is lost */
+    OP_COLLECTIVE_ALL_GATHER,     /* x […] -> y [parts, …]: part i is the x of rank i */
+    OP_COLLECTIVE_ALL_TO_ALL /* x [parts, …] -> y [parts, …]: part i of x goes to rank i, part i of y is from it */
 };
 
 /* A text that is the same for two nodes exactly when they cost the same (operator_key of profile/operands.h). */
@@ -70,7 +70,7 @@ enum { OP_INDICES_MAX = 6, OP_OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX, OP_
 struct op_index {
     char letter;            /* 's' sequences; positions: 't' in runs, 'z' in zigzag; others as the operator has them */
     int64_t size;           /* numbers of parts divide it: heads, where a dimension holds their features */
-    double exchanged_bytes; /* by all parts with each other in forward, beside sums of outputs; 0 for most */
+    double collective_bytes; /* by all parts with each other in forward, beside sums of outputs; 0 for most */
     double extra_flops;     /* of all parts together, only where it is cut; 0 for most */
     /* Parts have as many elements as the largest; behind the end of the dimension is nothing but zeros. Else the number
      * of parts must divide it. */
@@ -114,7 +114,7 @@ struct op {
     /* Shapes of the outputs from those of the inputs; BAD_INPUT with a message when the inputs do not fit. */
     enum status (*infer)(const struct node *node, struct shape out[OP_OUTPUTS_MAX]);
 
-    enum op_exchange exchange; /* attributes begin with struct exchange_attributes */
+    enum op_collective collective; /* attributes begin with struct collective_attributes */
 
     /* What it costs. */
     enum op_work work;
@@ -150,7 +150,7 @@ struct op {
     void (*take_part)(void *attributes, char letter, const struct index_part *part);
     /* Adds the nodes that a part of the index needs between its inputs and the node, whose inputs it then sets, with
      * attributes of the part. True: ranks have told each other by them what makes the outputs whole. NULL: none. */
-    bool (*exchange_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
+    bool (*collective_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
                            const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
 
     /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this

@@ -21,7 +21,7 @@ struct tiling {
     VEC(struct node *) woven; /* the new list */
 };
 
-static bool works_by_rows(const struct node *node) { return node->op->by_rows && !node->op->exchange; }
+static bool works_by_rows(const struct node *node) { return node->op->by_rows && !node->op->collective; }
 
 static bool is_forward_of(const struct node *node, const struct run *run) {
     return node->of && node->of->id >= run->forward && node->of->id < run->forward_end;

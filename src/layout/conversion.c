@@ -5,12 +5,12 @@
 
 struct step_price conversion_price_s(const struct device_mesh *mesh, const struct layout_step *step, double bytes) {
     unsigned axes = 1u << step->axis;
-    double exchange_s = device_mesh_all_to_all_s(mesh, axes, bytes);
+    double all_to_all_s = device_mesh_all_to_all_s(mesh, axes, bytes);
     switch (step->action) {
     case LAYOUT_GATHER:
         return (struct step_price){.forward =
                                        device_mesh_all_gather_s(mesh, axes, bytes * (double)mesh->sizes[step->axis])};
-    case LAYOUT_ALL_TO_ALL: return (struct step_price){exchange_s, exchange_s};
+    case LAYOUT_ALL_TO_ALL: return (struct step_price){all_to_all_s, all_to_all_s};
     case LAYOUT_CUT: return (struct step_price){.backward = device_mesh_all_gather_s(mesh, axes, bytes)};
     }
     BUG("a step of kind %d", (int)step->action);

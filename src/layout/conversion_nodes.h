@@ -1,5 +1,5 @@
-/* A conversion as nodes of a graph: each step of the way from one layout to another (layout/conversion.h) is what the
- * ranks of a group exchange (ops/group_exchange.c). Gradients go the other way round.
+/* A conversion as nodes of a graph: each step of the way from one layout to another (layout/conversion.h) is the collectives of
+ * a group (ops/group_collectives.c). Gradients go the other way round.
  * A step is of one axis of the mesh, among the ranks that stand apart along it alone. */
 #ifndef BALLAST_LAYOUT_CONVERSION_NODES_H
 #define BALLAST_LAYOUT_CONVERSION_NODES_H

@@ -502,10 +502,10 @@ static void take_indices(struct sharder *sharder, const struct node *node, struc
         parts[i] = (struct index_part){share->loops.indices[i].size, group.parts, group.position, group.stride};
         if (node->op->take_part) node->op->take_part(attributes, share->loops.indices[i].letter, &parts[i]);
     }
-    for (int i = 0; i < share->loops.count && node->op->exchange_parts; i++) {
+    for (int i = 0; i < share->loops.count && node->op->collective_parts; i++) {
         unsigned axes = share_axes_with(share, i);
         char letter = share->loops.indices[i].letter;
-        if (axes && node->op->exchange_parts(sharder->graph, node->name, letter, &parts[i], attributes, in))
+        if (axes && node->op->collective_parts(sharder->graph, node->name, letter, &parts[i], attributes, in))
             share->combined |= axes;
     }
 }

@@ -1,5 +1,5 @@
 /* A rank's own graph: the forward graph of one rank, rewritten so that each rank of a group does its part of the work
- * and has its part of the parameters, and exchanges (ops/exchange.c) what others need of it. It is differentiated,
+ * and has its part of the parameters, and collectives (ops/group_collectives.c) for the rest. It is differentiated,
  * planned and compiled as any other.
  *
  * LAYOUTS. Along each axis of the mesh that the ranks of the group form (one axis or two), a tensor is whole, or each

@@ -245,15 +245,15 @@ static void add_parameter_sum(const struct maker *maker, struct strategy *strate
 }
 
 /* What parts of an index tell each other; the tokens of each device are those that other axes leave it. */
-static void add_exchanges(const struct maker *maker, struct strategy *strategy) {
+static void add_collectives(const struct maker *maker, struct strategy *strategy) {
     for (int i = 0; i < maker->loops.count; i++) {
         unsigned taken = 0, others = 0;
-        if (maker->loops.indices[i].exchanged_bytes == 0) continue;
+        if (maker->loops.indices[i].collective_bytes == 0) continue;
         for (int axis = 0; axis < maker->mesh->axes; axis++) {
             if (strategy->index[axis] == i) taken |= 1u << axis;
             if (strategy->index[axis] != i && strategy->index[axis] != OP_INDEX_NONE) others |= 1u << axis;
         }
-        double bytes = maker->loops.indices[i].exchanged_bytes / (double)device_mesh_devices(maker->mesh, others);
+        double bytes = maker->loops.indices[i].collective_bytes / (double)device_mesh_devices(maker->mesh, others);
         strategy->forward_s += device_mesh_all_reduce_s(maker->mesh, taken, bytes);
     }
 }
@@ -271,7 +271,7 @@ static void add_communication(const struct maker *maker, struct strategy *strate
         if (is_read_whole(maker, operand)) add_gathers(maker, strategy, operand);
     }
     add_waves(maker, strategy);
-    add_exchanges(maker, strategy);
+    add_collectives(maker, strategy);
 }
 
 /* Of all operands, each device's share of what it reads and writes in both directions. */

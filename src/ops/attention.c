@@ -198,7 +198,7 @@ static void take_part_attention(void *attributes, char letter, const struct inde
 }
 
 /* A part of the query heads reads some of the keys and values, which it gets whole. */
-static bool exchange_parts_attention(struct graph *graph, const char *name, char letter, const struct index_part *part,
+static bool collective_parts_attention(struct graph *graph, const char *name, char letter, const struct index_part *part,
                                      const void *attributes, struct tensor *in[OP_INPUTS_MAX]) {
     int64_t head_dim = ((const struct attention_attributes *)attributes)->head_dim;
     if (letter != 'q' || !in[1] || !in[2]) return false;
@@ -223,7 +223,7 @@ const struct op op_attention = {
     .differentiate = differentiate_attention,
     .loops = loops_attention,
     .take_part = take_part_attention,
-    .exchange_parts = exchange_parts_attention,
+    .collective_parts = collective_parts_attention,
     .saved_inputs = 0x1f,
     .saved_outputs = 1u << 0 | 1u << 1,
 };

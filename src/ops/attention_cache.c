@@ -88,10 +88,10 @@ static void take_part_attention_cache(void *attributes, char letter, const struc
     op_attention.take_part(attributes, letter, part);
 }
 
-static bool exchange_parts_attention_cache(struct graph *graph, const char *name, char letter,
+static bool collective_parts_attention_cache(struct graph *graph, const char *name, char letter,
                                            const struct index_part *part, const void *attributes,
                                            struct tensor *in[OP_INPUTS_MAX]) {
-    return op_attention.exchange_parts(graph, name, letter, part, attributes, in);
+    return op_attention.collective_parts(graph, name, letter, part, attributes, in);
 }
 
 const struct op op_attention_cache = {
@@ -108,7 +108,7 @@ const struct op op_attention_cache = {
     .touched = touched_attention_cache,
     .loops = loops_attention_cache,
     .take_part = take_part_attention_cache,
-    .exchange_parts = exchange_parts_attention_cache,
+    .collective_parts = collective_parts_attention_cache,
     .updates = 1u << 1 | 1u << 2,
 };
 

@@ -93,7 +93,7 @@ static bool loops_head_loss(const struct node *node, int way, struct op_loops *o
     loops_add_tokens(out, node->in[0]);
     struct op_index *rows = op_loops_add(out, 'v', node->in[1]->shape.dims[0]);
     rows->padded = true;
-    rows->exchanged_bytes = HEAD_STATISTICS * (double)dtype_bytes(DTYPE_F32) * (double)shape_rows(&node->in[0]->shape);
+    rows->collective_bytes = HEAD_STATISTICS * (double)dtype_bytes(DTYPE_F32) * (double)shape_rows(&node->in[0]->shape);
     rows->extra_flops = head_flops(node);
     op_loops_operand(out, 0, "st.");
     op_loops_operand(out, 1, "v.");
@@ -108,9 +108,9 @@ static void take_part_head(void *attributes, char letter, const struct index_par
             (struct vocabulary_part){index_part_first(part), index_part_used(part), part->size};
 }
 
-static bool exchange_parts_head_loss(struct graph *graph, const char *name, char letter, const struct index_part *part,
+static bool collective_parts_head_loss(struct graph *graph, const char *name, char letter, const struct index_part *part,
                                      const void *attributes, struct tensor *in[OP_INPUTS_MAX]) {
-    const struct exchange_attributes all = {.part = {part->parts, part->position, part->stride}};
+    const struct collective_attributes all = {.part = {part->parts, part->position, part->stride}};
     if (letter != 'v') return false;
     struct node *own =
         graph_add(graph, &op_head_statistics, graph_format(graph, "%s.statistics", name), in, attributes, NULL);
@@ -134,7 +134,7 @@ const struct op op_head_loss = {
     .differentiate_loss = differentiate_head_loss,
     .loops = loops_head_loss,
     .take_part = take_part_head,
-    .exchange_parts = exchange_parts_head_loss,
+    .collective_parts = collective_parts_head_loss,
     .saved_inputs = 0x1f,
     .updates = 1u << 0,
 };
@@ -216,7 +216,7 @@ const struct op op_head_log_probability = {
     .differentiate = differentiate_head_log_probability,
     .loops = loops_head_log_probability,
     .take_part = take_part_head,
-    .exchange_parts = exchange_parts_head_loss,
+    .collective_parts = collective_parts_head_loss,
     .saved_inputs = 0x1f,
 };
 

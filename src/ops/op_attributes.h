@@ -252,7 +252,7 @@ struct group_part {
  * as many queries each. Parts divide queries, and heads do. */
 struct select_heads_attributes select_heads_of_queries(int64_t heads, int64_t head_dim, int64_t queries,
                                                        const struct group_part *part);
-struct exchange_attributes {
+struct collective_attributes {
     struct group_part part;
     /* Sums: BF16 where every edge of their tree rounds to it, so that values travel in it; else F32. */
     enum dtype edges;

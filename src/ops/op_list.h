@@ -71,7 +71,7 @@
     X(add_bias)                                                                                                        \
     /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
-    /* group_exchange.c: x -> y with the same elements in their order, in another shape or dtype */                    \
+    /* group_collectives.c: x -> y with the same elements in their order, in another shape or dtype */                    \
     X(convert)                                                                                                         \
     /* x -> y [parts, …], the parts of a dimension one after the other; from_parts the other way round */            \
     X(to_parts)                                                                                                        \
@@ -176,9 +176,9 @@
     /* muon.c: the same, of a matrix */                                                                                \
     X(muon)
 
-/* Those that the ranks of a group make together (enum op_exchange), of group_exchange.c: no backend has kernels of
+/* Those that the ranks of a group make together (enum op_collective), of group_collectives.c: no backend has kernels of
  * them. */
-#define EXCHANGE_OP_LIST(X)                                                                                            \
+#define COLLECTIVE_OP_LIST(X)                                                                                            \
     X(all_reduce)                                                                                                      \
     X(reduce_scatter)                                                                                                  \
     X(all_gather)                                                                                                      \
@@ -190,7 +190,7 @@
 
 #define OP_DECLARE(name) extern const struct op op_##name;
 OP_LIST(OP_DECLARE)
-EXCHANGE_OP_LIST(OP_DECLARE)
+COLLECTIVE_OP_LIST(OP_DECLARE)
 #undef OP_DECLARE
 
 #endif

@@ -7,7 +7,7 @@
  *     select_heads: key-value heads of a part of the query heads;
  *     routing, expert, expert_glu: layers of which a token takes a few experts; balance: counts of their slots, and
  *         the loss that evens them out;
- *     tensor_parts, group_exchange: parts of tensors, and what the ranks of a group exchange of them;
+ *     tensor_parts, group_collectives: parts of tensors, and collectives of a group;
  *     preference: the loss of pairs of sequences;
  *     attention_cache: attention of new tokens over caches, for generating texts;
  *     optimizer: the update, and the nodes that make it; muon: that of whole matrices;
@@ -101,7 +101,7 @@ struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, 
 struct tensor *ops_add_bias(struct graph *graph, const char *name, struct tensor *x, struct tensor *bias,
                             struct tensor *residual);
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
-/* What the ranks of a group exchange. Each tensor is whole on all of them, or each has its part along a dimension; the
+/* Collectives of a group. Each tensor is whole on all of them, or each has its part along a dimension; the
  * gradient of what is whole is the same on all ranks, or each has a part of its sum. All ranks of the group have the
  * same nodes. With one part each is x itself. A sum is added in a fixed order, by halves of the group (lane_tree.h);
  * of bf16, each edge of that tree rounds, and the sum.
@@ -110,9 +110,9 @@ struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x
  *     gather      x a part along the dimension -> whole. Gradient: the part of it, or where `partial` of its sum
  *     scatter     x a part of a sum -> this rank's part of it along the dimension. Gradient: gathered
  *     cut         x whole -> this rank's part along the dimension. Gradient: gathered
- *     exchange    x a part along `from` -> a part along `to`. Gradient: the other way round
+ *     all_to_all    x a part along `from` -> a part along `to`. Gradient: the other way round
  * Parts along the first dimension, or behind dimensions of size 1, lie one after the other in memory; those along
- * others are copied to lie so before they are exchanged, or from there after it. BAD_INPUT where the dimension has no
+ * others are copied to lie so before the collective, or back after it. BAD_INPUT where the dimension has no
  * parts of equal size. */
 struct tensor *ops_copy_in(struct graph *graph, const char *name, struct tensor *x, struct group_part part);
 struct tensor *ops_reduce_out(struct graph *graph, const char *name, struct tensor *x, struct group_part part);
@@ -121,7 +121,7 @@ struct tensor *ops_gather(struct graph *graph, const char *name, struct tensor *
 struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
                            int dimension);
 struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int dimension);
-struct tensor *ops_exchange(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
+struct tensor *ops_all_to_all(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
                             int to);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all micro-batches. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,

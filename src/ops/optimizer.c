@@ -151,31 +151,31 @@ static enum status infer_gradient_reduce(const struct node *node, struct shape o
 
 const struct op op_gradient_reduce = {
     .name = "gradient_reduce",
-    .attribute_bytes = sizeof(struct exchange_attributes),
+    .attribute_bytes = sizeof(struct collective_attributes),
     .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_gradient_reduce,
-    .exchange = OP_EXCHANGE_ALL_REDUCE,
+    .collective = OP_COLLECTIVE_ALL_REDUCE,
     .by_elements = true,
     .in_place_input = 1 + 0,
     .updates = 1u << 0,
 };
 
 static enum status infer_gather_norms(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    int64_t parts = NODE_ATTRIBUTES(node, exchange_attributes)->part.parts;
+    int64_t parts = NODE_ATTRIBUTES(node, collective_attributes)->part.parts;
     out[0] = vector_of(DTYPE_F64, parts * shape_elements(&node->in[0]->shape));
     return STATUS_OK;
 }
 
 const struct op op_gather_norms = {
     .name = "gather_norms",
-    .attribute_bytes = sizeof(struct exchange_attributes),
+    .attribute_bytes = sizeof(struct collective_attributes),
     .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_gather_norms,
-    .exchange = OP_EXCHANGE_ALL_GATHER,
+    .collective = OP_COLLECTIVE_ALL_GATHER,
 };
 
 struct trained {
@@ -189,7 +189,7 @@ static struct group_part along(struct group_part group, struct group_axis axis) 
 }
 
 static void reduce_gradient(struct graph *graph, struct tensor *gradient, struct group_part group) {
-    const struct exchange_attributes attributes = {.part = group, .edges = DTYPE_F32};
+    const struct collective_attributes attributes = {.part = group, .edges = DTYPE_F32};
     struct tensor *in[OP_INPUTS_MAX] = {gradient}, *into[OP_OUTPUTS_MAX] = {gradient};
     graph_add(graph, &op_gradient_reduce, graph_format(graph, "reduced.%s", gradient->name), in, &attributes, into);
 }
@@ -341,7 +341,7 @@ static struct tensor *add_own_norms(struct graph *graph, const struct trained *t
  */
 static void add_part_norms(struct graph *graph, struct tensor *own, struct group_axis axis, struct group_part group,
                            struct tensor *norms, int column) {
-    const struct exchange_attributes attributes = {.part = along(group, axis)};
+    const struct collective_attributes attributes = {.part = along(group, axis)};
     const char *suffix = axis_suffix(graph, axis);
     if (!own) return;
     struct tensor *all = add_results(graph, graph_format(graph, "squared_norms.parts%s", suffix),

@@ -1,4 +1,4 @@
-/* What puts tensors into parts and back, for the operations of group_exchange.c.
+/* What puts tensors into parts and back, for the operations of group_collectives.c.
  *
  * An operation works on parts that lie one after the other, [parts, …], and sums are of fp32. So a call of ops.h is a
  * short chain of nodes: what converts, the operation, what converts back. A conversion that changes nothing takes over

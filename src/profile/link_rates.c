@@ -34,7 +34,7 @@ static enum status gather(struct comm *comm, double mine, double **all) {
     struct comm_group group = comm_group_all(comm);
     *all = mem_array((size_t)group.count, sizeof **all);
     if (!*all) return STATUS_FAILED;
-    return comm_exchange(comm, &group, &mine, sizeof mine, *all);
+    return comm_all_gather(comm, &group, &mine, sizeof mine, *all);
 }
 
 enum status link_largest(struct comm *comm, double mine, double *out) {
@@ -219,7 +219,7 @@ static enum status measure(struct link_bench *bench, const struct backend *backe
     return link_largest(comm, bench->spread_s / bench->seconds, &rates->noise);
 }
 
-/* Where ranks exchange the memory of their devices, that is measured. */
+/* Where collectives work on the memory of devices, that is measured. */
 static enum status open_memory(struct link_bench *bench, const struct backend *backend) {
     struct comm *comm = bench->comm;
     int64_t bytes = 4 * bench->max_bytes;

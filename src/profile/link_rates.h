@@ -1,4 +1,4 @@
-/* What ranks exchange in a second, measured by all of them together. */
+/* Bandwidth and latency between ranks, measured by all of them together. */
 #ifndef BALLAST_PROFILE_LINK_RATES_H
 #define BALLAST_PROFILE_LINK_RATES_H
 
@@ -14,7 +14,7 @@ struct link_options {
 
 /* Collective over all ranks. Fills rates->links, rates->noise, and the slowdowns of messages and by messages; does
  * nothing where there is one rank. All ranks get the same values: of a time the slowest rank's, of a slowdown the mean.
- * Takes some 0.3 s, thorough a second or two (a pair exchanges 40 MiB: a third of a second at 1 Gb/s), and for that
+ * Takes some 0.3 s, thorough a second or two (a pair sends 40 MiB: a third of a second at 1 Gb/s), and for that
  * time a window of LINK_MEMORY_BYTES, less where memory_bytes is less. Sets the backend's threads. FAILED, on all
  * ranks, where one has no memory or comm fails. */
 #define LINK_MEMORY_BYTES ((int64_t)32 << 20)

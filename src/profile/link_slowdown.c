@@ -15,7 +15,7 @@ enum { STARTS_MIN = 2, STARTS_MAX = 64, MESSAGE_BYTES = 512 };
 static const double WINDOW_S = 0.03;
 
 /* The thread that repeats the operation. Every rank repeats it as often, since they wait for each other. */
-struct exchange {
+struct collective_run {
     struct comm_operation *operation;
     int starts;
     enum status status;
@@ -25,37 +25,37 @@ struct exchange {
 };
 
 static void *repeat(void *argument) {
-    struct exchange *exchange = argument;
+    struct collective_run *collective_run = argument;
     int64_t begin = clock_now_ns();
-    for (int i = 0; i < exchange->starts && exchange->status == STATUS_OK; i++) {
-        comm_start(exchange->operation);
-        exchange->status = comm_wait(exchange->operation);
+    for (int i = 0; i < collective_run->starts && collective_run->status == STATUS_OK; i++) {
+        comm_start(collective_run->operation);
+        collective_run->status = comm_wait(collective_run->operation);
     }
-    exchange->seconds = (double)(clock_now_ns() - begin) * 1e-9 / exchange->starts;
-    if (exchange->status != STATUS_OK) snprintf(exchange->message, sizeof exchange->message, "%s", status_message());
-    atomic_store(&exchange->ended, true);
+    collective_run->seconds = (double)(clock_now_ns() - begin) * 1e-9 / collective_run->starts;
+    if (collective_run->status != STATUS_OK) snprintf(collective_run->message, sizeof collective_run->message, "%s", status_message());
+    atomic_store(&collective_run->ended, true);
     return NULL;
 }
 
-/* Repeats the kernel for a while, or until the exchange has ended; seconds of one. */
-static enum status repeat_kernel(struct rate_work *work, const struct exchange *exchange, double *out) {
+/* Repeats the kernel for a while, or until the collective has ended; seconds of one. */
+static enum status repeat_kernel(struct rate_work *work, const struct collective_run *collective_run, double *out) {
     int64_t begin = clock_now_ns(), pieces = 0;
     for (bool more = true; more; pieces++) {
         TRY(rate_work_run(work));
-        more = exchange ? !atomic_load(&exchange->ended) : (double)(clock_now_ns() - begin) * 1e-9 < WINDOW_S;
+        more = collective_run ? !atomic_load(&collective_run->ended) : (double)(clock_now_ns() - begin) * 1e-9 < WINDOW_S;
     }
     *out = (double)(clock_now_ns() - begin) * 1e-9 / (double)pieces;
     return STATUS_OK;
 }
 
-static enum status run_beside(struct rate_work *work, struct exchange *exchange, double *kernel_s) {
+static enum status run_beside(struct rate_work *work, struct collective_run *collective_run, double *kernel_s) {
     pthread_t thread;
-    int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&thread, NULL, repeat, exchange);
+    int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&thread, NULL, repeat, collective_run);
     if (error) return status_set(STATUS_FAILED, "cannot start a thread to measure with: %s", strerror(error));
-    enum status status = repeat_kernel(work, exchange, kernel_s);
+    enum status status = repeat_kernel(work, collective_run, kernel_s);
     pthread_join(thread, NULL);
     if (status != STATUS_OK) return status;
-    return exchange->status == STATUS_OK ? STATUS_OK : status_set(exchange->status, "%s", exchange->message);
+    return collective_run->status == STATUS_OK ? STATUS_OK : status_set(collective_run->status, "%s", collective_run->message);
 }
 
 /* Slowdowns of this rank: of the kernel by messages, and of messages by the kernel. */
@@ -65,15 +65,15 @@ struct slowed {
 
 static enum status measure_beside(struct link_bench *bench, struct rate_work *work, struct comm_operation *operation,
                                   double alone_s, struct slowed *out) {
-    struct exchange exchange = {.operation = operation};
+    struct collective_run collective_run = {.operation = operation};
     double starts = fmin(STARTS_MAX, fmax(STARTS_MIN, WINDOW_S / alone_s)), kernel_alone_s, kernel_s, together;
-    exchange.starts = (int)starts;
+    collective_run.starts = (int)starts;
     TRY(rate_work_run(work));
     TRY(link_largest(bench->comm, 0, &together));
     TRY(repeat_kernel(work, NULL, &kernel_alone_s));
     TRY(link_largest(bench->comm, 0, &together));
-    TRY(run_beside(work, &exchange, &kernel_s));
-    *out = (struct slowed){fmax(1, kernel_s / kernel_alone_s), fmax(1, exchange.seconds / alone_s)};
+    TRY(run_beside(work, &collective_run, &kernel_s));
+    *out = (struct slowed){fmax(1, kernel_s / kernel_alone_s), fmax(1, collective_run.seconds / alone_s)};
     return STATUS_OK;
 }
 

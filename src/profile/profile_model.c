@@ -43,7 +43,7 @@ static bool may_be_on_host(const struct backend *backend, const struct node *nod
 
 static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
     *out = -1;
-    if (node->op->exchange) return STATUS_OK;
+    if (node->op->collective) return STATUS_OK;
     struct entry entry = {.node = node, .on_host = may_be_on_host(profile->backend, node)};
     operands_find(profile->graph, node, &entry.operands);
     entry.key = operator_key(&entry.operands, &profile->keys);

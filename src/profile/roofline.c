@@ -212,7 +212,7 @@ enum status roofline_costs(const struct graph *graph, const struct cluster *clus
     }
     for (size_t i = 0; i < nodes; i++) {
         const struct node *node = graph->nodes.items[i];
-        if (node->op->exchange) continue; /* costs_set_exchanges */
+        if (node->op->collective) continue; /* costs_set_collectives */
         bool product = classes[node->op->work].flops > 0;
         costs.kernels[i].seconds = roofline_of(node, &cluster->device, which).seconds;
         costs.kernels[i].activity = product ? ACTIVITY_PRODUCT : ACTIVITY_STREAMING;

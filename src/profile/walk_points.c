@@ -32,7 +32,7 @@ struct walking {
 };
 
 static bool goes_before(const struct points *points, const struct node *node) {
-    return !node->op->exchange && !curve_fits(node) && parts_of(node, points->large_flops).count == 0;
+    return !node->op->collective && !curve_fits(node) && parts_of(node, points->large_flops).count == 0;
 }
 
 static enum status add_call(struct walking *walking, const struct node *node, struct point *point) {

@@ -133,8 +133,8 @@ enum status collectives_all_gather(struct program *program, const struct shard_c
 }
 
 /* The whole tensor group, or one of the axes that it divides into. */
-static enum status find_exchange_group(const struct program *program, const struct node *node, struct comm_group *out) {
-    const struct group_part *part = &NODE_ATTRIBUTES(node, exchange_attributes)->part;
+static enum status find_node_group(const struct program *program, const struct node *node, struct comm_group *out) {
+    const struct group_part *part = &NODE_ATTRIBUTES(node, collective_attributes)->part;
     int tensor = rank_place_tensor(&program->place), stride = part->stride > 0 ? (int)part->stride : 1;
     bool axis = part->stride > 0 && part->parts > 0 && tensor % (part->parts * stride) == 0;
     if (axis || part->parts == tensor) {
@@ -148,15 +148,15 @@ static enum status find_exchange_group(const struct program *program, const stru
 
 enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
                                 struct program_collective *out) {
-    static const enum comm_kind kinds[] = {[OP_EXCHANGE_ALL_REDUCE] = COMM_ALL_REDUCE,
-                                           [OP_EXCHANGE_REDUCE_SCATTER] = COMM_REDUCE_SCATTER,
-                                           [OP_EXCHANGE_ALL_GATHER] = COMM_ALL_GATHER,
-                                           [OP_EXCHANGE_ALL_TO_ALL] = COMM_ALL_TO_ALL};
-    const struct exchange_attributes *attributes = NODE_ATTRIBUTES(node, exchange_attributes);
+    static const enum comm_kind kinds[] = {[OP_COLLECTIVE_ALL_REDUCE] = COMM_ALL_REDUCE,
+                                           [OP_COLLECTIVE_REDUCE_SCATTER] = COMM_REDUCE_SCATTER,
+                                           [OP_COLLECTIVE_ALL_GATHER] = COMM_ALL_GATHER,
+                                           [OP_COLLECTIVE_ALL_TO_ALL] = COMM_ALL_TO_ALL};
+    const struct collective_attributes *attributes = NODE_ATTRIBUTES(node, collective_attributes);
     struct comm_group group;
-    enum comm_kind kind = kinds[node->op->exchange];
+    enum comm_kind kind = kinds[node->op->collective];
     bool blocks = kind == COMM_REDUCE_SCATTER || kind == COMM_ALL_GATHER;
-    TRY(find_exchange_group(program, node, &group));
+    TRY(find_node_group(program, node, &group));
     *out = (struct program_collective){.kind = kind,
                                        .node = node,
                                        .group = group,
@@ -172,7 +172,7 @@ enum status collectives_of_graph(struct program *program, const struct graph *gr
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
         struct program_collective operation;
-        if (!node->op->exchange || node->phase > PHASE_BACKWARD) continue;
+        if (!node->op->collective || node->phase > PHASE_BACKWARD) continue;
         int64_t in = shape_bytes(&node->in[0]->shape), out = shape_bytes(&node->out[0]->shape);
         TRY(collectives_of_node(program, node, in > out ? in : out, &operation));
         TRY(vec_push(&program->collectives, operation));

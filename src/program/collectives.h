@@ -30,7 +30,7 @@ static inline struct program_collective collectives_broadcast(struct comm_group 
                                        .micro_batch = micro_batch};
 }
 
-/* What an operator of the graph is (op.exchange), on its tensor group, of so many bytes of data. BAD_INPUT where the
+/* What an operator of the graph is (op.collective), on its tensor group, of so many bytes of data. BAD_INPUT where the
  * plan's tensor group has not the operator's number of ranks. */
 enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
                                 struct program_collective *out);

@@ -49,8 +49,8 @@ static enum status add_update(const struct execution_source *source, int32_t chu
     }
     const struct execution updated = {
         .kind = EXECUTION_UPDATED, .chunk = chunk, .group = source->group, .deferred = deferred, .aside = aside};
-    bool exchanged = source->cuts && source->updates.first[chunk + 1] < source->updates.first[chunk + 2];
-    return exchanged && chunk >= 0 ? vec_push(&out->list, updated) : STATUS_OK;
+    bool gathered = source->cuts && source->updates.first[chunk + 1] < source->updates.first[chunk + 2];
+    return gathered && chunk >= 0 ? vec_push(&out->list, updated) : STATUS_OK;
 }
 
 enum status execution_updates_add_transfer(const struct execution_source *source, const struct pipeline_value *value,

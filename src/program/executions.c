@@ -6,7 +6,7 @@
 #include "program/execution_updates.h"
 
 bool execution_adds_uses(const struct node *node) {
-    return node->phase == PHASE_FINISH && !node->op->exchange && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
+    return node->phase == PHASE_FINISH && !node->op->collective && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
 }
 
 /* Backward goes from the last block to the first, so the lowest block that adds to an accumulator adds last. `last`: by
@@ -301,7 +301,7 @@ static bool sweep_execution(const struct sweep *sweep, struct execution *executi
         if (node->out[i])
             useful |= node->out[i]->kind != TENSOR_ACTIVATION || *needed(sweep, execution->slot, node->out[i]);
     if (!useful) return false;
-    BUG_IF(node->op->exchange == OP_EXCHANGE_REDUCE_SCATTER && *needed(sweep, execution->slot, node->in[0]),
+    BUG_IF(node->op->collective == OP_COLLECTIVE_REDUCE_SCATTER && *needed(sweep, execution->slot, node->in[0]),
            "%s: %s is read again", node->name, node->in[0]->name);
     int input = node_in_place_input(node);
     execution->takes_over = input >= 0 && !*needed(sweep, execution->slot, node->in[input]);
@@ -391,7 +391,7 @@ static enum status add_stages(struct execution_source *source, const struct wave
 }
 
 /* Without micro-batches, where nothing is cut: deferred updates, and the sums in the order in which ranks with
- * micro-batches have them. What is exchanged of shards needs the very groups of these ranks. */
+ * micro-batches have them. Collectives of shards need the very groups of these ranks. */
 static enum status add_empty(struct execution_source *source, const struct wave_part *wave,
                              struct execution_list *out) {
     for (int32_t block = 0; wave->opens_step && block < source->blocks; block++, source->group++)

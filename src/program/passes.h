@@ -4,8 +4,8 @@
 
 #include "program/program.h"
 
-/* Makes sections, instructions and buffers, without live ranges, offsets or waits, all on stream 0 but for what ranks
- * exchange. Each buffer is in the tier where the policy keeps it between uses, and instructions use it there.
+/* Makes sections, instructions and buffers, without live ranges, offsets or waits, all on stream 0 but for
+ * collectives. Each buffer is in the tier where the policy keeps it between uses, and instructions use it there.
  *
  * A step is a list of shares (plan/lane_shares.h; one, where there is one lane, round and rank). A share's
  * micro-batches are cut into waves of `micro_batches_per_wave`: a first wave (which zeroes the accumulators), repeated

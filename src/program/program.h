@@ -19,7 +19,7 @@
  * for which micro-batch, in which order), execution_updates (where updates stand), pipeline (what goes from stage to
  * stage, who does what when), instances (activations of each micro-batch and recomputation), step_buffers (all other
  * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
- * schedule_nodes (kernels), schedule_sums (sums, and exchanges of shards), schedule_messages (of pipelines), residency
+ * schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), schedule_messages (of pipelines), residency
  * and residency_places (stretches of uses elsewhere), gather (whole parameters out of shards), move (copies between
  * tiers), lifetimes (of buffers), place (offsets), sweep (placement in the order of time), place_apart (copies away
  * from bytes that were just in use), happens (vector clocks), segments (bytes cut at operands' borders), synchronise
@@ -133,7 +133,7 @@ enum opcode {
     OPCODE_ADD,      /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
     OPCODE_ADD_BF16, /* the same with both rounded to bf16 first; without input 0: output 0 = output 0 so rounded */
     /* Operations between ranks (collective/collective.h); workspace: the staging. With a node they are that operator of
-     * the graph (op.exchange), whose input is then an operand too where it is not the output. */
+     * the graph (op.collective), whose input is then an operand too where it is not the output. */
     OPCODE_ALL_REDUCE,     /* output 0 = its sum over all ranks */
     OPCODE_REDUCE_SCATTER, /* of output 0 this rank's block = its sum over all ranks, the others are undefined */
     OPCODE_ALL_GATHER, /* output 0 = the blocks of the group's ranks. Input 0: this rank's, in its place in output 0 or

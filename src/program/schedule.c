@@ -188,7 +188,7 @@ static int64_t count_share_waves(const struct scheduler *scheduler, const struct
     return movement_split_waves(share->micro_batches, scheduler->slots).count;
 }
 
-/* All data ranks of a stage go through the same waves, since they exchange shards in them. The first one has the most
+/* All data ranks of a stage go through the same waves, since they have collectives of shards in them. The first one has the most
  * shares in a round, and where others have micro-batches in it too, all of its shares have the most of these. So the
  * others begin a round with whole shares of it, and each of their own with waves of it. */
 static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *max,
@@ -260,7 +260,7 @@ enum status program_cut(const struct graph *graph, const struct recipe *recipe, 
 
 static enum status cut_step(struct scheduler *scheduler) {
     const struct plan *plan = scheduler->plan;
-    /* Shards are gathered by whatever reads parameters, and parts of tensors and stages exchange what they compute. */
+    /* Shards are gathered by whatever reads parameters, and tensor and pipeline parallelism have collectives. */
     bool together = partition_cuts(&plan->policy.partition) || rank_place_tensor(&plan->place) > 1;
     bool staged = rank_place_stages(&plan->place) > 1;
     if (graph_has_backward(scheduler->graph) || together || staged) {

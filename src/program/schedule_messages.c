@@ -10,7 +10,7 @@ static struct comm_group stages_of(const struct scheduler *scheduler) {
 static enum status schedule_broadcast(struct scheduler *scheduler, const struct execution *execution,
                                       const struct program_collective *operation, struct operand operand) {
     struct program *program = scheduler->program;
-    struct instruction message = scheduler_exchange(scheduler, OPCODE_BROADCAST, execution);
+    struct instruction message = scheduler_collective(scheduler, OPCODE_BROADCAST, execution);
     bool sends = mesh_group_position(&operation->group, program->place.rank) == operation->root;
     bool whole = operand.bytes == program->buffers.items[operand.buffer].bytes;
     operand.access = sends ? ACCESS_READ : whole ? ACCESS_WRITE : ACCESS_UPDATE;

@@ -122,7 +122,7 @@ enum status schedule_zero_once(struct scheduler *scheduler, const struct executi
     return schedule_zero(scheduler, execution, buffer, TIER_DEVICE);
 }
 
-/* A rank makes some of the norms and sums of squares that ranks exchange: of norms others add to the buffer, and of
+/* A rank makes some of the norms and sums of squares for collectives: of norms others add to the buffer, and of
  * sums copies between tiers are of whole buffers. */
 static bool is_made_in_part(const struct scheduler *scheduler, const struct tensor *tensor) {
     if (tensor->kind != TENSOR_RESULT) return false;
@@ -217,12 +217,12 @@ static enum status schedule_kernel(struct scheduler *scheduler, const struct sec
 
 /* ---- operators that are operations between ranks ---- */
 
-static const enum opcode exchanges[] = {[OP_EXCHANGE_ALL_REDUCE] = OPCODE_ALL_REDUCE,
-                                        [OP_EXCHANGE_REDUCE_SCATTER] = OPCODE_REDUCE_SCATTER,
-                                        [OP_EXCHANGE_ALL_GATHER] = OPCODE_ALL_GATHER,
-                                        [OP_EXCHANGE_ALL_TO_ALL] = OPCODE_ALL_TO_ALL};
+static const enum opcode opcodes[] = {[OP_COLLECTIVE_ALL_REDUCE] = OPCODE_ALL_REDUCE,
+                                        [OP_COLLECTIVE_REDUCE_SCATTER] = OPCODE_REDUCE_SCATTER,
+                                        [OP_COLLECTIVE_ALL_GATHER] = OPCODE_ALL_GATHER,
+                                        [OP_COLLECTIVE_ALL_TO_ALL] = OPCODE_ALL_TO_ALL};
 
-static struct instruction exchange_instruction(const struct scheduler *scheduler, const struct execution *execution,
+static struct instruction collective_instruction(const struct scheduler *scheduler, const struct execution *execution,
                                                enum opcode opcode) {
     struct instruction instruction = scheduler_instruction(scheduler, opcode, execution);
     instruction.node = execution->node;
@@ -235,7 +235,7 @@ static struct instruction exchange_instruction(const struct scheduler *scheduler
 static enum status schedule_own_part(struct scheduler *scheduler, const struct execution *execution,
                                      const struct program_collective *operation, const struct operand *data,
                                      const struct operand *out) {
-    struct instruction take = exchange_instruction(scheduler, execution, OPCODE_TAKE);
+    struct instruction take = collective_instruction(scheduler, execution, OPCODE_TAKE);
     struct comm_range own = collectives_own_block(scheduler->program, operation);
     take.operands[0] = (struct operand){.buffer = data->buffer,
                                         .access = ACCESS_READ,
@@ -245,11 +245,11 @@ static enum status schedule_own_part(struct scheduler *scheduler, const struct e
     return vec_push(&scheduler->program->instructions, take);
 }
 
-static enum status schedule_exchange(struct scheduler *scheduler, const struct section *section,
+static enum status schedule_collective(struct scheduler *scheduler, const struct section *section,
                                      const struct execution *execution, const struct shard_range *run) {
     const struct node *node = execution->node;
     struct program_collective operation;
-    struct instruction instruction = exchange_instruction(scheduler, execution, exchanges[node->op->exchange]);
+    struct instruction instruction = collective_instruction(scheduler, execution, opcodes[node->op->collective]);
     bool scatters = instruction.opcode == OPCODE_REDUCE_SCATTER, updates = op_updates(node) & 1;
     BUG_IF(instruction.opcode == OPCODE_ALL_REDUCE && !execution->takes_over && !updates, "%s: not in place",
            node->name);
@@ -274,6 +274,6 @@ enum status schedule_node(struct scheduler *scheduler, const struct section *sec
     struct shard_range run = run_of(scheduler, execution->node);
     bool here = !execution->elsewhere && (run.begin < run.end || !op_is_divided(execution->node->op));
     if (!here) return schedule_elsewhere(scheduler, execution);
-    return execution->node->op->exchange ? schedule_exchange(scheduler, section, execution, &run)
+    return execution->node->op->collective ? schedule_collective(scheduler, section, execution, &run)
                                          : schedule_kernel(scheduler, section, execution, &run);
 }

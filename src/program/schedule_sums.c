@@ -1,4 +1,4 @@
-/* Sums of lanes and ranks, and what ranks exchange of shards. */
+/* Sums of lanes and ranks, and collectives of shards. */
 #include "program/scheduler.h"
 
 static const struct partition *partition_of(const struct scheduler *scheduler) {
@@ -9,7 +9,7 @@ static enum status push(struct scheduler *scheduler, const struct instruction *i
     return vec_push(&scheduler->program->instructions, *instruction);
 }
 
-struct instruction scheduler_exchange(const struct scheduler *scheduler, enum opcode opcode,
+struct instruction scheduler_collective(const struct scheduler *scheduler, enum opcode opcode,
                                       const struct execution *execution) {
     struct instruction instruction = scheduler_instruction(scheduler, opcode, execution);
     instruction.tier = scheduler->program->place.tier;
@@ -20,7 +20,7 @@ struct instruction scheduler_exchange(const struct scheduler *scheduler, enum op
 /* ---- all-gather ---- */
 
 /* Shards of width `fine` become one of width `coarse`, in its place in the buffer. */
-struct exchange {
+struct shard_gather {
     const struct shard_cut *cut;
     int coarse, fine;
     int32_t buffer;
@@ -29,20 +29,20 @@ struct exchange {
 };
 
 static enum status schedule_all_gather(struct scheduler *scheduler, const struct execution *execution,
-                                       const struct exchange *exchange) {
+                                       const struct shard_gather *shard_gather) {
     struct program_collective operation;
     struct program *program = scheduler->program;
-    TRY(collectives_all_gather(program, exchange->cut, exchange->coarse, exchange->fine, exchange->block_bytes,
+    TRY(collectives_all_gather(program, shard_gather->cut, shard_gather->coarse, shard_gather->fine, shard_gather->block_bytes,
                                &operation));
     if (operation.bytes == 0 || operation.group.count == 1) return STATUS_OK;
-    struct instruction gather = scheduler_exchange(scheduler, OPCODE_ALL_GATHER, execution);
+    struct instruction gather = scheduler_collective(scheduler, OPCODE_ALL_GATHER, execution);
     struct comm_range own = collectives_own_block(program, &operation);
     gather.operands[OP_INPUTS_MAX] = (struct operand){
-        .buffer = exchange->buffer, .access = ACCESS_WRITE, .offset = exchange->offset, .bytes = operation.bytes};
+        .buffer = shard_gather->buffer, .access = ACCESS_WRITE, .offset = shard_gather->offset, .bytes = operation.bytes};
     if (own.begin < own.end)
-        gather.operands[0] = (struct operand){.buffer = exchange->buffer,
+        gather.operands[0] = (struct operand){.buffer = shard_gather->buffer,
                                               .access = ACCESS_READ,
-                                              .offset = exchange->offset + own.begin,
+                                              .offset = shard_gather->offset + own.begin,
                                               .bytes = own.end - own.begin};
     TRY(collectives_add(program, &operation, &gather));
     return push(scheduler, &gather);
@@ -76,7 +76,7 @@ static enum status schedule_all_reduce(struct scheduler *scheduler, const struct
                                        const struct lane_sum_step *step) {
     struct program *program = scheduler->program;
     struct program_collective operation;
-    struct instruction reduce = scheduler_exchange(scheduler, OPCODE_ALL_REDUCE, execution);
+    struct instruction reduce = scheduler_collective(scheduler, OPCODE_ALL_REDUCE, execution);
     struct operand *data = &reduce.operands[OP_INPUTS_MAX];
     *data = sum_of(scheduler, pack, step);
     /* Behind the front may be accumulators that nobody writes here, and buffers are copied as a whole. */
@@ -96,7 +96,7 @@ static enum status schedule_take(struct scheduler *scheduler, const struct execu
         shard_range_of(&chunk->cut, partition_of(scheduler)->gradients, rank_place_data_rank(&program->place));
     int64_t bytes = (range.end - range.begin) * (int64_t)sizeof(float);
     if (bytes == 0) return STATUS_OK;
-    struct instruction take = scheduler_exchange(scheduler, first ? OPCODE_TAKE : OPCODE_ADD, execution);
+    struct instruction take = scheduler_collective(scheduler, first ? OPCODE_TAKE : OPCODE_ADD, execution);
     /* The last shards are shorter than their space, and buffers are copied as a whole. */
     if (first && bytes < program->buffers.items[chunk->sums].bytes)
         TRY(schedule_zero(scheduler, execution, chunk->sums, take.tier));
@@ -114,7 +114,7 @@ static enum status schedule_reduce_scatter(struct scheduler *scheduler, const st
     const struct chunk_buffers *chunk = &scheduler->buffers.of[scheduler->buffers.gradients.items[pack].chunk];
     int width = partition_of(scheduler)->gradients;
     struct program_collective operation;
-    struct instruction scatter = scheduler_exchange(scheduler, OPCODE_REDUCE_SCATTER, execution);
+    struct instruction scatter = scheduler_collective(scheduler, OPCODE_REDUCE_SCATTER, execution);
     struct operand *data = &scatter.operands[OP_INPUTS_MAX];
     *data = sum_of(scheduler, pack, step);
     TRY(collectives_reduce_scatter(program, &scheduler->plan->recipe, scheduler->share->round, &chunk->cut,
@@ -122,13 +122,13 @@ static enum status schedule_reduce_scatter(struct scheduler *scheduler, const st
     TRY(collectives_add(program, &operation, &scatter));
     TRY(push(scheduler, &scatter));
     struct shard_range range = shard_range_of(&chunk->cut, width, rank_place_data_rank(&program->place));
-    const struct exchange exchange = {.cut = &chunk->cut,
+    const struct shard_gather shard_gather = {.cut = &chunk->cut,
                                       .coarse = width,
                                       .fine = chunk->cut.ranks,
                                       .buffer = data->buffer,
                                       .offset = range.begin * (int64_t)sizeof(float),
                                       .block_bytes = SHARD_BLOCK * (int64_t)sizeof(float)};
-    TRY(schedule_all_gather(scheduler, execution, &exchange));
+    TRY(schedule_all_gather(scheduler, execution, &shard_gather));
     return schedule_take(scheduler, execution, chunk, data->buffer);
 }
 
@@ -178,14 +178,14 @@ static enum status schedule_block_norms(struct scheduler *scheduler, const struc
         const struct gradient_pack_place *place = &scheduler->buffers.gradients.items[pack];
         const struct chunk_buffers *chunk = &scheduler->buffers.of[place->chunk];
         if (place->completed_by != execution->block || chunk->norms < 0) continue;
-        const struct exchange exchange = {.cut = &chunk->cut,
+        const struct shard_gather shard_gather = {.cut = &chunk->cut,
                                           .coarse = 1,
                                           .fine = partition_of(scheduler)->gradients,
                                           .buffer = chunk->norms,
                                           .block_bytes = sizeof(double)};
         if (has_no_gradient(scheduler, place->chunk))
             TRY(schedule_zero(scheduler, execution, chunk->norms, TIER_DEVICE));
-        TRY(schedule_all_gather(scheduler, execution, &exchange));
+        TRY(schedule_all_gather(scheduler, execution, &shard_gather));
     }
     return STATUS_OK;
 }
@@ -193,12 +193,12 @@ static enum status schedule_block_norms(struct scheduler *scheduler, const struc
 static enum status schedule_updated(struct scheduler *scheduler, const struct execution *execution) {
     const struct chunk_buffers *chunk = &scheduler->buffers.of[execution->chunk];
     const struct pack *pack = scheduler->program->buffers.items[chunk->parameters].pack;
-    const struct exchange exchange = {.cut = &chunk->cut,
+    const struct shard_gather shard_gather = {.cut = &chunk->cut,
                                       .coarse = partition_width(partition_of(scheduler)->parameters),
                                       .fine = partition_of(scheduler)->optimizer,
                                       .buffer = chunk->parameters,
                                       .block_bytes = SHARD_BLOCK * dtype_bytes(pack->members[0].tensor->shape.dtype)};
-    return schedule_all_gather(scheduler, execution, &exchange);
+    return schedule_all_gather(scheduler, execution, &shard_gather);
 }
 
 enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution) {

@@ -1,5 +1,5 @@
 /* What the files of scheduling share: schedule.c (sections), schedule_nodes.c (kernels and their operands),
- * schedule_sums.c (sums of lanes and ranks, exchanges of shards), schedule_messages.c (what goes from stage to stage).
+ * schedule_sums.c (sums of lanes and ranks, collectives of shards), schedule_messages.c (what goes from stage to stage).
  */
 #ifndef BALLAST_PROGRAM_SCHEDULER_H
 #define BALLAST_PROGRAM_SCHEDULER_H
@@ -52,13 +52,13 @@ enum status schedule_zero_once(struct scheduler *scheduler, const struct executi
 enum status schedule_node(struct scheduler *scheduler, const struct section *section,
                           const struct execution *execution);
 
-/* Sums of lanes and ranks, and what ranks exchange of shards. */
+/* Sums of lanes and ranks, and collectives of shards. */
 enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution);
 /* What goes from stage to stage. */
 enum status schedule_message(struct scheduler *scheduler, const struct execution *execution);
 
-/* An instruction where the CPU reads and writes what ranks exchange. */
-struct instruction scheduler_exchange(const struct scheduler *scheduler, enum opcode opcode,
+/* An instruction where the CPU reads and writes the data of a collective. */
+struct instruction scheduler_collective(const struct scheduler *scheduler, enum opcode opcode,
                                       const struct execution *execution);
 
 #endif

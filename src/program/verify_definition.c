@@ -45,12 +45,12 @@ static void add_uses(const struct definition *definition, const struct node *nod
 }
 
 static bool sums_uses(const struct node *node) {
-    return node->phase == PHASE_FINISH && !node->op->exchange && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
+    return node->phase == PHASE_FINISH && !node->op->collective && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
 }
 
 /* Every rank of the group has the same sum of its lanes and rounds, of its own part of the gradient. */
 static enum status sum_over_group(const struct definition *definition, const struct node *node, value *out) {
-    const struct exchange_attributes *attributes = NODE_ATTRIBUTES(node, exchange_attributes);
+    const struct collective_attributes *attributes = NODE_ATTRIBUTES(node, collective_attributes);
     struct lane_tree tree = {0};
     size_t ranks = (size_t)attributes->part.parts;
     value *leaves = mem_array(ranks, sizeof *leaves);
@@ -70,7 +70,7 @@ static enum status sum_over_groups(const struct definition *definition, value *o
     const struct graph *graph = definition->cells->graph;
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
-        if (node->phase == PHASE_FINISH && node->op->exchange && node->out[0]->kind == TENSOR_GRADIENT)
+        if (node->phase == PHASE_FINISH && node->op->collective && node->out[0]->kind == TENSOR_GRADIENT)
             TRY(sum_over_group(definition, node, out));
     }
     return STATUS_OK;

@@ -405,26 +405,26 @@ static enum status check_broadcast(const struct program *program, int32_t index)
     return STATUS_OK;
 }
 
-static const enum op_exchange exchanges[] = {[OPCODE_ALL_REDUCE] = OP_EXCHANGE_ALL_REDUCE,
-                                             [OPCODE_REDUCE_SCATTER] = OP_EXCHANGE_REDUCE_SCATTER,
-                                             [OPCODE_ALL_GATHER] = OP_EXCHANGE_ALL_GATHER,
-                                             [OPCODE_ALL_TO_ALL] = OP_EXCHANGE_ALL_TO_ALL};
+static const enum op_collective op_collectives[] = {[OPCODE_ALL_REDUCE] = OP_COLLECTIVE_ALL_REDUCE,
+                                             [OPCODE_REDUCE_SCATTER] = OP_COLLECTIVE_REDUCE_SCATTER,
+                                             [OPCODE_ALL_GATHER] = OP_COLLECTIVE_ALL_GATHER,
+                                             [OPCODE_ALL_TO_ALL] = OP_COLLECTIVE_ALL_TO_ALL};
 
 static bool is_same_group(const struct comm_group *a, const struct comm_group *b) {
     return a->first == b->first && a->stride == b->stride && a->count == b->count;
 }
 
 /* Of the tensor group or an axis of it, in all of whose data the parts are equal. */
-static enum status check_exchange_group(const struct program *program, int32_t index) {
+static enum status check_node_group(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
         return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
     const struct program_collective *collective = &program->collectives.items[instruction->collective];
-    const struct group_part *part = &NODE_ATTRIBUTES(instruction->node, exchange_attributes)->part;
+    const struct group_part *part = &NODE_ATTRIBUTES(instruction->node, collective_attributes)->part;
     int stride = part->stride > 0 ? (int)part->stride : 1;
     const struct comm_group group = rank_place_tensor_axis(&program->place, (int)part->parts, stride);
     if (collective->kind != kinds[instruction->opcode] || collective->node != instruction->node ||
-        instruction->node->op->exchange != exchanges[instruction->opcode])
+        instruction->node->op->collective != op_collectives[instruction->opcode])
         return FAULT(program, index, NULL, "the operation is another than the operator");
     bool cut = collective->kind == COMM_ALL_GATHER || collective->kind == COMM_REDUCE_SCATTER;
     if (!is_same_group(&collective->group, &group) || collective->empty || collective->owner ||
@@ -435,13 +435,13 @@ static enum status check_exchange_group(const struct program *program, int32_t i
 
 /* An operator that is an operation between ranks. A sum in place of gradients has one operand, as has one that is
  * scattered in its input's place. */
-static enum status check_exchange(const struct program *program, int32_t index) {
+static enum status check_node_collective(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     const struct node *node = instruction->node;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *in = &instruction->operands[0];
     const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
     bool scatters = instruction->opcode == OPCODE_REDUCE_SCATTER, updates = op_updates(node) & 1;
-    TRY(check_exchange_group(program, index));
+    TRY(check_node_group(program, index));
     TRY(check_run(program, index));
     for (int k = 0; k < OPERANDS_MAX; k++)
         if (k != 0 && k != OP_INPUTS_MAX && k != OPERAND_WORKSPACE && instruction->operands[k].buffer >= 0)
@@ -467,8 +467,8 @@ static enum status check_own_part(const struct program *program, int32_t index) 
     int64_t bytes = shape_bytes(&instruction->node->out[0]->shape);
     TRY(check_ends(program, index, 0, ACCESS_WRITE));
     TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX], instruction->node->out[0], ACCESS_WRITE));
-    bool own = instruction->node->op->exchange == OP_EXCHANGE_REDUCE_SCATTER && from->bytes == bytes &&
-               from->offset == NODE_ATTRIBUTES(instruction->node, exchange_attributes)->part.position * bytes &&
+    bool own = instruction->node->op->collective == OP_COLLECTIVE_REDUCE_SCATTER && from->bytes == bytes &&
+               from->offset == NODE_ATTRIBUTES(instruction->node, collective_attributes)->part.position * bytes &&
                program->buffers.items[from->buffer].bytes == shape_bytes(&x->shape);
     return own ? STATUS_OK : FAULT(program, index, from, "not this rank's part");
 }
@@ -498,7 +498,7 @@ static enum status check_instruction(const struct program *program, int32_t inde
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER:
     case OPCODE_ALL_TO_ALL:
-        TRY(instruction->node ? check_exchange(program, index) : check_collective(program, index));
+        TRY(instruction->node ? check_node_collective(program, index) : check_collective(program, index));
         break;
     case OPCODE_BROADCAST: TRY(check_broadcast(program, index)); break;
     case OPCODE_ELSEWHERE: return FAULT(program, index, NULL, "an instruction of other ranks");

@@ -384,8 +384,8 @@ static enum status broadcast(const struct sums *sums, const struct comm_group *g
     return STATUS_OK;
 }
 
-/* What an operator gathers or exchanges of activations has no cells. */
-static enum status exchange(const struct sums *sums, const struct instruction *instruction,
+/* Collectives of activations have no cells. */
+static enum status run_collective(const struct sums *sums, const struct instruction *instruction,
                             const struct comm_group *group) {
     bool sum = instruction->opcode == OPCODE_ALL_REDUCE || instruction->opcode == OPCODE_REDUCE_SCATTER;
     if (instruction->opcode == OPCODE_BROADCAST) return broadcast(sums, group);
@@ -403,7 +403,7 @@ static enum status make_operations(void *payload, const int32_t *operations) {
         if (operations[r] < 0 || operation_of(state)->group.first != r) continue;
         if (at_hand(state)->deferred && sums->step == 0) continue;
         struct comm_group group = operation_of(state)->group;
-        TRY(exchange(sums, at_hand(state), &group));
+        TRY(run_collective(sums, at_hand(state), &group));
     }
     return STATUS_OK;
 }

@@ -20,7 +20,7 @@ void executable_free(struct executable *executable) {
 static enum status create_kernels(struct executable *executable) {
     const struct graph *graph = executable->graph;
     for (size_t i = 0; i < graph->nodes.count; i++)
-        if (!graph->nodes.items[i]->op->exchange)
+        if (!graph->nodes.items[i]->op->collective)
             TRY(backend_kernel_create(executable->backend, graph->nodes.items[i], &executable->kernels[i]));
     return STATUS_OK;
 }
@@ -34,7 +34,7 @@ static enum status create_host_kernels(struct executable *executable) {
     if (!executable->host_kernels) return STATUS_FAILED;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct node *node = graph->nodes.items[i];
-        if (node->phase == PHASE_UPDATE && !node->op->exchange)
+        if (node->phase == PHASE_UPDATE && !node->op->collective)
             TRY(backend_kernel_create(host, node, &executable->host_kernels[i]));
     }
     return STATUS_OK;

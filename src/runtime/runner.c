@@ -128,7 +128,7 @@ enum status runner_enqueue(struct runner *runner, const struct instruction *inst
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER:
     case OPCODE_ALL_TO_ALL:
-    case OPCODE_BROADCAST: return runner_exchange(runner, instruction);
+    case OPCODE_BROADCAST: return runner_collective(runner, instruction);
     case OPCODE_ELSEWHERE: BUG("an instruction of other ranks");
     }
     return STATUS_OK;

@@ -43,7 +43,7 @@ void runner_operations_close(struct runner *runner) {
     mem_free(runner->operations);
 }
 
-enum status runner_exchange(struct runner *runner, const struct instruction *instruction) {
+enum status runner_collective(struct runner *runner, const struct instruction *instruction) {
     struct comm_operation *operation = runner->operations[instruction->collective];
     comm_start(operation);
     return comm_wait(operation);

@@ -106,7 +106,7 @@ void runner_workers_close(struct runner *runner);
 /* Operations between ranks (runner_comm.c). Opening is collective. */
 enum status runner_operations_open(struct runner *runner);
 void runner_operations_close(struct runner *runner);
-enum status runner_exchange(struct runner *runner, const struct instruction *instruction);
+enum status runner_collective(struct runner *runner, const struct instruction *instruction);
 /* Seconds of the longest instruction at rates that any machine surpasses by far: 1 GFLOP/s, 100 MB/s in memory, 10 MB/s
  * of a disk. */
 double runner_find_longest(const struct program *program);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "scale/partition_exchange.h"
+#include "scale/partition_collectives.h"
 
 enum { BYTES = 2 }; /* of an element of activations and weights */
 
@@ -136,7 +136,7 @@ static double tensor_collective_s(const struct share *share, const struct fabric
  * section 4.2.2): forward a gather before and a scatter after; backward a gather of the result's gradient, which the
  * next product waits for, and a scatter beside the weight's gradient; systems that overlap keep of the input only a
  * rank's part, and gather it again beside the input's gradient. */
-static double tensor_exchange_s(const struct share *share, const struct fabric *fabric, bool backward) {
+static double tensor_communication_s(const struct share *share, const struct fabric *fabric, bool backward) {
     const struct training_system *system = &share->job->system;
     bool within = system->overlaps_tensor_forward, behind = backward ? system->overlaps_tensor_backward : within;
     if (share->across == 1) return 0;
@@ -149,7 +149,7 @@ static double tensor_exchange_s(const struct share *share, const struct fabric *
 
 /* Tokens go to the ranks of the experts that they visit, and their results back; backward the same with gradients. All
  * ranks send as much; nothing is computed beside it. */
-static double expert_exchange_s(const struct share *share, const struct fabric *fabric) {
+static double expert_all_to_all_s(const struct share *share, const struct fabric *fabric) {
     const struct training *job = share->job;
     double cut = job->layout.sequence ? (double)share->across : 1;
     double bytes = BYTES * (double)share->tokens / cut * (double)job->model.experts_a_token * (double)job->model.hidden;
@@ -192,11 +192,11 @@ static double recomputed_s(const struct share *share, double forward_s) {
 static struct pass_cost layer_cost(const struct share *share, const struct fabric *fabric) {
     double forward = attention_products_s(share, false) + mlp_products_s(share, false) +
                      attention_kernel_s(share, false) + elementwise_s(share, false) +
-                     tensor_exchange_s(share, fabric, false) + expert_exchange_s(share, fabric) +
+                     tensor_communication_s(share, fabric, false) + expert_all_to_all_s(share, fabric) +
                      launches_s(share, false);
     double backward = attention_products_s(share, true) + mlp_products_s(share, true) +
                       attention_kernel_s(share, true) + elementwise_s(share, true) +
-                      tensor_exchange_s(share, fabric, true) + expert_exchange_s(share, fabric) +
+                      tensor_communication_s(share, fabric, true) + expert_all_to_all_s(share, fabric) +
                       launches_s(share, true);
     return (struct pass_cost){forward, recomputed_s(share, forward), backward};
 }

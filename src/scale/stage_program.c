@@ -90,8 +90,8 @@ struct maker {
     enum replay_kind kind;  /* of the kernels that are added */
     int32_t collective;     /* the latest collective */
     int32_t gathered;       /* the gather of the pass's next layer; REPLAY_NONE: none is under way */
-    struct exchange gather, again, scatter, reduce; /* of one layer; `again`: the gather for its backward */
-    struct exchange table;                          /* gather of the embedding or the head */
+    struct collective_load gather, again, scatter, reduce; /* of one layer; `again`: the gather for its backward */
+    struct collective_load table;                          /* gather of the embedding or the head */
     double gradient_s;                              /* of a layer's gradients in memory, after a backward */
 };
 
@@ -110,20 +110,20 @@ static enum status add_kernel(struct maker *maker, double seconds, int32_t gathe
     return replay_add(maker->replay, one, &maker->kernel);
 }
 
-static enum status add_collective(struct maker *maker, enum replay_kind kind, struct exchange exchange, int32_t after) {
+static enum status add_collective(struct maker *maker, enum replay_kind kind, struct collective_load load, int32_t after) {
     struct replay_instruction one = {.stage = maker->stage,
                                      .queue = REPLAY_COLLECTIVES,
                                      .kind = kind,
-                                     .seconds = exchange.seconds,
-                                     .slows = exchange.link_part * maker->costs->gpu.calibration->collective_slowdown,
+                                     .seconds = load.seconds,
+                                     .slows = load.link_part * maker->costs->gpu.calibration->collective_slowdown,
                                      .waits = {replay_wait(after, 0), replay_no_wait()}};
     return replay_add(maker->replay, one, &maker->collective);
 }
 
 /* Ahead of the layer that needs it: beside the layer before, or after it where the system does not overlap. */
-static enum status add_gather(struct maker *maker, struct exchange exchange) {
+static enum status add_gather(struct maker *maker, struct collective_load load) {
     bool overlaps = maker->costs->job->system.overlaps_parameters;
-    TRY(add_collective(maker, REPLAY_GATHER, exchange, overlaps ? maker->before : maker->kernel));
+    TRY(add_collective(maker, REPLAY_GATHER, load, overlaps ? maker->before : maker->kernel));
     maker->gathered = maker->collective;
     return STATUS_OK;
 }
@@ -181,7 +181,7 @@ static enum status add_layer(struct maker *maker, const struct pipeline_step *st
     TRY(add_kernel(maker, seconds, maker->gathered));
     maker->gathered = REPLAY_NONE;
     int32_t kernel = maker->kernel;
-    struct exchange gather = step->backward ? maker->again : maker->gather;
+    struct collective_load gather = step->backward ? maker->again : maker->gather;
     if (cut && more && ahead) TRY(add_gather(maker, gather));
     if (cut && step->backward) TRY(add_collective(maker, REPLAY_REDUCE, maker->scatter, kernel));
     if (reduces) TRY(add_collective(maker, REPLAY_REDUCE, maker->reduce, kernel));
@@ -222,34 +222,34 @@ static enum status add_pass(struct maker *maker, const struct pipeline_step *ste
     return STATUS_OK;
 }
 
-static struct exchange both(struct exchange one, struct exchange other) {
-    return (struct exchange){one.seconds + other.seconds,
+static struct collective_load both(struct collective_load one, struct collective_load other) {
+    return (struct collective_load){one.seconds + other.seconds,
                              one.link_part > other.link_part ? one.link_part : other.link_part};
 }
 
 /* Experts' weights are held by fewer ranks than the others, so they go by themselves. */
-static struct exchange reduce_of(const struct job_costs *costs, double dense, double experts) {
+static struct collective_load reduce_of(const struct job_costs *costs, double dense, double experts) {
     const struct training *job = costs->job;
-    struct exchange one = exchange_reduce(job, &costs->fabric, dense, false);
-    return experts > 0 ? both(one, exchange_reduce(job, &costs->fabric, experts, true)) : one;
+    struct collective_load one = partition_reduce(job, &costs->fabric, dense, false);
+    return experts > 0 ? both(one, partition_reduce(job, &costs->fabric, experts, true)) : one;
 }
 
-static struct exchange hand_out_of(const struct job_costs *costs, int32_t stage) {
+static struct collective_load hand_out_of(const struct job_costs *costs, int32_t stage) {
     const struct training *job = costs->job;
     double broadcast_s = costs->gpu.calibration->broadcast_s, experts = (double)stage_expert_parameters(costs, stage);
     double dense = (double)stage_parameters(costs, stage) - experts;
-    struct exchange one = exchange_update(job, &costs->fabric, dense, false, broadcast_s);
-    return experts > 0 ? both(one, exchange_update(job, &costs->fabric, experts, true, broadcast_s)) : one;
+    struct collective_load one = partition_update(job, &costs->fabric, dense, false, broadcast_s);
+    return experts > 0 ? both(one, partition_update(job, &costs->fabric, experts, true, broadcast_s)) : one;
 }
 
-/* Gradients that were not exchanged on the way, then the update of what the rank owns, then the new parameters. */
+/* Gradients that were not reduced on the way, then the update of what the rank owns, then the new parameters. */
 static enum status add_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
     const struct training *job = costs->job;
     double parameters = (double)stage_parameters(costs, maker->stage);
     double tables = tables_of(costs, maker->stage) * table_share(costs);
     double experts = (double)stage_expert_parameters(costs, maker->stage);
-    struct exchange rest =
+    struct collective_load rest =
         job->system.overlaps_gradients ? reduce_of(costs, tables, 0) : reduce_of(costs, parameters - experts, experts);
     double update_s = costs->layers.parameter_s * stage_cut(costs, maker->stage, job->layout.partition.optimizer);
     maker->kind = REPLAY_UPDATE;
@@ -262,7 +262,7 @@ static enum status add_update(struct maker *maker) {
 /* New parameters that come beside the first forward: the step begins with them, and the first pass's end waits. */
 static enum status add_late_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
-    struct exchange hand_out = hand_out_of(costs, maker->stage);
+    struct collective_load hand_out = hand_out_of(costs, maker->stage);
     if (!costs->job->system.overlaps_update || hand_out.seconds <= 0) return STATUS_OK;
     return add_collective(maker, REPLAY_HAND_OUT, hand_out, REPLAY_NONE);
 }
@@ -315,18 +315,18 @@ static bool gathers_twice(const struct training *job, double layer) {
     return kept > 0 && layer > (double)kept && job->layout.recomputation == RECOMPUTE_FULL;
 }
 
-static void find_exchanges(struct maker *maker) {
+static void find_collectives(struct maker *maker) {
     const struct training *job = maker->costs->job;
     const struct fabric *fabric = &maker->costs->fabric;
     double layer = layer_parameters(maker->costs), traffic = gradient_traffic(job);
     maker->gradient_s = traffic > 0 ? streaming_s(&maker->costs->gpu, traffic * layer) : 0;
     double piece_s = maker->costs->gpu.calibration->kernel_s;
-    maker->gather = exchange_gather(job, fabric, layer, piece_s);
-    maker->again = exchange_gather_again(job, fabric, layer, piece_s);
+    maker->gather = partition_gather(job, fabric, layer, piece_s);
+    maker->again = partition_gather_again(job, fabric, layer, piece_s);
     if (gathers_twice(job, layer)) maker->again.seconds *= 2;
-    maker->scatter = exchange_scatter(job, fabric, layer, piece_s);
+    maker->scatter = partition_scatter(job, fabric, layer, piece_s);
     maker->reduce = reduce_of(maker->costs, layer - expert_share(maker->costs), expert_share(maker->costs));
-    maker->table = exchange_gather(job, fabric, table_share(maker->costs), piece_s);
+    maker->table = partition_gather(job, fabric, table_share(maker->costs), piece_s);
 }
 
 enum status stage_program_make(const struct job_costs *costs, struct replay *out) {
@@ -336,7 +336,7 @@ enum status stage_program_make(const struct job_costs *costs, struct replay *out
     maker.first = order ? mem_array(passes, sizeof *maker.first) : NULL;
     maker.last = maker.first ? mem_array(passes, sizeof *maker.last) : NULL;
     enum status status = maker.last ? STATUS_OK : STATUS_FAILED;
-    find_exchanges(&maker);
+    find_collectives(&maker);
     out->stages = costs->pipeline.stages;
     for (maker.stage = 0; maker.stage < costs->pipeline.stages && status == STATUS_OK; maker.stage++)
         status = make_stage(&maker, order);

@@ -5,7 +5,7 @@
 
 #include "plan/pipeline_order.h"
 #include "scale/layer_cost.h"
-#include "scale/partition_exchange.h"
+#include "scale/partition_collectives.h"
 #include "scale/replay.h"
 
 struct job_costs {

@@ -132,7 +132,7 @@ static const struct training_system systems[] = {
     /* 2022, of which its published tables are: scores in memory, distributed_fused_adam before its collectives were
      * overlapped (NVIDIA/NeMo-Framework-Launcher@73d7e94: overlap_grad_sync is false; new parameters from @d1d5454 on);
      * tensor parallelism as in Megatron-LM of that year (apex). Gradients are
-     * exchanged in fp32 where grad_sync_dtype does not say otherwise (@2ed8ca13). "Gradient accumulation fusion can
+     * reduced in fp32 where grad_sync_dtype does not say otherwise (@2ed8ca13). "Gradient accumulation fusion can
      * only be used with pipeline parallel size > 1." */
     {.name = "NeMo Megatron",
      .attention = ATTENTION_SCORES,

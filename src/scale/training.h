@@ -83,7 +83,7 @@ struct training_system {
     bool rereads_norms;       /* LayerNorm by apex's first kernels, which read their rows again */
     bool blocks_launches;     /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
     bool fp32_loss;           /* logits are turned to fp32 in memory */
-    int64_t gradient_bytes;   /* of an element while gradients are exchanged */
+    int64_t gradient_bytes;   /* of an element while gradients are reduced */
     int64_t state_bytes;      /* of a parameter in all, where nothing is cut */
     int64_t pass_bytes;       /* of a parameter that a rank has, beside those: gradients of a pass, where their sum is
                                  apart from them */
@@ -95,7 +95,7 @@ struct training_system {
     int64_t kept_parameters;  /* layers of more are gathered again between what is computed again and its backward;
                                  0: none is */
     bool overlaps_parameters; /* gathers run ahead beside forward and backward */
-    bool overlaps_gradients;  /* gradients are exchanged beside the last backward */
+    bool overlaps_gradients;  /* gradients are reduced beside the last backward */
     bool overlaps_update;     /* new parameters are handed out beside the next forward */
     bool overlaps_tensor_forward;  /* collectives of tensor parallelism run beside parts of their products */
     bool overlaps_tensor_backward; /* or, in the backward, beside the products of weights' gradients */

@@ -125,11 +125,11 @@ static struct wholes wholes_of(const struct states *states, bool again) {
  * they are still in a buffer. */
 static void add_gathers(const struct policy_bound_input *input, const struct policy *policy, double waves,
                         double buffers, struct loads *loads) {
-    const struct exchange *exchange = input->exchange;
+    const struct collective_seconds *collective_seconds = input->collective_seconds;
     enum tier tier = input->cut->place.tier;
     if (!gathers(policy)) return;
-    double again_s = fmax(exchange->gather_again_s - buffers * exchange->largest_gather_s, 0);
-    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += waves * (exchange->gather_s + again_s);
+    double again_s = fmax(collective_seconds->gather_again_s - buffers * collective_seconds->largest_gather_s, 0);
+    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += waves * (collective_seconds->gather_s + again_s);
     if (tier == TIER_DEVICE) return;
     struct wholes first = wholes_of(input->states, false), again = wholes_of(input->states, true);
     double largest = (double)input->states->largest[0];
@@ -198,8 +198,8 @@ static void add_gradients(const struct policy_bound_input *input, const struct p
     if (!taken) add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->summed);
 }
 
-/* Sums of gradients that are on the device go where ranks exchange them, and what is all-reduced comes back. */
-static void add_exchanged(const struct policy_bound_input *input, const struct policy *policy,
+/* Sums of gradients that are on the device go to the tier of collectives, and what is all-reduced comes back. */
+static void add_collective_traffic(const struct policy_bound_input *input, const struct policy *policy,
                           const struct chunk_sum *away, struct loads *loads) {
     const struct chunk_sum *all = input->from;
     bool device = policy->gradients == TIER_DEVICE;
@@ -241,7 +241,7 @@ static void add_sums(const struct policy_bound_input *input, struct loads *loads
                    costs_add_s(rates, 0);
     loads->streams[STREAM_COMPUTE].seconds[ACTIVITY_STREAMING] +=
         (double)input->cut->computed * zeros_s + (double)input->cut->adds * add_s;
-    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += input->exchange->reduce_s + input->exchange->once_s;
+    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += input->collective_seconds->reduce_s + input->collective_seconds->once_s;
 }
 
 static struct policy_seconds bound_seconds(const struct policy_bound_input *input, const struct policy *policy,
@@ -261,7 +261,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     add_gathers(input, policy, waves, (double)elsewhere->buffers, &loads);
     add_parameters(input, policy, waves, elsewhere, &loads);
     add_gradients(input, policy, waves, elsewhere->moves, &loads);
-    add_exchanged(input, policy, elsewhere->updates, &loads);
+    add_collective_traffic(input, policy, elsewhere->updates, &loads);
     add_updates(input, policy, elsewhere, &loads);
     add_sums(input, &loads);
     struct policy_seconds seconds = {min_seconds(&loads), 0};
@@ -455,7 +455,7 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
 /* Those of the first wave alone; later ones may be repetitions of it. A pipeline's stages share them. */
 int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_wave) {
     int64_t slots = step_cut_largest(input->cut, micro_batches_per_wave).first;
-    return slots * input->cost->exchanges / rank_place_stages(&input->cut->place);
+    return slots * input->cost->collectives / rank_place_stages(&input->cut->place);
 }
 
 static int64_t activation_bytes(const struct schedule_cost *cost, int64_t slots) {

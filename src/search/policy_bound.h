@@ -7,7 +7,7 @@
 #define BALLAST_SEARCH_POLICY_BOUND_H
 
 #include "plan/plan.h"
-#include "search/exchange.h"
+#include "search/collective_seconds.h"
 #include "search/schedule_cost.h"
 
 struct policy_bound_input {
@@ -16,7 +16,7 @@ struct policy_bound_input {
     const struct schedule_cost *cost; /* for the policy's lookahead, if activations move */
     const struct states *states;      /* with the chunks of the policy's partition, and of its size */
     const struct chunk_sum *from;     /* states_divide by that partition */
-    const struct exchange *exchange;
+    const struct collective_seconds *collective_seconds;
     const struct step_cut *cut;
     int64_t fixed_bytes; /* policy_bound_fixed_bytes */
     int64_t *scratch;    /* policy_bound_scratch(cost) entries of the caller's */

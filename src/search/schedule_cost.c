@@ -118,7 +118,7 @@ static void read(const struct measurer *measurer, int32_t r, int32_t group) {
 static void compute(struct measurer *measurer, int32_t r) {
     const struct node *node = measurer->executions[r].node;
     const struct kernel_cost *kernel = &measurer->costs->kernels[node->id];
-    measurer->cost->exchanges += node->op->exchange != OP_EXCHANGE_NONE;
+    measurer->cost->collectives += node->op->collective != OP_COLLECTIVE_NONE;
     measurer->cost->compute_s[kernel->activity] += kernel->seconds + measurer->costs->rates.issue_s;
 }
 

@@ -152,8 +152,8 @@ enum status space_divide_packing(const struct space *space, const struct states 
     if (!division->from[k]) status = STATUS_FAILED;
     for (int flat = 0; flat < 2 && input->costs && status == STATUS_OK; flat++)
         if (is_tried(input, flat))
-            status = exchange_measure(&space->cut, &states, partition, flat, &input->costs->rates,
-                                      &division->exchange[k][flat]);
+            status = collective_seconds_measure(&space->cut, &states, partition, flat, &input->costs->rates,
+                                      &division->collective_seconds[k][flat]);
     states_free_dealt(&states);
     return status;
 }
@@ -233,7 +233,7 @@ static struct policy_bound_input bound_input(const struct space *space, const st
                                        space_schedule_cost(space, family->schedule, family->lookahead),
                                        states_of(space, family),
                                        division->from[family->packing],
-                                       &division->exchange[family->packing][family->flat],
+                                       &division->collective_seconds[family->packing][family->flat],
                                        &space->cut,
                                        space->fixed_bytes,
                                        space->scratch,

@@ -36,7 +36,7 @@ struct division {
     struct partition partition;
     bool early; /* updates follow their gradients */
     struct chunk_sum *from[PACKINGS_MAX];
-    struct exchange exchange[PACKINGS_MAX][2]; /* hierarchical, flat */
+    struct collective_seconds collective_seconds[PACKINGS_MAX][2]; /* hierarchical, flat */
 };
 
 /* Families of one division, one kind of operations and one placement. */

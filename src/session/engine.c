@@ -60,8 +60,8 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     int figures = steps ? loss_figures(programs->of[PROGRAM_STEP]->graph) : 0;
     struct comm *comm = plan->session->comm;
     if (steps) TRY(comm_agree(comm, find_micro_batches(out)));
-    TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, figures, &out->exchange)));
-    if (steps) out->exchange.loss_parts = parts_of_loss(out, PROGRAM_STEP);
+    TRY(comm_agree(comm, step_collectives_open(comm, &plan->chosen, figures, &out->collectives)));
+    if (steps) out->collectives.loss_parts = parts_of_loss(out, PROGRAM_STEP);
     TRY(comm_agree(comm, warm_up(plan)));
     TRY(comm_agree(comm, open_arenas(out)));
     for (int use = 0; use < PROGRAM_USES; use++)
@@ -77,7 +77,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
 void engine_close(struct engine *engine) {
     for (int use = PROGRAM_USES - 1; use >= 0; use--)
         runner_free(engine->runners[use]);
-    step_exchange_close(&engine->exchange);
+    step_collectives_close(&engine->collectives);
     expert_counts_close(&engine->expert_counts);
     stage_spans_free(&engine->spans);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
@@ -173,16 +173,16 @@ enum status engine_compute_step(struct engine *engine, int64_t step, double lear
                                 int64_t targets, struct step_numbers *out) {
     int64_t all;
     double figures[LOSS_FIGURES_MAX] = {0};
-    TRY(step_exchange_targets(&engine->exchange, filled, targets, &all));
+    TRY(step_collectives_targets(&engine->collectives, filled, targets, &all));
     set_scalars(engine, step, learning_rate, all);
     engine->partially_updated = true;
     TRY(runner_step(engine->runners[PROGRAM_STEP], engine->scalars));
-    TRY(step_exchange_loss(&engine->exchange, engine_data(engine, PROGRAM_STEP, "loss"), figures));
+    TRY(step_collectives_loss(&engine->collectives, engine_data(engine, PROGRAM_STEP, "loss"), figures));
     engine->partially_updated = false;
     const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
     double scale = engine->scalars[SCALAR_LOSS_SCALE];
     *out = (struct step_numbers){.loss = figures[0] * scale, .grad_norm = clip[0]};
-    for (int i = 0; i < LOSS_FIGURES_MAX && engine->exchange.figures > 1; i++)
+    for (int i = 0; i < LOSS_FIGURES_MAX && engine->collectives.figures > 1; i++)
         out->preference[i] = figures[i] * scale;
     return STATUS_OK;
 }
@@ -195,11 +195,11 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
 }
 
 enum status engine_agree(struct engine *engine, enum status mine) {
-    return step_exchange_agree(&engine->exchange, mine);
+    return step_collectives_agree(&engine->collectives, mine);
 }
 
 enum status engine_agree_min(struct engine *engine, enum status mine, int64_t value, int64_t *min) {
-    return step_exchange_min(&engine->exchange, mine, value, min);
+    return step_collectives_min(&engine->collectives, mine, value, min);
 }
 
 enum status engine_settle(struct engine *engine) {

@@ -9,7 +9,7 @@
 #include "runtime/runner.h"
 #include "session/expert_counts.h"
 #include "session/session_plan.h"
-#include "session/step_exchange.h"
+#include "session/step_collectives.h"
 
 struct engine {
     const struct session_plan *plan; /* borrowed, programs and all */
@@ -17,7 +17,7 @@ struct engine {
     struct runner *runners[PROGRAM_USES];   /* NULL: the plan has no such program */
     struct runner *main;                    /* of them, the main program's: through it weights are read and written */
     struct byte_store state_store;          /* of weights and state that have no address, by tensor */
-    struct step_exchange exchange;          /* with the other ranks */
+    struct step_collectives collectives;          /* with the other ranks */
     struct micro_batch_range micro_batches; /* of a step: this rank's */
     struct stage_spans spans;               /* which stage has what */
     struct expert_counts expert_counts;     /* of a step, by engine_count_experts */

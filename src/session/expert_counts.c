@@ -55,7 +55,7 @@ enum status expert_counts_collect(struct expert_counts *counts, const struct run
     int64_t elements = counts->layers * counts->experts;
     if (elements == 0) return STATUS_OK;
     add_shares(counts, runner, counts_once ? shares : 0, counts->of);
-    TRY(comm_exchange(comm, &all, counts->of, (size_t)elements * sizeof *counts->of, counts->every));
+    TRY(comm_all_gather(comm, &all, counts->of, (size_t)elements * sizeof *counts->of, counts->every));
     for (int64_t i = 0; i < elements; i++) {
         counts->of[i] = 0;
         for (int rank = 0; rank < all.count; rank++)

@@ -19,7 +19,7 @@ struct machine {
     struct company company;              /* those of them on this host */
     int sharers;                         /* how many of them have a share of this host's memory; 0: one */
     struct cluster_rates between;        /* ranks that are here: links, and slowdowns of and by messages; else 0 */
-    bool plans_devices;                  /* ranks that are planned for exchange the memory of their devices */
+    bool plans_devices;                  /* collectives of planned ranks work on the memory of their devices */
     bool disk_buffered;                  /* false; through the page cache (store/arena.h) */
 };
 

@@ -100,11 +100,11 @@ static enum status add_links(const struct machine *machine, const struct mesh *m
 }
 
 /* And by the links what the graph's own operations between ranks take. */
-static enum status add_exchanges(const struct machine *machine, const struct programs *programs,
+static enum status add_collectives(const struct machine *machine, const struct programs *programs,
                                  const struct profile_options *options, struct costs *costs) {
     struct mesh mesh = mesh_of(programs);
     TRY(add_links(machine, &mesh, options, &costs->rates));
-    costs_set_exchanges(costs, programs_main(programs)->program);
+    costs_set_collectives(costs, programs_main(programs)->program);
     return STATUS_OK;
 }
 
@@ -116,14 +116,14 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &made.cluster, ROOFLINE_EXPECTED, &made.costs));
-        TRY(add_exchanges(machine, programs, NULL, &made.costs));
+        TRY(add_collectives(machine, programs, NULL, &made.costs));
         *out = made;
         return STATUS_OK;
     }
     TRY(begin_request(machine, programs, measuring, main->threads, &request));
     enum status status =
         profile_model(machine->backend, main->graph, &made.cluster, &request.options, &made.costs, &made.report);
-    if (status == STATUS_OK) status = add_exchanges(machine, programs, &request.options, &made.costs);
+    if (status == STATUS_OK) status = add_collectives(machine, programs, &request.options, &made.costs);
     mem_free(request.cache);
     if (status == STATUS_OK)
         *out = made;
@@ -140,7 +140,7 @@ void machine_costs_free(struct machine_costs *costs) {
 enum status machine_costs_described(const struct machine *machine, const struct programs *programs,
                                     enum roofline_case which, struct costs *out) {
     TRY(roofline_costs(programs_main(programs)->graph, &machine->cluster, which, out));
-    return add_exchanges(machine, programs, NULL, out);
+    return add_collectives(machine, programs, NULL, out);
 }
 
 enum status machine_costs_find(const struct machine *machine, const struct programs *programs, struct costs *out) {
@@ -154,7 +154,7 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
     struct request request;
     TRY(begin_request(machine, programs, &(struct measuring){0}, main->threads, &request));
     enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &request.options, out, &found);
-    if (status == STATUS_OK && found) status = add_exchanges(machine, programs, &request.options, out);
+    if (status == STATUS_OK && found) status = add_collectives(machine, programs, &request.options, out);
     mem_free(request.cache);
     return status;
 }
@@ -184,14 +184,14 @@ static enum status find_kernels(const struct machine *machine, const struct grap
 
 enum status machine_costs_bound(const struct machine *machine, const struct graph *graph, const struct plan *plan,
                                 struct costs *out) {
-    struct program exchanges = {.place = plan->place, .lanes = plan->recipe.lanes, .flat = plan->policy.flat};
+    struct program priced = {.place = plan->place, .lanes = plan->recipe.lanes, .flat = plan->policy.flat};
     struct cluster cluster;
     *out = (struct costs){0};
     TRY(describe(machine, &cluster));
     enum status status = find_kernels(machine, graph, plan, &cluster, out);
-    if (status == STATUS_OK && out->rates.links.mesh.nodes > 0) status = collectives_of_graph(&exchanges, graph);
-    if (status == STATUS_OK) costs_set_exchanges(out, &exchanges);
-    vec_free(&exchanges.collectives);
+    if (status == STATUS_OK && out->rates.links.mesh.nodes > 0) status = collectives_of_graph(&priced, graph);
+    if (status == STATUS_OK) costs_set_collectives(out, &priced);
+    vec_free(&priced.collectives);
     return status;
 }
 
@@ -246,7 +246,7 @@ static enum status share_rates(struct comm *comm, struct cluster_rates *rates) {
     struct comm_group all = comm_group_all(comm);
     struct cluster_rates *each = mem_array((size_t)all.count, sizeof *each);
     TRY(comm_agree(comm, each ? STATUS_OK : STATUS_FAILED));
-    enum status status = comm_exchange(comm, &all, rates, sizeof *rates, each);
+    enum status status = comm_all_gather(comm, &all, rates, sizeof *rates, each);
     *rates = each[0];
     mem_free(each);
     return status;

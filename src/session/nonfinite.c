@@ -138,7 +138,7 @@ static enum status share_finding(struct comm *comm, struct finding *finding) {
     struct comm_group all = comm_group_all(comm);
     struct finding *theirs = mem_array((size_t)all.count, sizeof *theirs);
     TRY(comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED));
-    enum status status = comm_exchange(comm, &all, finding, sizeof *finding, theirs);
+    enum status status = comm_all_gather(comm, &all, finding, sizeof *finding, theirs);
     if (status == STATUS_OK) *finding = first_finding(theirs, all.count);
     mem_free(theirs);
     return status;

@@ -235,7 +235,7 @@ static int64_t operations_beside(const struct session_plan *plan, const struct g
     if (!program_set_has(&plan->request.set, PROGRAM_STEP) || !program_set_has(&plan->request.set, PROGRAM_LOSS))
         return 0;
     for (size_t i = 0; i < graph->nodes.count; i++)
-        count += graph->nodes.items[i]->phase == PHASE_FORWARD && graph->nodes.items[i]->op->exchange;
+        count += graph->nodes.items[i]->phase == PHASE_FORWARD && graph->nodes.items[i]->op->collective;
     return count;
 }
 

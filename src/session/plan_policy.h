@@ -4,7 +4,7 @@
 
 #include "session/session_plan.h"
 
-/* BAD_INPUT where flat operations are asked for by an option and the ranks' devices exchange by NCCL, which chooses its
+/* BAD_INPUT where flat operations are asked for by an option and the ranks' devices use NCCL, which chooses its
  * ways itself. A plan file that has them is taken: there it changes nothing. */
 enum status plan_policy_check_ways(const struct plan_request *request, const struct rank_place *place);
 

@@ -18,7 +18,7 @@ struct plan_strategies {
     bool fits;      /* else `solution` is empty: nothing fits a rank's device */
 };
 
-/* Whether the plan has several ranks, and what they exchange in a second is known. */
+/* Whether the plan has several ranks, and the bandwidth between them is known. */
 bool plan_strategies_are_known(const struct session_plan *plan);
 /* Of such a plan. The mesh is its nodes and the ranks of each, at the rates of its links; a rank works as fast as the
  * best of the plan's kernels, which must have been measured (session_plan_measure). Free with plan_strategies_free,

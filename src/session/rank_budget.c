@@ -35,7 +35,7 @@ enum status rank_budget_share(struct comm *comm, struct machine *machine) {
     divide_all(machine, !comm->devices, count_sharers(comm));
     int64_t(*each)[TIER_COUNT] = mem_array((size_t)all.count, sizeof *each);
     if (!each) return STATUS_FAILED;
-    enum status status = comm_exchange(comm, &all, machine->capacity_bytes, sizeof machine->capacity_bytes, each);
+    enum status status = comm_all_gather(comm, &all, machine->capacity_bytes, sizeof machine->capacity_bytes, each);
     for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
         for (int tier = 0; tier < TIER_COUNT; tier++)
             if (each[rank][tier] < machine->capacity_bytes[tier]) machine->capacity_bytes[tier] = each[rank][tier];
@@ -47,7 +47,7 @@ enum status rank_budget_min(struct comm *comm, int64_t *bytes) {
     struct comm_group all = comm_group_all(comm);
     int64_t *each = mem_array((size_t)all.count, sizeof *each);
     enum status status = comm_agree(comm, each ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_exchange(comm, &all, bytes, sizeof *bytes, each);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, bytes, sizeof *bytes, each);
     for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
         if (each[rank] < *bytes) *bytes = each[rank];
     mem_free(each);

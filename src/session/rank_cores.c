@@ -13,7 +13,7 @@ static enum status gather(struct comm *comm, cpu_set_t *mine, cpu_set_t **out) {
     if (!each) return STATUS_FAILED;
     CPU_ZERO(mine);
     if (sched_getaffinity(0, sizeof *mine, mine) != 0) memset(mine, 0xff, sizeof *mine);
-    enum status status = comm_exchange(comm, &all, mine, sizeof *mine, each);
+    enum status status = comm_all_gather(comm, &all, mine, sizeof *mine, each);
     if (status == STATUS_OK)
         *out = each;
     else

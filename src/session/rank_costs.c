@@ -15,11 +15,11 @@ static bool all_have(const struct head *heads, int count) {
     return heads[0].costs.kernels != NULL;
 }
 
-static enum status exchange_heads(struct comm *comm, const struct head *mine, struct head *first, bool *same) {
+static enum status gather_heads(struct comm *comm, const struct head *mine, struct head *first, bool *same) {
     struct comm_group all = comm_group_all(comm);
     struct head *heads = mem_array((size_t)all.count, sizeof *heads);
     enum status status = comm_agree(comm, heads ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_exchange(comm, &all, mine, sizeof *mine, heads);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, mine, sizeof *mine, heads);
     if (status == STATUS_OK) *first = heads[0], *same = all_have(heads, all.count);
     mem_free(heads);
     return status;
@@ -39,7 +39,7 @@ enum status rank_costs_share(struct comm *comm, const struct costs *mine, size_t
     struct head first;
     bool same = false;
     *out = (struct costs){0};
-    TRY(exchange_heads(comm, &head, &first, &same));
+    TRY(gather_heads(comm, &head, &first, &same));
     if (!same) return STATUS_OK;
     bool on_host = first.costs.host_kernels != NULL;
     *out = first.costs;
@@ -53,7 +53,7 @@ static enum status add_ranks(void *payload, enum status mine, double *numbers, s
     struct comm_group all = comm_group_all(comm);
     double *each = mem_array((size_t)all.count * count, sizeof *each);
     enum status status = comm_agree(comm, each || mine != STATUS_OK ? mine : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_exchange(comm, &all, numbers, count * sizeof *numbers, each);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, numbers, count * sizeof *numbers, each);
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         numbers[i] = 0;
         for (int rank = 0; rank < all.count; rank++)

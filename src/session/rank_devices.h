@@ -1,4 +1,4 @@
-/* How ranks with GPUs exchange what is in their memory: from one to the other, or by way of the host. */
+/* How collectives between GPUs move what is in their memory: from one to the other, or by way of the host. */
 #ifndef BALLAST_SESSION_RANK_DEVICES_H
 #define BALLAST_SESSION_RANK_DEVICES_H
 

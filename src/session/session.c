@@ -33,7 +33,7 @@ static enum status check_same(const struct session *session) {
     return comm_check_same(comm, "the model's config.json", &hash, sizeof hash);
 }
 
-/* What the ranks exchange in a second, unless a cluster file says it. */
+/* Bandwidth and latency between ranks, unless a cluster file states them. */
 static enum status find_links(const struct session *session, int threads, struct machine *machine) {
     const struct mesh *mesh = &machine->mesh, *known = &machine->cluster.rates.links.mesh;
     if (machine->has_cluster && known->nodes == mesh->nodes && known->per_node == mesh->per_node) return STATUS_OK;
@@ -41,7 +41,7 @@ static enum status find_links(const struct session *session, int threads, struct
     return machine_find_links(session->comm, &link, machine);
 }
 
-/* What ranks mean to the machine: the cores and the memory of each, and what they exchange. */
+/* What ranks mean to the machine: the cores and the memory of each, and the links between them. */
 static enum status describe_ranks(struct session *session, const struct plan_options *options) {
     struct machine *machine = &session->machine;
     machine->mesh = session->comm->mesh;

@@ -14,7 +14,7 @@
  * other, also with several plans each; at a time one engine computes.
  *
  * Files, in the order to read them: session; train_options, plan_resolve (what is asked for, and the recipe of it);
- * machine (backend, tiers); rank_cores (ranks that share them); rank_devices (how their GPUs exchange); programs (what
+ * machine (backend, tiers); rank_cores (ranks that share them); rank_devices (how their GPUs communicate); programs (what
  * is compiled); tensor_layout (which parts of tensors ranks have); plan_request, rank_shapes (what was
  * asked); session_plan, plan_choice, selective_recompute_choice, tile_search, shape_search, shape_gains (what came of
  * it); idle_lanes (lanes without micro-batches); rank_proof (that ranks' programs fit together); plan_policy (a policy
@@ -24,7 +24,7 @@
  * every kernel before arenas are taken); engine,
  * engine_weights, kept_states, states_file, engine_hash, hash_relay (arenas, steps, weights, these on their way to
  * another engine, their hashes); rank_budget (what each rank may take), rank_costs (costs that all of them know),
- * step_exchange (what ranks tell each other around a step), expert_counts (how many tokens experts had in it);
+ * step_collectives (what ranks tell each other around a step), expert_counts (how many tokens experts had in it);
  * nonfinite (where a value stopped being finite); model_tokenizer (a model's tokenizer). */
 #ifndef BALLAST_SESSION_SESSION_H
 #define BALLAST_SESSION_SESSION_H

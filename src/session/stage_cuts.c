@@ -37,7 +37,7 @@ enum status stage_cuts_by_flops(struct session_plan *plan, const struct graph *g
     return status;
 }
 
-/* What ranks that share tensors exchange within a block is in its kernels' seconds (costs_set_exchanges). */
+/* The time of tensor-parallel collectives within a block is in its kernels' seconds (costs_set_collectives). */
 static void take_seconds(const struct graph *graph, const struct costs *costs, struct block_costs *out) {
     for (int32_t b = 0; b < out->blocks; b++)
         out->seconds[b] = 0;

@@ -35,7 +35,7 @@ void memory_options_set_disk(struct memory_options *options, const char *folder)
  * machine's memory. One that is gone is no disk tier. */
 void memory_options_keep_disk(const struct memory_options *of_run, struct memory_options *options);
 
-/* How ranks with GPUs exchange what is in their memory: by NCCL, by way of the host, or (0) the first where it can be
+/* How collectives between GPUs move what is in their memory: by NCCL, by way of the host, or (0) the first where it can be
  * had. In the order of the setting's choices. */
 enum gpu_collectives { GPU_COLLECTIVES_AUTO, GPU_COLLECTIVES_NCCL, GPU_COLLECTIVES_HOST };
 

@@ -65,7 +65,7 @@ double costs_collective_s(const struct cluster_rates *rates, const struct rank_p
     return links_seconds(&rates->links, &request, &extrapolated);
 }
 
-void costs_set_exchanges(struct costs *costs, const struct program *program) {
+void costs_set_collectives(struct costs *costs, const struct program *program) {
     for (size_t c = 0; c < program->collectives.count; c++) {
         const struct program_collective *collective = &program->collectives.items[c];
         if (!collective->node) continue;

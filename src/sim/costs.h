@@ -17,7 +17,7 @@ struct kernel_cost {
 
 struct costs {
     struct kernel_cost *kernels;      /* by node id of one graph; an operator between ranks has no kernel, and its
-                                         messages' time (costs_set_exchanges) */
+                                         messages' time (costs_set_collectives) */
     struct kernel_cost *host_kernels; /* in the host tier; NULL: the same as on the device */
     int32_t count;
     int32_t operators, extrapolated; /* distinct ones; of these, measured on a part of their operands */
@@ -35,7 +35,7 @@ double costs_add_s(const struct cluster_rates *rates, int64_t bytes);
 double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place, bool flat,
                           const struct program_collective *collective);
 /* The nodes of operators that are operations between ranks cost what the program's do; links are known. */
-void costs_set_exchanges(struct costs *costs, const struct program *program);
+void costs_set_collectives(struct costs *costs, const struct program *program);
 enum activity activity_of_copy(enum tier from, enum tier to);
 /* Seconds and activity of an instruction with nothing beside it, rates.issue_s included. A copy's follow from the tiers
  * of its operands and from its size, in whole blocks on the disk. */

@@ -65,7 +65,7 @@ static void begin(const struct simulation *simulation, struct machine_rank *rank
 
 /* ---- messages ---- */
 
-/* What the instruction exchanges with other simulated ranks; NULL: nothing. */
+/* The collective of the instruction with other simulated ranks; NULL: nothing. */
 static const struct program_collective *message_of(const struct simulation *simulation, const struct machine_rank *rank,
                                                    const struct instruction *instruction) {
     if (simulation->count == 1 || instruction->opcode != OPCODE_BROADCAST) return NULL;

@@ -17,7 +17,7 @@ enum status simulate(const struct program *program, const struct costs *costs, s
 
 /* The same of a pipeline: one rank of each stage, in the order of stages, each at the same place of the other axes. A
  * message begins when all stages that it is between are ready for it; its event, as in a measured step, when its own
- * rank is. What other groups exchange is made as if all of them were ready. out[count]: the caller frees each. FAILED
+ * rank is. Collectives of other groups are made as if all of them were ready. out[count]: the caller frees each. FAILED
  * as above, or where stages wait for each other. */
 enum status simulate_stages(const struct program *const *programs, int count, const struct costs *costs,
                             struct timeline *out);

@@ -158,7 +158,7 @@ static bool any_is_working(struct checkpoint_writer *writer) {
     struct comm_group all = comm_group_all(comm);
     char mine = is_working(writer), *theirs = mem_array((size_t)all.count, 1);
     bool any = mine != 0;
-    if (theirs && comm_exchange(comm, &all, &mine, 1, theirs) == STATUS_OK)
+    if (theirs && comm_all_gather(comm, &all, &mine, 1, theirs) == STATUS_OK)
         any = memchr(theirs, 1, (size_t)all.count) != NULL;
     mem_free(theirs);
     return any;

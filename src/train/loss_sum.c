@@ -8,7 +8,7 @@ enum status loss_sum_add(struct comm *comm, enum status status, const struct los
     if (status == STATUS_OK) every = mem_array((size_t)all.count, sizeof *every);
     if (status == STATUS_OK && !every) status = STATUS_FAILED;
     TRY_GOTO(status, comm_agree(comm, status), done);
-    TRY_GOTO(status, comm_exchange(comm, &all, mine, sizeof *mine, every), done);
+    TRY_GOTO(status, comm_all_gather(comm, &all, mine, sizeof *mine, every), done);
     for (int rank = 0; rank < all.count; rank++) {
         for (int i = 0; i < LOSS_FIGURES_MAX; i++)
             sum->figures[i] += every[rank].figures[i];

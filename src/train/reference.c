@@ -48,7 +48,7 @@ static enum status one_turn(struct engine *engine, const struct dataset *dataset
     struct comm_group all = comm_group_all(comm);
     enum status status = engine_log_probabilities(engine, dataset, first + turn->data.place, turn->mine);
     TRY(comm_agree(comm, status));
-    return comm_exchange(comm, &all, turn->mine, (size_t)turn->sequences * sizeof *turn->mine, turn->all);
+    return comm_all_gather(comm, &all, turn->mine, (size_t)turn->sequences * sizeof *turn->mine, turn->all);
 }
 
 static enum status all_turns(struct engine *engine, const struct dataset *dataset,

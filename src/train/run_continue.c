@@ -57,7 +57,7 @@ enum status run_continue_find(const char *run_folder, const struct train_options
     struct comm_group all = comm_group_all(comm);
     struct run_continue *each = mem_array((size_t)all.count, sizeof *each);
     if (!each) return STATUS_FAILED;
-    status = comm_exchange(comm, &all, &mine, sizeof mine, each);
+    status = comm_all_gather(comm, &all, &mine, sizeof mine, each);
     if (status == STATUS_OK) *out = each[0];
     mem_free(each);
     return status;

@@ -95,7 +95,7 @@ bool run_wants_rescue(const struct train_run *run) {
     } mine = {run_leads(run) && !run_is_in_place(run), run->whole && !run->engine.partially_updated},
       wanted = {.sound = true}, *theirs = mem_array((size_t)all.count, sizeof mine);
     bool agreed = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED) == STATUS_OK &&
-                  comm_exchange(comm, &all, &mine, sizeof mine, theirs) == STATUS_OK;
+                  comm_all_gather(comm, &all, &mine, sizeof mine, theirs) == STATUS_OK;
     for (int rank = 0; rank < all.count && agreed; rank++) {
         wanted.displaced |= theirs[rank].displaced;
         wanted.sound &= theirs[rank].sound;

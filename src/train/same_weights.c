@@ -22,7 +22,7 @@ static enum status require_same_files(const struct engine *engine) {
     struct file_parts mine, *each = mem_array((size_t)all.count, sizeof *each);
     enum status status = each ? hash_parts(engine, &mine) : STATUS_FAILED;
     TRY_GOTO(status, comm_agree(comm_of(engine), status), done);
-    TRY_GOTO(status, comm_exchange(comm, &all, &mine, sizeof mine, each), done);
+    TRY_GOTO(status, comm_all_gather(comm, &all, &mine, sizeof mine, each), done);
     for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
         int next = (rank + 1) % all.count;
         if (each[rank].next == each[next].mine) continue;

@@ -239,7 +239,7 @@ static void wrong_shards_are_found(void **state) {
     (void)state;
     struct shard_cut cut = {{2, 4, 4}, 4, 8 * SHARD_BLOCK};
     struct job job = {.mesh = {2, 2}, .spec = {.kind = COMM_ALL_GATHER, .in_place = true}};
-    int exchanged[] = {2, 1, 0, 3};
+    int swapped[] = {2, 1, 0, 3};
     make_shards(&job, &cut, 2, 4, 4);
     job.specs[2].block_bytes /= 2; /* a shard sized on the wrong group */
     expect(&job, "another size");
@@ -262,7 +262,7 @@ static void wrong_shards_are_found(void **state) {
     expect_found(&job, &other, "other messages");
     make_shards(&job, &cut, 1, 4, 4);
     other = job.specs[2];
-    other.owner = exchanged;
+    other.owner = swapped;
     expect_found(&job, &other, "in no order");
     job.spec.in_place = false;
     make_shards(&job, &cut, 1, 4, 4);
@@ -270,7 +270,7 @@ static void wrong_shards_are_found(void **state) {
     expect(&job, "uses bytes that are on their way");
     make_shards(&job, &cut, 1, 4, 4);
     other = job.specs[2];
-    other.owner = exchanged;
+    other.owner = swapped;
     expect_found(&job, &other, "has not what it should from byte");
     job.spec.kind = COMM_REDUCE_SCATTER;
     job.spec.flat = true;

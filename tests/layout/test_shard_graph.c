@@ -414,10 +414,10 @@ static void an_embedding_of_another_width_is_cut_with_its_projection(void **stat
     model_free(model);
 }
 
-static int count_nodes(const struct graph *graph, enum op_exchange exchange, enum phase phase) {
+static int count_nodes(const struct graph *graph, enum op_collective collective, enum phase phase) {
     int count = 0;
     for (size_t n = 0; n < graph->nodes.count; n++)
-        count += graph->nodes.items[n]->op->exchange == exchange && graph->nodes.items[n]->phase == phase;
+        count += graph->nodes.items[n]->op->collective == collective && graph->nodes.items[n]->phase == phase;
     return count;
 }
 
@@ -433,9 +433,9 @@ static void a_layer_has_two_sums_each_way(void **state) {
         struct graph_ranks ranks;
         assert_int_equal(make_ranks(model, 2, false, NULL, &ranks), STATUS_OK);
         const struct graph *graph = ranks.graphs[1];
-        assert_int_equal(count_nodes(graph, OP_EXCHANGE_ALL_REDUCE, PHASE_FORWARD), 2 * model->config.layers + 1);
-        assert_int_equal(count_nodes(graph, OP_EXCHANGE_ALL_REDUCE, PHASE_BACKWARD), 2 * model->config.layers + 1);
-        assert_int_equal(count_nodes(graph, OP_EXCHANGE_ALL_GATHER, PHASE_FORWARD), 1);
+        assert_int_equal(count_nodes(graph, OP_COLLECTIVE_ALL_REDUCE, PHASE_FORWARD), 2 * model->config.layers + 1);
+        assert_int_equal(count_nodes(graph, OP_COLLECTIVE_ALL_REDUCE, PHASE_BACKWARD), 2 * model->config.layers + 1);
+        assert_int_equal(count_nodes(graph, OP_COLLECTIVE_ALL_GATHER, PHASE_FORWARD), 1);
         for (size_t t = 0; t < graph->tensors.count; t++) {
             const struct tensor *tensor = graph->tensors.items[t];
             if (tensor->kind != TENSOR_PARAMETER || tensor->shape.rank != 2 || is_position_table(tensor)) continue;

@@ -66,7 +66,7 @@ static void wrong_shapes_are_refused(void **state) {
                    "no multiple");
 }
 
-/* Of three ranks: [2, 5, 8] has no three equal parts along any dimension, and parameters are not exchanged. */
+/* Of three ranks: [2, 5, 8] has no three equal parts along any dimension, and parameters are never the data of a collective. */
 static void parts_that_do_not_divide_are_refused(void **state) {
     (void)state;
     const struct group_part part = {.parts = 3, .position = 1};
@@ -76,7 +76,7 @@ static void parts_that_do_not_divide_are_refused(void **state) {
         graph = graph_create(DTYPE_BF16, 2, 5);
         expect_refusal(graph, ops_scatter(graph, "scatter", activation(graph, 8), part, dimension), "no 3 equal parts");
         graph = graph_create(DTYPE_F32, 2, 5);
-        expect_refusal(graph, ops_exchange(graph, "exchange", activation(graph, 8), part, 0, dimension),
+        expect_refusal(graph, ops_all_to_all(graph, "exchange", activation(graph, 8), part, 0, dimension),
                        "no 3 equal parts");
     }
     struct graph *graph = graph_create(DTYPE_F32, 2, 5);

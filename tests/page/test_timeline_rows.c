@@ -172,13 +172,13 @@ static json_t *with(const char *field, json_t *value) {
     return timeline;
 }
 
-static void what_ranks_exchange_is_kept(void **state) {
+static void what_ranks_communicate_is_kept(void **state) {
     (void)state;
-    json_t *exchange = json_pack("{s:f,s:f,s:i,s:i,s:i}", "seconds", 0.5, "hidden_s", 0.25, "in_node_bytes", 10,
+    json_t *communication = json_pack("{s:f,s:f,s:i,s:i,s:i}", "seconds", 0.5, "hidden_s", 0.25, "in_node_bytes", 10,
                                  "across_bytes", 20, "read_bytes", 30);
-    json_t *timeline = with("communication", exchange), *page;
+    json_t *timeline = with("communication", communication), *page;
     assert_int_equal(page_timeline_make("t", timeline, &page), STATUS_OK);
-    assert_true(json_equal(json_object_get(page, "communication"), exchange));
+    assert_true(json_equal(json_object_get(page, "communication"), communication));
     json_decref(page);
     json_decref(timeline);
 }
@@ -210,7 +210,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_chain_goes_over_streams), cmocka_unit_test(causes_are_the_files),
         cmocka_unit_test(causes_outlast_thinning),     cmocka_unit_test(thinning_keeps_time_bytes_and_the_longest),
-        cmocka_unit_test(points_keep_the_peak),        cmocka_unit_test(what_ranks_exchange_is_kept),
+        cmocka_unit_test(points_keep_the_peak),        cmocka_unit_test(what_ranks_communicate_is_kept),
         cmocka_unit_test(what_is_wrong_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

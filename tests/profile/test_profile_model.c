@@ -12,7 +12,7 @@
 #include "profile/profile_cache.h"
 #include "profile/profile_model.h"
 #include "profile/size_curve.h"
-#include "support/exchange_graph.h"
+#include "support/collective_graph.h"
 #include "support/kept_profile.h"
 #include "support/model_cases.h"
 #include "support/temp_folder.h"
@@ -352,21 +352,21 @@ static void threads_that_do_not_start_are_reported(void **state) {
 /* They have no kernel: what they take is known when links are (sim/costs.h). */
 static void operators_between_ranks_are_not_measured(void **state) {
     (void)state;
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
+    struct graph *graph = collective_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
     const struct profile_options options = {.threads = 1, .budget_s = 0.01};
     struct cluster cluster = kept_profile_machine();
     struct profile_report report;
     struct costs costs;
-    int exchanges = 0;
+    int collectives = 0;
     if (profile_model(&backend_cpu, graph, &cluster, &options, &costs, &report) != STATUS_OK)
         fail_msg("%s", status_message());
     for (size_t n = 0; n < graph->nodes.count; n++) {
-        bool exchanged = graph->nodes.items[n]->op->exchange;
-        assert_int_equal(costs.kernels[n].seconds == 0, exchanged);
-        assert_int_equal(report.of_node[n] < 0, exchanged);
-        exchanges += exchanged;
+        bool is_collective = graph->nodes.items[n]->op->collective;
+        assert_int_equal(costs.kernels[n].seconds == 0, is_collective);
+        assert_int_equal(report.of_node[n] < 0, is_collective);
+        collectives += is_collective;
     }
-    assert_true(exchanges > 10);
+    assert_true(collectives > 10);
     costs_free(&costs);
     profile_report_free(&report);
     graph_free(graph);

@@ -139,9 +139,9 @@ static void gather_stale_shards(struct ranks *ranks) {
             update--;
         }
         if (update == program->instructions.items) continue;
-        struct instruction exchanged = *gather;
+        struct instruction swapped = *gather;
         memmove(update + 1, update, (size_t)(gather - update) * sizeof *update);
-        *update = exchanged;
+        *update = swapped;
     }
 }
 
@@ -155,19 +155,19 @@ static void miss_gather_alone(struct ranks *ranks) {
     leave_out(ranks->programs[2], find(ranks->programs[2], is_update_gather));
 }
 
-static int exchanged[RANKS];
+static int swapped[RANKS];
 
-static void exchange_owners(struct program *program, is_wanted *wanted) {
+static void swap_owners(struct program *program, is_wanted *wanted) {
     struct program_collective *operation = &program->collectives.items[find(program, wanted)->collective];
     for (int b = 0; b < operation->group.count; b++)
-        exchanged[b] = operation->owner[b ^ 1];
-    operation->owner = exchanged;
+        swapped[b] = operation->owner[b ^ 1];
+    operation->owner = swapped;
 }
 
-static void have_another_owner(struct ranks *ranks) { exchange_owners(ranks->programs[3], is_whole_gather); }
+static void have_another_owner(struct ranks *ranks) { swap_owners(ranks->programs[3], is_whole_gather); }
 static void have_wrong_owners(struct ranks *ranks) {
     for (int r = 0; r < RANKS; r++)
-        exchange_owners(ranks->programs[r], is_whole_gather);
+        swap_owners(ranks->programs[r], is_whole_gather);
 }
 
 static void size_on_the_wrong_group(struct ranks *ranks) {

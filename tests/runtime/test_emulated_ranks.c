@@ -1,5 +1,5 @@
 /* Ranks whose devices run CUDA's kernels, compiled for the CPU (tests/cuda_emulator) behind streams that do everything
- * later: the bits of one such device. Two ranks on one GPU, which exchange by way of the host's memory and MPI, and
+ * later: the bits of one such device. Two ranks on one GPU, which communicate by way of the host's memory and MPI, and
  * two ranks on a GPU each, whose GPUs communicate by the test's NCCL (tests/nccl_double). */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* link: -rdynamic */

@@ -99,7 +99,7 @@ static struct gradients run(const struct subject *subject, const struct cut *cut
     runner_set_observer(harness.runner, keep_gradient, &gradients);
     assert_int_equal(runner_step(harness.runner, scalars), STATUS_OK);
     const double *losses = harness_data(&harness, "loss");
-    assert_int_equal(step_exchange_loss(&harness.engine.exchange, losses, &gradients.loss), STATUS_OK);
+    assert_int_equal(step_collectives_loss(&harness.engine.collectives, losses, &gradients.loss), STATUS_OK);
     harness_close(&harness);
     return gradients;
 }

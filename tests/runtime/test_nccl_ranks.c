@@ -34,7 +34,7 @@ static void draw_cases(struct rank_case *cases, uint64_t count) {
     }
 }
 
-static void ranks_whose_devices_exchange_have_one_ranks_bits(void **state) {
+static void ranks_whose_devices_communicate_have_one_ranks_bits(void **state) {
     static const struct rank_job jobs[] = {{2, 1, false, {""}}, {3, 1, false, {""}}, {4, 2, false, {""}}};
     uint64_t count = unit_sweep(CASES, 60);
     struct rank_case *cases = mem_array(count, sizeof *cases);
@@ -56,6 +56,6 @@ int main(int count, char **argument) {
     setenv("BALLAST_NCCL", path, 0);
     mem_free(path);
     rank_job_enter(count, argument, rank_body);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_whose_devices_exchange_have_one_ranks_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_whose_devices_communicate_have_one_ranks_bits)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

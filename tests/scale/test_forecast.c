@@ -219,13 +219,13 @@ static void calls_for_pieces_are_as_many_as_ranks_and_collectives(void **state) 
     struct job_costs costs;
     job_costs_find(&job, &calibration, &costs);
     job.system.gathers = 5;
-    double gather = exchange_gather(&job, &costs.fabric, 2e8, 1e-3).seconds;
-    double scatter = exchange_scatter(&job, &costs.fabric, 2e8, 1e-3).seconds;
+    double gather = partition_gather(&job, &costs.fabric, 2e8, 1e-3).seconds;
+    double scatter = partition_scatter(&job, &costs.fabric, 2e8, 1e-3).seconds;
     job.system.gather_calls = 3, job.system.scatter_calls = 2;
-    assert_true(fabs(exchange_gather(&job, &costs.fabric, 2e8, 1e-3).seconds - gather - 3 * 64 * 5e-3) < 1e-9);
-    assert_true(fabs(exchange_scatter(&job, &costs.fabric, 2e8, 1e-3).seconds - scatter - 2 * 64 * 5e-3) < 1e-9);
+    assert_true(fabs(partition_gather(&job, &costs.fabric, 2e8, 1e-3).seconds - gather - 3 * 64 * 5e-3) < 1e-9);
+    assert_true(fabs(partition_scatter(&job, &costs.fabric, 2e8, 1e-3).seconds - scatter - 2 * 64 * 5e-3) < 1e-9);
     job.layout.partition = (struct partition_triple){1, 1, 64};
-    assert_true(exchange_gather(&job, &costs.fabric, 2e8, 1e-3).seconds == 0);
+    assert_true(partition_gather(&job, &costs.fabric, 2e8, 1e-3).seconds == 0);
 }
 
 /* In a node: the backward's gathers stay there, and an eighth of the parameters is there twice. */
@@ -284,7 +284,7 @@ static struct training mixture_of(int64_t expert) {
     return job;
 }
 
-static void experts_that_are_spread_take_less_memory_and_an_exchange(void **state) {
+static void experts_that_are_spread_take_less_memory_and_an_all_to_all(void **state) {
     (void)state;
     struct training whole = mixture_of(1), spread = mixture_of(8);
     struct calibration calibration = calibration_default();
@@ -393,7 +393,7 @@ int main(void) {
         cmocka_unit_test(a_second_copy_keeps_the_backward_in_the_node),
         cmocka_unit_test(layers_that_are_not_kept_are_gathered_again),
         cmocka_unit_test(launches_that_block_cost_small_micro_batches_more),
-        cmocka_unit_test(experts_that_are_spread_take_less_memory_and_an_exchange),
+        cmocka_unit_test(experts_that_are_spread_take_less_memory_and_an_all_to_all),
         cmocka_unit_test(overlapping_the_backward_of_tensor_parallelism_is_faster),
         cmocka_unit_test(what_contradicts_itself_is_refused_by_name),
         cmocka_unit_test(a_fit_finds_what_the_steps_were_made_with),

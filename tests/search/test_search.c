@@ -47,7 +47,7 @@ struct setting {
     int64_t round_micro_batches;
     struct mesh mesh;
     bool partitions;         /* all legal ones, hierarchical and flat */
-    enum tier exchange;      /* rank_place.tier */
+    enum tier collective_tier;      /* rank_place.tier */
     int64_t capacity_factor; /* times what the plain policy takes, in place of `part` */
 };
 
@@ -59,7 +59,7 @@ static void check(struct setting s) {
     bench.plan.recipe.lanes = s.lanes;
     bench.plan.recipe.round_micro_batches = s.round_micro_batches;
     bench.plan.place.mesh = s.mesh;
-    bench.plan.place.tier = s.exchange;
+    bench.plan.place.tier = s.collective_tier;
     bench.costs.rates.links.mesh = (struct mesh){1, 1};
     bench.input.place = bench.plan.place;
     for (int axis = 0; axis < MESH_AXES; axis++)
@@ -111,7 +111,7 @@ static void partitions_are_searched(void **state) {
     check((struct setting){1, 0, 43, .capacity_factor = 8, .micro_batches = 1, .lanes = {4, 2}, .mesh = {4, 2},
                            .partitions = true});
     check((struct setting){1, 3, 44, .part = 0.7, .micro_batches = 1, .lanes = {1, 8}, .mesh = {1, 8},
-                           .partitions = true, .exchange = TIER_HOST, .host = true});
+                           .partitions = true, .collective_tier = TIER_HOST, .host = true});
 }
 
 static void host_and_disk_are_used(void **state) {

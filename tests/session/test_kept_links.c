@@ -1,4 +1,4 @@
-/* What ranks of one host exchange in a second is measured once: the next start on the same mesh finds it, on all ranks
+/* Bandwidth between ranks of one host is measured once: the next start on the same mesh finds it, on all ranks
  * alike. */
 /* ctest: PROCESSORS 2 TIMEOUT 120 */
 /* measures */

@@ -173,7 +173,7 @@ static void a_gpu_that_is_described_gets_no_tiles(void **state) {
     drop(&planned);
 }
 
-/* Where NCCL exchanges, an option would be without effect; what a plan file says is not an option. */
+/* Where NCCL runs the collectives, an option would be without effect; what a plan file says is not an option. */
 static void flat_operations_of_devices_are_refused(void **state) {
     (void)state;
     struct plan_request request = {.collectives_fixed = true, .plan.policy.flat = true};

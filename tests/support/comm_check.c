@@ -367,7 +367,7 @@ static enum status check_formula(const struct check *check, const struct comm_tr
     const struct comm_spec *spec = &check->spec;
     int64_t count = spec->group.count, total = 0, across = 0, received = 0;
     struct comm_traffic all[64];
-    TRY(comm_exchange(check->comm, &spec->group, mine, sizeof *mine, all));
+    TRY(comm_all_gather(check->comm, &spec->group, mine, sizeof *mine, all));
     for (int i = 0; i < count; i++) {
         total += all[i].sent[MESH_IN_NODE] + all[i].sent[MESH_ACROSS] + all[i].read;
         across += all[i].sent[MESH_ACROSS];

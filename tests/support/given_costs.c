@@ -45,7 +45,7 @@ GIVEN(enum status, machine_costs_measure, const struct machine *machine, const s
     if (machine->backend == &backend_described) return __real_machine_costs_measure(machine, programs, measuring, out);
     *out = (struct machine_costs){.costs = given_costs(main->graph, mesh->nodes > 0 ? mesh : &one)};
     if (machine->backend->host) add_host(&out->costs);
-    costs_set_exchanges(&out->costs, main->program);
+    costs_set_collectives(&out->costs, main->program);
     return STATUS_OK;
 }
 
@@ -58,12 +58,12 @@ GIVEN(enum status, machine_costs_find, const struct machine *machine, const stru
 
 GIVEN(enum status, machine_costs_bound, const struct machine *machine, const struct graph *graph,
       const struct plan *plan, struct costs *out) {
-    struct program exchanges = {.place = plan->place, .lanes = plan->recipe.lanes, .flat = plan->policy.flat};
+    struct program priced = {.place = plan->place, .lanes = plan->recipe.lanes, .flat = plan->policy.flat};
     if (machine->backend == &backend_described) return __real_machine_costs_bound(machine, graph, plan, out);
     *out = given_costs(graph, &plan->place.mesh);
-    enum status status = collectives_of_graph(&exchanges, graph);
-    if (status == STATUS_OK) costs_set_exchanges(out, &exchanges);
-    vec_free(&exchanges.collectives);
+    enum status status = collectives_of_graph(&priced, graph);
+    if (status == STATUS_OK) costs_set_collectives(out, &priced);
+    vec_free(&priced.collectives);
     return status;
 }
 

@@ -84,49 +84,49 @@ void graph_ranks_fill(struct graph_ranks *ranks, uint64_t seed, int limit) {
 }
 
 /* Input 0 of the node on a rank of a group, by its position. */
-struct exchanged {
+struct node_collective {
     const struct graph_ranks *ranks;
     size_t node;
     struct comm_group group;
 };
 
-static const void *input_of(const struct exchanged *of, int position) {
+static const void *input_of(const struct node_collective *of, int position) {
     int rank = mesh_group_rank(&of->group, position);
     return data_of(of->ranks, rank, of->ranks->graphs[rank]->nodes.items[of->node]->in[0]);
 }
 
 /* The sum over ranks of element `at`, by halves of the group. */
-static float sum_over(const struct exchanged *of, int first, int count, int64_t at) {
+static float sum_over(const struct node_collective *of, int first, int count, int64_t at) {
     if (count == 1) return ((const float *)input_of(of, first))[at];
     int left = (count + 1) / 2;
     return sum_over(of, first, left, at) + sum_over(of, first + left, count - left, at);
 }
 
 /* What the rank at the position gets. */
-static void receive(const struct exchanged *of, int position, const struct node *node, char *to) {
+static void receive(const struct node_collective *of, int position, const struct node *node, char *to) {
     int64_t in_bytes = shape_bytes(&node->in[0]->shape), out_bytes = shape_bytes(&node->out[0]->shape);
     int parts = of->group.count;
-    for (int64_t e = 0; node->op->exchange == OP_EXCHANGE_ALL_REDUCE && e < out_bytes / 4; e++)
+    for (int64_t e = 0; node->op->collective == OP_COLLECTIVE_ALL_REDUCE && e < out_bytes / 4; e++)
         ((float *)(void *)to)[e] = sum_over(of, 0, parts, e);
-    for (int64_t e = 0; node->op->exchange == OP_EXCHANGE_REDUCE_SCATTER && e < out_bytes / 4; e++)
+    for (int64_t e = 0; node->op->collective == OP_COLLECTIVE_REDUCE_SCATTER && e < out_bytes / 4; e++)
         ((float *)(void *)to)[e] = sum_over(of, 0, parts, position * (out_bytes / 4) + e);
     for (int p = 0; p < parts; p++) {
         const char *from = input_of(of, p);
         int64_t part = in_bytes / parts;
-        if (node->op->exchange == OP_EXCHANGE_ALL_GATHER) memcpy(to + p * in_bytes, from, (size_t)in_bytes);
-        if (node->op->exchange == OP_EXCHANGE_ALL_TO_ALL) memcpy(to + p * part, from + position * part, (size_t)part);
+        if (node->op->collective == OP_COLLECTIVE_ALL_GATHER) memcpy(to + p * in_bytes, from, (size_t)in_bytes);
+        if (node->op->collective == OP_COLLECTIVE_ALL_TO_ALL) memcpy(to + p * part, from + position * part, (size_t)part);
     }
 }
 
 /* What is in and out of a collective is apart: all ranks' inputs are there until all have their outputs. */
-static void exchange(struct graph_ranks *ranks, size_t n) {
+static void run_collective(struct graph_ranks *ranks, size_t n) {
     char *made[GRAPH_RANKS_MAX];
     for (int r = 0; r < ranks->ranks; r++) {
         const struct node *node = ranks->graphs[r]->nodes.items[n];
-        const struct group_part *part = &NODE_ATTRIBUTES(node, exchange_attributes)->part;
+        const struct group_part *part = &NODE_ATTRIBUTES(node, collective_attributes)->part;
         const struct rank_place place = {.mesh = {1, ranks->ranks}, .rank = r, .tensor = ranks->ranks};
         int stride = part->stride > 0 ? (int)part->stride : 1;
-        struct exchanged of = {ranks, n, rank_place_tensor_axis(&place, (int)part->parts, stride)};
+        struct node_collective of = {ranks, n, rank_place_tensor_axis(&place, (int)part->parts, stride)};
         made[r] = mem_array((size_t)shape_bytes(&node->out[0]->shape), 1);
         assert_non_null(made[r]);
         receive(&of, (int)part->position, node, made[r]);
@@ -158,8 +158,8 @@ void graph_ranks_run(struct graph_ranks *ranks, enum phase last, const double *s
         if (any->phase > last) continue;
         for (int r = 0; r < ranks->ranks; r++)
             assert_ptr_equal(ranks->graphs[r]->nodes.items[n]->op, any->op);
-        if (any->op->exchange)
-            exchange(ranks, n);
+        if (any->op->collective)
+            run_collective(ranks, n);
         else
             for (int r = 0; r < ranks->ranks; r++)
                 compute(ranks, r, ranks->graphs[r]->nodes.items[n], scalars);

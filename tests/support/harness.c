@@ -267,7 +267,7 @@ double harness_evaluate(struct harness *harness, const int32_t *tokens, const in
 
 double harness_step(struct harness *harness, double learning_rate, bool interleaved) {
     int64_t unmasked;
-    require(step_exchange_targets(&harness->engine.exchange, STATUS_OK, harness_count_targets(harness), &unmasked),
+    require(step_collectives_targets(&harness->engine.collectives, STATUS_OK, harness_count_targets(harness), &unmasked),
             "targets");
     harness->step++;
     double t = (double)harness->step;
@@ -288,7 +288,7 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
     if (!losses) return 0;
     harness->figures[0] = *losses;
     if (harness->engine.runners[PROGRAM_STEP])
-        require(step_exchange_loss(&harness->engine.exchange, losses, harness->figures), "loss");
+        require(step_collectives_loss(&harness->engine.collectives, losses, harness->figures), "loss");
     return harness->figures[0] * scalars[SCALAR_LOSS_SCALE];
 }
 

@@ -69,7 +69,7 @@ struct counts {
 static enum status add_ranks(struct comm *comm, struct counts *counts) {
     static struct counts each[64];
     struct comm_group all = comm_group_all(comm);
-    TRY(comm_exchange(comm, &all, counts, sizeof *counts, each));
+    TRY(comm_all_gather(comm, &all, counts, sizeof *counts, each));
     *counts = each[0];
     for (int rank = 1; rank < all.count; rank++)
         for (int i = 0; i < MOVED_MAX; i++) {

@@ -282,7 +282,7 @@ void build_convert(struct graph *graph, const struct op_case *op_case, const str
     struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "x", sizes->columns)};
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
     const struct convert_attributes convert = {out[0] ? out[0]->shape : (struct shape){.rank = 0}};
-    const struct exchange_attributes copy = {.part = {.parts = 2}};
+    const struct collective_attributes copy = {.part = {.parts = 2}};
     const void *attributes = op_case->op == &op_convert ? (const void *)&convert : (const void *)&copy;
     add(graph, op_case->op, op_case->op->name, attributes, in, out);
 }

@@ -175,7 +175,7 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
         return status_set(STATUS_FAILED, "rank %d sent %lld and read %lld bytes in a step; planned: %lld and %lld",
                           comm->rank, (long long)(own.sent[0] + own.sent[1]), (long long)own.read,
                           (long long)(planned.sent[0] + planned.sent[1]), (long long)planned.read);
-    TRY(comm_exchange(comm, &all, &own, sizeof own, each));
+    TRY(comm_all_gather(comm, &all, &own, sizeof own, each));
     for (int rank = 0; rank < all.count; rank++)
         moved += each[rank].sent[0] + each[rank].sent[1] + each[rank].read;
     if (!full || moved == formula) return STATUS_OK;
@@ -184,7 +184,7 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
 }
 
 /* As engine_compute_step, which the first steps call, with a look at the bytes around the program alone. The step
- * before leaves its updates, which exchange parameters. */
+ * before leaves its updates, which have collectives of parameters. */
 static enum status check_traffic(struct harness *harness, struct comm *comm) {
     struct comm_traffic before, after;
     TRY(engine_repeat_step(&harness->engine));

@@ -5,7 +5,7 @@
  *     backend_cpu: the backend's table;
  *     cpu_isa: which of the vector kernels (simd/) this processor uses;
  *     parallel: loops over threads;
- *     kernel_elementwise, kernel_group_exchange, kernel_activation, kernel_norm, kernel_rope, kernel_embedding,
+ *     kernel_elementwise, kernel_group_collectives, kernel_activation, kernel_norm, kernel_rope, kernel_embedding,
  *         kernel_linear, kernel_head, kernel_head_slices, kernel_attention, kernel_attention_grad,
  *         kernel_attention_sinks, kernel_attention_part, kernel_attention_cache, kernel_select_heads,
  *         kernel_preference, kernel_optimizer, kernel_muon, kernel_routing, kernel_balance, kernel_expert,
@@ -52,7 +52,7 @@
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \
     X(embedding_grad)                                                                                                  \
-    /* tensor_parts, group_exchange */                                                                                 \
+    /* tensor_parts, group_collectives */                                                                                 \
     X(convert)                                                                                                         \
     X(to_parts)                                                                                                        \
     X(from_parts)                                                                                                      \

@@ -16,7 +16,7 @@
  * device: elements, vectors, sums over threads, launches;
  * mma: instructions that are written out;
  * routing, balance, expert: layers of experts;
- * sums, elementwise, group_exchange, norm, rope, select_heads, embedding, head, preference, optimizer: a family of
+ * sums, elementwise, group_collectives, norm, rope, select_heads, embedding, head, preference, optimizer: a family of
  * operators each; stochastic_rounding: stochastic rounding; cuda_update, muon: the update of whole matrices;
  * attention, attention_grad, attention_sinks, attention_cache: attention in tiles, its gradients, and by keys and
  * values in a cache; peers: sums that travel between devices as bf16; cudnn_graph: graphs of cuDNN's operations;

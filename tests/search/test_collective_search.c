@@ -1,9 +1,9 @@
-/* The search of policies for a rank whose graph exchanges parts of tensors with others. */
+/* The search of policies for a rank whose graph has collectives. */
 #include <math.h>
 
 #include "search/search.h"
 #include "support/compile_proved.h"
-#include "support/exchange_graph.h"
+#include "support/collective_graph.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
@@ -22,7 +22,7 @@ static int64_t count_operations(const struct program *program) {
 }
 
 static struct program *compile(const struct graph *graph, const struct policy *policy) {
-    struct plan plan = exchange_plan(graph, &place, MICRO_BATCHES);
+    struct plan plan = collective_plan(graph, &place, MICRO_BATCHES);
     struct program *program = NULL;
     int64_t *bytes = small_graph_workspace(graph);
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
@@ -35,7 +35,7 @@ static struct program *compile(const struct graph *graph, const struct policy *p
 /* What the fastest policy's program executes, of operations between ranks for each micro-batch. No compiled program is
  * faster than its bound. */
 static int64_t search(const struct graph *graph, const struct costs *costs, const struct program *plain) {
-    const struct plan plan = exchange_plan(graph, &place, MICRO_BATCHES);
+    const struct plan plan = collective_plan(graph, &place, MICRO_BATCHES);
     int64_t *bytes = small_graph_workspace(graph);
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     const struct search_input input = {
@@ -63,11 +63,11 @@ static int64_t search(const struct graph *graph, const struct costs *costs, cons
     return operations;
 }
 
-/* What is not kept is copied to the host or computed again; computing it again exchanges it again, which costs a second
+/* What is not kept is copied to the host or computed again; recomputing it repeats the collective, which costs a second
  * or nothing. */
 static void recomputing_is_chosen_by_what_messages_take(void **state) {
     (void)state;
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
+    struct graph *graph = collective_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
     struct program *plain = compile(graph, NULL);
     int64_t operations[2];
     for (int slow = 0; slow < 2; slow++) {
@@ -75,7 +75,7 @@ static void recomputing_is_chosen_by_what_messages_take(void **state) {
         costs.rates.links = (struct cluster_links){.mesh = {1, 4}, /* another one: nothing was measured as a whole */
                                                    .message = {[MESH_IN_NODE] = {slow ? 1 : 0, 1e18}},
                                                    .read = {0, 1e18}};
-        costs_set_exchanges(&costs, plain);
+        costs_set_collectives(&costs, plain);
         operations[slow] = search(graph, &costs, plain);
         costs_free(&costs);
     }

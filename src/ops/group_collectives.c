@@ -1,16 +1,16 @@
-/* What the ranks of a group exchange: operations that they make together, and the calls that graphs are made with. */
+/* Collectives of a group: operations, and the calls that graphs are made with. */
 #include "ops/tensor_parts.h"
 
-static const struct exchange_attributes *exchange_of(const struct node *node) {
-    return NODE_ATTRIBUTES(node, exchange_attributes);
+static const struct collective_attributes *attributes_of(const struct node *node) {
+    return NODE_ATTRIBUTES(node, collective_attributes);
 }
 
 /* ---- operations of the group ---- */
 
-/* What is exchanged lies together, in memory of its own. */
+/* The data of a collective is contiguous, in memory of its own. */
 static enum status check_data(const struct node *node) {
     const struct tensor *x = node->in[0];
-    if (x->kind == TENSOR_ACTIVATION && !x->base && exchange_of(node)->part.parts >= 1) return STATUS_OK;
+    if (x->kind == TENSOR_ACTIVATION && !x->base && attributes_of(node)->part.parts >= 1) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "input 0 (%s) is no whole activation, or the group has no ranks", x->name);
 }
 
@@ -18,9 +18,9 @@ static enum status check_stack(const struct node *node) {
     char text[SHAPE_TEXT];
     const struct shape *x = &node->in[0]->shape;
     TRY(check_data(node));
-    if (x->rank >= 2 && x->dims[0] == exchange_of(node)->part.parts) return STATUS_OK;
+    if (x->rank >= 2 && x->dims[0] == attributes_of(node)->part.parts) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "input 0 (%s) is %s, expected %lld parts", node->in[0]->name,
-                      shape_print(x, text), (long long)exchange_of(node)->part.parts);
+                      shape_print(x, text), (long long)attributes_of(node)->part.parts);
 }
 
 static enum status check_sum(const struct node *node) {
@@ -42,12 +42,12 @@ static void differentiate_all_reduce(struct gradients *gradients, const struct n
 
 const struct op op_all_reduce = {
     .name = "all_reduce",
-    .attribute_bytes = sizeof(struct exchange_attributes),
+    .attribute_bytes = sizeof(struct collective_attributes),
     .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_all_reduce,
-    .exchange = OP_EXCHANGE_ALL_REDUCE,
+    .collective = OP_COLLECTIVE_ALL_REDUCE,
     .differentiate = differentiate_all_reduce,
     .in_place_input = 1 + 0,
 };
@@ -67,12 +67,12 @@ static void differentiate_reduce_scatter(struct gradients *gradients, const stru
 
 const struct op op_reduce_scatter = {
     .name = "reduce_scatter",
-    .attribute_bytes = sizeof(struct exchange_attributes),
+    .attribute_bytes = sizeof(struct collective_attributes),
     .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_reduce_scatter,
-    .exchange = OP_EXCHANGE_REDUCE_SCATTER,
+    .collective = OP_COLLECTIVE_REDUCE_SCATTER,
     .differentiate = differentiate_reduce_scatter,
 };
 
@@ -80,22 +80,22 @@ static enum status infer_all_gather(const struct node *node, struct shape out[OP
     TRY(check_data(node));
     if (node->in[0]->shape.rank == TENSOR_RANK_MAX)
         return status_set(STATUS_BAD_INPUT, "input 0 (%s) has too many dimensions", node->in[0]->name);
-    out[0] = parts_stacked(&node->in[0]->shape, exchange_of(node)->part.parts);
+    out[0] = parts_stacked(&node->in[0]->shape, attributes_of(node)->part.parts);
     return STATUS_OK;
 }
 
-static struct exchange_attributes sum_attributes(struct group_part part, enum dtype values) {
-    return (struct exchange_attributes){.part = part, .edges = values == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32};
+static struct collective_attributes sum_attributes(struct group_part part, enum dtype values) {
+    return (struct collective_attributes){.part = part, .edges = values == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32};
 }
 
 /* This rank's part of the gradient that all ranks have, or of the sum of what each has. */
 static void differentiate_all_gather(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
-    const struct group_part part = exchange_of(node)->part;
+    const struct group_part part = attributes_of(node)->part;
     if (!gradient_wanted(gradients, x)) return;
     struct tensor *dx = gradient_target(gradients, x);
-    if (exchange_of(node)->partial) {
-        const struct exchange_attributes attributes = sum_attributes(part, dy->shape.dtype);
+    if (attributes_of(node)->partial) {
+        const struct collective_attributes attributes = sum_attributes(part, dy->shape.dtype);
         struct tensor *sum = chain_convert_backward(gradients, node, dy, as_accumulator(dy->shape), NULL);
         sum = chain_add_backward(gradients, &op_reduce_scatter, node, sum, &attributes, NULL);
         chain_convert_backward(gradients, node, sum, x->shape, dx);
@@ -108,12 +108,12 @@ static void differentiate_all_gather(struct gradients *gradients, const struct n
 
 const struct op op_all_gather = {
     .name = "all_gather",
-    .attribute_bytes = sizeof(struct exchange_attributes),
+    .attribute_bytes = sizeof(struct collective_attributes),
     .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_all_gather,
-    .exchange = OP_EXCHANGE_ALL_GATHER,
+    .collective = OP_COLLECTIVE_ALL_GATHER,
     .differentiate = differentiate_all_gather,
 };
 
@@ -131,16 +131,16 @@ static void differentiate_all_to_all(struct gradients *gradients, const struct n
 
 const struct op op_all_to_all = {
     .name = "all_to_all",
-    .attribute_bytes = sizeof(struct exchange_attributes),
+    .attribute_bytes = sizeof(struct collective_attributes),
     .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_all_to_all,
-    .exchange = OP_EXCHANGE_ALL_TO_ALL,
+    .collective = OP_COLLECTIVE_ALL_TO_ALL,
     .differentiate = differentiate_all_to_all,
 };
 
-/* ---- what only the gradient exchanges ---- */
+/* ---- collectives of the gradient alone ---- */
 
 static enum status infer_cut(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
@@ -157,10 +157,10 @@ static enum status infer_cut(const struct node *node, struct shape out[OP_OUTPUT
 
 static void differentiate_cut(struct gradients *gradients, const struct node *node) {
     const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
-    const struct exchange_attributes exchange = {.part = attributes->part};
+    const struct collective_attributes gather = {.part = attributes->part};
     struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
     if (!gradient_wanted(gradients, x)) return;
-    struct tensor *all = chain_add_backward(gradients, &op_all_gather, node, dy, &exchange, NULL);
+    struct tensor *all = chain_add_backward(gradients, &op_all_gather, node, dy, &gather, NULL);
     if (!all) return;
     const struct parts_attributes join = {parts_order_of(&attributes->part, attributes->dimension), all->shape.dtype};
     if (attributes->drops || parts_are_stacked(&x->shape, &join.order))
@@ -202,7 +202,7 @@ static enum status infer_copy_in(const struct node *node, struct shape out[OP_OU
 static void differentiate_copy_in(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
     if (!gradient_wanted(gradients, x) || !dy) return;
-    const struct exchange_attributes attributes = sum_attributes(exchange_of(node)->part, dy->shape.dtype);
+    const struct collective_attributes attributes = sum_attributes(attributes_of(node)->part, dy->shape.dtype);
     struct tensor *sum = chain_convert_backward(gradients, node, dy, as_accumulator(dy->shape), NULL);
     sum = chain_add_backward(gradients, &op_all_reduce, node, sum, &attributes, NULL);
     struct tensor *dx = gradient_target(gradients, x);
@@ -212,7 +212,7 @@ static void differentiate_copy_in(struct gradients *gradients, const struct node
 
 const struct op op_copy_in = {
     .name = "copy_in",
-    .attribute_bytes = sizeof(struct exchange_attributes),
+    .attribute_bytes = sizeof(struct collective_attributes),
     .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
@@ -256,13 +256,13 @@ static struct tensor *join_parts(struct graph *graph, const char *name, struct t
 }
 
 struct tensor *ops_copy_in(struct graph *graph, const char *name, struct tensor *x, struct group_part part) {
-    const struct exchange_attributes attributes = {.part = part};
+    const struct collective_attributes attributes = {.part = part};
     return part.parts == 1 ? x : chain_add(graph, &op_copy_in, name, x, &attributes);
 }
 
 struct tensor *ops_reduce_out(struct graph *graph, const char *name, struct tensor *x, struct group_part part) {
     if (!x || part.parts == 1) return x;
-    const struct exchange_attributes attributes = sum_attributes(part, x->shape.dtype);
+    const struct collective_attributes attributes = sum_attributes(part, x->shape.dtype);
     struct tensor *sum = chain_convert(graph, inner_name(graph, name, "own"), x, as_accumulator(x->shape));
     sum = chain_add(graph, &op_all_reduce, inner_name(graph, name, "sum"), sum, &attributes);
     return chain_convert(graph, name, sum, x->shape);
@@ -278,7 +278,7 @@ struct tensor *ops_gather(struct graph *graph, const char *name, struct tensor *
                           int dimension, bool partial) {
     if (!x || part.parts == 1) return x;
     BUG_IF(check_dimension(x, dimension) != STATUS_OK, "%s: %s", name, status_message());
-    const struct exchange_attributes attributes = {.part = part, .partial = partial};
+    const struct collective_attributes attributes = {.part = part, .partial = partial};
     struct tensor *stack =
         chain_add(graph, &op_all_gather, inner_name(graph, name, "gathered"), whole(graph, name, x), &attributes);
     return join_parts(graph, name, stack, parts_order_of(&part, dimension));
@@ -287,7 +287,7 @@ struct tensor *ops_gather(struct graph *graph, const char *name, struct tensor *
 struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
                            int dimension) {
     if (!x || part.parts == 1) return x;
-    const struct exchange_attributes attributes = sum_attributes(part, x->shape.dtype);
+    const struct collective_attributes attributes = sum_attributes(part, x->shape.dtype);
     struct tensor *sum = stack_parts(graph, name, x, parts_order_of(&part, dimension), DTYPE_F32);
     sum = chain_add(graph, &op_reduce_scatter, inner_name(graph, name, "sum"), sum, &attributes);
     return sum ? chain_convert(graph, name, sum, shape_with_dtype(sum->shape, x->shape.dtype)) : NULL;
@@ -298,11 +298,11 @@ struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, 
     return part.parts == 1 ? x : chain_add(graph, &op_cut, name, x, &attributes);
 }
 
-struct tensor *ops_exchange(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
+struct tensor *ops_all_to_all(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
                             int to) {
     if (!x || part.parts == 1) return x;
     BUG_IF(check_dimension(x, from) != STATUS_OK, "%s: %s", name, status_message());
-    const struct exchange_attributes attributes = {.part = part};
+    const struct collective_attributes attributes = {.part = part};
     struct tensor *stack = stack_parts(graph, name, x, parts_order_of(&part, to), x->shape.dtype);
     stack = chain_add(graph, &op_all_to_all, inner_name(graph, name, "exchanged"), stack, &attributes);
     return join_parts(graph, name, stack, parts_order_of(&part, from));

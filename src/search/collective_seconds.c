@@ -1,4 +1,4 @@
-#include "search/exchange.h"
+#include "search/collective_seconds.h"
 
 #include "collective/comm_schedule.h"
 #include "plan/shards.h"
@@ -76,7 +76,7 @@ static enum status add_gather(struct measurer *measurer, const struct shard_cut 
 }
 
 static enum status add_chunk(struct measurer *measurer, const struct states *states, int32_t chunk, double *round_s,
-                             struct exchange *out) {
+                             struct collective_seconds *out) {
     const struct chunk_sum whole = chunk_sum_of(states->from, chunk);
     const struct shard_cut cut = {*measurer->partition, rank_place_data(&measurer->cut->place),
                                   states->chunks.chunks.items[chunk].elements};
@@ -118,7 +118,7 @@ static enum status open(struct measurer *measurer, int ranks) {
     return status;
 }
 
-static enum status measure_all(struct measurer *measurer, const struct states *states, struct exchange *out) {
+static enum status measure_all(struct measurer *measurer, const struct states *states, struct collective_seconds *out) {
     double round_s = 0;
     TRY(open(measurer, rank_place_data(&measurer->cut->place)));
     if (partition_cuts(measurer->partition))
@@ -130,12 +130,12 @@ static enum status measure_all(struct measurer *measurer, const struct states *s
     return STATUS_OK;
 }
 
-enum status exchange_measure(const struct step_cut *cut, const struct states *states, const struct partition *partition,
-                             bool flat, const struct cluster_rates *rates, struct exchange *out) {
+enum status collective_seconds_measure(const struct step_cut *cut, const struct states *states, const struct partition *partition,
+                             bool flat, const struct cluster_rates *rates, struct collective_seconds *out) {
     const struct partition widths = {partition_width(partition->parameters), partition_width(partition->gradients),
                                      partition_width(partition->optimizer)};
     struct measurer measurer = {.cut = cut, .partition = &widths, .flat = flat, .rates = rates};
-    *out = (struct exchange){.reduce_s = 0};
+    *out = (struct collective_seconds){.reduce_s = 0};
     if (rank_place_data(&cut->place) == 1) return STATUS_OK;
     enum status status = measure_all(&measurer, states, out);
     lane_tree_free(&measurer.tree);

@@ -5,13 +5,13 @@
  *     gradients cut                   an all-gather of the norms' block sums (fp64) among g neighbours
  *     states cut finer than           an all-gather of new parameters among the ranks that hold one p-shard
  *     parameters */
-#ifndef BALLAST_SEARCH_EXCHANGE_H
-#define BALLAST_SEARCH_EXCHANGE_H
+#ifndef BALLAST_SEARCH_COLLECTIVE_SECONDS_H
+#define BALLAST_SEARCH_COLLECTIVE_SECONDS_H
 
 #include "search/states.h"
 #include "search/step_cut.h"
 
-struct exchange {
+struct collective_seconds {
     double reduce_s;         /* of a step: sums of gradients, in all rounds to which every rank adds something */
     double once_s;           /* of a step: block sums of norms, and new parameters */
     double gather_s;         /* of each chunk's parameters once */
@@ -20,7 +20,7 @@ struct exchange {
 };
 
 /* All 0 on one rank. `flat`: policy.flat. */
-enum status exchange_measure(const struct step_cut *cut, const struct states *states, const struct partition *partition,
-                             bool flat, const struct cluster_rates *rates, struct exchange *out);
+enum status collective_seconds_measure(const struct step_cut *cut, const struct states *states, const struct partition *partition,
+                             bool flat, const struct cluster_rates *rates, struct collective_seconds *out);
 
 #endif

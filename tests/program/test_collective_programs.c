@@ -7,7 +7,7 @@
 #include "program/collectives.h"
 #include "sim/simulate.h"
 #include "support/compile_proved.h"
-#include "support/exchange_graph.h"
+#include "support/collective_graph.h"
 #include "support/fault_sweep.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
@@ -51,8 +51,8 @@ static void ranks_make_of(enum dtype dtype, const struct rank_place *of, const s
         struct rank_place place = *of;
         place.rank = r;
         const struct group_part part = {.parts = of->tensor, .position = rank_place_tensor_rank(&place)};
-        out->graphs[r] = exchange_graph_build(dtype, part);
-        struct plan plan = exchange_plan(out->graphs[r], &place, MICRO_BATCHES);
+        out->graphs[r] = collective_graph_build(dtype, part);
+        struct plan plan = collective_plan(out->graphs[r], &place, MICRO_BATCHES);
         if (policy) plan.policy = *policy;
         out->recipe = plan.recipe;
         out->programs[r] = compile(out->graphs[r], &plan);
@@ -103,7 +103,7 @@ static void stages_of_such_ranks_are_proved(void **state) {
         place.stages = places[p].stages;
         const struct mesh data = rank_place_data_mesh(&place);
         struct graph *graph =
-            exchange_graph_build(DTYPE_F32, (struct group_part){.parts = place.tensor, .position = 0});
+            collective_graph_build(DTYPE_F32, (struct group_part){.parts = place.tensor, .position = 0});
         struct policy policy = random_policy(graph, MICRO_BATCHES / mesh_ranks(&data), &data, seed);
         if (seed & 1 && place.stages == 2) snprintf(policy.spans, sizeof policy.spans, "1 3 4");
         struct ranks ranks;
@@ -119,7 +119,7 @@ static void stages_of_such_ranks_are_proved(void **state) {
 
 static void random_policies_are_proved(void **state) {
     (void)state;
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
+    struct graph *graph = collective_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
     for (uint64_t seed = 0; seed < unit_sweep(12, 200); seed++) {
         const struct policy policy = random_policy(graph, MICRO_BATCHES / 2, NULL, seed);
         expect_proved((struct mesh){2, 2}, 2, &policy);
@@ -129,12 +129,12 @@ static void random_policies_are_proved(void **state) {
 
 /* ---- one rank, or a group of one ---- */
 
-static void a_group_of_one_exchanges_nothing(void **state) {
+static void a_group_of_one_needs_no_collectives(void **state) {
     (void)state;
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 1, .position = 0});
+    struct graph *graph = collective_graph_build(DTYPE_F32, (struct group_part){.parts = 1, .position = 0});
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct op *op = graph->nodes.items[n]->op;
-        assert_false(op->exchange || op == &op_convert || op == &op_to_parts || op == &op_cut || op == &op_copy_in);
+        assert_false(op->collective || op == &op_convert || op == &op_to_parts || op == &op_cut || op == &op_copy_in);
     }
     graph_free(graph);
 }
@@ -142,11 +142,11 @@ static void a_group_of_one_exchanges_nothing(void **state) {
 static void a_plan_for_another_group_is_refused(void **state) {
     (void)state;
     const struct rank_place alone = {.rank = 0}, other = place_of((struct mesh){1, 2}, 2, 1);
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
-    struct plan plan = exchange_plan(graph, &alone, MICRO_BATCHES);
+    struct graph *graph = collective_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
+    struct plan plan = collective_plan(graph, &alone, MICRO_BATCHES);
     assert_null(compile(graph, &plan));
     assert_non_null(strstr(status_message(), "made for rank 0 of 2, in a plan for rank 0 of 1"));
-    plan = exchange_plan(graph, &other, MICRO_BATCHES);
+    plan = collective_plan(graph, &other, MICRO_BATCHES);
     assert_null(compile(graph, &plan));
     assert_non_null(strstr(status_message(), "made for rank 0 of 2, in a plan for rank 1 of 2"));
     graph_free(graph);
@@ -258,11 +258,11 @@ static void a_missing_wait_is_found(void **state) {
 
 /* Two sums of one size that do not depend on each other: `swapped`, the second is made first. */
 static struct graph *two_sums(struct group_part part, bool swapped) {
-    struct graph *graph = graph_create(DTYPE_F32, EXCHANGE_SEQUENCES, EXCHANGE_LENGTH);
-    struct shape shape = shape_make(DTYPE_F32, 3, EXCHANGE_SEQUENCES, EXCHANGE_LENGTH, 16);
-    struct shape ids = shape_make(DTYPE_I32, 2, EXCHANGE_SEQUENCES, EXCHANGE_LENGTH, 1);
+    struct graph *graph = graph_create(DTYPE_F32, COLLECTIVE_SEQUENCES, COLLECTIVE_LENGTH);
+    struct shape shape = shape_make(DTYPE_F32, 3, COLLECTIVE_SEQUENCES, COLLECTIVE_LENGTH, 16);
+    struct shape ids = shape_make(DTYPE_I32, 2, COLLECTIVE_SEQUENCES, COLLECTIVE_LENGTH, 1);
     graph_begin_block(graph, "sums");
-    struct tensor *table = graph_parameter(graph, "table", 2, EXCHANGE_VOCABULARY, shape.dims[2]);
+    struct tensor *table = graph_parameter(graph, "table", 2, COLLECTIVE_VOCABULARY, shape.dims[2]);
     struct tensor *x = ops_embedding(graph, "embedding", graph_tensor(graph, TENSOR_INPUT, "tokens", ids), table);
     struct tensor *y = ops_scale(graph, "scaled", x, 2), *sums[2];
     sums[swapped] = ops_reduce_out(graph, swapped ? "second" : "first", swapped ? y : x, part);
@@ -281,7 +281,7 @@ static void another_order_on_one_rank_is_found(void **state) {
         for (int r = 0; r < ranks.count; r++) {
             const struct rank_place place = place_of((struct mesh){1, 2}, 2, r);
             ranks.graphs[r] = two_sums((struct group_part){.parts = 2, .position = r}, swapped && r == 1);
-            struct plan plan = exchange_plan(ranks.graphs[r], &place, MICRO_BATCHES);
+            struct plan plan = collective_plan(ranks.graphs[r], &place, MICRO_BATCHES);
             ranks.recipe = plan.recipe;
             ranks.programs[r] = compile(ranks.graphs[r], &plan);
             if (!ranks.programs[r]) fail_msg("%s", status_message());
@@ -308,10 +308,10 @@ static double seconds_of(const struct graph *graph, const struct program *progra
             costs.rates.slowdown[a][b] = 1;
     costs.rates.links =
         (struct cluster_links){.mesh = {1, 3}, .message = {[MESH_IN_NODE] = {1, 1e30}}, .read = {1, 1e30}};
-    costs_set_exchanges(&costs, program);
+    costs_set_collectives(&costs, program);
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (!instruction->node || !instruction->node->op->exchange || instruction->opcode == OPCODE_TAKE) continue;
+        if (!instruction->node || !instruction->node->op->collective || instruction->opcode == OPCODE_TAKE) continue;
         assert_true(costs_of(&costs, program, instruction).seconds == costs.kernels[instruction->node->id].seconds);
         assert_int_equal(costs.kernels[instruction->node->id].activity, ACTIVITY_MESSAGE);
         *out = costs.kernels[instruction->node->id];
@@ -357,7 +357,7 @@ static enum status compile_once(void *payload) {
     struct program *program = NULL;
     const struct graph *graph = payload;
     const struct rank_place place = place_of((struct mesh){1, 2}, 2, 0);
-    const struct plan plan = exchange_plan(graph, &place, 1);
+    const struct plan plan = collective_plan(graph, &place, 1);
     int64_t bytes[1024] = {0};
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     enum status status = program_compile_proved(graph, &plan, &table, &program);
@@ -377,7 +377,7 @@ int main(void) {
         cmocka_unit_test(programs_of_all_ranks_are_proved),
         cmocka_unit_test(random_policies_are_proved),
         cmocka_unit_test(stages_of_such_ranks_are_proved),
-        cmocka_unit_test(a_group_of_one_exchanges_nothing),
+        cmocka_unit_test(a_group_of_one_needs_no_collectives),
         cmocka_unit_test(a_plan_for_another_group_is_refused),
         cmocka_unit_test(bytes_are_those_of_the_definition),
         cmocka_unit_test(a_wrong_group_is_found),

@@ -1,4 +1,4 @@
-#include "support/exchange_graph.h"
+#include "support/collective_graph.h"
 
 #include <string.h>
 
@@ -82,9 +82,9 @@ static struct tensor *add_sequence_block(const struct maker *maker, struct tenso
         ops_gather(graph, "sequence.in", norm(maker, "sequence.norm", x, "cut.norm"), maker->part, 1, true);
     struct tensor *sum = ops_scatter(graph, "sequence.out", two_products(maker, "sequence", whole), maker->part, 1);
     x = ops_add(graph, "sequence.sum", x, sum);
-    struct tensor *columns = ops_exchange(graph, "sequence.columns", x, maker->part, 1, 2);
+    struct tensor *columns = ops_all_to_all(graph, "sequence.columns", x, maker->part, 1, 2);
     columns = active(maker, "sequence.active", columns);
-    struct tensor *back = ops_exchange(graph, "sequence.back", columns, maker->part, 2, 1);
+    struct tensor *back = ops_all_to_all(graph, "sequence.back", columns, maker->part, 2, 1);
     return ops_gather(graph, "sequence.all", ops_add(graph, "sequence.both", x, back), maker->part, 1, false);
 }
 
@@ -110,7 +110,7 @@ static struct tensor *add_axes(const struct maker *maker, struct tensor *x) {
     const struct group_part column = {.parts = columns, .position = maker->part.position % columns, .stride = 1};
     struct tensor *part = ops_cut(graph, "axes.rows", x, row, 1);
     part = active(maker, "axes.active", ops_cut(graph, "axes.columns", part, column, 2));
-    part = active(maker, "axes.again", ops_exchange(graph, "axes.exchanged", part, column, 2, 1));
+    part = active(maker, "axes.again", ops_all_to_all(graph, "axes.exchanged", part, column, 2, 1));
     part = ops_gather(graph, "axes.row", part, column, 1, false);
     return ops_add(graph, "axes.sum", x, ops_gather(graph, "axes.whole", part, row, 1, false));
 }
@@ -128,13 +128,13 @@ static struct tensor *integers(struct graph *graph, const char *name) {
                         shape_make(DTYPE_I32, 2, graph->micro_batch_sequences, graph->sequence_length, 1));
 }
 
-struct graph *exchange_graph_build(enum dtype dtype, struct group_part part) {
+struct graph *collective_graph_build(enum dtype dtype, struct group_part part) {
     const struct optimizer_options optimizer = {
-        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = EXCHANGE_CLIP, .group = part};
-    struct graph *graph = graph_create(dtype, EXCHANGE_SEQUENCES, EXCHANGE_LENGTH);
+        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = COLLECTIVE_CLIP, .group = part};
+    struct graph *graph = graph_create(dtype, COLLECTIVE_SEQUENCES, COLLECTIVE_LENGTH);
     const struct maker maker = {graph, part};
     graph_begin_block(graph, "embedding");
-    struct tensor *table = graph_parameter(graph, "table", 2, EXCHANGE_VOCABULARY, HIDDEN);
+    struct tensor *table = graph_parameter(graph, "table", 2, COLLECTIVE_VOCABULARY, HIDDEN);
     struct tensor *x = ops_embedding(graph, "embedding", integers(graph, "tokens"), table);
     x = add_tensor_block(&maker, x);
     x = add_sequence_block(&maker, x);
@@ -149,7 +149,7 @@ struct graph *exchange_graph_build(enum dtype dtype, struct group_part part) {
     return graph;
 }
 
-struct plan exchange_plan(const struct graph *graph, const struct rank_place *place, int64_t micro_batches) {
+struct plan collective_plan(const struct graph *graph, const struct rank_place *place, int64_t micro_batches) {
     struct plan plan = small_plan(graph, micro_batches, 1);
     plan.recipe.tensor = rank_place_tensor(place);
     plan.recipe.lanes = (struct lane_shape){1, rank_place_data(place)};

@@ -1,4 +1,4 @@
-/* What puts tensors into parts that ranks exchange, and back: each element is copied by itself, from one dtype to
+/* Kernels that put tensors into the parts of collectives, and back: each element is copied by itself, from one dtype to
  * another. */
 #include "backend/cuda/device.cuh"
 

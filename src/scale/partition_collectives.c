@@ -1,4 +1,4 @@
-#include "scale/partition_exchange.h"
+#include "scale/partition_collectives.h"
 
 #include <math.h>
 
@@ -32,45 +32,45 @@ struct rank_group expert_group(const struct training *job) {
 }
 
 /* In `calls` equal parts, one after the other. */
-static struct exchange exchange_of(const struct fabric *fabric, enum collective_kind kind, double bytes, int64_t calls,
+static struct collective_load collective_load_of(const struct fabric *fabric, enum collective_kind kind, double bytes, int64_t calls,
                                    struct rank_group group) {
     double parts = calls > 0 ? (double)calls : 1;
     double seconds = parts * collective_s(fabric, kind, bytes / parts, group);
     double moved = (kind == COLLECTIVE_ALL_REDUCE ? 2 : 1) * bytes;
     double busy = seconds > 0 ? moved / seconds / fabric->link_bytes_per_s : 0;
-    return (struct exchange){seconds, fmin(1, busy)};
+    return (struct collective_load){seconds, fmin(1, busy)};
 }
 
 /* Among `ranks` who hold shards of parameters, with calls of `piece_s` for the piece of each. */
-static struct exchange exchange_shards(const struct training *job, const struct fabric *fabric,
+static struct collective_load shard_collective(const struct training *job, const struct fabric *fabric,
                                        enum collective_kind kind, double bytes, int64_t ranks, double piece_s) {
     int64_t collectives = job->system.gathers > 0 ? job->system.gathers : 1;
-    struct exchange out = exchange_of(fabric, kind, bytes, collectives, near_group(job, ranks));
+    struct collective_load out = collective_load_of(fabric, kind, bytes, collectives, near_group(job, ranks));
     if (ranks > 1) out.seconds += (double)(collectives * ranks) * piece_s;
     return out;
 }
 
-static struct exchange gather_among(const struct training *job, const struct fabric *fabric, double parameters,
+static struct collective_load gather_among(const struct training *job, const struct fabric *fabric, double parameters,
                                     int64_t ranks, double piece_s) {
-    return exchange_shards(job, fabric, COLLECTIVE_ALL_GATHER, WEIGHT_BYTES * parameters, ranks,
+    return shard_collective(job, fabric, COLLECTIVE_ALL_GATHER, WEIGHT_BYTES * parameters, ranks,
                            (double)job->system.gather_calls * piece_s);
 }
 
-struct exchange exchange_gather(const struct training *job, const struct fabric *fabric, double parameters,
+struct collective_load partition_gather(const struct training *job, const struct fabric *fabric, double parameters,
                                 double piece_s) {
     return gather_among(job, fabric, parameters, job->layout.partition.parameters, piece_s);
 }
 
-struct exchange exchange_gather_again(const struct training *job, const struct fabric *fabric, double parameters,
+struct collective_load partition_gather_again(const struct training *job, const struct fabric *fabric, double parameters,
                                       double piece_s) {
     int64_t second = job->layout.second_parameters;
     return gather_among(job, fabric, parameters, second > 0 ? second : job->layout.partition.parameters, piece_s);
 }
 
-struct exchange exchange_scatter(const struct training *job, const struct fabric *fabric, double parameters,
+struct collective_load partition_scatter(const struct training *job, const struct fabric *fabric, double parameters,
                                  double piece_s) {
     double bytes = (double)job->system.gradient_bytes * parameters;
-    return exchange_shards(job, fabric, COLLECTIVE_REDUCE_SCATTER, bytes, job->layout.partition.parameters,
+    return shard_collective(job, fabric, COLLECTIVE_REDUCE_SCATTER, bytes, job->layout.partition.parameters,
                            (double)job->system.scatter_calls * piece_s);
 }
 
@@ -78,23 +78,23 @@ struct exchange exchange_scatter(const struct training *job, const struct fabric
 static int64_t owners_of(int64_t cut, int64_t apart) { return cut > apart ? cut / apart : 1; }
 
 /* Where every rank owns a part of the update and takes its new weights from an all-gather, the sum is scattered. */
-struct exchange exchange_reduce(const struct training *job, const struct fabric *fabric, double parameters,
+struct collective_load partition_reduce(const struct training *job, const struct fabric *fabric, double parameters,
                                 bool experts) {
     const struct partition_triple *cut = &job->layout.partition;
     bool scatters = cut->optimizer == data_ranks(job) && !job->system.broadcasts;
     double bytes = (double)job->system.gradient_bytes * parameters / (double)cut->parameters;
     int64_t apart = experts ? layout_expert_ranks(&job->layout) : cut->parameters;
     struct rank_group group = far_group(job, data_ranks(job) / apart, apart);
-    return exchange_of(fabric, scatters ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE, bytes, 1, group);
+    return collective_load_of(fabric, scatters ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE, bytes, 1, group);
 }
 
-struct exchange exchange_update(const struct training *job, const struct fabric *fabric, double parameters,
+struct collective_load partition_update(const struct training *job, const struct fabric *fabric, double parameters,
                                 bool experts, double broadcast_s) {
     const struct partition_triple *cut = &job->layout.partition;
     int64_t apart = experts ? layout_expert_ranks(&job->layout) : cut->parameters;
     int64_t owners = owners_of(cut->optimizer, apart);
     double bytes = WEIGHT_BYTES * parameters / (double)cut->parameters;
-    struct exchange out = exchange_of(fabric, COLLECTIVE_ALL_GATHER, bytes, 1, far_group(job, owners, apart));
+    struct collective_load out = collective_load_of(fabric, COLLECTIVE_ALL_GATHER, bytes, 1, far_group(job, owners, apart));
     if (owners > 1 && job->system.broadcasts) out.seconds += (double)owners * broadcast_s;
     return out;
 }

@@ -2,13 +2,13 @@
  * one was asked to stop or failed. One operation, which is there before the first step: a step allocates nothing.
  *
  * All calls but opening's counterpart are collective: each rank makes the same ones in the same order. */
-#ifndef BALLAST_SESSION_STEP_EXCHANGE_H
-#define BALLAST_SESSION_STEP_EXCHANGE_H
+#ifndef BALLAST_SESSION_STEP_COLLECTIVES_H
+#define BALLAST_SESSION_STEP_COLLECTIVES_H
 
 #include "comm/comm.h"
 #include "plan/lane_shares.h"
 
-struct step_exchange {
+struct step_collectives {
     struct comm *comm;
     const struct recipe *recipe; /* borrowed */
     struct rank_place place;
@@ -25,18 +25,18 @@ struct step_exchange {
 
 /* For a plan whose ranks hold the lanes, and losses of so many figures; 0: for one without a training step, which may
  * be any. The caller closes, also after a failure. */
-enum status step_exchange_open(struct comm *comm, const struct plan *plan, int figures, struct step_exchange *out);
-void step_exchange_close(struct step_exchange *exchange);
+enum status step_collectives_open(struct comm *comm, const struct plan *plan, int figures, struct step_collectives *out);
+void step_collectives_close(struct step_collectives *collectives);
 
 /* The first status by rank that is not OK. A stop (status_is_stop) has no message yet; an error has that of its rank.
  */
-enum status step_exchange_agree(struct step_exchange *exchange, enum status mine);
+enum status step_collectives_agree(struct step_collectives *collectives, enum status mine);
 /* The same, and the least of all ranks' values. */
-enum status step_exchange_min(struct step_exchange *exchange, enum status mine, int64_t value, int64_t *min);
+enum status step_collectives_min(struct step_collectives *collectives, enum status mine, int64_t value, int64_t *min);
 /* The same, and the sum over all data ranks of the targets that count. */
-enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all);
+enum status step_collectives_targets(struct step_collectives *collectives, enum status mine, int64_t targets, int64_t *all);
 /* The figures of the step's loss, each added as gradients are: lanes by the tree, rounds in order. `mine`: by share of
  * this rank, the figures of each side by side. */
-enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all);
+enum status step_collectives_loss(struct step_collectives *collectives, const double *mine, double *all);
 
 #endif

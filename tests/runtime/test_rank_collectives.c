@@ -12,12 +12,12 @@
 #include "base/random.h"
 #include "runtime/runner.h"
 #include "support/deferred_backend.h"
-#include "support/exchange_graph.h"
+#include "support/collective_graph.h"
 #include "support/mpi_job.h"
 #include "support/random_policy.h"
 #include "support/unit.h"
 
-enum { MICRO_BATCHES = 4, SEED = 18, TOKENS = EXCHANGE_SEQUENCES * EXCHANGE_LENGTH };
+enum { MICRO_BATCHES = 4, SEED = 18, TOKENS = COLLECTIVE_SEQUENCES * COLLECTIVE_LENGTH };
 
 /* This rank's: the CPU's, or a device whose memory has no addresses for it. */
 static const struct backend *backend = &backend_cpu;
@@ -84,7 +84,7 @@ static enum status set_weights(struct job *job) {
 }
 
 static int32_t token_at(int64_t index) {
-    return (int32_t)(random_u64(SEED, RANDOM_TEST, 1, (uint64_t)index) % EXCHANGE_VOCABULARY);
+    return (int32_t)(random_u64(SEED, RANDOM_TEST, 1, (uint64_t)index) % COLLECTIVE_VOCABULARY);
 }
 
 static void set_inputs(struct job *job, int64_t micro_batches) {
@@ -100,7 +100,7 @@ static void set_inputs(struct job *job, int64_t micro_batches) {
 /* comm NULL: the whole graph, on one rank. */
 static enum status job_open(const struct plan *plan, enum dtype dtype, struct group_part part, struct comm *comm,
                             struct job *job) {
-    struct graph *graph = exchange_graph_build(dtype, part);
+    struct graph *graph = collective_graph_build(dtype, part);
     int64_t micro_batches = MICRO_BATCHES / rank_place_data(&plan->place);
     *job = (struct job){
         .plan = *plan, .part = part, .first_micro_batch = micro_batches * rank_place_data_rank(&plan->place)};
@@ -183,7 +183,7 @@ static enum status compare_gradient(const struct job *job, const struct job *who
 static enum status compare_norms(const struct job *job, const struct job *whole, double tolerance) {
     const double *own = runner_data(job->runner, graph_find(job->executable->graph, "clip"));
     const double *all = runner_data(whole->runner, graph_find(whole->executable->graph, "clip"));
-    if (!(all[0] > EXCHANGE_CLIP)) return status_set(STATUS_FAILED, "gradients of norm %g are not clipped", all[0]);
+    if (!(all[0] > COLLECTIVE_CLIP)) return status_set(STATUS_FAILED, "gradients of norm %g are not clipped", all[0]);
     TRY(compare("norm", own[0], all[0], all[0], tolerance));
     return compare("clip factor", own[1], all[1], all[1], tolerance);
 }
@@ -272,7 +272,7 @@ static enum status compare_replicas(const struct job *job, struct comm *comm) {
         float *own = read_average(job, tensor->name, &first, &elements);
         float *all = mem_array((size_t)(elements * group.count), sizeof *all);
         TRY(own && all ? STATUS_OK : STATUS_FAILED);
-        TRY(comm_exchange(comm, &group, own, (size_t)elements * sizeof *own, all));
+        TRY(comm_all_gather(comm, &group, own, (size_t)elements * sizeof *own, all));
         for (int r = 0; r < group.count; r++)
             if (memcmp(all + r * elements, own, (size_t)elements * sizeof *own) != 0)
                 return status_set(STATUS_FAILED, "%s: other bits on rank %d of the group", tensor->name, r);
@@ -313,8 +313,8 @@ static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool
                                      .message_bytes = comm->message_bytes,
                                      .tier = device ? TIER_HOST : TIER_DEVICE};
     const struct group_part part = {.parts = tensor, .position = rank_place_tensor_rank(&place)};
-    struct graph *graph = exchange_graph_build(dtype, part);
-    const struct plan plan = exchange_plan(graph, &place, MICRO_BATCHES);
+    struct graph *graph = collective_graph_build(dtype, part);
+    const struct plan plan = collective_plan(graph, &place, MICRO_BATCHES);
     graph_free(graph);
     struct job plain;
     TRY(job_open(&plan, dtype, part, comm, &plain));
