@@ -37,7 +37,7 @@
     X(expert_mlp_grad)                                                                                                 \
     X(expert_glu)                                                                                                      \
     X(expert_glu_grad)                                                                                                 \
-    /* group_collectives */                                                                                               \
+    /* group_collectives */                                                                                            \
     X(convert)                                                                                                         \
     X(to_parts)                                                                                                        \
     X(from_parts)                                                                                                      \

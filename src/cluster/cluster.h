@@ -1,9 +1,10 @@
 /* The machine as data: devices, their rates, the capacity of each tier, and the network between devices. Read and
  * written as JSON, so that plans can be made for other machines. Devices are alike: one is described.
  *
- * Files, in the order to read them: tier (device, host, disk), links (bandwidth and latency between ranks), rates (what a machine does in a second), cluster (this),
- * cluster_measure (this machine), cluster_memory (its memory), cgroup (its limits), kernel_file (files in /proc and
- * /sys), cluster_json, network_json, rates_json, links_json (all as JSON), cluster_preset (machines by name). */
+ * Files, in the order to read them: tier (device, host, disk), links (bandwidth and latency between ranks), rates (what
+ * a machine does in a second), cluster (this), cluster_measure (this machine), cluster_memory (its memory), cgroup (its
+ * limits), kernel_file (files in /proc and /sys), cluster_json, network_json, rates_json, links_json (all as JSON),
+ * cluster_preset (machines by name). */
 #ifndef BALLAST_CLUSTER_CLUSTER_H
 #define BALLAST_CLUSTER_CLUSTER_H
 

@@ -1,4 +1,5 @@
-/* Bandwidth and latency between ranks: messages between two of them by axis of the mesh, and whole operations by size. */
+/* Bandwidth and latency between ranks: messages between two of them by axis of the mesh, and whole operations by size.
+ */
 #ifndef BALLAST_CLUSTER_LINKS_H
 #define BALLAST_CLUSTER_LINKS_H
 
@@ -41,11 +42,10 @@ struct link_rows {
 };
 
 struct cluster_links {
-    struct mesh mesh; /* on which all this was measured; 0 nodes: nothing was */
-    bool shared;      /* ranks of a node read each other's data in place */
-    struct transfer_rate
-        message[MESH_AXES];    /* of one rank, while all ranks send along that axis; 0: no such axis */
-    struct transfer_rate read; /* of one rank, in place, while all ranks of its node read */
+    struct mesh mesh;                        /* on which all this was measured; 0 nodes: nothing was */
+    bool shared;                             /* ranks of a node read each other's data in place */
+    struct transfer_rate message[MESH_AXES]; /* of one rank, while all ranks send along that axis; 0: no such axis */
+    struct transfer_rate read;               /* of one rank, in place, while all ranks of its node read */
     struct link_point points[LINK_POINTS_MAX];
     int point_count;
     struct link_pair pairs[LINK_PAIRS_MAX];

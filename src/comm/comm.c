@@ -140,6 +140,6 @@ enum status comm_device_open(struct comm *comm, const struct comm_device_setting
 void comm_device_close(struct comm *comm) { nccl_comm_close(comm->devices); }
 
 enum status comm_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
-                          void *all) {
+                            void *all) {
     return comm->engine->all_gather(comm, group, mine, bytes, all);
 }

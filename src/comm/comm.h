@@ -30,12 +30,13 @@
  * another rank starts later. Those on devices are the exception: one at a time, in the same order on all ranks.
  *
  * FAILURE. A rank that dies or is stopped is noticed by its silence within rank_timeout_s. So is one that hangs: the
- * others wait for an operation or an all-gather that it has not started, and for that time it neither computed nor moved
- * an operation on. In a step (comm->watch) computing is ending instructions, so that one that never ends is noticed
- * too, rank_timeout_s after ten times what the longest one so far took; without a step it is using processor time. A
- * rank that works is waited for, however long its step or its search takes. From then on every call returns FAILED,
- * with a message that names rank and host. The process unwinds, prints the message if comm_speaks (one rank does) and
- * calls comm_abort, which ends all ranks. comm_close, which ends MPI in the regular way, is for jobs without failure.
+ * others wait for an operation or an all-gather that it has not started, and for that time it neither computed nor
+ * moved an operation on. In a step (comm->watch) computing is ending instructions, so that one that never ends is
+ * noticed too, rank_timeout_s after ten times what the longest one so far took; without a step it is using processor
+ * time. A rank that works is waited for, however long its step or its search takes. From then on every call returns
+ * FAILED, with a message that names rank and host. The process unwinds, prints the message if comm_speaks (one rank
+ * does) and calls comm_abort, which ends all ranks. comm_close, which ends MPI in the regular way, is for jobs without
+ * failure.
  *
  * USERS. The runtime's communication streams start and wait for operations as instructions, whose buffers, staging
  * included, have places in the program; program_verify finds in a schedule what peers read and who waits for whom. The
@@ -94,7 +95,7 @@ struct comm_end {
 struct comm_engine {
     const char *name;
     enum status (*all_gather)(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
-                            void *all);
+                              void *all);
     enum status (*window_open)(struct comm *comm, int64_t bytes, struct comm_window *out);
     void (*window_close)(struct comm_window *window);
     enum status (*create)(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
@@ -191,7 +192,8 @@ void comm_read_traffic(const struct comm *comm, struct comm_traffic *out);
  */
 
 /* `all` gets `bytes` from each rank of the group, in its order. */
-enum status comm_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes, void *all);
+enum status comm_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
+                            void *all);
 /* The first status that is not OK, by rank, with that rank's message and hint: on all ranks, of which one then speaks.
  * The message names the rank unless all have the same. OK if all are. Alone of these it needs no memory, so that a
  * rank which has none can say it. */

@@ -14,7 +14,7 @@
 /* ---- All-gathers and operations ---- */
 
 static enum status engine_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
-                                   void *all) {
+                                     void *all) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
     if (atomic_load(&mpi->failure) != FAILURE_NONE) return mpi_failed(mpi);
     return mpi_run_all_gather(mpi, group, mine, bytes, all);

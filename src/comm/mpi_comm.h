@@ -65,8 +65,8 @@ struct mpi_comm {
     atomic_uint started;            /* operations and all-gathers */
     _Atomic int64_t outside_ns;     /* when an operation of another library was begun, which is waited for; 0: none */
     bool moved;                     /* the thread's: an operation was moved on since the last beat */
-    int *all_gather_requests;         /* the thread's, two a rank: so that an all-gather needs no memory */
-    int64_t all_gather_ns;            /* the thread's: when the all-gather that it is at was begun; 0: none */
+    int *all_gather_requests;       /* the thread's, two a rank: so that an all-gather needs no memory */
+    int64_t all_gather_ns;          /* the thread's: when the all-gather that it is at was begun; 0: none */
     struct operation *active;       /* the thread's */
     struct mpi_heartbeat heartbeat; /* the thread's */
     _Atomic int64_t traffic[2 * MESH_AXES + 1];
@@ -93,11 +93,11 @@ enum status mpi_check(struct mpi_comm *mpi, const char *trouble);
 enum status mpi_await(struct mpi_comm *mpi, int request);
 /* For tasks. */
 enum status mpi_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
-                         void *all);
+                           void *all);
 
 /* The same for others. */
 enum status mpi_run_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
-                             void *all);
+                               void *all);
 
 /* For the thread, mpi_heartbeat.c. Keeping it is sending one's own when it is due, and recording the failure of a rank
  * that is silent or keeps operations waiting. Beginning and ending are collective. */

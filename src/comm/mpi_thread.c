@@ -205,11 +205,11 @@ static enum status run_all_gather(struct mpi_comm *mpi, void *argument) {
 }
 
 enum status mpi_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
-                         void *all) {
+                           void *all) {
     return run_all_gather(mpi, &(struct all_gather){*group, mine, bytes, all});
 }
 
 enum status mpi_run_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
-                             void *all) {
+                               void *all) {
     return mpi_run_task(mpi, run_all_gather, &(struct all_gather){*group, mine, bytes, all});
 }

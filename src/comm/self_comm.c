@@ -11,7 +11,7 @@ struct self_operation {
 };
 
 static enum status self_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
-                                 void *all) {
+                                   void *all) {
     (void)comm, (void)group;
     memcpy(all, mine, bytes);
     return STATUS_OK;

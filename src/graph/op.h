@@ -68,10 +68,10 @@ void op_key_add(struct op_key *key, const char *format, ...) __attribute__((form
  * whole by every part, and its gradient is the sum over the parts; an output is a sum over them. */
 enum { OP_INDICES_MAX = 6, OP_OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX, OP_INDEX_NONE = -1 };
 struct op_index {
-    char letter;            /* 's' sequences; positions: 't' in runs, 'z' in zigzag; others as the operator has them */
-    int64_t size;           /* numbers of parts divide it: heads, where a dimension holds their features */
+    char letter;             /* 's' sequences; positions: 't' in runs, 'z' in zigzag; others as the operator has them */
+    int64_t size;            /* numbers of parts divide it: heads, where a dimension holds their features */
     double collective_bytes; /* by all parts with each other in forward, beside sums of outputs; 0 for most */
-    double extra_flops;     /* of all parts together, only where it is cut; 0 for most */
+    double extra_flops;      /* of all parts together, only where it is cut; 0 for most */
     /* Parts have as many elements as the largest; behind the end of the dimension is nothing but zeros. Else the number
      * of parts must divide it. */
     bool padded;
@@ -151,7 +151,7 @@ struct op {
     /* Adds the nodes that a part of the index needs between its inputs and the node, whose inputs it then sets, with
      * attributes of the part. True: ranks have told each other by them what makes the outputs whole. NULL: none. */
     bool (*collective_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
-                           const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
+                             const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
 
     /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this
      * one, appends to caches (TENSOR_CACHE) what later tokens need of these, and reads there what earlier ones left.

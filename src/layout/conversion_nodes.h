@@ -1,6 +1,6 @@
-/* A conversion as nodes of a graph: each step of the way from one layout to another (layout/conversion.h) is the collectives of
- * a group (ops/group_collectives.c). Gradients go the other way round.
- * A step is of one axis of the mesh, among the ranks that stand apart along it alone. */
+/* A conversion as nodes of a graph: each step of the way from one layout to another (layout/conversion.h) is the
+ * collectives of a group (ops/group_collectives.c). Gradients go the other way round. A step is of one axis of the
+ * mesh, among the ranks that stand apart along it alone. */
 #ifndef BALLAST_LAYOUT_CONVERSION_NODES_H
 #define BALLAST_LAYOUT_CONVERSION_NODES_H
 

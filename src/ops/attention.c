@@ -198,8 +198,9 @@ static void take_part_attention(void *attributes, char letter, const struct inde
 }
 
 /* A part of the query heads reads some of the keys and values, which it gets whole. */
-static bool collective_parts_attention(struct graph *graph, const char *name, char letter, const struct index_part *part,
-                                     const void *attributes, struct tensor *in[OP_INPUTS_MAX]) {
+static bool collective_parts_attention(struct graph *graph, const char *name, char letter,
+                                       const struct index_part *part, const void *attributes,
+                                       struct tensor *in[OP_INPUTS_MAX]) {
     int64_t head_dim = ((const struct attention_attributes *)attributes)->head_dim;
     if (letter != 'q' || !in[1] || !in[2]) return false;
     struct select_heads_attributes heads = heads_of_part(part, shape_columns(&in[1]->shape) / head_dim, head_dim);

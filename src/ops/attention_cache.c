@@ -89,8 +89,8 @@ static void take_part_attention_cache(void *attributes, char letter, const struc
 }
 
 static bool collective_parts_attention_cache(struct graph *graph, const char *name, char letter,
-                                           const struct index_part *part, const void *attributes,
-                                           struct tensor *in[OP_INPUTS_MAX]) {
+                                             const struct index_part *part, const void *attributes,
+                                             struct tensor *in[OP_INPUTS_MAX]) {
     return op_attention.collective_parts(graph, name, letter, part, attributes, in);
 }
 

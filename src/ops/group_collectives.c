@@ -299,7 +299,7 @@ struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, 
 }
 
 struct tensor *ops_all_to_all(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
-                            int to) {
+                              int to) {
     if (!x || part.parts == 1) return x;
     BUG_IF(check_dimension(x, from) != STATUS_OK, "%s: %s", name, status_message());
     const struct collective_attributes attributes = {.part = part};

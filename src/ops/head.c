@@ -108,8 +108,9 @@ static void take_part_head(void *attributes, char letter, const struct index_par
             (struct vocabulary_part){index_part_first(part), index_part_used(part), part->size};
 }
 
-static bool collective_parts_head_loss(struct graph *graph, const char *name, char letter, const struct index_part *part,
-                                     const void *attributes, struct tensor *in[OP_INPUTS_MAX]) {
+static bool collective_parts_head_loss(struct graph *graph, const char *name, char letter,
+                                       const struct index_part *part, const void *attributes,
+                                       struct tensor *in[OP_INPUTS_MAX]) {
     const struct collective_attributes all = {.part = {part->parts, part->position, part->stride}};
     if (letter != 'v') return false;
     struct node *own =

@@ -71,7 +71,7 @@
     X(add_bias)                                                                                                        \
     /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
-    /* group_collectives.c: x -> y with the same elements in their order, in another shape or dtype */                    \
+    /* group_collectives.c: x -> y with the same elements in their order, in another shape or dtype */                 \
     X(convert)                                                                                                         \
     /* x -> y [parts, …], the parts of a dimension one after the other; from_parts the other way round */            \
     X(to_parts)                                                                                                        \
@@ -178,7 +178,7 @@
 
 /* Those that the ranks of a group make together (enum op_collective), of group_collectives.c: no backend has kernels of
  * them. */
-#define COLLECTIVE_OP_LIST(X)                                                                                            \
+#define COLLECTIVE_OP_LIST(X)                                                                                          \
     X(all_reduce)                                                                                                      \
     X(reduce_scatter)                                                                                                  \
     X(all_gather)                                                                                                      \

@@ -122,7 +122,7 @@ struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor 
                            int dimension);
 struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int dimension);
 struct tensor *ops_all_to_all(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
-                            int to);
+                              int to);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all micro-batches. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                              struct tensor *targets, struct tensor *bias, struct head_attributes attributes);

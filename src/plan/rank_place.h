@@ -19,7 +19,7 @@ struct rank_place {
     bool in_place;         /* the ranks of a node read each other's data in place (comm_spec.in_place) */
     bool on_device;        /* collectives work on the memory of devices (comm_spec.on_device); then not in_place */
     int64_t message_bytes; /* most of one message; 0: RANK_MESSAGE_BYTES */
-    enum tier tier;        /* of the data of collectives: the device where on_device or where the CPU has addresses of it */
+    enum tier tier; /* of the data of collectives: the device where on_device or where the CPU has addresses of it */
 };
 
 /* That of comm_options, where it says nothing else. */

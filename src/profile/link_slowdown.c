@@ -32,7 +32,8 @@ static void *repeat(void *argument) {
         collective_run->status = comm_wait(collective_run->operation);
     }
     collective_run->seconds = (double)(clock_now_ns() - begin) * 1e-9 / collective_run->starts;
-    if (collective_run->status != STATUS_OK) snprintf(collective_run->message, sizeof collective_run->message, "%s", status_message());
+    if (collective_run->status != STATUS_OK)
+        snprintf(collective_run->message, sizeof collective_run->message, "%s", status_message());
     atomic_store(&collective_run->ended, true);
     return NULL;
 }
@@ -42,7 +43,8 @@ static enum status repeat_kernel(struct rate_work *work, const struct collective
     int64_t begin = clock_now_ns(), pieces = 0;
     for (bool more = true; more; pieces++) {
         TRY(rate_work_run(work));
-        more = collective_run ? !atomic_load(&collective_run->ended) : (double)(clock_now_ns() - begin) * 1e-9 < WINDOW_S;
+        more =
+            collective_run ? !atomic_load(&collective_run->ended) : (double)(clock_now_ns() - begin) * 1e-9 < WINDOW_S;
     }
     *out = (double)(clock_now_ns() - begin) * 1e-9 / (double)pieces;
     return STATUS_OK;
@@ -55,7 +57,8 @@ static enum status run_beside(struct rate_work *work, struct collective_run *col
     enum status status = repeat_kernel(work, collective_run, kernel_s);
     pthread_join(thread, NULL);
     if (status != STATUS_OK) return status;
-    return collective_run->status == STATUS_OK ? STATUS_OK : status_set(collective_run->status, "%s", collective_run->message);
+    return collective_run->status == STATUS_OK ? STATUS_OK
+                                               : status_set(collective_run->status, "%s", collective_run->message);
 }
 
 /* Slowdowns of this rank: of the kernel by messages, and of messages by the kernel. */

@@ -26,7 +26,7 @@ struct profile_report {
     const char *noisiest;        /* operator with the largest spread, in the graph's memory; NULL */
     double noise;                /* its relative spread */
     struct profiled_operator *list; /* `operators` of them, in the order of the graph */
-    int32_t *of_node;               /* index in the list, by node id; -1: an operator without a kernel (op.collective) */
+    int32_t *of_node; /* index in the list, by node id; -1: an operator without a kernel (op.collective) */
 };
 void profile_report_free(struct profile_report *report);
 

@@ -6,7 +6,8 @@
 #include "program/execution_updates.h"
 
 bool execution_adds_uses(const struct node *node) {
-    return node->phase == PHASE_FINISH && !node->op->collective && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
+    return node->phase == PHASE_FINISH && !node->op->collective && node->out[0] &&
+           node->out[0]->kind == TENSOR_GRADIENT;
 }
 
 /* Backward goes from the last block to the first, so the lowest block that adds to an accumulator adds last. `last`: by

@@ -188,9 +188,9 @@ static int64_t count_share_waves(const struct scheduler *scheduler, const struct
     return movement_split_waves(share->micro_batches, scheduler->slots).count;
 }
 
-/* All data ranks of a stage go through the same waves, since they have collectives of shards in them. The first one has the most
- * shares in a round, and where others have micro-batches in it too, all of its shares have the most of these. So the
- * others begin a round with whole shares of it, and each of their own with waves of it. */
+/* All data ranks of a stage go through the same waves, since they have collectives of shards in them. The first one has
+ * the most shares in a round, and where others have micro-batches in it too, all of its shares have the most of these.
+ * So the others begin a round with whole shares of it, and each of their own with waves of it. */
 static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *max,
                                                 int64_t count, struct execution_list *executions) {
     const struct section section = {

@@ -218,12 +218,12 @@ static enum status schedule_kernel(struct scheduler *scheduler, const struct sec
 /* ---- operators that are operations between ranks ---- */
 
 static const enum opcode opcodes[] = {[OP_COLLECTIVE_ALL_REDUCE] = OPCODE_ALL_REDUCE,
-                                        [OP_COLLECTIVE_REDUCE_SCATTER] = OPCODE_REDUCE_SCATTER,
-                                        [OP_COLLECTIVE_ALL_GATHER] = OPCODE_ALL_GATHER,
-                                        [OP_COLLECTIVE_ALL_TO_ALL] = OPCODE_ALL_TO_ALL};
+                                      [OP_COLLECTIVE_REDUCE_SCATTER] = OPCODE_REDUCE_SCATTER,
+                                      [OP_COLLECTIVE_ALL_GATHER] = OPCODE_ALL_GATHER,
+                                      [OP_COLLECTIVE_ALL_TO_ALL] = OPCODE_ALL_TO_ALL};
 
 static struct instruction collective_instruction(const struct scheduler *scheduler, const struct execution *execution,
-                                               enum opcode opcode) {
+                                                 enum opcode opcode) {
     struct instruction instruction = scheduler_instruction(scheduler, opcode, execution);
     instruction.node = execution->node;
     instruction.tier = scheduler->program->place.tier;
@@ -246,7 +246,7 @@ static enum status schedule_own_part(struct scheduler *scheduler, const struct e
 }
 
 static enum status schedule_collective(struct scheduler *scheduler, const struct section *section,
-                                     const struct execution *execution, const struct shard_range *run) {
+                                       const struct execution *execution, const struct shard_range *run) {
     const struct node *node = execution->node;
     struct program_collective operation;
     struct instruction instruction = collective_instruction(scheduler, execution, opcodes[node->op->collective]);
@@ -275,5 +275,5 @@ enum status schedule_node(struct scheduler *scheduler, const struct section *sec
     bool here = !execution->elsewhere && (run.begin < run.end || !op_is_divided(execution->node->op));
     if (!here) return schedule_elsewhere(scheduler, execution);
     return execution->node->op->collective ? schedule_collective(scheduler, section, execution, &run)
-                                         : schedule_kernel(scheduler, section, execution, &run);
+                                           : schedule_kernel(scheduler, section, execution, &run);
 }

@@ -10,7 +10,7 @@ static enum status push(struct scheduler *scheduler, const struct instruction *i
 }
 
 struct instruction scheduler_collective(const struct scheduler *scheduler, enum opcode opcode,
-                                      const struct execution *execution) {
+                                        const struct execution *execution) {
     struct instruction instruction = scheduler_instruction(scheduler, opcode, execution);
     instruction.tier = scheduler->program->place.tier;
     instruction.stream = STREAM_COMM;
@@ -32,13 +32,15 @@ static enum status schedule_all_gather(struct scheduler *scheduler, const struct
                                        const struct shard_gather *shard_gather) {
     struct program_collective operation;
     struct program *program = scheduler->program;
-    TRY(collectives_all_gather(program, shard_gather->cut, shard_gather->coarse, shard_gather->fine, shard_gather->block_bytes,
-                               &operation));
+    TRY(collectives_all_gather(program, shard_gather->cut, shard_gather->coarse, shard_gather->fine,
+                               shard_gather->block_bytes, &operation));
     if (operation.bytes == 0 || operation.group.count == 1) return STATUS_OK;
     struct instruction gather = scheduler_collective(scheduler, OPCODE_ALL_GATHER, execution);
     struct comm_range own = collectives_own_block(program, &operation);
-    gather.operands[OP_INPUTS_MAX] = (struct operand){
-        .buffer = shard_gather->buffer, .access = ACCESS_WRITE, .offset = shard_gather->offset, .bytes = operation.bytes};
+    gather.operands[OP_INPUTS_MAX] = (struct operand){.buffer = shard_gather->buffer,
+                                                      .access = ACCESS_WRITE,
+                                                      .offset = shard_gather->offset,
+                                                      .bytes = operation.bytes};
     if (own.begin < own.end)
         gather.operands[0] = (struct operand){.buffer = shard_gather->buffer,
                                               .access = ACCESS_READ,
@@ -123,11 +125,11 @@ static enum status schedule_reduce_scatter(struct scheduler *scheduler, const st
     TRY(push(scheduler, &scatter));
     struct shard_range range = shard_range_of(&chunk->cut, width, rank_place_data_rank(&program->place));
     const struct shard_gather shard_gather = {.cut = &chunk->cut,
-                                      .coarse = width,
-                                      .fine = chunk->cut.ranks,
-                                      .buffer = data->buffer,
-                                      .offset = range.begin * (int64_t)sizeof(float),
-                                      .block_bytes = SHARD_BLOCK * (int64_t)sizeof(float)};
+                                              .coarse = width,
+                                              .fine = chunk->cut.ranks,
+                                              .buffer = data->buffer,
+                                              .offset = range.begin * (int64_t)sizeof(float),
+                                              .block_bytes = SHARD_BLOCK * (int64_t)sizeof(float)};
     TRY(schedule_all_gather(scheduler, execution, &shard_gather));
     return schedule_take(scheduler, execution, chunk, data->buffer);
 }
@@ -179,10 +181,10 @@ static enum status schedule_block_norms(struct scheduler *scheduler, const struc
         const struct chunk_buffers *chunk = &scheduler->buffers.of[place->chunk];
         if (place->completed_by != execution->block || chunk->norms < 0) continue;
         const struct shard_gather shard_gather = {.cut = &chunk->cut,
-                                          .coarse = 1,
-                                          .fine = partition_of(scheduler)->gradients,
-                                          .buffer = chunk->norms,
-                                          .block_bytes = sizeof(double)};
+                                                  .coarse = 1,
+                                                  .fine = partition_of(scheduler)->gradients,
+                                                  .buffer = chunk->norms,
+                                                  .block_bytes = sizeof(double)};
         if (has_no_gradient(scheduler, place->chunk))
             TRY(schedule_zero(scheduler, execution, chunk->norms, TIER_DEVICE));
         TRY(schedule_all_gather(scheduler, execution, &shard_gather));
@@ -194,10 +196,11 @@ static enum status schedule_updated(struct scheduler *scheduler, const struct ex
     const struct chunk_buffers *chunk = &scheduler->buffers.of[execution->chunk];
     const struct pack *pack = scheduler->program->buffers.items[chunk->parameters].pack;
     const struct shard_gather shard_gather = {.cut = &chunk->cut,
-                                      .coarse = partition_width(partition_of(scheduler)->parameters),
-                                      .fine = partition_of(scheduler)->optimizer,
-                                      .buffer = chunk->parameters,
-                                      .block_bytes = SHARD_BLOCK * dtype_bytes(pack->members[0].tensor->shape.dtype)};
+                                              .coarse = partition_width(partition_of(scheduler)->parameters),
+                                              .fine = partition_of(scheduler)->optimizer,
+                                              .buffer = chunk->parameters,
+                                              .block_bytes =
+                                                  SHARD_BLOCK * dtype_bytes(pack->members[0].tensor->shape.dtype)};
     return schedule_all_gather(scheduler, execution, &shard_gather);
 }
 

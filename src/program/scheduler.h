@@ -1,5 +1,6 @@
 /* What the files of scheduling share: schedule.c (sections), schedule_nodes.c (kernels and their operands),
- * schedule_sums.c (sums of lanes and ranks, collectives of shards), schedule_messages.c (what goes from stage to stage).
+ * schedule_sums.c (sums of lanes and ranks, collectives of shards), schedule_messages.c (what goes from stage to
+ * stage).
  */
 #ifndef BALLAST_PROGRAM_SCHEDULER_H
 #define BALLAST_PROGRAM_SCHEDULER_H
@@ -59,6 +60,6 @@ enum status schedule_message(struct scheduler *scheduler, const struct execution
 
 /* An instruction where the CPU reads and writes the data of a collective. */
 struct instruction scheduler_collective(const struct scheduler *scheduler, enum opcode opcode,
-                                      const struct execution *execution);
+                                        const struct execution *execution);
 
 #endif

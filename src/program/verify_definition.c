@@ -45,7 +45,8 @@ static void add_uses(const struct definition *definition, const struct node *nod
 }
 
 static bool sums_uses(const struct node *node) {
-    return node->phase == PHASE_FINISH && !node->op->collective && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
+    return node->phase == PHASE_FINISH && !node->op->collective && node->out[0] &&
+           node->out[0]->kind == TENSOR_GRADIENT;
 }
 
 /* Every rank of the group has the same sum of its lanes and rounds, of its own part of the gradient. */

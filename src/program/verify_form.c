@@ -406,9 +406,9 @@ static enum status check_broadcast(const struct program *program, int32_t index)
 }
 
 static const enum op_collective op_collectives[] = {[OPCODE_ALL_REDUCE] = OP_COLLECTIVE_ALL_REDUCE,
-                                             [OPCODE_REDUCE_SCATTER] = OP_COLLECTIVE_REDUCE_SCATTER,
-                                             [OPCODE_ALL_GATHER] = OP_COLLECTIVE_ALL_GATHER,
-                                             [OPCODE_ALL_TO_ALL] = OP_COLLECTIVE_ALL_TO_ALL};
+                                                    [OPCODE_REDUCE_SCATTER] = OP_COLLECTIVE_REDUCE_SCATTER,
+                                                    [OPCODE_ALL_GATHER] = OP_COLLECTIVE_ALL_GATHER,
+                                                    [OPCODE_ALL_TO_ALL] = OP_COLLECTIVE_ALL_TO_ALL};
 
 static bool is_same_group(const struct comm_group *a, const struct comm_group *b) {
     return a->first == b->first && a->stride == b->stride && a->count == b->count;

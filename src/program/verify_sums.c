@@ -386,7 +386,7 @@ static enum status broadcast(const struct sums *sums, const struct comm_group *g
 
 /* Collectives of activations have no cells. */
 static enum status run_collective(const struct sums *sums, const struct instruction *instruction,
-                            const struct comm_group *group) {
+                                  const struct comm_group *group) {
     bool sum = instruction->opcode == OPCODE_ALL_REDUCE || instruction->opcode == OPCODE_REDUCE_SCATTER;
     if (instruction->opcode == OPCODE_BROADCAST) return broadcast(sums, group);
     if (sum) return reduce(sums, group);

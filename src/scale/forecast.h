@@ -8,10 +8,10 @@
  *
  * Files, in the order to read them: training (what is trained, how, and by what), calibration (the fitted numbers and
  * what each means), kernel_rate (products, attention, streaming kernels), collective_cost (seconds by algorithm),
- * layer_cost (a transformer's layer on a rank), partition_collectives (collectives of the partition), replay (instructions
- * and their simulation), stage_program (from a job to instructions), rank_memory (bytes), forecast (this: all
- * together), choose (which layout, how many devices), failures (what failing nodes cost), system (training systems by
- * name). */
+ * layer_cost (a transformer's layer on a rank), partition_collectives (collectives of the partition), replay
+ * (instructions and their simulation), stage_program (from a job to instructions), rank_memory (bytes), forecast (this:
+ * all together), choose (which layout, how many devices), failures (what failing nodes cost), system (training systems
+ * by name). */
 #ifndef BALLAST_SCALE_FORECAST_H
 #define BALLAST_SCALE_FORECAST_H
 

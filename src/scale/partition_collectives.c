@@ -32,8 +32,8 @@ struct rank_group expert_group(const struct training *job) {
 }
 
 /* In `calls` equal parts, one after the other. */
-static struct collective_load collective_load_of(const struct fabric *fabric, enum collective_kind kind, double bytes, int64_t calls,
-                                   struct rank_group group) {
+static struct collective_load collective_load_of(const struct fabric *fabric, enum collective_kind kind, double bytes,
+                                                 int64_t calls, struct rank_group group) {
     double parts = calls > 0 ? (double)calls : 1;
     double seconds = parts * collective_s(fabric, kind, bytes / parts, group);
     double moved = (kind == COLLECTIVE_ALL_REDUCE ? 2 : 1) * bytes;
@@ -43,7 +43,7 @@ static struct collective_load collective_load_of(const struct fabric *fabric, en
 
 /* Among `ranks` who hold shards of parameters, with calls of `piece_s` for the piece of each. */
 static struct collective_load shard_collective(const struct training *job, const struct fabric *fabric,
-                                       enum collective_kind kind, double bytes, int64_t ranks, double piece_s) {
+                                               enum collective_kind kind, double bytes, int64_t ranks, double piece_s) {
     int64_t collectives = job->system.gathers > 0 ? job->system.gathers : 1;
     struct collective_load out = collective_load_of(fabric, kind, bytes, collectives, near_group(job, ranks));
     if (ranks > 1) out.seconds += (double)(collectives * ranks) * piece_s;
@@ -51,27 +51,27 @@ static struct collective_load shard_collective(const struct training *job, const
 }
 
 static struct collective_load gather_among(const struct training *job, const struct fabric *fabric, double parameters,
-                                    int64_t ranks, double piece_s) {
+                                           int64_t ranks, double piece_s) {
     return shard_collective(job, fabric, COLLECTIVE_ALL_GATHER, WEIGHT_BYTES * parameters, ranks,
-                           (double)job->system.gather_calls * piece_s);
+                            (double)job->system.gather_calls * piece_s);
 }
 
 struct collective_load partition_gather(const struct training *job, const struct fabric *fabric, double parameters,
-                                double piece_s) {
+                                        double piece_s) {
     return gather_among(job, fabric, parameters, job->layout.partition.parameters, piece_s);
 }
 
-struct collective_load partition_gather_again(const struct training *job, const struct fabric *fabric, double parameters,
-                                      double piece_s) {
+struct collective_load partition_gather_again(const struct training *job, const struct fabric *fabric,
+                                              double parameters, double piece_s) {
     int64_t second = job->layout.second_parameters;
     return gather_among(job, fabric, parameters, second > 0 ? second : job->layout.partition.parameters, piece_s);
 }
 
 struct collective_load partition_scatter(const struct training *job, const struct fabric *fabric, double parameters,
-                                 double piece_s) {
+                                         double piece_s) {
     double bytes = (double)job->system.gradient_bytes * parameters;
     return shard_collective(job, fabric, COLLECTIVE_REDUCE_SCATTER, bytes, job->layout.partition.parameters,
-                           (double)job->system.scatter_calls * piece_s);
+                            (double)job->system.scatter_calls * piece_s);
 }
 
 /* Ranks that share an update which is cut `cut` times, of those that hold the same. */
@@ -79,7 +79,7 @@ static int64_t owners_of(int64_t cut, int64_t apart) { return cut > apart ? cut 
 
 /* Where every rank owns a part of the update and takes its new weights from an all-gather, the sum is scattered. */
 struct collective_load partition_reduce(const struct training *job, const struct fabric *fabric, double parameters,
-                                bool experts) {
+                                        bool experts) {
     const struct partition_triple *cut = &job->layout.partition;
     bool scatters = cut->optimizer == data_ranks(job) && !job->system.broadcasts;
     double bytes = (double)job->system.gradient_bytes * parameters / (double)cut->parameters;
@@ -89,12 +89,13 @@ struct collective_load partition_reduce(const struct training *job, const struct
 }
 
 struct collective_load partition_update(const struct training *job, const struct fabric *fabric, double parameters,
-                                bool experts, double broadcast_s) {
+                                        bool experts, double broadcast_s) {
     const struct partition_triple *cut = &job->layout.partition;
     int64_t apart = experts ? layout_expert_ranks(&job->layout) : cut->parameters;
     int64_t owners = owners_of(cut->optimizer, apart);
     double bytes = WEIGHT_BYTES * parameters / (double)cut->parameters;
-    struct collective_load out = collective_load_of(fabric, COLLECTIVE_ALL_GATHER, bytes, 1, far_group(job, owners, apart));
+    struct collective_load out =
+        collective_load_of(fabric, COLLECTIVE_ALL_GATHER, bytes, 1, far_group(job, owners, apart));
     if (owners > 1 && job->system.broadcasts) out.seconds += (double)owners * broadcast_s;
     return out;
 }

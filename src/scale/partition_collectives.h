@@ -17,20 +17,20 @@ struct collective_load {
 /* Of `parameters` weights for a forward: gathered by those who hold shards. `piece_s`: seconds of a call for a rank's
  * piece, in systems that make such calls. 0 where they are not cut. */
 struct collective_load partition_gather(const struct training *job, const struct fabric *fabric, double parameters,
-                                double piece_s);
+                                        double piece_s);
 /* For a backward: the same, but from the second copy where there is one. */
-struct collective_load partition_gather_again(const struct training *job, const struct fabric *fabric, double parameters,
-                                      double piece_s);
+struct collective_load partition_gather_again(const struct training *job, const struct fabric *fabric,
+                                              double parameters, double piece_s);
 /* Their gradients, scattered within that group after a backward. 0 where parameters are not cut. */
 struct collective_load partition_scatter(const struct training *job, const struct fabric *fabric, double parameters,
-                                 double piece_s);
+                                         double piece_s);
 /* Their gradients' sum over those who hold the same shard, once a step. 0 where nobody does. `experts`: of expert
  * weights, which only one rank of an expert group has. */
 struct collective_load partition_reduce(const struct training *job, const struct fabric *fabric, double parameters,
-                                bool experts);
+                                        bool experts);
 /* New parameters after the update, to those who did not compute them. `broadcast_s`: seconds of a broadcast beside its
  * bytes. 0 where each updates what it holds. */
 struct collective_load partition_update(const struct training *job, const struct fabric *fabric, double parameters,
-                                bool experts, double broadcast_s);
+                                        bool experts, double broadcast_s);
 
 #endif

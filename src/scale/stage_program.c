@@ -92,7 +92,7 @@ struct maker {
     int32_t gathered;       /* the gather of the pass's next layer; REPLAY_NONE: none is under way */
     struct collective_load gather, again, scatter, reduce; /* of one layer; `again`: the gather for its backward */
     struct collective_load table;                          /* gather of the embedding or the head */
-    double gradient_s;                              /* of a layer's gradients in memory, after a backward */
+    double gradient_s;                                     /* of a layer's gradients in memory, after a backward */
 };
 
 static size_t pass_index(const struct job_costs *costs, int32_t stage, const struct pipeline_step *step) {
@@ -110,7 +110,8 @@ static enum status add_kernel(struct maker *maker, double seconds, int32_t gathe
     return replay_add(maker->replay, one, &maker->kernel);
 }
 
-static enum status add_collective(struct maker *maker, enum replay_kind kind, struct collective_load load, int32_t after) {
+static enum status add_collective(struct maker *maker, enum replay_kind kind, struct collective_load load,
+                                  int32_t after) {
     struct replay_instruction one = {.stage = maker->stage,
                                      .queue = REPLAY_COLLECTIVES,
                                      .kind = kind,
@@ -224,7 +225,7 @@ static enum status add_pass(struct maker *maker, const struct pipeline_step *ste
 
 static struct collective_load both(struct collective_load one, struct collective_load other) {
     return (struct collective_load){one.seconds + other.seconds,
-                             one.link_part > other.link_part ? one.link_part : other.link_part};
+                                    one.link_part > other.link_part ? one.link_part : other.link_part};
 }
 
 /* Experts' weights are held by fewer ranks than the others, so they go by themselves. */

@@ -130,8 +130,9 @@ static enum status measure_all(struct measurer *measurer, const struct states *s
     return STATUS_OK;
 }
 
-enum status collective_seconds_measure(const struct step_cut *cut, const struct states *states, const struct partition *partition,
-                             bool flat, const struct cluster_rates *rates, struct collective_seconds *out) {
+enum status collective_seconds_measure(const struct step_cut *cut, const struct states *states,
+                                       const struct partition *partition, bool flat, const struct cluster_rates *rates,
+                                       struct collective_seconds *out) {
     const struct partition widths = {partition_width(partition->parameters), partition_width(partition->gradients),
                                      partition_width(partition->optimizer)};
     struct measurer measurer = {.cut = cut, .partition = &widths, .flat = flat, .rates = rates};

@@ -20,7 +20,8 @@ struct collective_seconds {
 };
 
 /* All 0 on one rank. `flat`: policy.flat. */
-enum status collective_seconds_measure(const struct step_cut *cut, const struct states *states, const struct partition *partition,
-                             bool flat, const struct cluster_rates *rates, struct collective_seconds *out);
+enum status collective_seconds_measure(const struct step_cut *cut, const struct states *states,
+                                       const struct partition *partition, bool flat, const struct cluster_rates *rates,
+                                       struct collective_seconds *out);
 
 #endif

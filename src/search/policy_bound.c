@@ -200,7 +200,7 @@ static void add_gradients(const struct policy_bound_input *input, const struct p
 
 /* Sums of gradients that are on the device go to the tier of collectives, and what is all-reduced comes back. */
 static void add_collective_traffic(const struct policy_bound_input *input, const struct policy *policy,
-                          const struct chunk_sum *away, struct loads *loads) {
+                                   const struct chunk_sum *away, struct loads *loads) {
     const struct chunk_sum *all = input->from;
     bool device = policy->gradients == TIER_DEVICE;
     double rounds = (double)input->cut->reductions, packs = all->summed_packs - (device ? 0 : away->summed_packs);
@@ -241,7 +241,8 @@ static void add_sums(const struct policy_bound_input *input, struct loads *loads
                    costs_add_s(rates, 0);
     loads->streams[STREAM_COMPUTE].seconds[ACTIVITY_STREAMING] +=
         (double)input->cut->computed * zeros_s + (double)input->cut->adds * add_s;
-    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += input->collective_seconds->reduce_s + input->collective_seconds->once_s;
+    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] +=
+        input->collective_seconds->reduce_s + input->collective_seconds->once_s;
 }
 
 static struct policy_seconds bound_seconds(const struct policy_bound_input *input, const struct policy *policy,

@@ -27,7 +27,7 @@ struct schedule_cost {
     int32_t blocks;
     int32_t *forward, *backward;      /* by block: the group of its first forward, of its backward; -1 */
     double compute_s[ACTIVITY_COUNT]; /* of one micro-batch: kernels of forward and backward, issue time included */
-    int64_t collectives;                /* of one micro-batch: operations between ranks in forward and backward */
+    int64_t collectives;              /* of one micro-batch: operations between ranks in forward and backward */
     struct copy_traffic out[TIER_COUNT], in[TIER_COUNT]; /* by the tier where activations wait */
     int64_t away_bytes[TIER_COUNT];                      /* peak of one micro-batch's bytes there */
 };

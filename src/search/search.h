@@ -13,8 +13,8 @@
  * simulated), policy_outcomes (what came of all), estimates (what they teach of others), queue (proposals by expected
  * time), refine (the last programs: policies near the best), space (families and members), space_near (families near
  * one), schedules (activation schedules that are tried), schedule_cost (what one micro-batch takes under one), states
- * (model states chunk by chunk), step_cut (lanes, rounds and ranks), collective_seconds (the seconds of operations between
- * ranks), policy_bound (seconds and bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
+ * (model states chunk by chunk), step_cut (lanes, rounds and ranks), collective_seconds (the seconds of operations
+ * between ranks), policy_bound (seconds and bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 

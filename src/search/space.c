@@ -153,7 +153,7 @@ enum status space_divide_packing(const struct space *space, const struct states 
     for (int flat = 0; flat < 2 && input->costs && status == STATUS_OK; flat++)
         if (is_tried(input, flat))
             status = collective_seconds_measure(&space->cut, &states, partition, flat, &input->costs->rates,
-                                      &division->collective_seconds[k][flat]);
+                                                &division->collective_seconds[k][flat]);
     states_free_dealt(&states);
     return status;
 }

@@ -54,8 +54,8 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
                           struct states *out);
 void states_free(struct states *states);
 
-/* The same states with chunks as the partition deals them (chunks_deal), for states_divide and collective_seconds_measure; the
- * rest is shared. The caller frees with states_free_dealt, also after a failure. */
+/* The same states with chunks as the partition deals them (chunks_deal), for states_divide and
+ * collective_seconds_measure; the rest is shared. The caller frees with states_free_dealt, also after a failure. */
 enum status states_deal(const struct states *states, const struct partition *partition, const struct rank_place *place,
                         struct states *out);
 void states_free_dealt(struct states *dealt);

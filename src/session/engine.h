@@ -17,7 +17,7 @@ struct engine {
     struct runner *runners[PROGRAM_USES];   /* NULL: the plan has no such program */
     struct runner *main;                    /* of them, the main program's: through it weights are read and written */
     struct byte_store state_store;          /* of weights and state that have no address, by tensor */
-    struct step_collectives collectives;          /* with the other ranks */
+    struct step_collectives collectives;    /* with the other ranks */
     struct micro_batch_range micro_batches; /* of a step: this rank's */
     struct stage_spans spans;               /* which stage has what */
     struct expert_counts expert_counts;     /* of a step, by engine_count_experts */

@@ -115,7 +115,8 @@ static enum status run_turns(struct relay *relay, uint64_t *hashes) {
     for (size_t turn = 0; count_turn(relay, turn) > 0; turn++) {
         enum status mine = take_turn(relay, turn);
         if (status == STATUS_OK) status = mine;
-        TRY(comm_all_gather(request->comm, &request->group, relay->sent, relay->max * sizeof *relay->sent, relay->come));
+        TRY(comm_all_gather(request->comm, &request->group, relay->sent, relay->max * sizeof *relay->sent,
+                            relay->come));
         keep_states(relay, turn);
     }
     for (size_t i = 0; i < request->count; i++) {
@@ -162,7 +163,7 @@ enum status hash_relay_run(const struct hash_relay *request, uint64_t *hashes) {
     TRY_GOTO(status, comm_agree(request->comm, make_tables(&relay)), done);
     TRY_GOTO(status,
              comm_all_gather(request->comm, &request->group, request->mine, request->count * sizeof *request->mine,
-                           relay.runs),
+                             relay.runs),
              done);
     plan_turns(&relay);
     TRY_GOTO(status, comm_agree(request->comm, make_batons(&relay)), done);

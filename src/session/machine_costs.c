@@ -101,7 +101,7 @@ static enum status add_links(const struct machine *machine, const struct mesh *m
 
 /* And by the links what the graph's own operations between ranks take. */
 static enum status add_collectives(const struct machine *machine, const struct programs *programs,
-                                 const struct profile_options *options, struct costs *costs) {
+                                   const struct profile_options *options, struct costs *costs) {
     struct mesh mesh = mesh_of(programs);
     TRY(add_links(machine, &mesh, options, &costs->rates));
     costs_set_collectives(costs, programs_main(programs)->program);

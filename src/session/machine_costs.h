@@ -53,8 +53,8 @@ enum status machine_matrix_rate(const struct machine *machine, const struct prog
 
 /* Of what was measured between ranks the links, and the slowdowns of and by messages: 1 where nothing was. */
 void machine_take_links(const struct cluster_rates *between, struct cluster_rates *rates);
-/* Collective. Bandwidth and latency between the ranks, into machine->between: what is kept of the same ranks, else measured
- * and kept, by rank 0. */
+/* Collective. Bandwidth and latency between the ranks, into machine->between: what is kept of the same ranks, else
+ * measured and kept, by rank 0. */
 enum status machine_find_links(struct comm *comm, const struct link_options *link, struct machine *machine);
 /* Collective. Measures it and keeps it. */
 enum status machine_measure_links(struct comm *comm, const struct link_options *link, struct machine *machine);

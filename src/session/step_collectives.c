@@ -28,7 +28,8 @@ static void find_places(const struct step_collectives *collectives, const struct
 static enum status make_places(struct step_collectives *collectives, const struct lane_shares *shares) {
     size_t ranks = (size_t)ranks_of(collectives);
     for (size_t rank = 0; rank < ranks; rank++)
-        if ((int64_t)shares[rank].list.count > collectives->slots) collectives->slots = (int64_t)shares[rank].list.count;
+        if ((int64_t)shares[rank].list.count > collectives->slots)
+            collectives->slots = (int64_t)shares[rank].list.count;
     collectives->places = mem_array(ranks * (size_t)collectives->slots, sizeof *collectives->places);
     collectives->by = mem_array((size_t)(shares->rounds * collectives->tree.lanes), sizeof *collectives->by);
     if (!collectives->places || !collectives->by) return STATUS_FAILED;
@@ -60,8 +61,10 @@ static enum status make_gather(struct step_collectives *collectives) {
     collectives->entries = mem_aligned(ENTRY_ALIGNMENT, (size_t)bytes);
     if (!collectives->entries) return STATUS_FAILED;
     memset(collectives->entries, 0, (size_t)bytes);
-    struct comm_spec spec = {
-        .kind = COMM_ALL_GATHER, .group = comm_group_all(collectives->comm), .data = collectives->entries, .bytes = bytes};
+    struct comm_spec spec = {.kind = COMM_ALL_GATHER,
+                             .group = comm_group_all(collectives->comm),
+                             .data = collectives->entries,
+                             .bytes = bytes};
     TRY(comm_staging_bytes(collectives->comm, &spec, &staging));
     if (staging > 0) {
         collectives->staging = mem_aligned(ENTRY_ALIGNMENT, (size_t)(staging + ENTRY_ALIGNMENT - 1) / 64 * 64);
@@ -71,7 +74,8 @@ static enum status make_gather(struct step_collectives *collectives) {
     return comm_create(collectives->comm, &spec, &collectives->gather);
 }
 
-enum status step_collectives_open(struct comm *comm, const struct plan *plan, int figures, struct step_collectives *out) {
+enum status step_collectives_open(struct comm *comm, const struct plan *plan, int figures,
+                                  struct step_collectives *out) {
     *out = (struct step_collectives){.comm = comm, .recipe = &plan->recipe, .place = plan->place, .figures = figures};
     if (figures > 0) TRY(map_shares(out, plan));
     return make_gather(out);
@@ -120,7 +124,8 @@ static bool counts_targets(const struct step_collectives *collectives, int rank)
     return rank_place_tensor_rank(&place) == 0 && rank_place_stage(&place) == 0;
 }
 
-enum status step_collectives_targets(struct step_collectives *collectives, enum status mine, int64_t targets, int64_t *all) {
+enum status step_collectives_targets(struct step_collectives *collectives, enum status mine, int64_t targets,
+                                     int64_t *all) {
     TRY(gather_entry(collectives, mine, targets));
     *all = 0;
     for (int rank = 0; rank < ranks_of(collectives); rank++)

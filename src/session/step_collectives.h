@@ -25,7 +25,8 @@ struct step_collectives {
 
 /* For a plan whose ranks hold the lanes, and losses of so many figures; 0: for one without a training step, which may
  * be any. The caller closes, also after a failure. */
-enum status step_collectives_open(struct comm *comm, const struct plan *plan, int figures, struct step_collectives *out);
+enum status step_collectives_open(struct comm *comm, const struct plan *plan, int figures,
+                                  struct step_collectives *out);
 void step_collectives_close(struct step_collectives *collectives);
 
 /* The first status by rank that is not OK. A stop (status_is_stop) has no message yet; an error has that of its rank.
@@ -34,7 +35,8 @@ enum status step_collectives_agree(struct step_collectives *collectives, enum st
 /* The same, and the least of all ranks' values. */
 enum status step_collectives_min(struct step_collectives *collectives, enum status mine, int64_t value, int64_t *min);
 /* The same, and the sum over all data ranks of the targets that count. */
-enum status step_collectives_targets(struct step_collectives *collectives, enum status mine, int64_t targets, int64_t *all);
+enum status step_collectives_targets(struct step_collectives *collectives, enum status mine, int64_t targets,
+                                     int64_t *all);
 /* The figures of the step's loss, each added as gradients are: lanes by the tree, rounds in order. `mine`: by share of
  * this rank, the figures of each side by side. */
 enum status step_collectives_loss(struct step_collectives *collectives, const double *mine, double *all);

@@ -35,8 +35,8 @@ void memory_options_set_disk(struct memory_options *options, const char *folder)
  * machine's memory. One that is gone is no disk tier. */
 void memory_options_keep_disk(const struct memory_options *of_run, struct memory_options *options);
 
-/* How collectives between GPUs move what is in their memory: by NCCL, by way of the host, or (0) the first where it can be
- * had. In the order of the setting's choices. */
+/* How collectives between GPUs move what is in their memory: by NCCL, by way of the host, or (0) the first where it can
+ * be had. In the order of the setting's choices. */
 enum gpu_collectives { GPU_COLLECTIVES_AUTO, GPU_COLLECTIVES_NCCL, GPU_COLLECTIVES_HOST };
 
 /* Plan options. What is not given has its default, or, on resume and with a plan file, the value that is written there.

@@ -536,7 +536,8 @@ static void bf16_is_planned_only_for_devices_that_have_it(void **state) {
     EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "a100-80x8", "--seq", "256", "--dtype", "bf16");
 }
 
-/* 512 micro-batches of 16 sequences, in each of which ranks have collectives of activations 48 times: larger ones do it. */
+/* 512 micro-batches of 16 sequences, in each of which ranks have collectives of activations 48 times: larger ones do
+ * it. */
 static void larger_micro_batches_have_few_enough_operations(void **state) {
     const char *folder = *state;
     struct program_run run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8",

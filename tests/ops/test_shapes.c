@@ -66,7 +66,8 @@ static void wrong_shapes_are_refused(void **state) {
                    "no multiple");
 }
 
-/* Of three ranks: [2, 5, 8] has no three equal parts along any dimension, and parameters are never the data of a collective. */
+/* Of three ranks: [2, 5, 8] has no three equal parts along any dimension, and parameters are never the data of a
+ * collective. */
 static void parts_that_do_not_divide_are_refused(void **state) {
     (void)state;
     const struct group_part part = {.parts = 3, .position = 1};

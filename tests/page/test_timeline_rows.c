@@ -175,7 +175,7 @@ static json_t *with(const char *field, json_t *value) {
 static void what_ranks_communicate_is_kept(void **state) {
     (void)state;
     json_t *communication = json_pack("{s:f,s:f,s:i,s:i,s:i}", "seconds", 0.5, "hidden_s", 0.25, "in_node_bytes", 10,
-                                 "across_bytes", 20, "read_bytes", 30);
+                                      "across_bytes", 20, "read_bytes", 30);
     json_t *timeline = with("communication", communication), *page;
     assert_int_equal(page_timeline_make("t", timeline, &page), STATUS_OK);
     assert_true(json_equal(json_object_get(page, "communication"), communication));

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "search/search.h"
-#include "support/compile_proved.h"
 #include "support/collective_graph.h"
+#include "support/compile_proved.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"
 #include "support/unit.h"

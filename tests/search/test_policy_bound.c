@@ -61,13 +61,15 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
     struct step_cut cut;
     struct collective_seconds collective_seconds;
     assert_int_equal(step_cut_create(graph, &plan->recipe, &plan->place, &cut), STATUS_OK);
-    assert_int_equal(collective_seconds_measure(&cut, &states, &policy->partition, policy->flat, &costs->rates, &collective_seconds),
-                     STATUS_OK);
+    assert_int_equal(
+        collective_seconds_measure(&cut, &states, &policy->partition, policy->flat, &costs->rates, &collective_seconds),
+        STATUS_OK);
     struct chunk_sum *from = states_divide(&states, &policy->partition, &plan->place, costs->rates.issue_s);
     assert_non_null(from);
     int64_t fixed = policy_bound_fixed_bytes(graph, cut.shares.micro_batches > 0 ? cut.shares.micro_batches : 1);
     bool early = executions_update_early(graph, &policy->partition, rank_place_stages(&plan->place));
-    struct policy_bound_input input = {graph, costs, &cost, &states, from, &collective_seconds, &cut, fixed, scratch, early};
+    struct policy_bound_input input = {graph, costs, &cost,   &states, from, &collective_seconds,
+                                       &cut,  fixed, scratch, early};
     struct bounds bounds = bounds_of(&input, policy, seed);
     mem_free(from);
     step_cut_free(&cut);

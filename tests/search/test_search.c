@@ -46,9 +46,9 @@ struct setting {
     struct lane_shape lanes;
     int64_t round_micro_batches;
     struct mesh mesh;
-    bool partitions;         /* all legal ones, hierarchical and flat */
-    enum tier collective_tier;      /* rank_place.tier */
-    int64_t capacity_factor; /* times what the plain policy takes, in place of `part` */
+    bool partitions;           /* all legal ones, hierarchical and flat */
+    enum tier collective_tier; /* rank_place.tier */
+    int64_t capacity_factor;   /* times what the plain policy takes, in place of `part` */
 };
 
 static void check(struct setting s) {

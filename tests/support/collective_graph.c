@@ -129,8 +129,12 @@ static struct tensor *integers(struct graph *graph, const char *name) {
 }
 
 struct graph *collective_graph_build(enum dtype dtype, struct group_part part) {
-    const struct optimizer_options optimizer = {
-        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = COLLECTIVE_CLIP, .group = part};
+    const struct optimizer_options optimizer = {.moments = DTYPE_F32,
+                                                .beta1 = 0.9,
+                                                .beta2 = 0.95,
+                                                .epsilon = 1e-8,
+                                                .clip_norm = COLLECTIVE_CLIP,
+                                                .group = part};
     struct graph *graph = graph_create(dtype, COLLECTIVE_SEQUENCES, COLLECTIVE_LENGTH);
     const struct maker maker = {graph, part};
     graph_begin_block(graph, "embedding");

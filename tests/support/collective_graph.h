@@ -1,4 +1,5 @@
-/* A small training graph that has collectives of parts of tensors in every way that ops.h has, and the same graph whole. */
+/* A small training graph that has collectives of parts of tensors in every way that ops.h has, and the same graph
+ * whole. */
 #ifndef BALLAST_TESTS_COLLECTIVE_GRAPH_H
 #define BALLAST_TESTS_COLLECTIVE_GRAPH_H
 

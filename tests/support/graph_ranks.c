@@ -114,7 +114,8 @@ static void receive(const struct node_collective *of, int position, const struct
         const char *from = input_of(of, p);
         int64_t part = in_bytes / parts;
         if (node->op->collective == OP_COLLECTIVE_ALL_GATHER) memcpy(to + p * in_bytes, from, (size_t)in_bytes);
-        if (node->op->collective == OP_COLLECTIVE_ALL_TO_ALL) memcpy(to + p * part, from + position * part, (size_t)part);
+        if (node->op->collective == OP_COLLECTIVE_ALL_TO_ALL)
+            memcpy(to + p * part, from + position * part, (size_t)part);
     }
 }
 

@@ -267,8 +267,9 @@ double harness_evaluate(struct harness *harness, const int32_t *tokens, const in
 
 double harness_step(struct harness *harness, double learning_rate, bool interleaved) {
     int64_t unmasked;
-    require(step_collectives_targets(&harness->engine.collectives, STATUS_OK, harness_count_targets(harness), &unmasked),
-            "targets");
+    require(
+        step_collectives_targets(&harness->engine.collectives, STATUS_OK, harness_count_targets(harness), &unmasked),
+        "targets");
     harness->step++;
     double t = (double)harness->step;
     double scalars[SCALAR_COUNT] = {

@@ -52,7 +52,7 @@
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \
     X(embedding_grad)                                                                                                  \
-    /* tensor_parts, group_collectives */                                                                                 \
+    /* tensor_parts, group_collectives */                                                                              \
     X(convert)                                                                                                         \
     X(to_parts)                                                                                                        \
     X(from_parts)                                                                                                      \
