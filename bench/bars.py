@@ -4,7 +4,7 @@ Python."""
 
 import math
 
-ROUNDS_LEAST = 3
+ROUNDS_MIN = 3
 CONFIDENCE = 0.9
 
 
@@ -23,7 +23,7 @@ def interval(ratios):
 
 def judge(ratios, most=math.inf, least=-math.inf):
     """Of a ratio that is to be at most `most`, or at least `least`."""
-    if len(ratios) < ROUNDS_LEAST:
+    if len(ratios) < ROUNDS_MIN:
         return "cannot be told of so few rounds"
     low, high = interval(ratios)
     if high <= most and low >= least:

@@ -103,18 +103,18 @@ median_step() {
 }
 losses() { sed -n 's/.*"loss": \([0-9.e+-]*\).*/\1/p' "$1" | paste -sd ' '; }
 rate() { awk -v tokens=$((batch * seq)) -v step="$1" 'BEGIN { printf "%.1f", tokens / step }'; }
-said() { grep '^cgroup_run:' "$1" | tail -1; }
+cgroup_line() { grep '^cgroup_run:' "$1" | tail -1; }
 
 measure() {
     if [ ! -e "$name/config.json" ]; then
         "$source/bench/cgroup_run.sh" "$cap" "$build/ballast" init "$name" "${model[@]}" --quiet 2>init.log ||
             { cat init.log >&2 && fail "init: see above"; }
-        echo "init:   $(said init.log)"
+        echo "init:   $(cgroup_line init.log)"
     fi
     for round in $(seq "$rounds"); do
         placement=(--disk "$folder" ${plan:+--plan "$plan"})
         train "capped-$round" "$source/bench/cgroup_run.sh" "$cap"
-        echo "capped: $(rate "$(median_step "capped-$round/metrics.jsonl")") tokens/s  $(said "capped-$round.log")"
+        echo "capped: $(rate "$(median_step "capped-$round/metrics.jsonl")") tokens/s  $(cgroup_line "capped-$round.log")"
         [ "$open" != none ] || continue
         placement=(--device-memory "$open")
         train "open-$round"
@@ -135,7 +135,7 @@ result=$(mktemp)
 trap 'rm -f "$result"' EXIT
 rm -rf capped-* open-*
 measure | tee "$result"
-[ "$(said capped-1.log | sed 's/.*oom_kills=\([0-9]*\).*/\1/')" = 0 ] || fail "killed for want of memory"
+[ "$(cgroup_line capped-1.log | sed 's/.*oom_kills=\([0-9]*\).*/\1/')" = 0 ] || fail "killed for want of memory"
 [ -n "$output" ] || exit 0
 processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 memory=$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)

@@ -97,10 +97,10 @@ def capped_row(options, tokens, format_):
     disk = ["--disk", options.folder] if options.disk else []
     result = train(options, tokens, format_, options.steps, limit, disk)
     log = result["log"].read_text(errors="replace")
-    said = re.findall(r"^cgroup_run: limit=\d+ peak=(\d+) oom_kills=(\d+) status=\d+ read=(\d+) written=(\d+)", log, re.M)
-    if not said:
+    lines = re.findall(r"^cgroup_run: limit=\d+ peak=(\d+) oom_kills=(\d+) status=\d+ read=(\d+) written=(\d+)", log, re.M)
+    if not lines:
         peers.fail(f"cgroup_run.sh: {log}")
-    peak, kills, read, written = map(int, said[-1])
+    peak, kills, read, written = map(int, lines[-1])
     if result["status"]:
         message = re.findall(r"ballast: error: (.*)", log)
         return [format_, f"no: {message[-1] if message else result['error']}", "", "", gib(peak), str(kills), "", "", ""]

@@ -220,7 +220,7 @@ def bar_of(ratios, **limit):
     return f"{bars.judge(ratios, **limit)}: {', '.join(f'at {side} {bar}' for side, bar in limit.items())}"
 
 
-def verdict(work, results, least_speed, most_memory):
+def verdict(work, results, min_speed, max_memory):
     """Ballast against PyTorch's best in both, and whether the bars are met."""
     rates, peaks = figures(results, work)
     theirs = [name for name in rates if not name.startswith("Ballast")]
@@ -232,8 +232,8 @@ def verdict(work, results, least_speed, most_memory):
     speeds = [steady_rate(mine, work) / steady_rate(other, work) for mine, other in zip(own, results[fastest])]
     memories = [mine["peak_bytes"] / other["peak_bytes"] for mine, other in zip(own, results[smallest])]
     return (
-        f"- {work}: {speed:.2f} times the tokens/s of {fastest} ({bar_of(speeds, least=least_speed)}), "
-        f"{memory:.2f} times the memory of {smallest} ({bar_of(memories, most=most_memory)})"
+        f"- {work}: {speed:.2f} times the tokens/s of {fastest} ({bar_of(speeds, least=min_speed)}), "
+        f"{memory:.2f} times the memory of {smallest} ({bar_of(memories, most=max_memory)})"
     )
 
 

@@ -26,7 +26,7 @@ import threading
 
 import peers
 
-LEAST_SPEED, MOST_MEMORY, MOST_ERROR = 1.3, 0.6, 0.1
+SPEED_MIN, MEMORY_MAX, ERROR_MAX = 1.3, 0.6, 0.1
 PYTORCH = {
     "DDP": [],
     "DDP, chunked head": ["--head-loss", "chunked"],
@@ -168,13 +168,13 @@ def prediction(runs):
         return "no step was predicted"
     hidden = [run["hidden"] for run in known if run.get("hidden") is not None]
     told = f", {100 * peers.median(hidden):.0f}% of communication hidden" if hidden else ""
-    bar = peers.bar_of(prediction_ratios(runs), most=1 + MOST_ERROR, least=1 - MOST_ERROR)
+    bar = peers.bar_of(prediction_ratios(runs), most=1 + ERROR_MAX, least=1 - ERROR_MAX)
     noise = f"steps differ by up to {100 * step_noise(runs):.0f}%"
     return f"step predicted {100 * middle:+.1f}% off ({bar}; {noise}){told}"
 
 
 def verdict(work, results):
-    words = peers.verdict(work, results, LEAST_SPEED, MOST_MEMORY)
+    words = peers.verdict(work, results, SPEED_MIN, MEMORY_MAX)
     return f"{words}, {prediction(results['Ballast'])}{partition_verdict(results)}"
 
 
@@ -188,7 +188,7 @@ def partition_verdict(results):
     middle = peers.median([abs(error) for error in errors.values()])
     words = ", ".join(f"{name.split()[1]} {100 * error:+.1f}%" for name, error in errors.items())
     same = all(runs[-1].get("losses") == results["Ballast"][-1].get("losses") for runs in own.values())
-    bar = peers.bar_of([abs(error) for error in errors.values()], most=MOST_ERROR)
+    bar = peers.bar_of([abs(error) for error in errors.values()], most=ERROR_MAX)
     told = "losses the same to the bit" if same else "losses NOT the same"
     return f"; by partition: {words}, {100 * middle:.1f}% in the median ({bar}), {told}"
 

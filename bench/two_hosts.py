@@ -27,7 +27,7 @@ import bars
 import peers
 
 HOSTS, NETWORK = ("ballast-a", "ballast-b"), "10.213.77"
-MOST_SLOWER = 0.1
+SLOWER_MAX = 0.1
 BURST = {1: "256kb", 10: "2mb"}
 
 
@@ -181,10 +181,10 @@ def verdict(gbits, picked, turns):
     middle = {partition: peers.median(own.seconds) for partition, own in turns.items()}
     fastest = min(middle, key=middle.get)
     slower = middle[picked] / middle[fastest] - 1
-    told = bars.judge(bars.paired(turns[picked].seconds, turns[fastest].seconds), most=1 + MOST_SLOWER)
+    judged = bars.judge(bars.paired(turns[picked].seconds, turns[fastest].seconds), most=1 + SLOWER_MAX)
     return (
         f"- {gbits} Gbit/s: picked {picked}, {100 * slower:+.1f}% against the fastest, {fastest} "
-        f"({told}: within {100 * MOST_SLOWER:.0f}%)"
+        f"({judged}: within {100 * SLOWER_MAX:.0f}%)"
     )
 
 

@@ -51,10 +51,10 @@ def run_capped(options, command, log):
     capped = [peers.ROOT / "bench" / "cgroup_run.sh", options.limit, *ended, *command]
     threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
     status, text, resident = peers.run_measured(capped, log, threads)
-    said = re.findall(r"^cgroup_run: limit=\d+ peak=(\d+) oom_kills=(\d+)", log.read_text(errors="replace"), re.M)
-    if not said:
+    lines = re.findall(r"^cgroup_run: limit=\d+ peak=(\d+) oom_kills=(\d+)", log.read_text(errors="replace"), re.M)
+    if not lines:
         peers.fail(f"cgroup_run.sh: {peers.why_failed(status, log)}")
-    peak, kills = map(int, said[-1])
+    peak, kills = map(int, lines[-1])
     return status, text, {"peak_bytes": peak, "oom_kills": kills, "resident_bytes": resident}
 
 

@@ -18,7 +18,7 @@ import shutil
 
 import peers
 
-LEAST_SPEED, MOST_MEMORY = 1.4, 0.6
+SPEED_MIN, MEMORY_MAX = 1.4, 0.6
 PYTORCH = {
     "PyTorch eager": [],
     "PyTorch eager, chunked head": ["--head-loss", "chunked"],
@@ -86,7 +86,7 @@ def main():
         for work in peers.every_work(options)
     }
     rows = [row for work, result in results.items() for row in peers.case_rows(work, result)]
-    verdicts = "\n".join(peers.verdict(work, result, LEAST_SPEED, MOST_MEMORY) for work, result in results.items())
+    verdicts = "\n".join(peers.verdict(work, result, SPEED_MIN, MEMORY_MAX) for work, result in results.items())
     body = peers.table(peers.CASE_HEAD, rows) + "\n\n" + verdicts
     configuration = (
         f"{options.threads} threads each; {peers.versions(options.python, ['torch', 'transformers'])}; "

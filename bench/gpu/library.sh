@@ -219,7 +219,7 @@ seconds_of() {
 }
 
 run_part() {
-    local name=${names[$1]} log=${names[$1]}.log at=$SECONDS code lacking limit said late='cut off'
+    local name=${names[$1]} log=${names[$1]}.log at=$SECONDS code lacking limit result late='cut off'
     lacking=$(lacks "$1")
     if [ -n "$lacking" ]; then
         [[ $lacking == *test:* || $lacking == *bench:* ]] && row "$name" FAILED "the bundle lacks $lacking" && return
@@ -242,15 +242,15 @@ run_part() {
     code=$?
     running=''
     rm -f running
-    said=$(sed -n 's/^= //p' "$log" | tail -1)
-    [ "$code" != 0 ] || [ -n "$said" ] || code=none
+    result=$(sed -n 's/^= //p' "$log" | tail -1)
+    [ "$code" != 0 ] || [ -n "$result" ] || code=none
     [ "${kinds[$1]}" = measure ] || late=FAILED
     case $code in
-    0) row "$name" ok "$said ($((SECONDS - at)) s)" ;;
-    77) row "$name" lacks "$said" ;;
-    124 | 137) row "$name" "$late" "after $limit s: $said" ;;
+    0) row "$name" ok "$result ($((SECONDS - at)) s)" ;;
+    77) row "$name" lacks "$result" ;;
+    124 | 137) row "$name" "$late" "after $limit s: $result" ;;
     none) row "$name" FAILED 'ended without a result' ;;
-    *) row "$name" FAILED "$said $(grep -aE 'ERROR|error|BUG|FAILED' "$log" | head -1 | cut -c 1-160) ($((SECONDS - at)) s)" ;;
+    *) row "$name" FAILED "$result $(grep -aE 'ERROR|error|BUG|FAILED' "$log" | head -1 | cut -c 1-160) ($((SECONDS - at)) s)" ;;
     esac
 }
 

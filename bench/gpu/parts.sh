@@ -28,7 +28,7 @@ list_cases() { BALLAST_TEST_CASES=list test_command "$1" 2>/dev/null; }
 
 is_skipped() { [ "$1" = 77 ] || grep -aq '^skipped: ' "$2"; } # CODE LOG
 
-tell() { # NAME CODE LOG: the line of a failure
+report_failure() { # NAME CODE LOG: the line of a failure
     case $2 in
     124 | 137) echo "  $1: no end within $test_limit s" ;;
     139 | 134) echo "  $1: ended by signal $(($2 - 128)): $(grep -aE 'ERROR|error|BUG' "$3" | head -1 | cut -c 1-200)" ;;
@@ -55,7 +55,7 @@ again() {
         code=0
         BALLAST_TEST_PART=$part one_case "$program" "$case" >"again.$name.$part" 2>&1 || code=$?
         [ $code = 0 ] && continue
-        tell "$name, $part alone" $code "again.$name.$part"
+        report_failure "$name, $part alone" $code "again.$name.$part"
         first=${first:-$part}
     done
     [ -z "$parts" ] || [ -n "$first" ] || echo "  $name: each part alone passes"
@@ -65,7 +65,7 @@ again() {
     if [ $code = 0 ]; then
         echo "  $name: passes with CUDA_LAUNCH_BLOCKING=1"
     else
-        tell "$name with CUDA_LAUNCH_BLOCKING=1" $code "again.$name.blocking"
+        report_failure "$name with CUDA_LAUNCH_BLOCKING=1" $code "again.$name.blocking"
     fi
     BALLAST_TEST_CASES=$case BALLAST_TEST_BACKEND=cuda under_sanitizer "again.$name.sanitizer" "$program"
     unset BALLAST_TEST_PART
@@ -82,7 +82,7 @@ case_by_case() {
         elif [ $code = 0 ]; then
             passed=$((passed + 1))
         else
-            tell "$name.$case" $code "case.$name.$case"
+            report_failure "$name.$case" $code "case.$name.$case"
             failed+=("$name $case")
         fi
         test_result
@@ -107,7 +107,7 @@ run_tests() {
         elif [ $code = 0 ]; then
             passed=$((passed + 1))
         else
-            tell "$name" $code "test.$name"
+            report_failure "$name" $code "test.$name"
             red+=("$name")
         fi
         echo "= programs: $passed passed, ${#red[@]} failed${red[0]:+ (${red[*]})}, $skipped skipped"
@@ -158,7 +158,7 @@ reference() {
         wait "${pids[0]}" || code=$?
         pids=("${pids[@]:1}")
         grep -a 'soft: ' "reference.$model"
-        if [ $code = 0 ]; then passed=$((passed + 1)); else tell "$model" $code "reference.$model" && failed+=("$model"); fi
+        if [ $code = 0 ]; then passed=$((passed + 1)); else report_failure "$model" $code "reference.$model" && failed+=("$model"); fi
     done
     echo "= $passed models as in PyTorch, ${#failed[@]} not${failed[0]:+ (${failed[*]})}, $(cat reference.* | grep -ac 'soft: ') soft bounds exceeded"
     [ ${#failed[@]} = 0 ]
@@ -369,16 +369,16 @@ runs() {
 
 # pytorch MODEL BATCH MICRO: eager, then compiled, fused AdamW, SDPA.
 pytorch() {
-    local tokens way said=''
+    local tokens way results=''
     make_model "$1" && tokens=$(make_tokens "$2") || return
     for way in --eager ''; do
         # shellcheck disable=SC2086 # an option or none
         python3 "$here/pytorch_step.py" "$models/$1" "$tokens" --batch "$2" --seq "$sequence" --steps 8 --micro "$3" $way >"pytorch-$1${way#-}.json" || return
-        said="$said${said:+; }${way:-compiled} $(python3 -c 'import json, statistics, sys
+        results="$results${results:+; }${way:-compiled} $(python3 -c 'import json, statistics, sys
 peer = json.load(open(sys.argv[1]))
 step = statistics.median(peer["step_s"][4:])
 print(f"{int(sys.argv[2]) / step:.0f} tokens/s, {step:.4f} s a step; losses", *peer["losses"][:2])' "pytorch-$1${way#-}.json" $(($2 * sequence)))"
-        echo "= $said"
+        echo "= $results"
     done
 }
 

@@ -49,8 +49,8 @@ ballast train model text.txt -o disk --plan searched.json --disk "$place:1G" --s
 ballast train model text.txt -o lora $shape --lora 2,4,all-linear --freeze '*norm*' --epochs 0.004 --quiet
 ballast train --config lora/run.json -o again --quiet
 hold train train.out resume.out disk.out
-for said in '"run": "full"' '"model": "full/model"' '"checkpoint": "full/checkpoints/step-00000006"' '"step": 6' '"steps": 2'; do
-    grep -q "$said" resume.out || { echo "resume --json does not say $said" && exit 1; }
+for text in '"run": "full"' '"model": "full/model"' '"checkpoint": "full/checkpoints/step-00000006"' '"step": 6' '"steps": 2'; do
+    grep -q "$text" resume.out || { echo "resume --json does not say $text" && exit 1; }
 done
 ballast init experts --arch mixtral --hidden 32 --layers 2 --heads 4 --kv-heads 2 --ffn 32 --vocab 300 --context 64 \
     --tokenizer-data text.txt --quiet
@@ -105,7 +105,7 @@ refuse() { # SCHEMA FILE PYTHON: the document `d` as that changes it
 d = json.loads(open(sys.argv[1]).read().splitlines()[0] if sys.argv[1].endswith('l') else open(sys.argv[1]).read())
 $3
 json.dump(d, open('broken.json', 'w'))" "$2"
-    if "$formats" check "$1" broken.json >said; then echo "$1 takes a document after: $3" && exit 1; fi
+    if "$formats" check "$1" broken.json >faults; then echo "$1 takes a document after: $3" && exit 1; fi
 }
 refuse plan plain.json 'd["extra"] = 1'
 refuse plan plain.json 'del d["recipe"]'

@@ -13,8 +13,8 @@ found=$(cd "$place" && sh -c "$line; command -v ballast")
 [ "$found" = "$place/build/ballast" ] || { echo "after $line: ballast is $found" && exit 1; }
 
 cmake --install "$build" --prefix "$place/prefix" >/dev/null
-said=$("$place/prefix/bin/ballast" version)
-case $said in "ballast "*) ;; *) echo "the installed program says: $said" && exit 1 ;; esac
+version=$("$place/prefix/bin/ballast" version)
+case $version in "ballast "*) ;; *) echo "the installed program says: $version" && exit 1 ;; esac
 
 # The demo says how to call it, too.
 grep -q 'export PATH=' "$BALLAST_SOURCE/scripts/demo.sh" || { echo "the demo does not name the PATH" && exit 1; }

@@ -70,8 +70,8 @@ evaluates 24 7.1500 "$place/chatml" "$data/ends_user.jsonl" --seq 64 --loss-on a
 # Keys that go to the chat template, which does not name them.
 tool='{"type": "function", "function": {"name": "f"}}'
 call='{"type": "function", "function": {"name": "f", "arguments": {}}}'
-said="{\"role\": \"user\", \"content\": \"a\", \"name\": \"b\"}, {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [$call]}"
-printf '{"messages": [%s], "tools": [%s], "chat_template_kwargs": {"effort": 1}}\n' "$said" "$tool" >"$place/unread.jsonl"
+messages="{\"role\": \"user\", \"content\": \"a\", \"name\": \"b\"}, {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [$call]}"
+printf '{"messages": [%s], "tools": [%s], "chat_template_kwargs": {"effort": 1}}\n' "$messages" "$tool" >"$place/unread.jsonl"
 evaluates - - "$place/chatml" "$place/unread.jsonl" --seq 512
 grep -q "not read: name, tool_calls, tools, effort$" "$place/err" || fail "keys are dropped by a template: $(cat "$place/err")"
 evaluates - - "$place/q25" "$place/unread.jsonl" --seq 512

@@ -16,7 +16,7 @@ fail() {
     echo "saved_layouts: $*" >&2
     exit 1
 }
-quietly() { "$@" </dev/null >"$place/said" 2>&1 || { cat "$place/said" >&2 && fail "$*"; }; }
+quietly() { "$@" </dev/null >"$place/output" 2>&1 || { cat "$place/output" >&2 && fail "$*"; }; }
 has_mpi() { command -v mpirun >/dev/null && ls "$(dirname "$ballast")"/ballast-mpi-*.so >/dev/null 2>&1; }
 has_mpi || { echo "skipped: jobs of several ranks need an MPI and its plugin" && exit 77; }
 checks=1

@@ -42,7 +42,7 @@ until_run() { # <made_steps or saved> <run> [how many]
         sleep 0.1
     done
 }
-said() { # <log> <text>
+expect_once() { # <log> <text>
     [ "$(grep -c "$2" "$place/$1.log")" = 1 ] || fail "$1.log does not say '$2' once"
 }
 same() { # <run>
@@ -56,11 +56,11 @@ chain() { # <name> <options> <script> <scancel's options for the stop>
     # shellcheck disable=SC2086
     scancel $4 "$job"
     await "$job"
-    said "$1-1" 'ballast: stopped after step'
+    expect_once "$1-1" 'ballast: stopped after step'
     await "$(queue "$1-2" "$2" "$3" "$1")"
-    said "$1-2" 'done: '
+    expect_once "$1-2" 'done: '
     await "$(queue "$1-3" "$2" "$3" "$1")"
-    said "$1-3" 'complete: all 400 steps are done'
+    expect_once "$1-3" 'complete: all 400 steps are done'
     same "$1"
 }
 
@@ -73,15 +73,15 @@ lose() { # <name> <options> <script>
         if tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -q '^PMI_RANK=1$'; then kill -KILL "$process"; fi
     done
     await "$job"
-    said "$1" 'ballast: error: rank 1 on '
-    said "$1" 'hint: the last good checkpoint is '
+    expect_once "$1" 'ballast: error: rank 1 on '
+    expect_once "$1" 'hint: the last good checkpoint is '
 }
 
 # The time limit's own signal, and not scancel's: Slurm may send it a minute early.
 time_limit() {
     settings=$(echo "$settings" | sed 's/--steps 400/--steps 1000000/')
     await "$(queue limit '--time=1 --signal=TERM@50' srun-openmpi.sbatch limit)"
-    said limit 'ballast: stopped after step'
+    expect_once limit 'ballast: stopped after step'
 }
 
 case ${1-} in

@@ -58,14 +58,14 @@ done
 for kind in brackets blocks signs sums items; do
     rm -rf deep && model deep
     case $kind in
-    brackets) template="{{ $(nested '(' 1 ')') }}" says='brackets nested more than 256 deep' ;;
-    blocks) template=$(nested '{% if 1 %}' x '{% endif %}') says='nested more than 60 deep' ;;
-    signs) template="{{ $(nested - 1 '') }}" says='nested more than 60 deep' ;;
-    sums) template="{{ $(nested 1+ 1 '') }}" says='nested more than 200 deep' ;;
-    items) template="{{ messages$(nested '[0]' '' '') }}" says='more than 60 calls, filters and attributes in a row' ;;
+    brackets) template="{{ $(nested '(' 1 ')') }}" message='brackets nested more than 256 deep' ;;
+    blocks) template=$(nested '{% if 1 %}' x '{% endif %}') message='nested more than 60 deep' ;;
+    signs) template="{{ $(nested - 1 '') }}" message='nested more than 60 deep' ;;
+    sums) template="{{ $(nested 1+ 1 '') }}" message='nested more than 200 deep' ;;
+    items) template="{{ messages$(nested '[0]' '' '') }}" message='more than 60 calls, filters and attributes in a row' ;;
     esac
     printf '%s' "$template" > deep/chat_template.jinja
-    refused "$says" train deep chat.jsonl -o none --steps 1 --seq 64
+    refused "$message" train deep chat.jsonl -o none --steps 1 --seq 64
 done
 printf '{"text": %s}\n' "$(nested '[' '' ']')" > deep.jsonl
 refused 'deep.jsonl: line 1: not valid JSON' train m deep.jsonl -o none --steps 1 --seq 16

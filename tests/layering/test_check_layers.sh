@@ -19,11 +19,11 @@ plant() {
 }
 must_fail() {
     plant "$1" "$2"
-    if said=$(sh "$check" "$place" 2>&1); then
+    if output=$(sh "$check" "$place" 2>&1); then
         echo "not noticed: $2 in $1"
         exit 1
     fi
-    case $said in *"$3"*) ;; *) echo "$1: expected '$3' in: $said" && exit 1 ;; esac
+    case $output in *"$3"*) ;; *) echo "$1: expected '$3' in: $output" && exit 1 ;; esac
 }
 
 plant src/graph/good.c '#include "base/low.h"'

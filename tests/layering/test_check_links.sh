@@ -21,11 +21,11 @@ END
 # write LINE...: a document with these lines
 write() { printf '%s\n' "$@" >"$place/read.md"; }
 must_fail() {
-    if said=$(sh "$check" "$place" 2>&1); then
+    if output=$(sh "$check" "$place" 2>&1); then
         echo "not noticed: $1"
         exit 1
     fi
-    case $said in *"$1"*) ;; *) echo "expected '$1' in: $said" && exit 1 ;; esac
+    case $output in *"$1"*) ;; *) echo "expected '$1' in: $output" && exit 1 ;; esac
 }
 
 write '[a](docs/other.md) [b](docs/other.md#what-its-for-a--b) [c](#here), [d](https://nowhere.example/x#y)' \

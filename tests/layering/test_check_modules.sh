@@ -29,11 +29,11 @@ must_pass() {
     sh "$check" "$place" || { echo "faults in $1" && exit 1; }
 }
 must_fail() {
-    if said=$(sh "$check" "$place" 2>&1); then
+    if output=$(sh "$check" "$place" 2>&1); then
         echo "not noticed: $1"
         exit 1
     fi
-    case $said in *"$1"*) ;; *) echo "expected '$1' in: $said" && exit 1 ;; esac
+    case $output in *"$1"*) ;; *) echo "expected '$1' in: $output" && exit 1 ;; esac
 }
 
 plant

@@ -15,30 +15,30 @@ entry() { printf '{"directory": "%s", "command": "cc -c src/%s", "file": "%s/src
 fault='int half(int n);\nint half(int n) {\n    if (n > 2);\n        n /= 2;\n    return n;\n}\n'
 sound='int half(int n);\nint half(int n) { return n > 2 ? n / 2 : n; }\n'
 
-must_say() { # STATUS TEXT ARGUMENT...
+must_print() { # STATUS TEXT ARGUMENT...
     status=$1 text=$2
     shift 2
     found=0
-    said=$(scripts/check-tidy.sh "$@" 2>&1) || found=$?
-    [ "$found" = "$status" ] || { [ "$status" = 1 ] && [ "$found" != 0 ]; } || { echo "status $found: $said" && exit 1; }
-    case $said in *"$text"*) ;; *) echo "expected '$text' in: $said" && exit 1 ;; esac
+    output=$(scripts/check-tidy.sh "$@" 2>&1) || found=$?
+    [ "$found" = "$status" ] || { [ "$status" = 1 ] && [ "$found" != 0 ]; } || { echo "status $found: $output" && exit 1; }
+    case $output in *"$text"*) ;; *) echo "expected '$text' in: $output" && exit 1 ;; esac
 }
 git init -q .
 printf "$fault" >src/old.c
 git add -A
 git commit -qm 'base'
-must_say 0 'skipped: build has no compile_commands.json'
+must_print 0 'skipped: build has no compile_commands.json'
 printf '[%s, %s]' "$(entry old.c | sed 's/}/}\n/')" "$(entry new.c)" >build/compile_commands.json
-must_say 0 'skipped: no C file of build has changed' HEAD
+must_print 0 'skipped: no C file of build has changed' HEAD
 printf "$sound" >src/new.c
 printf "$fault" >src/other.c # this build does not compile it
 git add -A
 git commit -qm 'change'
-must_say 0 '' HEAD~1
+must_print 0 '' HEAD~1
 printf "$fault" >src/new.c
-must_say 1 'src/new.c:3:15: error: potentially unintended semicolon' HEAD~1
-must_say 1 'src/new.c:3:15: error: potentially unintended semicolon' # the first commit is the base
-must_say 2 'no commit nowhere' nowhere
+must_print 1 'src/new.c:3:15: error: potentially unintended semicolon' HEAD~1
+must_print 1 'src/new.c:3:15: error: potentially unintended semicolon' # the first commit is the base
+must_print 2 'no commit nowhere' nowhere
 printf "$sound" >>src/old.c
 printf "$sound" >src/new.c
-TIDY_FILES=1 must_say 0 '1 of 2 changed files are checked' HEAD~1
+TIDY_FILES=1 must_print 0 '1 of 2 changed files are checked' HEAD~1

@@ -29,11 +29,11 @@ compile() {
 }
 must_fail() {
     compile
-    if said=$(sh "$check" "$place/build" "$place" 2>&1); then
+    if output=$(sh "$check" "$place/build" "$place" 2>&1); then
         echo "not noticed: $1"
         exit 1
     fi
-    case $said in *"$1"*) ;; *) echo "expected '$1' in: $said" && exit 1 ;; esac
+    case $output in *"$1"*) ;; *) echo "expected '$1' in: $output" && exit 1 ;; esac
 }
 
 plant

@@ -77,8 +77,8 @@ END
 ${CC:-cc} -o "$place/user/by-pkg-config" "$place/small.c" $(pkg-config --cflags --libs ballast)
 # shellcheck disable=SC2046
 ${CC:-cc} -o "$place/user/by-pkg-config-static" "$place/small.c" $(pkg-config --cflags --libs ballast-static)
-{ cmake -S "$place/user" -B "$place/user" "-DCMAKE_PREFIX_PATH=$prefix" && cmake --build "$place/user"; } >"$place/said" 2>&1 ||
-    { cat "$place/said"; fail "the CMake package cannot be used"; }
+{ cmake -S "$place/user" -B "$place/user" "-DCMAKE_PREFIX_PATH=$prefix" && cmake --build "$place/user"; } >"$place/output" 2>&1 ||
+    { cat "$place/output"; fail "the CMake package cannot be used"; }
 for program in by-pkg-config by-pkg-config-static by-cmake by-cmake-static; do
     links=$(readelf -d "$place/user/$program" | grep -c "NEEDED.*$soname" || true)
     case $program in *-static) expected=0 ;; *) expected=1 ;; esac
@@ -109,7 +109,7 @@ $ballast init "$place/model" --arch llama --hidden 48 --layers 2 --heads 6 --kv-
     --tied --tokenizer-data "$place/data/train.txt" --quiet
 steps=10
 $ballast train "$place/model" "$place/data" -o "$place/by-program" --steps $steps --lr 3e-3 --valid-every 2 \
-    --valid-batches 2 --quiet 2>"$place/said" || { cat "$place/said"; exit 1; }
+    --valid-batches 2 --quiet 2>"$place/output" || { cat "$place/output"; exit 1; }
 $ballast generate "$place/by-program" --prompt 'The model' --tokens 40 --temperature 0.7 --seed 3 --quiet >"$place/text-by-program"
 
 # Steps, losses, gradient norms and rates to the last bit, without times.
@@ -126,13 +126,13 @@ for language in c c++; do
     program=$place/train${language#c}
     [ $language = c ] || program=$place/train-c++
     [ -x "$program" ] || continue
-    "$program" "$place/model" "$place/data" "$place/by-$language" $steps >"$place/text-by-$language" 2>"$place/said" ||
-        { cat "$place/said"; fail "the example in $language failed"; }
+    "$program" "$place/model" "$place/data" "$place/by-$language" $steps >"$place/text-by-$language" 2>"$place/output" ||
+        { cat "$place/output"; fail "the example in $language failed"; }
     expect_same $language
 done
 if command -v python3 >/dev/null; then
-    python3 "$example.py" "$place/model" "$place/data" "$place/by-python" $steps >"$place/text-by-python" 2>"$place/said" ||
-        { cat "$place/said"; fail "the example in Python failed"; }
+    python3 "$example.py" "$place/model" "$place/data" "$place/by-python" $steps >"$place/text-by-python" 2>"$place/output" ||
+        { cat "$place/output"; fail "the example in Python failed"; }
     expect_same python
 else
     echo "skipped: the example in Python; needs python3"
@@ -140,6 +140,6 @@ fi
 
 # An error is the program's exit status.
 status=0
-"$place/train" "$place/nothing" "$place/data" "$place/none" $steps 2>"$place/said" || status=$?
+"$place/train" "$place/nothing" "$place/data" "$place/none" $steps 2>"$place/output" || status=$?
 [ $status = 2 ] || fail "a model that is not there: status $status"
-grep -q "$place/nothing" "$place/said" || { cat "$place/said"; fail "the message does not name the model"; }
+grep -q "$place/nothing" "$place/output" || { cat "$place/output"; fail "the message does not name the model"; }

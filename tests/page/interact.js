@@ -63,14 +63,14 @@ function readEvents(data, plot) {
   const line = document.querySelector('.step .detail-line'), hint = line.textContent;
   press(plot, 'ArrowRight', {shiftKey: true});
   expect(line.textContent !== hint, 'Shift with an arrow reads an event');
-  const said = line.textContent, compute = sourcesOf(data)[0][1].events.filter(event => event[EVENT.stream] === 0), longest = compute.reduce((a, b) => a[EVENT.length] > b[EVENT.length] ? a : b);
+  const before = line.textContent, compute = sourcesOf(data)[0][1].events.filter(event => event[EVENT.stream] === 0), longest = compute.reduce((a, b) => a[EVENT.length] > b[EVENT.length] ? a : b);
   const place = () => {
     const box = plot.getBoundingClientRect(), lane = plot.querySelector('.lane').getBoundingClientRect();
     return [box.left + plot.x(longest[EVENT.start] + longest[EVENT.length] / 2) * box.width / plot.scale, lane.top + 4];
   };
   point(plot, 'pointerdown', ...place());
   point(plot, 'pointerup', ...place());
-  expect(line.textContent !== said, 'a tap reads the event under it');
+  expect(line.textContent !== before, 'a tap reads the event under it');
   if (!mainTimeline(data).moves) return expect(!/[Ww]aited|Began/.test(line.textContent), 'what is not known is not said');
   expect(/Waited|Began/.test(line.textContent), 'it says what the event waited for: ' + line.textContent);
   const picked = line.textContent;
@@ -111,8 +111,8 @@ function curves(data) {
   const legend = document.querySelector('#curves .legend').textContent;
   expect(legend.includes(data.name) && legend.includes(data.beside.name), 'the legend names both runs');
   point(loss, 'pointermove', ...inMiddle(loss));
-  const said = loss.parentNode.querySelector('output').textContent;
-  expect(said.includes(data.name + ' training') && said.includes(data.beside.name + ' training'), 'values of both are read: ' + said);
+  const read = loss.parentNode.querySelector('output').textContent;
+  expect(read.includes(data.name + ' training') && read.includes(data.beside.name + ' training'), 'values of both are read: ' + read);
   point(loss, 'pointerleave', 0, 0);
 }
 
@@ -144,11 +144,11 @@ function samples(data) {
 
 // How a run ended, and what to do then.
 function ends(data) {
-  const said = (state, more) => { const end = endOfRun({...data, end: {state, message: 'full disk'}, resume: 'ballast resume here', ...more}); return end.slice(1).flat().map(part => part && part.textContent || part).join(''); };
+  const textOf = (state, more) => { const end = endOfRun({...data, end: {state, message: 'full disk'}, resume: 'ballast resume here', ...more}); return end.slice(1).flat().map(part => part && part.textContent || part).join(''); };
   for (const [state, words] of [['finished', 'Finished: '], ['stopped', 'Stopped by a signal'], ['failed', 'full disk'], ['interrupted', 'Interrupted'], ['goes on', 'Still running']])
-    expect(said(state).includes(words), state + ': ' + said(state));
-  expect(said('stopped').includes('ballast resume here') && said('finished').includes('ballast resume here --steps'), 'the command that goes on');
-  expect(!said('stopped', {options: {...data.options, save_every: 0}}).includes('ballast resume'), 'no command where nothing was saved');
+    expect(textOf(state).includes(words), state + ': ' + textOf(state));
+  expect(textOf('stopped').includes('ballast resume here') && textOf('finished').includes('ballast resume here --steps'), 'the command that goes on');
+  expect(!textOf('stopped', {options: {...data.options, save_every: 0}}).includes('ballast resume'), 'no command where nothing was saved');
   const steps = data.options.steps;
   expect(goneText({...data, options: {steps: steps + 100000}}, 'noon').includes('ballast resume'), 'a server that is gone leaves the command');
 }

@@ -54,7 +54,7 @@ import quantised_cases
 BATCH, TOKENS, VOCAB, STEPS = 4, 19, 53, 20
 BATCHES = "batches.safetensors"
 BALANCED_GRAIN = 2  # sequences over which the experts' load is balanced
-BF16_LEAST = 0.01
+BF16_MIN = 0.01
 # AdamW, unless a case says otherwise. It decays tensors of two or more dimensions, embeddings included, and no biases.
 # Gradients are multiplied by min(1, clip_norm / (norm + 1e-6)). Rates are those of lr_at.
 TRAINING = {"optimizer": "adamw", "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1,
@@ -538,11 +538,11 @@ def gradients(model, ids, labels):
 
 def lr_at(step):
     """A linear warm-up, then half a cosine down to the least fraction."""
-    warmup, least = TRAINING["warmup_steps"], TRAINING["min_lr_fraction"]
+    warmup, fraction = TRAINING["warmup_steps"], TRAINING["min_lr_fraction"]
     if step < warmup:
         return TRAINING["lr"] * (step + 1) / warmup
     done = (step - warmup) / (STEPS - warmup)
-    return TRAINING["lr"] * (least + (1 - least) * 0.5 * (1 + math.cos(math.pi * done)))
+    return TRAINING["lr"] * (fraction + (1 - fraction) * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 class Together:
@@ -646,9 +646,9 @@ def bf16_updates(initial, trained, ways):
     """What reference.json says of bf16 training. ways: the parameters that the recipe ended with, by two orders of its
     sums. Neither is nearer to the truth, so the second one's error over the first one's is how far another correct
     implementation may be from the recorded numbers: the largest and the mean over all parameters. The sign of a single
-    element's gradient decides below BF16_LEAST, which is added to the first one's error."""
+    element's gradient decides below BF16_MIN, which is added to the first one's error."""
     off, other = (updates_off(way, trained, initial) for way in ways)
-    ratios = [other[name] / (off[name] + BF16_LEAST) for name in off]
+    ratios = [other[name] / (off[name] + BF16_MIN) for name in off]
     return {"bf16_updates_off": off, "bf16_updates_spread": {"most": max(ratios), "mean": sum(ratios) / len(ratios)}}
 
 

@@ -114,11 +114,11 @@ def scale_and_zero(matrix, bits, block, symmetric, dtype):
     """Of each block, from its smallest and largest number and 0."""
     blocks = matrix.reshape(-1, block)
     low, high = blocks.amin(1).clamp(max=0), blocks.amax(1).clamp(min=0)
-    levels, least = 2**bits - 1, -(2 ** (bits - 1))
+    levels, lowest = 2**bits - 1, -(2 ** (bits - 1))
     if symmetric:
         return (torch.maximum(-low, high) / (levels / 2)).to(dtype), None
     scale = ((high - low) / levels).to(dtype)
-    zero = (least - low / scale.float()).round().clamp(least, -least - 1)
+    zero = (lowest - low / scale.float()).round().clamp(lowest, -lowest - 1)
     return scale, zero.to(torch.int8)
 
 

@@ -99,13 +99,13 @@ function makeCurve(chart) {
 
 // What all charts share: zoom, smoothing, scale and axis. `again` draws anew.
 function makeTrainTools(data, again) {
-  const slider = html('input', {type: 'range', min: 0, max: 0.99, step: 0.01, value: train.smooth, 'aria-label': 'Smoothing'}), said = html('span', {class: 'value'}, train.smooth ? train.smooth.toFixed(2) : 'none');
-  slider.addEventListener('input', () => { train.smooth = +slider.value; said.textContent = train.smooth ? train.smooth.toFixed(2) : 'none'; again(); });
+  const slider = html('input', {type: 'range', min: 0, max: 0.99, step: 0.01, value: train.smooth, 'aria-label': 'Smoothing'}), shown = html('span', {class: 'value'}, train.smooth ? train.smooth.toFixed(2) : 'none');
+  slider.addEventListener('input', () => { train.smooth = +slider.value; shown.textContent = train.smooth ? train.smooth.toFixed(2) : 'none'; again(); });
   const log = html('input', {type: 'checkbox', checked: train.log});
   log.addEventListener('change', () => { train.log = log.checked; again(); });
   const axis = html('select', {'aria-label': 'Horizontal axis'}, Object.entries(AXES).map(([name, [text]]) => html('option', {value: name, selected: name === train.axis}, text)));
   axis.addEventListener('change', () => { train.axis = axis.value, trainView.begin = NaN; again(); }); // another axis: all of it
-  return html('div', {class: 'tools'}, html('label', {}, 'Smoothing ', slider, said), html('label', {}, log, ' Log scale'), html('label', {}, 'Along ', axis), zoomButtons(trainView, 'All', 'Show all steps'));
+  return html('div', {class: 'tools'}, html('label', {}, 'Smoothing ', slider, shown), html('label', {}, log, ' Log scale'), html('label', {}, 'Along ', axis), zoomButtons(trainView, 'All', 'Show all steps'));
 }
 const runsLegend = runs => legend(runs.map(run => [html('i', {class: 'stroke' + (run.other ? ' other' : '')}), run.name]).concat(
   runs.some(run => run.metrics.curves.val_loss) ? [[html('i', {class: 'stroke dashed'}), 'dashed: validation']] : []));

@@ -24,11 +24,11 @@ const legend = entries => html('ul', {class: 'legend'}, entries.map(([sign, text
 const swatch = name => html('i', {style: `background:${color(name)}`});
 
 // Draws again when the width changes: texts keep their size on every screen. A drawing has room for its axes at least.
-const LEAST_WIDTH = 160;
+const WIDTH_MIN = 160;
 const painters = new Map();
 const sizes = new ResizeObserver(entries => {
   for (const entry of entries) {
-    const painter = painters.get(entry.target), width = entry.contentRect.width > 0 ? Math.max(LEAST_WIDTH, Math.round(entry.contentRect.width)) : 0;
+    const painter = painters.get(entry.target), width = entry.contentRect.width > 0 ? Math.max(WIDTH_MIN, Math.round(entry.contentRect.width)) : 0;
     if (painter && width > 0 && width !== painter.width) painter.width = width, requestAnimationFrame(() => painter.paint(width));
   }
 });

@@ -41,19 +41,19 @@ function insideLabel(layer, times, x, y, left, right) {
 
 function paintMemory(chart, plot, width) {
   const {tier, layers, capacity, peak, times} = chart, height = 190, left = gutter(width), right = width - 4, bottom = height - 24;
-  const most = Math.max(peak, tier.program_bytes || 0, isNear(capacity, peak) ? capacity : 0) * 1.08 || 1;
-  const x = Object.assign(linear(stepView.from, stepView.to, left, right), {low: left, high: right}), y = linear(0, most, bottom, 8), clip = 'clip-' + tier.name.replace(/\W/g, '');
+  const max = Math.max(peak, tier.program_bytes || 0, isNear(capacity, peak) ? capacity : 0) * 1.08 || 1;
+  const x = Object.assign(linear(stepView.from, stepView.to, left, right), {low: left, high: right}), y = linear(0, max, bottom, 8), clip = 'clip-' + tier.name.replace(/\W/g, '');
   const title = `${tierTitle(tier.name)}: at most ${bytes(peak)} of live buffers` + (capacity > 0 ? `, capacity ${bytes(capacity)}` : '');
   const areas = layers.map(layer => svg('path', {fill: color(kindColor(layer.kind)), d:
     path(stepPath(times, layer.high, x, y, stepView.end).concat(stepPath(times, layer.low, x, y, stepView.end).reverse())) + 'Z'}));
   replace(plot, svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': title}, svg('title', {}, title),
     svg('clipPath', {id: clip}, svg('rect', {x: left, y: 0, width: right - left, height: bottom})),
-    byteTicks(most, 4).map(v => [svg('line', {class: 'grid', x1: left, x2: right, y1: y(v), y2: y(v)}),
+    byteTicks(max, 4).map(v => [svg('line', {class: 'grid', x1: left, x2: right, y1: y(v), y2: y(v)}),
       svg('text', {x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, v ? bytes(v) : '0')]),
     timeAxis(x, left, width, bottom),
     svg('g', {'clip-path': `url(#${clip})`}, areas, layers.map(layer => insideLabel(layer, times, x, y, left, right))),
     svg('line', {class: 'axis', x1: left, x2: right, y1: bottom, y2: bottom}),
-    capacity > 0 && capacity <= most ? [svg('line', {class: 'limit', x1: left, x2: right, y1: y(capacity), y2: y(capacity)}),
+    capacity > 0 && capacity <= max ? [svg('line', {class: 'limit', x1: left, x2: right, y1: y(capacity), y2: y(capacity)}),
       svg('text', {class: 'limit-text', x: right, y: y(capacity) - 5 < 12 ? y(capacity) + 14 : y(capacity) - 5, 'text-anchor': 'end'}, 'capacity ' + bytes(capacity))] : null, cursorLine(8, bottom)));
   Object.assign(plot, {x, scale: width});
 }
@@ -88,10 +88,10 @@ const makeMemories = data => mainTimeline(data).tiers.filter(tier => tier.points
 // What a tier holds at its peak, as one bar: as long as the capacity, or, where that is far more, as the arena.
 const barBytes = tier => (isNear(tier.capacity_bytes, tier.program_bytes) ? tier.capacity_bytes : tier.program_bytes) || 1;
 function kindsBar(tier, height) {
-  const kinds = Object.entries(tier.by_kind || {}).filter(([, value]) => value > 0).sort((a, b) => kindRank(a[0]) - kindRank(b[0])), most = barBytes(tier);
+  const kinds = Object.entries(tier.by_kind || {}).filter(([, value]) => value > 0).sort((a, b) => kindRank(a[0]) - kindRank(b[0])), max = barBytes(tier);
   const title = `${tierTitle(tier.name)} at its peak: ` + (kinds.map(([kind, value]) => `${kind} ${bytes(value)}`).join(', ') || bytes(tier.program_bytes));
   let at = 0;
-  const part = (name, value) => { const rect = svg('rect', {fill: color(name), x: px(at), y: 0, width: px(value / most * 1000), height}); at += value / most * 1000; return rect; };
+  const part = (name, value) => { const rect = svg('rect', {fill: color(name), x: px(at), y: 0, width: px(value / max * 1000), height}); at += value / max * 1000; return rect; };
   return svg('svg', {class: 'kinds', viewBox: `0 0 1000 ${height}`, preserveAspectRatio: 'none', style: `height:${height}px`, role: 'img', 'aria-label': title}, svg('title', {}, title),
     svg('rect', {class: 'lane', x: 0, y: 0, width: 1000, height}), kinds.length ? kinds.map(([kind, value]) => part(kindColor(kind), value)) : part('accent', tier.program_bytes));
 }

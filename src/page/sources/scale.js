@@ -8,11 +8,11 @@ function ticks(from, to, wanted, whole) {
   return out;
 }
 // Bytes go up in powers of two.
-function byteTicks(most, wanted) {
+function byteTicks(max, wanted) {
   let step = 1;
-  while (most / step > wanted) step *= 2;
+  while (max / step > wanted) step *= 2;
   const out = [];
-  for (let at = 0; at <= most; at += step) out.push(at);
+  for (let at = 0; at <= max; at += step) out.push(at);
   return out;
 }
 function linear(from, to, low, high) {

@@ -33,8 +33,8 @@ function paintScatter(chart, width) {
   const xs = points.map(p => p.device_bytes), near = capacity > 0 && capacity <= 1.6 * Math.max(...xs), ys = points.map(p => p.step_s);
   const lowX = Math.min(...xs), highX = Math.max(...xs, near ? capacity : 0), padX = 0.06 * (highX - lowX) || 0.1 * highX || 1, padY = 0.08 * (Math.max(...ys) - Math.min(...ys)) || 0.1 * ys[0];
   const x = linear(Math.max(0, lowX - padX), highX + padX, left, right), y = linear(Math.max(0, Math.min(...ys) - padY), Math.max(...ys) + padY, bottom, top);
-  let least = Infinity;
-  const front = points.filter(p => p.device_bytes < least && (least = p.device_bytes, true)).map(p => [x(p.device_bytes), y(p.step_s)]);
+  let min = Infinity;
+  const front = points.filter(p => p.device_bytes < min && (min = p.device_bytes, true)).map(p => [x(p.device_bytes), y(p.step_s)]);
   const title = `Time against memory of ${plural(points.length, 'policy').replace('policys', 'policies')}: this plan takes ${seconds(chosen.step_s)} and ${bytes(chosen.device_bytes)} of device memory`;
   const mark = p => { const node = MARKS[markOf(p.policy)][0](); return fill(node, {class: 'dot-' + (p.chosen ? 'chosen' : 'other'), transform: `translate(${px(x(p.device_bytes))} ${px(y(p.step_s))})` + (p.chosen ? ' scale(1.5)' : '')}, []); };
   const at = chart.at === undefined ? null : points[chart.at], label = x(chosen.device_bytes) > width - 100;

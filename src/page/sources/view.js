@@ -1,10 +1,10 @@
 // The part of an axis that is shown, shared by all drawings on it. Zooming keeps what is under the pointer or between the
 // fingers where it is; pointing at one drawing moves the cursor of all.
-const makeView = () => ({begin: 0, end: 1, from: 0, to: 1, least: 1, at: null, listeners: [], cursors: []});
+const makeView = () => ({begin: 0, end: 1, from: 0, to: 1, min: 1, at: null, listeners: [], cursors: []});
 const stepView = makeView(), trainView = makeView();
 
 function setView(view, from, to) {
-  const span = Math.min(view.end - view.begin, Math.max(view.least, to - from));
+  const span = Math.min(view.end - view.begin, Math.max(view.min, to - from));
   from = Math.max(view.begin, Math.min(view.end - span, from + (to - from - span) / 2));
   view.from = from, view.to = from + span;
   if (!view.waiting) view.waiting = requestAnimationFrame(() => { view.waiting = 0; view.listeners.forEach(paint => paint()); });
@@ -16,9 +16,9 @@ const middle = view => (view.from + view.to) / 2;
 const isWhole = view => view.to - view.from > (view.end - view.begin) * 0.9999;
 
 // An axis of another length shows all of it; the same one stays where it is. One that grows is followed where it was whole.
-function openView(view, begin, end, least) {
+function openView(view, begin, end, min) {
   const same = view.begin === begin && Math.abs(end - view.end) <= 1e-6 * Math.abs(end), grows = view.begin === begin && end > view.end && !isWhole(view);
-  if (!same) Object.assign(view, {begin, end, least}, grows ? {} : {from: begin, to: end});
+  if (!same) Object.assign(view, {begin, end, min}, grows ? {} : {from: begin, to: end});
 }
 function pointAt(view, at) {
   view.at = at;
