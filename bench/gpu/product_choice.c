@@ -13,7 +13,7 @@
 #include "backend/cuda/cuda_matmul.h"
 #include "support/median.h"
 
-enum { TOKENS = 4096, CANDIDATES = 32, ORDERED_MAX = 8, ROWS = 3, CALLS = 5 };
+enum { TOKENS = 4096, ALGORITHMS = 32, ORDERED_MAX = 8, ROWS = 3, CALLS = 5 };
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
 /* As cuBLASLt has it, by columns: c [m][n] = a [m][k] b [k][n], packed, either turned in memory. */
@@ -47,7 +47,7 @@ struct way {
     struct cuda_matmul *own; /* the backend's; else: */
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, c;
-    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    cublasLtMatmulHeuristicResult_t found[ALGORITHMS];
     int count;
 };
 
@@ -82,14 +82,14 @@ static enum status set_turn(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAt
 }
 
 /* All that the library puts forward, whatever the order of their sums. */
-static enum status find_candidates(const struct bench *bench, struct way *way) {
+static enum status find_algorithms(const struct bench *bench, struct way *way) {
     cublasLtMatmulPreference_t preference;
     TRY(check(cublasLtMatmulPreferenceCreate(&preference), "a preference"));
     cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                                  &WORKSPACE_BYTES, sizeof WORKSPACE_BYTES);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulAlgoGetHeuristic(bench->library, way->operation, way->a, way->b, way->c, way->c,
-                                                preference, CANDIDATES, way->found, &way->count);
+                                                preference, ALGORITHMS, way->found, &way->count);
     cublasLtMatmulPreferenceDestroy(preference);
     return check(status, "the candidates");
 }
@@ -102,7 +102,7 @@ static enum status open_any(const struct bench *bench, const struct product *pro
     TRY(create_layout(CUDA_R_16BF, product->m, product->k, product->a_turned, &out->a));
     TRY(create_layout(CUDA_R_16BF, product->k, product->n, product->b_turned, &out->b));
     TRY(create_layout(type, product->m, product->n, false, &out->c));
-    return find_candidates(bench, out);
+    return find_algorithms(bench, out);
 }
 
 static void close_way(struct way *way) {

@@ -106,8 +106,8 @@ static enum status change(struct wanderer *walk, struct policy *policy) {
     return STATUS_OK;
 }
 
-static enum status try_one(struct wanderer *walk, struct candidate *best) {
-    struct candidate next = {.policy = best->policy};
+static enum status try_one(struct wanderer *walk, struct trial *best) {
+    struct trial next = {.policy = best->policy};
     for (int64_t i = draw(walk, 3); i >= 0; i--)
         TRY(change(walk, &next.policy));
     enum status status = policy_check(&next.policy, walk->space.micro_batches);
@@ -120,7 +120,7 @@ static enum status try_one(struct wanderer *walk, struct candidate *best) {
     return STATUS_OK;
 }
 
-enum status policy_walk(const struct search_input *input, int steps, uint64_t seed, struct candidate *best) {
+enum status policy_walk(const struct search_input *input, int steps, uint64_t seed, struct trial *best) {
     struct wanderer walk = {.input = input, .seed = seed, .blocks = graph_count_blocks(input->graph)};
     enum status status = space_create(input, &walk.space);
     for (int i = 0; i < steps && status == STATUS_OK; i++)

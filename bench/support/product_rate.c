@@ -33,7 +33,7 @@ static const struct layout layouts[] = {
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 /* A primitive with its operands in the arena. */
-struct candidate {
+struct gemm {
     dnnl_primitive_desc_t description;
     dnnl_primitive_t primitive;
     dnnl_exec_arg_t arguments[OPERANDS];
@@ -44,7 +44,7 @@ struct candidate {
 struct product {
     struct sizes sizes;
     int64_t count; /* in a micro-batch */
-    struct candidate best;
+    struct gemm best;
     double seconds; /* in the last measurement */
 };
 
@@ -133,15 +133,15 @@ static dnnl_status_t describe(const struct product_rate *rate, const struct size
 typedef const dnnl_memory_desc_t *found_description;
 #endif
 
-static void candidate_free(struct candidate *candidate) {
+static void gemm_free(struct gemm *gemm) {
     for (int i = 0; i < OPERANDS; i++)
-        if (candidate->arguments[i].memory) dnnl_memory_destroy(candidate->arguments[i].memory);
-    if (candidate->primitive) dnnl_primitive_destroy(candidate->primitive);
-    if (candidate->description) dnnl_primitive_desc_destroy(candidate->description);
-    *candidate = (struct candidate){0};
+        if (gemm->arguments[i].memory) dnnl_memory_destroy(gemm->arguments[i].memory);
+    if (gemm->primitive) dnnl_primitive_destroy(gemm->primitive);
+    if (gemm->description) dnnl_primitive_desc_destroy(gemm->description);
+    *gemm = (struct gemm){0};
 }
 
-static enum status add_arguments(const struct product_rate *rate, struct candidate *candidate) {
+static enum status add_arguments(const struct product_rate *rate, struct gemm *gemm) {
     static const struct {
         int argument;
         dnnl_query_t query;
@@ -150,23 +150,23 @@ static enum status add_arguments(const struct product_rate *rate, struct candida
                             {DNNL_ARG_DST, dnnl_query_dst_md}};
     int64_t at = rate->factors_at;
     for (int i = 0; i < OPERANDS; i++) {
-        found_description found = dnnl_primitive_desc_query_md(candidate->description, operands[i].query, 0);
+        found_description found = dnnl_primitive_desc_query_md(gemm->description, operands[i].query, 0);
         int64_t bytes = (int64_t)dnnl_memory_desc_get_size(found);
         int64_t from = operands[i].argument == DNNL_ARG_DST ? 0 : at,
                 to = from == 0 ? rate->factors_at : rate->arena.bytes;
         BUG_IF(from + bytes > to, "operands larger than their arena");
         dnnl_status_t status =
-            dnnl_memory_create(&candidate->arguments[i].memory, found, rate->engine, (char *)rate->arena.base + from);
+            dnnl_memory_create(&gemm->arguments[i].memory, found, rate->engine, (char *)rate->arena.base + from);
         if (status != dnnl_success) return failed("make an operand", status);
-        candidate->arguments[i].arg = operands[i].argument;
+        gemm->arguments[i].arg = operands[i].argument;
         at += padded(bytes);
     }
     return STATUS_OK;
 }
 
 /* Leaves out->primitive NULL where oneDNN has nothing but its slow reference for the layout. */
-static enum status candidate_create(const struct product_rate *rate, const struct sizes *sizes,
-                                    const struct layout *layout, struct candidate *out) {
+static enum status gemm_create(const struct product_rate *rate, const struct sizes *sizes,
+                                    const struct layout *layout, struct gemm *out) {
     dnnl_status_t status = describe(rate, sizes, layout, &out->description);
     if (status == dnnl_unimplemented) return STATUS_OK;
     if (status != dnnl_success) return failed("describe a product", status);
@@ -179,21 +179,21 @@ static enum status candidate_create(const struct product_rate *rate, const struc
     return add_arguments(rate, out);
 }
 
-static enum status run_once(const struct product_rate *rate, const struct candidate *candidate, double *seconds) {
+static enum status run_once(const struct product_rate *rate, const struct gemm *gemm, double *seconds) {
     int64_t start = clock_now_ns();
-    dnnl_status_t status = dnnl_primitive_execute(candidate->primitive, rate->stream, OPERANDS, candidate->arguments);
+    dnnl_status_t status = dnnl_primitive_execute(gemm->primitive, rate->stream, OPERANDS, gemm->arguments);
     if (status == dnnl_success) status = dnnl_stream_wait(rate->stream);
     *seconds = (double)(clock_now_ns() - start) * 1e-9;
     return status == dnnl_success ? STATUS_OK : failed("run a product", status);
 }
 
 /* One run of a large product is long enough to be told from noise. */
-static enum status measure_candidate(const struct product_rate *rate, const struct candidate *candidate,
+static enum status measure_gemm(const struct product_rate *rate, const struct gemm *gemm,
                                      double *seconds) {
     double runs[RUNS], spent = 0;
     int count = 0;
     for (; count < RUNS && spent < SECONDS_ENOUGH; count++) {
-        TRY(run_once(rate, candidate, &runs[count]));
+        TRY(run_once(rate, gemm, &runs[count]));
         spent += runs[count];
     }
     *seconds = median(runs, count);
@@ -204,7 +204,7 @@ static int64_t smaller(int64_t size, int64_t max) { return size < max ? size : m
 
 /* Candidate `choice` of the product, cut to at most `max` rows and columns. */
 static enum status create_choice(const struct product_rate *rate, const struct sizes *sizes, int choice, int64_t max,
-                                 struct candidate *out) {
+                                 struct gemm *out) {
     bool transposed = choice >= LAYOUTS;
     struct sizes cut = {
         .m = smaller(transposed ? sizes->n : sizes->m, max),
@@ -212,22 +212,22 @@ static enum status create_choice(const struct product_rate *rate, const struct s
         .k = smaller(sizes->k, max),
         .out_dtype = sizes->out_dtype,
     };
-    *out = (struct candidate){.transposed = transposed};
-    enum status status = candidate_create(rate, &cut, &layouts[choice % LAYOUTS], out);
-    if (status != STATUS_OK) candidate_free(out);
+    *out = (struct gemm){.transposed = transposed};
+    enum status status = gemm_create(rate, &cut, &layouts[choice % LAYOUTS], out);
+    if (status != STATUS_OK) gemm_free(out);
     return status;
 }
 
 /* Seconds of the choice, the first run left out; 1e9 where there is no such primitive. */
 static enum status try_choice(const struct product_rate *rate, const struct sizes *sizes, int choice, double *seconds) {
-    struct candidate candidate;
-    enum status status = create_choice(rate, sizes, choice, CHOICE_MAX, &candidate);
+    struct gemm gemm;
+    enum status status = create_choice(rate, sizes, choice, CHOICE_MAX, &gemm);
     *seconds = 1e9;
-    if (status == STATUS_OK && candidate.primitive) {
-        status = run_once(rate, &candidate, seconds);
-        if (status == STATUS_OK) status = run_once(rate, &candidate, seconds);
+    if (status == STATUS_OK && gemm.primitive) {
+        status = run_once(rate, &gemm, seconds);
+        if (status == STATUS_OK) status = run_once(rate, &gemm, seconds);
     }
-    candidate_free(&candidate);
+    gemm_free(&gemm);
     return status;
 }
 
@@ -300,7 +300,7 @@ enum status product_rate_open(const struct graph *graph, enum dtype dtype, struc
 void product_rate_close(struct product_rate *rate) {
     if (!rate) return;
     for (size_t i = 0; i < rate->products.count; i++)
-        candidate_free(&rate->products.items[i].best);
+        gemm_free(&rate->products.items[i].best);
     vec_free(&rate->products);
     if (rate->stream) dnnl_stream_destroy(rate->stream);
     if (rate->engine) dnnl_engine_destroy(rate->engine);
@@ -312,7 +312,7 @@ enum status product_rate_measure(struct product_rate *rate, double *flops_per_s)
     double flops = 0, seconds = 0;
     for (size_t i = 0; i < rate->products.count; i++) {
         struct product *product = &rate->products.items[i];
-        TRY(measure_candidate(rate, &product->best, &product->seconds));
+        TRY(measure_gemm(rate, &product->best, &product->seconds));
         flops += flops_of(&product->sizes) * (double)product->count;
         seconds += product->seconds * (double)product->count;
     }

@@ -21,7 +21,7 @@ static enum status find_fastest(const struct search_input *input, int walked, st
     row->compiled = result.compiled;
     enum status status = STATUS_OK;
     if (row->step_s > 0) {
-        struct candidate best = result.pareto_front.items[0];
+        struct trial best = result.pareto_front.items[0];
         row->policy = best.policy;
         status = policy_walk(input, walked, 1, &best);
         row->walked_s = best.step_s;

@@ -22,7 +22,7 @@ static int by_time(const void *left, const void *right) {
 static void print_time(FILE *out, const struct session_plan *plan, const struct partition_outcome *outcome,
                        bool on_pareto_front) {
     char name[PARTITION_BYTES], size[SIZE_TEXT];
-    const struct candidate *best = &outcome->best;
+    const struct trial *best = &outcome->best;
     fprintf(out, "  %9.4f s  %10s%s  %-24s%s", best->step_s, size_print(best->tier_bytes[TIER_DEVICE], size),
             on_pareto_front ? "*" : " ", partition_print(&outcome->partition, &plan->chosen.place.mesh, name),
             best->policy.flat ? " flat" : "");

@@ -97,16 +97,16 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
     stages_table_print(out, plan);
 }
 
-/* Candidates as they are printed: of the Pareto front, which has less of device memory than any that is faster, or not.
+/* Trials as they are printed: of the Pareto front, which has less of device memory than any that is faster, or not.
  */
 struct listed {
-    const struct candidate *candidate;
+    const struct trial *trial;
     bool on_pareto_front;
 };
 
 static int by_time(const void *left, const void *right) {
-    const struct candidate *a = ((const struct listed *)left)->candidate,
-                           *b = ((const struct listed *)right)->candidate;
+    const struct trial *a = ((const struct listed *)left)->trial,
+                           *b = ((const struct listed *)right)->trial;
     if (a->step_s < b->step_s || a->step_s > b->step_s) return a->step_s < b->step_s ? -1 : 1;
     return (a->tier_bytes[TIER_DEVICE] > b->tier_bytes[TIER_DEVICE]) -
            (a->tier_bytes[TIER_DEVICE] < b->tier_bytes[TIER_DEVICE]);
@@ -119,11 +119,11 @@ static size_t list_others(const struct search_result *search, struct listed *out
         out[count++] = (struct listed){&search->pareto_front.items[i], true};
     pareto_front_count = count;
     for (size_t i = 0; i < search->runners_up.count; i++) {
-        const struct candidate *candidate = &search->runners_up.items[i];
+        const struct trial *trial = &search->runners_up.items[i];
         bool known = false;
         for (size_t k = 0; k < pareto_front_count && !known; k++)
-            known = memcmp(&out[k].candidate->policy, &candidate->policy, sizeof candidate->policy) == 0;
-        if (!known) out[count++] = (struct listed){candidate, false};
+            known = memcmp(&out[k].trial->policy, &trial->policy, sizeof trial->policy) == 0;
+        if (!known) out[count++] = (struct listed){trial, false};
     }
     qsort(out, count, sizeof *out, by_time);
     return count;
@@ -136,11 +136,11 @@ static void print_others(FILE *out, const struct session_plan *plan) {
     if (count > 0)
         fprintf(out, "others: step, device memory (* no faster one takes less), what differs from this plan\n");
     for (size_t i = 0; i < count; i++) {
-        const struct candidate *candidate = others[i].candidate;
+        const struct trial *trial = others[i].trial;
         char size[SIZE_TEXT], text[POLICY_TEXT_BYTES];
-        fprintf(out, "  %9.4f s  %10s%s  %s\n", candidate->step_s, size_print(candidate->tier_bytes[TIER_DEVICE], size),
+        fprintf(out, "  %9.4f s  %10s%s  %s\n", trial->step_s, size_print(trial->tier_bytes[TIER_DEVICE], size),
                 others[i].on_pareto_front ? "*" : " ",
-                policy_difference_text(&candidate->policy, &plan->chosen.policy, count_blocks(plan), text));
+                policy_difference_text(&trial->policy, &plan->chosen.policy, count_blocks(plan), text));
     }
     mem_free(others);
 }

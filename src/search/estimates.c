@@ -18,34 +18,34 @@ struct estimates estimates_of(const struct search_input *input, const struct spa
 void estimates_free(struct estimates *estimates) { vec_free(&estimates->excesses); }
 
 enum status estimates_follow(struct estimates *estimates) {
-    while (estimates->excesses.count < estimates->space->families.count)
+    while (estimates->excesses.count < estimates->space->policy_classes.count)
         TRY(vec_push(&estimates->excesses, (struct excess){.learned = false}));
     return STATUS_OK;
 }
 
 /* ---- where what is learned is kept ---- */
 
-static const struct family *family_at(const struct estimates *estimates, int32_t index) {
-    return &estimates->space->families.items[index];
+static const struct policy_class *policy_class_at(const struct estimates *estimates, int32_t index) {
+    return &estimates->space->policy_classes.items[index];
 }
 
 static int32_t kind_of(const struct estimates *estimates, int32_t index) {
-    const struct family *family = family_at(estimates, index);
-    const struct schedule *schedule = space_schedule(estimates->space, family);
+    const struct policy_class *policy_class = policy_class_at(estimates, index);
+    const struct schedule *schedule = space_schedule(estimates->space, policy_class);
     int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
-    kind = kind * COPY_WAYS + family_copy_way(family);
-    return kind * SPACE_FITS + space_fit_number(&family->at);
+    kind = kind * COPY_WAYS + policy_class_copy_way(policy_class);
+    return kind * SPACE_FITS + space_fit_number(&policy_class->at);
 }
 
 static int32_t placed_of(const struct estimates *estimates, int32_t index) {
-    const struct family *family = family_at(estimates, index);
-    return space_gathers(estimates->space, family) * SPACE_FITS + space_fit_number(&family->at);
+    const struct policy_class *policy_class = policy_class_at(estimates, index);
+    return space_gathers(estimates->space, policy_class) * SPACE_FITS + space_fit_number(&policy_class->at);
 }
 
 static int32_t lower_of(const struct estimates *estimates, int32_t index) {
-    const struct family *family = family_at(estimates, index);
-    const enum tier at[] = {family->at.parameters, family->at.gradients, family->at.optimizer, family->at.update};
-    int32_t number = family_copy_way(family);
+    const struct policy_class *policy_class = policy_class_at(estimates, index);
+    const enum tier at[] = {policy_class->at.parameters, policy_class->at.gradients, policy_class->at.optimizer, policy_class->at.update};
+    int32_t number = policy_class_copy_way(policy_class);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         number = number * TIER_COUNT + (int32_t)at[i];
     return number;
@@ -61,8 +61,8 @@ double estimates_wait_part(const struct estimates *estimates, int64_t micro_batc
     return waves > 0 ? (double)(stages_of(estimates) - 1) / (double)waves : 0;
 }
 
-static double wait_part_of(const struct estimates *estimates, int32_t family) {
-    return estimates_wait_part(estimates, family_at(estimates, family)->micro_batches_per_wave);
+static double wait_part_of(const struct estimates *estimates, int32_t policy_class) {
+    return estimates_wait_part(estimates, policy_class_at(estimates, policy_class)->micro_batches_per_wave);
 }
 
 static double with_exposed(const struct estimates *estimates, const struct policy_seconds *seconds, double share) {
@@ -70,34 +70,34 @@ static double with_exposed(const struct estimates *estimates, const struct polic
     return (seconds->step_s + share * (seconds->serial_s - seconds->step_s)) / stages_of(estimates);
 }
 
-double estimates_clan_s(const struct estimates *estimates, const struct clan *clan) {
-    return with_exposed(estimates, &clan->min, EXPOSED_SHARE[LOOKAHEADS - 1]);
+double estimates_placement_s(const struct estimates *estimates, const struct placement *placement) {
+    return with_exposed(estimates, &placement->min, EXPOSED_SHARE[LOOKAHEADS - 1]);
 }
 
-double estimates_family_s(const struct estimates *estimates, int32_t family, const struct policy_seconds *seconds) {
-    const struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, family)];
-    const struct kind_estimate *placed = &estimates->placed[placed_of(estimates, family)];
-    double share = kind->timed ? kind->exposed_share : EXPOSED_SHARE[family_copy_way(family_at(estimates, family))];
+double estimates_policy_class_s(const struct estimates *estimates, int32_t policy_class, const struct policy_seconds *seconds) {
+    const struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, policy_class)];
+    const struct kind_estimate *placed = &estimates->placed[placed_of(estimates, policy_class)];
+    double share = kind->timed ? kind->exposed_share : EXPOSED_SHARE[policy_class_copy_way(policy_class_at(estimates, policy_class))];
     /* With other schedules too, ranks wait for each other as long. */
-    if (!kind->timed && placed->timed && estimates->space->divisions.count > 1) share = placed->exposed_share;
-    return with_exposed(estimates, seconds, share) * (1 + wait_part_of(estimates, family));
+    if (!kind->timed && placed->timed && estimates->space->sharding_options.count > 1) share = placed->exposed_share;
+    return with_exposed(estimates, seconds, share) * (1 + wait_part_of(estimates, policy_class));
 }
 
 /* ---- bytes ---- */
 
-bool estimates_doubt_below(const struct estimates *estimates, int32_t family, const struct policy_bound *bound) {
-    const struct excess *own = &estimates->excesses.items[family];
-    const struct excess *excess = own->learned ? own : &estimates->lower[lower_of(estimates, family)];
+bool estimates_doubt_below(const struct estimates *estimates, int32_t policy_class, const struct policy_bound *bound) {
+    const struct excess *own = &estimates->excesses.items[policy_class];
+    const struct excess *excess = own->learned ? own : &estimates->lower[lower_of(estimates, policy_class)];
     bool doubtful = false;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         doubtful |= bound->bytes[tier] + excess->bytes[tier] > estimates->space->capacity_bytes[tier];
     return doubtful;
 }
 
-bool estimates_doubt(const struct estimates *estimates, int32_t family, const struct policy_bound *bound) {
-    if (estimates_doubt_below(estimates, family, bound)) return true;
-    const struct excess *own = &estimates->excesses.items[family];
-    const struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, family)];
+bool estimates_doubt(const struct estimates *estimates, int32_t policy_class, const struct policy_bound *bound) {
+    if (estimates_doubt_below(estimates, policy_class, bound)) return true;
+    const struct excess *own = &estimates->excesses.items[policy_class];
+    const struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, policy_class)];
     int64_t bytes = bound->likely_bytes;
     if (own->learned)
         bytes = bound->bytes[TIER_DEVICE] + own->bytes[TIER_DEVICE];
@@ -106,16 +106,16 @@ bool estimates_doubt(const struct estimates *estimates, int32_t family, const st
     return (double)bytes * estimates->margin > (double)estimates->space->capacity_bytes[TIER_DEVICE];
 }
 
-bool estimates_know(const struct estimates *estimates, int32_t family) {
-    return estimates->excesses.items[family].learned;
+bool estimates_know(const struct estimates *estimates, int32_t policy_class) {
+    return estimates->excesses.items[policy_class].learned;
 }
 
 /* ---- learning ---- */
 
 static void learn_excess(const struct estimates *estimates, const struct policy_bound *bound,
-                         const struct candidate *candidate, struct excess *learned) {
+                         const struct trial *trial, struct excess *learned) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-        int64_t excess = candidate->tier_bytes[tier] * stages_of(estimates) - bound->bytes[tier];
+        int64_t excess = trial->tier_bytes[tier] * stages_of(estimates) - bound->bytes[tier];
         if (!learned->learned || excess < learned->bytes[tier]) learned->bytes[tier] = excess;
     }
     learned->learned = true;
@@ -134,17 +134,17 @@ static void learn_exposed(struct kind_estimate *estimate, double exposed) {
     estimate->timed = true;
 }
 
-void estimates_learn(struct estimates *estimates, int32_t family, const struct policy_bound *bound,
-                     const struct candidate *candidate, bool any) {
+void estimates_learn(struct estimates *estimates, int32_t policy_class, const struct policy_bound *bound,
+                     const struct trial *trial, bool any) {
     estimates->margin = any ? 1 : estimates->margin * MORE_MARGIN;
-    learn_excess(estimates, bound, candidate, &estimates->lower[lower_of(estimates, family)]);
-    learn_excess(estimates, bound, candidate, &estimates->excesses.items[family]);
-    learn_factor(&estimates->kinds[kind_of(estimates, family)], bound,
-                 candidate->tier_bytes[TIER_DEVICE] * stages_of(estimates));
+    learn_excess(estimates, bound, trial, &estimates->lower[lower_of(estimates, policy_class)]);
+    learn_excess(estimates, bound, trial, &estimates->excesses.items[policy_class]);
+    learn_factor(&estimates->kinds[kind_of(estimates, policy_class)], bound,
+                 trial->tier_bytes[TIER_DEVICE] * stages_of(estimates));
     double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
-    if (candidate->step_s <= 0 || hidden_s <= 0) return;
-    double worked_s = candidate->step_s * stages_of(estimates) / (1 + wait_part_of(estimates, family));
+    if (trial->step_s <= 0 || hidden_s <= 0) return;
+    double worked_s = trial->step_s * stages_of(estimates) / (1 + wait_part_of(estimates, policy_class));
     double exposed = (worked_s - bound->seconds.step_s) / hidden_s;
-    learn_exposed(&estimates->kinds[kind_of(estimates, family)], exposed);
-    learn_exposed(&estimates->placed[placed_of(estimates, family)], exposed);
+    learn_exposed(&estimates->kinds[kind_of(estimates, policy_class)], exposed);
+    learn_exposed(&estimates->placed[placed_of(estimates, policy_class)], exposed);
 }

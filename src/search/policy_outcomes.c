@@ -4,8 +4,8 @@
 
 enum { RUNNERS_UP_MAX = 8 };
 
-double outcome_seconds(const struct search_input *input, const struct candidate *candidate) {
-    return input->objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
+double outcome_seconds(const struct search_input *input, const struct trial *trial) {
+    return input->objective == OBJECTIVE_SUM ? trial->sum_s : trial->step_s;
 }
 
 double outcome_min_s(const struct search_input *input, const struct policy_seconds *seconds) {
@@ -28,12 +28,12 @@ static int compare_ranked(const void *a, const void *b) {
 }
 
 static bool same_kind(const struct outcomes *outcomes, size_t a, size_t b) {
-    const struct family *x = &outcomes->space->families.items[outcomes->families[a]];
-    const struct family *y = &outcomes->space->families.items[outcomes->families[b]];
+    const struct policy_class *x = &outcomes->space->policy_classes.items[outcomes->policy_classes[a]];
+    const struct policy_class *y = &outcomes->space->policy_classes.items[outcomes->policy_classes[b]];
     const struct schedule *p = space_schedule(outcomes->space, x), *q = space_schedule(outcomes->space, y);
     return p->kind == q->kind && p->tier == q->tier && x->at.parameters == y->at.parameters &&
-           partition_equal(&outcomes->space->divisions.items[x->division].partition,
-                           &outcomes->space->divisions.items[y->division].partition) &&
+           partition_equal(&outcomes->space->sharding_options.items[x->sharding_option].partition,
+                           &outcomes->space->sharding_options.items[y->sharding_option].partition) &&
            x->at.gradients == y->at.gradients && x->at.optimizer == y->at.optimizer && x->at.update == y->at.update;
 }
 
@@ -49,10 +49,10 @@ enum status outcomes_rank(const struct outcomes *outcomes) {
     struct ranked *ranks = mem_array(tried + 1, sizeof *ranks);
     if (!ranks) return STATUS_FAILED;
     for (size_t i = 0; i < tried; i++) {
-        const struct candidate *candidate = &outcomes->result->tried.items[i];
-        if (candidate->step_s > 0)
+        const struct trial *trial = &outcomes->result->tried.items[i];
+        if (trial->step_s > 0)
             ranks[count++] =
-                (struct ranked){outcome_seconds(outcomes->input, candidate), candidate->tier_bytes[TIER_DEVICE], i};
+                (struct ranked){outcome_seconds(outcomes->input, trial), trial->tier_bytes[TIER_DEVICE], i};
     }
     if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
     enum status status = STATUS_OK;
@@ -70,11 +70,11 @@ done:
     return status;
 }
 
-static void note_bounds(const struct outcomes *outcomes, int32_t division, struct partition_outcome *out) {
-    for (size_t c = 0; c < outcomes->space->clans.count; c++) {
-        const struct clan *clan = &outcomes->space->clans.items[c];
-        double bound = outcome_min_s(outcomes->input, &clan->min);
-        if (clan->division != division || !clan->may_fit) continue;
+static void note_bounds(const struct outcomes *outcomes, int32_t sharding_option, struct partition_outcome *out) {
+    for (size_t c = 0; c < outcomes->space->placements.count; c++) {
+        const struct placement *placement = &outcomes->space->placements.items[c];
+        double bound = outcome_min_s(outcomes->input, &placement->min);
+        if (placement->sharding_option != sharding_option || !placement->may_fit) continue;
         if (!out->may_fit || bound < out->bound_s) out->bound_s = bound;
         out->may_fit = true;
     }
@@ -82,11 +82,11 @@ static void note_bounds(const struct outcomes *outcomes, int32_t division, struc
 
 enum status outcomes_note_partitions(const struct outcomes *outcomes) {
     struct search_result *result = outcomes->result;
-    for (int32_t d = 0; d < (int32_t)outcomes->space->divisions.count && outcomes->input->partition_count > 1; d++) {
-        struct partition_outcome outcome = {.partition = outcomes->space->divisions.items[d].partition};
+    for (int32_t d = 0; d < (int32_t)outcomes->space->sharding_options.count && outcomes->input->partition_count > 1; d++) {
+        struct partition_outcome outcome = {.partition = outcomes->space->sharding_options.items[d].partition};
         note_bounds(outcomes, d, &outcome);
         for (size_t i = 0; i < result->tried.count; i++) {
-            const struct candidate *tried = &result->tried.items[i];
+            const struct trial *tried = &result->tried.items[i];
             if (!partition_equal(&tried->policy.partition, &outcome.partition)) continue;
             bool better = tried->step_s > 0 &&
                           (outcome.best.step_s <= 0 ||

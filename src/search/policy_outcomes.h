@@ -6,13 +6,13 @@
 
 /* The fewer, the better. Of what was simulated; and at least, by its bound: of a pipeline the longest stage takes at
  * least its part of the whole model's. */
-double outcome_seconds(const struct search_input *input, const struct candidate *candidate);
+double outcome_seconds(const struct search_input *input, const struct trial *trial);
 double outcome_min_s(const struct search_input *input, const struct policy_seconds *seconds);
 
 struct outcomes {
     const struct search_input *input;
     const struct space *space;
-    const int32_t *families; /* of result->tried */
+    const int32_t *policy_classes; /* of result->tried */
     struct search_result *result;
 };
 /* Fills result->pareto_front and result->runners_up, by result->tried. */

@@ -5,10 +5,10 @@
 #include "search/space.h"
 
 enum proposal_stage {
-    PROPOSAL_CLAN,    /* a clan, bounded as a whole */
-    PROPOSAL_FAMILY,  /* a family, bounded as a whole by closed forms */
-    PROPOSAL_FULLEST, /* a family whose fullest member was bounded */
-    PROPOSAL_MEMBER,
+    PROPOSAL_PLACEMENT,    /* a placement, bounded as a whole */
+    PROPOSAL_POLICY_CLASS,  /* a policy class, bounded as a whole by closed forms */
+    PROPOSAL_FULLEST, /* a policy class whose fullest candidate was bounded */
+    PROPOSAL_CANDIDATE,
 };
 
 struct proposal {
@@ -16,10 +16,10 @@ struct proposal {
     double bound;    /* seconds that no program of it goes below */
     int64_t learned; /* programs that had been compiled when `key` was found */
     int64_t number;
-    int32_t family; /* PROPOSAL_CLAN: the clan */
+    int32_t policy_class; /* PROPOSAL_PLACEMENT: the placement */
     enum proposal_stage stage;
-    struct member member; /* the family's fullest; of PROPOSAL_MEMBER: this */
-    bool device_bounded;  /* the member's device bytes are known */
+    struct candidate candidate; /* the policy class's fullest; of PROPOSAL_CANDIDATE: this */
+    bool device_bounded;  /* the candidate's device bytes are known */
 };
 
 struct queue {

@@ -33,19 +33,19 @@ static bool may_win(const struct refinement *refinement, double bound_s) {
     return bound_s < refinement->best->seconds * (1 - 1e-9);
 }
 
-static enum status propose(const struct refinement *refinement, int32_t f, struct member_list *members,
+static enum status propose(const struct refinement *refinement, int32_t f, struct candidate_list *candidates,
                            struct queue *out) {
-    const struct family *family = &refinement->space->families.items[f];
-    if (space_is_hopeless(refinement->space, family) || space_is_crowded(refinement->space, family)) return STATUS_OK;
-    if (!may_win(refinement, outcome_min_s(refinement->input, &family->min))) return STATUS_OK;
-    TRY(space_members(refinement->space, family, members));
-    for (size_t m = 0; m < members->list.count; m++) {
-        const struct member *member = &members->list.items[m];
-        const struct proposal proposal = {.key = expected_s(refinement, &member->bound.seconds),
-                                          .bound = outcome_min_s(refinement->input, &member->bound.seconds),
-                                          .family = f,
-                                          .stage = PROPOSAL_MEMBER,
-                                          .member = *member};
+    const struct policy_class *policy_class = &refinement->space->policy_classes.items[f];
+    if (space_is_hopeless(refinement->space, policy_class) || space_is_crowded(refinement->space, policy_class)) return STATUS_OK;
+    if (!may_win(refinement, outcome_min_s(refinement->input, &policy_class->min))) return STATUS_OK;
+    TRY(space_candidates(refinement->space, policy_class, candidates));
+    for (size_t m = 0; m < candidates->list.count; m++) {
+        const struct candidate *candidate = &candidates->list.items[m];
+        const struct proposal proposal = {.key = expected_s(refinement, &candidate->bound.seconds),
+                                          .bound = outcome_min_s(refinement->input, &candidate->bound.seconds),
+                                          .policy_class = f,
+                                          .stage = PROPOSAL_CANDIDATE,
+                                          .candidate = *candidate};
         if (may_win(refinement, proposal.bound) && is_worth(refinement, proposal.key)) TRY(queue_push(out, proposal));
     }
     return STATUS_OK;
@@ -53,7 +53,7 @@ static enum status propose(const struct refinement *refinement, int32_t f, struc
 
 static bool was_tried(const struct refinement *refinement, const struct proposal *proposal) {
     struct policy policy;
-    space_policy(refinement->space, &refinement->space->families.items[proposal->family], &proposal->member, &policy);
+    space_policy(refinement->space, &refinement->space->policy_classes.items[proposal->policy_class], &proposal->candidate, &policy);
     for (size_t i = 0; i < refinement->result->tried.count; i++)
         if (memcmp(&refinement->result->tried.items[i].policy, &policy, sizeof policy) == 0) return true;
     return false;
@@ -65,13 +65,13 @@ static bool is_left(const struct refinement *refinement) { return refinement->re
  * few of those at most. */
 static enum status compile_near(const struct refinement *refinement, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
-    int32_t around = refinement->best->family;
+    int32_t around = refinement->best->policy_class;
     int64_t max = refinement->result->compiled + refinement->max / (doubtful ? 1 : DOUBTFUL_PART);
-    while (is_left(refinement) && refinement->result->compiled < max && refinement->best->family == around &&
+    while (is_left(refinement) && refinement->result->compiled < max && refinement->best->policy_class == around &&
            queue_pop(queue, &next)) {
         if (!may_win(refinement, next.bound) || !is_worth(refinement, next.key) || was_tried(refinement, &next))
             continue;
-        space_bound_device(refinement->space, &refinement->space->families.items[next.family], &next.member);
+        space_bound_device(refinement->space, &refinement->space->policy_classes.items[next.policy_class], &next.candidate);
         next.device_bounded = true;
         if (doubtful && refinement->is_doubtful(refinement->payload, &next))
             TRY(queue_push(doubtful, next));
@@ -83,16 +83,16 @@ static enum status compile_near(const struct refinement *refinement, struct queu
 
 static enum status look_around(const struct refinement *refinement) {
     struct queue queue = {0}, doubtful = {0};
-    struct family_numbers near = {0};
-    struct member_list members = {0};
-    enum status status = space_list_near(refinement->space, refinement->best->family, &near);
+    struct policy_class_numbers near = {0};
+    struct candidate_list candidates = {0};
+    enum status status = space_list_near(refinement->space, refinement->best->policy_class, &near);
     if (status == STATUS_OK) status = refinement->follow(refinement->payload);
     for (size_t i = near.list.count;
          i-- > 0 && status == STATUS_OK;) /* of equal ones those with smaller chunks first */
-        status = propose(refinement, near.list.items[i], &members, &queue);
+        status = propose(refinement, near.list.items[i], &candidates, &queue);
     if (status == STATUS_OK) status = compile_near(refinement, &queue, &doubtful);
     if (status == STATUS_OK) status = compile_near(refinement, &doubtful, NULL);
-    vec_free(&members.list);
+    vec_free(&candidates.list);
     vec_free(&near.list);
     queue_free(&queue);
     queue_free(&doubtful);
@@ -105,116 +105,116 @@ static enum status look_around(const struct refinement *refinement) {
 enum { KINDS_MAX = 3, KINDS_PART = 2 /* of the programs that are left */ };
 static const double KINDS_WITHIN = 1.3;
 
-static const struct family *family_of(const struct refinement *refinement, int32_t index) {
-    return &refinement->space->families.items[index];
+static const struct policy_class *policy_class_of(const struct refinement *refinement, int32_t index) {
+    return &refinement->space->policy_classes.items[index];
 }
 
-static bool same_kind(const struct family *a, const struct family *b) {
-    return memcmp(&a->at, &b->at, sizeof a->at) == 0 && family_copy_way(a) == family_copy_way(b) &&
-           a->division == b->division;
+static bool same_kind(const struct policy_class *a, const struct policy_class *b) {
+    return memcmp(&a->at, &b->at, sizeof a->at) == 0 && policy_class_copy_way(a) == policy_class_copy_way(b) &&
+           a->sharding_option == b->sharding_option;
 }
 
 static double seconds_of(const struct refinement *refinement, size_t tried) {
-    const struct candidate *candidate = &refinement->result->tried.items[tried];
-    return candidate->step_s > 0 ? outcome_seconds(refinement->input, candidate) : INFINITY;
+    const struct trial *trial = &refinement->result->tried.items[tried];
+    return trial->step_s > 0 ? outcome_seconds(refinement->input, trial) : INFINITY;
 }
 
 /* The fastest tried that is of none of the kinds of `bests`; -1: none is near the best of all. */
 static int find_best_of_other(const struct refinement *refinement, const size_t *bests, int count) {
     int found = -1;
     for (size_t i = 0; i < refinement->result->tried.count; i++) {
-        const struct family *family = family_of(refinement, refinement->families->list.items[i]);
-        bool other = family_moves_states(family);
+        const struct policy_class *policy_class = policy_class_of(refinement, refinement->policy_classes->list.items[i]);
+        bool other = policy_class_moves_states(policy_class);
         for (int k = 0; k < count; k++)
-            other &= !same_kind(family, family_of(refinement, refinement->families->list.items[bests[k]]));
+            other &= !same_kind(policy_class, policy_class_of(refinement, refinement->policy_classes->list.items[bests[k]]));
         double min = found < 0 ? refinement->best->seconds * KINDS_WITHIN : seconds_of(refinement, (size_t)found);
         if (other && seconds_of(refinement, i) < min) found = (int)i;
     }
     return found;
 }
 
-/* The chunks that a family's partition may have, by `packing`. */
-static const struct states *packings_of(const struct refinement *refinement, const struct family *family) {
-    const struct division *division = &refinement->space->divisions.items[family->division];
-    return space_packings_for(refinement->space, &division->partition)->states;
+/* The chunks that a policy class's partition may have, by `packing`. */
+static const struct states *packings_of(const struct refinement *refinement, const struct policy_class *policy_class) {
+    const struct sharding_option *sharding_option = &refinement->space->sharding_options.items[policy_class->sharding_option];
+    return space_packings_for(refinement->space, &sharding_option->partition)->states;
 }
 
-static int64_t chunk_bytes(const struct refinement *refinement, const struct family *family) {
-    return packings_of(refinement, family)[family->packing].chunk_bytes;
+static int64_t chunk_bytes(const struct refinement *refinement, const struct policy_class *policy_class) {
+    return packings_of(refinement, policy_class)[policy_class->packing].chunk_bytes;
 }
 
-/* Of the families near one the same with the largest chunks that are smaller than `bytes`; -1: none. */
-static int32_t find_finer(const struct refinement *refinement, const struct family_numbers *near, int32_t like,
+/* Of the policy classes near one the same with the largest chunks that are smaller than `bytes`; -1: none. */
+static int32_t find_finer(const struct refinement *refinement, const struct policy_class_numbers *near, int32_t like,
                           int64_t bytes) {
-    const struct family *base = family_of(refinement, like);
+    const struct policy_class *base = policy_class_of(refinement, like);
     int32_t found = -1;
     for (size_t i = 0; i < near->list.count; i++) {
-        const struct family *family = family_of(refinement, near->list.items[i]);
-        bool same = same_kind(family, base) && family->schedule == base->schedule && family->flat == base->flat &&
-                    family->micro_batches_per_wave == base->micro_batches_per_wave;
-        int64_t own = chunk_bytes(refinement, family);
-        if (same && own < bytes && (found < 0 || own > chunk_bytes(refinement, family_of(refinement, found))))
+        const struct policy_class *policy_class = policy_class_of(refinement, near->list.items[i]);
+        bool same = same_kind(policy_class, base) && policy_class->schedule == base->schedule && policy_class->flat == base->flat &&
+                    policy_class->micro_batches_per_wave == base->micro_batches_per_wave;
+        int64_t own = chunk_bytes(refinement, policy_class);
+        if (same && own < bytes && (found < 0 || own > chunk_bytes(refinement, policy_class_of(refinement, found))))
             found = near->list.items[i];
     }
     return found;
 }
 
-/* Whether a member comes before another: more stays; of as much, in more buffers, but no more than `buffers`. */
-static bool is_fuller(const struct member *member, const struct member *than, int64_t buffers) {
-    if (member->persistent != than->persistent) return member->persistent > than->persistent;
-    return member->buffers > than->buffers && member->buffers <= buffers;
+/* Whether a candidate comes before another: more stays; of as much, in more buffers, but no more than `buffers`. */
+static bool is_fuller(const struct candidate *candidate, const struct candidate *than, int64_t buffers) {
+    if (candidate->persistent != than->persistent) return candidate->persistent > than->persistent;
+    return candidate->buffers > than->buffers && candidate->buffers <= buffers;
 }
 
-/* Of a family's members the one of which most stays on the device in chunks and buffers, but no more than under the
+/* Of a policy class's candidates the one of which most stays on the device in chunks and buffers, but no more than under the
  * policy. `any`: there is one. */
 static enum status find_alike(const struct refinement *refinement, int32_t f, const struct policy *policy,
-                              struct member *out, bool *any) {
-    const struct family *family = family_of(refinement, f);
-    int64_t bytes = chunk_bytes(refinement, family), stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
+                              struct candidate *out, bool *any) {
+    const struct policy_class *policy_class = policy_class_of(refinement, f);
+    int64_t bytes = chunk_bytes(refinement, policy_class), stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
     int64_t buffers = policy->buffers * policy->chunk_bytes / bytes;
-    struct member_list members = {0};
-    enum status status = space_members(refinement->space, family, &members);
+    struct candidate_list candidates = {0};
+    enum status status = space_candidates(refinement->space, policy_class, &candidates);
     *any = false;
-    for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
-        const struct member *member = &members.list.items[m];
-        if (member->persistent > stay || (*any && !is_fuller(member, out, buffers))) continue;
-        *out = *member;
+    for (size_t m = 0; m < candidates.list.count && status == STATUS_OK; m++) {
+        const struct candidate *candidate = &candidates.list.items[m];
+        if (candidate->persistent > stay || (*any && !is_fuller(candidate, out, buffers))) continue;
+        *out = *candidate;
         *any = true;
     }
-    vec_free(&members.list);
+    vec_free(&candidates.list);
     return status;
 }
 
-static enum status compile_alike(const struct refinement *refinement, int32_t f, const struct member *member) {
-    struct proposal proposal = {.key = expected_s(refinement, &member->bound.seconds),
-                                .bound = outcome_min_s(refinement->input, &member->bound.seconds),
-                                .family = f,
-                                .stage = PROPOSAL_MEMBER,
-                                .member = *member};
+static enum status compile_alike(const struct refinement *refinement, int32_t f, const struct candidate *candidate) {
+    struct proposal proposal = {.key = expected_s(refinement, &candidate->bound.seconds),
+                                .bound = outcome_min_s(refinement->input, &candidate->bound.seconds),
+                                .policy_class = f,
+                                .stage = PROPOSAL_CANDIDATE,
+                                .candidate = *candidate};
     if (!may_win(refinement, proposal.bound) || was_tried(refinement, &proposal)) return STATUS_OK;
-    space_bound_device(refinement->space, family_of(refinement, f), &proposal.member);
+    space_bound_device(refinement->space, policy_class_of(refinement, f), &proposal.candidate);
     proposal.device_bounded = true;
-    if (!space_may_fit(refinement->space, &proposal.member.bound, TIER_DEVICE)) return STATUS_OK;
+    if (!space_may_fit(refinement->space, &proposal.candidate.bound, TIER_DEVICE)) return STATUS_OK;
     return refinement->compile(refinement->payload, &proposal);
 }
 
 /* One that was tried, with ever smaller chunks while these gain. */
-static enum status try_finer(const struct refinement *refinement, size_t tried, const struct family_numbers *near,
+static enum status try_finer(const struct refinement *refinement, size_t tried, const struct policy_class_numbers *near,
                              int64_t max) {
     struct policy policy = refinement->result->tried.items[tried].policy;
-    int32_t like = refinement->families->list.items[tried], finer;
+    int32_t like = refinement->policy_classes->list.items[tried], finer;
     double min = seconds_of(refinement, tried);
-    int64_t bytes = packings_of(refinement, family_of(refinement, like))[0].chunk_bytes; /* the least that is listed */
-    struct member member;
+    int64_t bytes = packings_of(refinement, policy_class_of(refinement, like))[0].chunk_bytes; /* the least that is listed */
+    struct candidate candidate;
     bool any;
     while (refinement->result->compiled < max && (finer = find_finer(refinement, near, like, bytes)) >= 0) {
         size_t before = refinement->result->tried.count;
-        TRY(find_alike(refinement, finer, &policy, &member, &any));
-        if (any) TRY(compile_alike(refinement, finer, &member));
+        TRY(find_alike(refinement, finer, &policy, &candidate, &any));
+        if (any) TRY(compile_alike(refinement, finer, &candidate));
         bool compiled = refinement->result->tried.count > before;
         if (!any || (compiled && seconds_of(refinement, before) > min)) break;
         if (compiled) min = seconds_of(refinement, before);
-        bytes = chunk_bytes(refinement, family_of(refinement, finer));
+        bytes = chunk_bytes(refinement, policy_class_of(refinement, finer));
     }
     return STATUS_OK;
 }
@@ -224,10 +224,10 @@ static enum status try_kinds(const struct refinement *refinement) {
     int64_t compiled = refinement->result->compiled, max = compiled + (refinement->max - compiled) / KINDS_PART;
     enum status status = STATUS_OK;
     for (int k = 0, found; k < KINDS_MAX && status == STATUS_OK; k++) {
-        struct family_numbers near = {0};
+        struct policy_class_numbers near = {0};
         if ((found = find_best_of_other(refinement, bests, k)) < 0) break;
         bests[k] = (size_t)found;
-        status = space_list_near(refinement->space, refinement->families->list.items[found], &near);
+        status = space_list_near(refinement->space, refinement->policy_classes->list.items[found], &near);
         if (status == STATUS_OK) status = refinement->follow(refinement->payload);
         if (status == STATUS_OK) status = try_finer(refinement, bests[k], &near, max);
         vec_free(&near.list);
@@ -236,9 +236,9 @@ static enum status try_kinds(const struct refinement *refinement) {
 }
 
 enum status refine(const struct refinement *refinement) {
-    if (refinement->best->family >= 0) TRY(try_kinds(refinement));
-    for (int32_t around = -1; around != refinement->best->family && is_left(refinement);) {
-        around = refinement->best->family;
+    if (refinement->best->policy_class >= 0) TRY(try_kinds(refinement));
+    for (int32_t around = -1; around != refinement->best->policy_class && is_left(refinement);) {
+        around = refinement->best->policy_class;
         TRY(look_around(refinement));
     }
     return STATUS_OK;

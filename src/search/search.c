@@ -31,25 +31,25 @@ int search_max_compiled(const struct graph *graph) {
 struct search {
     const struct search_input *input;
     struct space space;
-    struct queue resident; /* families that move nothing, whose programs come close to their bounds */
+    struct queue resident; /* policy classes that move nothing, whose programs come close to their bounds */
     struct queue moving;   /* all others */
     struct queue doubtful; /* what is expected not to fit */
     struct estimates estimates;
-    bool *scouted; /* by division: one of its programs was compiled */
+    bool *scouted; /* by sharding option: one of its programs was compiled */
     struct search_result *result;
-    struct family_numbers families; /* of those that were tried */
+    struct policy_class_numbers policy_classes; /* of those that were tried */
     double best_s;                  /* INFINITY: none fits yet */
     struct best_program best;
     struct policy best_policy;
     bool refines;         /* so that not all programs are for the order of what is expected */
     int64_t enough_bytes; /* of the device: a policy that needs no more ends search_min_memory */
-    struct candidate min; /* needs least of the device, of those compiled that fit the tiers below it */
+    struct trial min; /* needs least of the device, of those compiled that fit the tiers below it */
 };
 
 static int stages_of(const struct search *search) { return rank_place_stages(&search->input->place); }
 
-static double expected_s(const struct search *search, int32_t family, const struct policy_seconds *seconds) {
-    return estimates_family_s(&search->estimates, family, seconds);
+static double expected_s(const struct search *search, int32_t policy_class, const struct policy_seconds *seconds) {
+    return estimates_policy_class_s(&search->estimates, policy_class, seconds);
 }
 
 /* What has to be beaten. */
@@ -61,122 +61,122 @@ static double mark_s(const struct search *search) {
 static bool cannot_win(const struct search *search, double bound) { return bound >= mark_s(search) * (1 - 1e-9); }
 
 /* Those that were listed last. */
-static enum status push_families(struct search *search, int32_t from) {
+static enum status push_policy_classes(struct search *search, int32_t from) {
     TRY(estimates_follow(&search->estimates));
-    for (int32_t f = from; f < (int32_t)search->space.families.count; f++) {
-        const struct family *family = &search->space.families.items[f];
+    for (int32_t f = from; f < (int32_t)search->space.policy_classes.count; f++) {
+        const struct policy_class *policy_class = &search->space.policy_classes.items[f];
         search->result->enumerated++;
-        if (space_is_hopeless(&search->space, family)) continue;
-        if (space_is_crowded(&search->space, family)) {
+        if (space_is_hopeless(&search->space, policy_class)) continue;
+        if (space_is_crowded(&search->space, policy_class)) {
             search->result->crowded++;
             continue;
         }
-        struct proposal proposal = {.key = expected_s(search, f, &family->min),
-                                    .bound = outcome_min_s(search->input, &family->min),
-                                    .family = f};
-        bool moves = family_moves_states(family) || space_schedule(&search->space, family)->tier != TIER_DEVICE;
-        proposal.stage = PROPOSAL_FAMILY;
+        struct proposal proposal = {.key = expected_s(search, f, &policy_class->min),
+                                    .bound = outcome_min_s(search->input, &policy_class->min),
+                                    .policy_class = f};
+        bool moves = policy_class_moves_states(policy_class) || space_schedule(&search->space, policy_class)->tier != TIER_DEVICE;
+        proposal.stage = PROPOSAL_POLICY_CLASS;
         if (cannot_win(search, proposal.bound)) continue;
         TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
     }
     return STATUS_OK;
 }
 
-static enum status push_clans(struct search *search) {
-    for (int32_t c = 0; c < (int32_t)search->space.clans.count; c++) {
-        const struct clan *clan = &search->space.clans.items[c];
-        if (!clan->may_fit) continue;
-        const struct proposal proposal = {.key = estimates_clan_s(&search->estimates, clan),
-                                          .bound = outcome_min_s(search->input, &clan->min),
-                                          .family = c,
-                                          .stage = PROPOSAL_CLAN};
-        bool moves = clan->at.parameters != TIER_DEVICE || clan->at.gradients != TIER_DEVICE ||
-                     clan->at.optimizer != TIER_DEVICE;
+static enum status push_placements(struct search *search) {
+    for (int32_t c = 0; c < (int32_t)search->space.placements.count; c++) {
+        const struct placement *placement = &search->space.placements.items[c];
+        if (!placement->may_fit) continue;
+        const struct proposal proposal = {.key = estimates_placement_s(&search->estimates, placement),
+                                          .bound = outcome_min_s(search->input, &placement->min),
+                                          .policy_class = c,
+                                          .stage = PROPOSAL_PLACEMENT};
+        bool moves = placement->at.parameters != TIER_DEVICE || placement->at.gradients != TIER_DEVICE ||
+                     placement->at.optimizer != TIER_DEVICE;
         TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
     }
     return STATUS_OK;
 }
 
-static enum status list_clan(struct search *search, int32_t clan) {
-    int32_t listed = (int32_t)search->space.families.count;
-    TRY(space_list_clan(&search->space, clan));
-    return push_families(search, listed);
+static enum status list_placement(struct search *search, int32_t placement) {
+    int32_t listed = (int32_t)search->space.policy_classes.count;
+    TRY(space_list_placement(&search->space, placement));
+    return push_policy_classes(search, listed);
 }
 
-/* A family goes back into the queue with the expected time of its fullest member; it is dropped when no member fits.
- * Other members can have lower bounds, so the family's bound stays what it was. */
+/* A policy class goes back into the queue with the expected time of its fullest candidate; it is dropped when no candidate fits.
+ * Other candidates can have lower bounds, so the policy class's bound stays what it was. */
 static enum status bound_fullest(struct search *search, struct proposal proposal, struct queue *queue) {
-    struct member member;
-    if (!space_fullest(&search->space, &search->space.families.items[proposal.family], &member)) return STATUS_OK;
+    struct candidate candidate;
+    if (!space_fullest(&search->space, &search->space.policy_classes.items[proposal.policy_class], &candidate)) return STATUS_OK;
     proposal.stage = PROPOSAL_FULLEST;
-    proposal.member = member;
-    proposal.key = expected_s(search, proposal.family, &member.bound.seconds);
+    proposal.candidate = candidate;
+    proposal.key = expected_s(search, proposal.policy_class, &candidate.bound.seconds);
     proposal.learned = search->result->compiled;
     return queue_push(queue, proposal);
 }
 
-static enum status expand(struct search *search, int32_t family, struct queue *queue) {
-    struct member_list members = {0};
-    enum status status = space_members(&search->space, &search->space.families.items[family], &members);
-    for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
-        const struct member *member = &members.list.items[m];
-        struct proposal proposal = {.key = expected_s(search, family, &member->bound.seconds),
-                                    .bound = outcome_min_s(search->input, &member->bound.seconds),
-                                    .family = family,
-                                    .stage = PROPOSAL_MEMBER,
+static enum status expand(struct search *search, int32_t policy_class, struct queue *queue) {
+    struct candidate_list candidates = {0};
+    enum status status = space_candidates(&search->space, &search->space.policy_classes.items[policy_class], &candidates);
+    for (size_t m = 0; m < candidates.list.count && status == STATUS_OK; m++) {
+        const struct candidate *candidate = &candidates.list.items[m];
+        struct proposal proposal = {.key = expected_s(search, policy_class, &candidate->bound.seconds),
+                                    .bound = outcome_min_s(search->input, &candidate->bound.seconds),
+                                    .policy_class = policy_class,
+                                    .stage = PROPOSAL_CANDIDATE,
                                     .learned = search->result->compiled,
-                                    .member = *member};
+                                    .candidate = *candidate};
         search->result->enumerated++;
         if (!cannot_win(search, proposal.bound)) status = queue_push(queue, proposal);
     }
-    vec_free(&members.list);
+    vec_free(&candidates.list);
     return status;
 }
 
 /* The fastest so far, with its program. */
-static void take_best(struct search *search, const struct proposal *proposal, const struct candidate *candidate,
+static void take_best(struct search *search, const struct proposal *proposal, const struct trial *trial,
                       struct program **program) {
-    double bytes = (double)candidate->tier_bytes[TIER_DEVICE] * stages_of(search);
-    search->best_s = outcome_seconds(search->input, candidate);
-    search->best = (struct best_program){proposal->family, proposal->member.bound.seconds, search->best_s,
-                                         bytes / (double)(proposal->member.bound.likely_bytes + 1)};
-    search->best_policy = candidate->policy;
+    double bytes = (double)trial->tier_bytes[TIER_DEVICE] * stages_of(search);
+    search->best_s = outcome_seconds(search->input, trial);
+    search->best = (struct best_program){proposal->policy_class, proposal->candidate.bound.seconds, search->best_s,
+                                         bytes / (double)(proposal->candidate.bound.likely_bytes + 1)};
+    search->best_policy = trial->policy;
     program_free(search->result->best);
     search->result->best = *program;
     *program = NULL;
 }
 
 static enum status note_compiled(struct search *search, const struct proposal *proposal,
-                                 const struct candidate *candidate, struct program **program) {
-    int64_t bytes = candidate->tier_bytes[TIER_DEVICE];
-    struct candidate lower = *candidate;
+                                 const struct trial *trial, struct program **program) {
+    int64_t bytes = trial->tier_bytes[TIER_DEVICE];
+    struct trial lower = *trial;
     lower.tier_bytes[TIER_DEVICE] = 0;
     if (search_fits(search->input, &lower) && bytes < search->result->min_bytes) {
         search->result->min_bytes = bytes;
-        search->min = *candidate;
+        search->min = *trial;
     }
-    if (candidate->step_s > 0 && outcome_seconds(search->input, candidate) < search->best_s)
-        take_best(search, proposal, candidate, program);
-    estimates_learn(&search->estimates, proposal->family, &proposal->member.bound, candidate,
+    if (trial->step_s > 0 && outcome_seconds(search->input, trial) < search->best_s)
+        take_best(search, proposal, trial, program);
+    estimates_learn(&search->estimates, proposal->policy_class, &proposal->candidate.bound, trial,
                     search->best_s < INFINITY);
-    TRY(vec_push(&search->families.list, proposal->family));
-    return vec_push(&search->result->tried, *candidate);
+    TRY(vec_push(&search->policy_classes.list, proposal->policy_class));
+    return vec_push(&search->result->tried, *trial);
 }
 
 static enum status compile(struct search *search, const struct proposal *proposal) {
-    const struct family *family = &search->space.families.items[proposal->family];
-    struct candidate candidate = {.bound_s = proposal->bound};
+    const struct policy_class *policy_class = &search->space.policy_classes.items[proposal->policy_class];
+    struct trial trial = {.bound_s = proposal->bound};
     struct program *program;
-    space_policy(&search->space, family, &proposal->member, &candidate.policy);
-    enum status status = policy_measure(search->input, search->enough_bytes, &candidate, &program);
+    space_policy(&search->space, policy_class, &proposal->candidate, &trial.policy);
+    enum status status = policy_measure(search->input, search->enough_bytes, &trial, &program);
     if (status != STATUS_OK && status != STATUS_NO_FIT) return status;
     search->result->compiled++;
-    search->scouted[family->division] = true;
+    search->scouted[policy_class->sharding_option] = true;
     if (status == STATUS_NO_FIT) {
         search->result->crowded++;
         return STATUS_OK;
     }
-    status = note_compiled(search, proposal, &candidate, &program);
+    status = note_compiled(search, proposal, &trial, &program);
     program_free(program);
     return status;
 }
@@ -187,7 +187,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
 static int max_tries(const struct search *search, const struct proposal *proposal) {
     const struct search_input *input = search->input;
     int max = input->max_compiled, few = max / SLOW_TRY_LESS;
-    if (search->refines && search->best.family >= 0) return max - max / REFINE_PART;
+    if (search->refines && search->best.policy_class >= 0) return max - max / REFINE_PART;
     if (input->faster_than_s <= 0 || input->graph->nodes.count < SLOW_NODES) return max;
     bool expected = proposal->key < input->faster_than_s;
     if (search->best_s == INFINITY) return expected ? max : max / 2;
@@ -206,23 +206,23 @@ static bool takes_longer(struct search *search, struct proposal *proposal) {
     double key = proposal->key;
     if (proposal->learned == search->result->compiled) return false;
     proposal->learned = search->result->compiled;
-    proposal->key = fmax(key, expected_s(search, proposal->family, &proposal->member.bound.seconds));
+    proposal->key = fmax(key, expected_s(search, proposal->policy_class, &proposal->candidate.bound.seconds));
     return proposal->key > key;
 }
 
-/* The next step of a proposal: its family is bounded, or expanded, or its program compiled. A member that is expected
+/* The next step of a proposal: its policy class is bounded, or expanded, or its program compiled. A candidate that is expected
  * not to fit goes to `doubtful`; NULL: it is compiled all the same. */
 static enum status advance(struct search *search, struct proposal *proposal, struct queue *from,
                            struct queue *doubtful) {
-    if (proposal->stage == PROPOSAL_CLAN) return list_clan(search, proposal->family);
-    if (proposal->stage == PROPOSAL_FAMILY) return bound_fullest(search, *proposal, from);
+    if (proposal->stage == PROPOSAL_PLACEMENT) return list_placement(search, proposal->policy_class);
+    if (proposal->stage == PROPOSAL_POLICY_CLASS) return bound_fullest(search, *proposal, from);
     if (takes_longer(search, proposal)) return queue_push(from, *proposal);
-    if (proposal->stage == PROPOSAL_FULLEST) return expand(search, proposal->family, from);
+    if (proposal->stage == PROPOSAL_FULLEST) return expand(search, proposal->policy_class, from);
     if (!proposal->device_bounded) {
-        space_bound_device(&search->space, &search->space.families.items[proposal->family], &proposal->member);
+        space_bound_device(&search->space, &search->space.policy_classes.items[proposal->policy_class], &proposal->candidate);
         proposal->device_bounded = true;
     }
-    if (doubtful && estimates_doubt(&search->estimates, proposal->family, &proposal->member.bound))
+    if (doubtful && estimates_doubt(&search->estimates, proposal->policy_class, &proposal->candidate.bound))
         return queue_push(doubtful, *proposal);
     return compile(search, proposal);
 }
@@ -232,7 +232,7 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
     struct proposal next;
     while (queue_pop(queue, &next)) {
         if (cannot_win(search, next.bound)) continue;
-        if (next.stage == PROPOSAL_MEMBER && !may_compile(search, &next)) {
+        if (next.stage == PROPOSAL_CANDIDATE && !may_compile(search, &next)) {
             search->result->proved = false;
             return queue_push(queue, next);
         }
@@ -250,7 +250,7 @@ static enum status scout(struct search *search) {
     enum status status = STATUS_OK;
     while ((max == 0 || search->result->compiled < max) && queue_pop(&search->resident, &next)) {
         if (cannot_win(search, next.bound)) continue;
-        bool waits = next.stage != PROPOSAL_CLAN && search->scouted[search->space.families.items[next.family].division];
+        bool waits = next.stage != PROPOSAL_PLACEMENT && search->scouted[search->space.policy_classes.items[next.policy_class].sharding_option];
         TRY_GOTO(status,
                  waits ? queue_push(&later, next) : advance(search, &next, &search->resident, &search->doubtful), done);
     }
@@ -268,13 +268,13 @@ static void note_left(struct search *search, const struct queue *queue) {
             search->result->left_s = fmin(search->result->left_s, queue->heap.items[i].bound);
 }
 
-/* First the families that move nothing: the fastest of them that fits takes one program or two, and what the others
+/* First the policy classes that move nothing: the fastest of them that fits takes one program or two, and what the others
  * must beat is known. Then the others. Last those that were expected not to fit; first those of them that are expected
  * to fit by now. */
 static enum status compile_best(struct search *search) {
     search->result->proved = true;
     search->result->left_s = INFINITY;
-    if (search->space.divisions.count > 1) TRY(scout(search));
+    if (search->space.sharding_options.count > 1) TRY(scout(search));
     TRY(work_off(search, &search->resident, &search->doubtful));
     TRY(work_off(search, &search->moving, &search->doubtful));
     TRY(work_off(search, &search->doubtful, &search->moving));
@@ -288,19 +288,19 @@ static enum status compile_best(struct search *search) {
 /* More lookahead only needs more bytes, and so do more micro-batches in a wave, unless the wave is the last of its
  * share and does away with gradients that else wait whole for the next: those that are cut, and those that are updated
  * early. */
-static bool may_need_min_memory(const struct search *search, const struct family *family) {
+static bool may_need_min_memory(const struct search *search, const struct policy_class *policy_class) {
     int64_t fixed = search->input->micro_batches_per_wave;
-    const struct division *division = &search->space.divisions.items[family->division];
-    bool waits = partition_width(division->partition.gradients) > 1 || division->early;
-    bool last = waits && family->micro_batches_per_wave >= search->space.micro_batches;
-    return family->lookahead == 0 && (last || family->micro_batches_per_wave == (fixed > 0 ? fixed : 1));
+    const struct sharding_option *sharding_option = &search->space.sharding_options.items[policy_class->sharding_option];
+    bool waits = partition_width(sharding_option->partition.gradients) > 1 || sharding_option->early;
+    bool last = waits && policy_class->micro_batches_per_wave >= search->space.micro_batches;
+    return policy_class->lookahead == 0 && (last || policy_class->micro_batches_per_wave == (fixed > 0 ? fixed : 1));
 }
 
 /* Whether no program of it is enough. Then none but the first is compiled where another of several inputs may fit. */
 static bool is_too_large(const struct search *search, const struct proposal *proposal) {
     int64_t max = search->enough_bytes * stages_of(search);
     return search->input->faster_than_s > 0 && max > 0 && search->min.compiled &&
-           proposal->member.bound.bytes[TIER_DEVICE] > max;
+           proposal->candidate.bound.bytes[TIER_DEVICE] > max;
 }
 
 static bool is_enough(const struct search *search) {
@@ -312,19 +312,19 @@ static bool is_enough(const struct search *search) {
 static enum status list_smallest(struct search *search) {
     const struct space *space = &search->space;
     int finest = 1;
-    for (size_t d = 0; d < space->divisions.count; d++) {
-        int width = partition_width(space->divisions.items[d].partition.optimizer);
+    for (size_t d = 0; d < space->sharding_options.count; d++) {
+        int width = partition_width(space->sharding_options.items[d].partition.optimizer);
         if (width > finest) finest = width;
     }
-    for (int32_t c = 0; c < (int32_t)space->clans.count; c++) {
-        const struct clan *clan = &space->clans.items[c];
-        const struct partition *partition = &space->divisions.items[clan->division].partition;
+    for (int32_t c = 0; c < (int32_t)space->placements.count; c++) {
+        const struct placement *placement = &space->placements.items[c];
+        const struct partition *partition = &space->sharding_options.items[placement->sharding_option].partition;
         int parameters = partition_width(partition->parameters);
-        bool twin = clan->flat && search->input->collectives == COLLECTIVES_EITHER; /* takes the same */
+        bool twin = placement->flat && search->input->collectives == COLLECTIVES_EITHER; /* takes the same */
         bool ends = partition_width(partition->gradients) == finest && (parameters == finest || parameters == 1);
         bool small = !twin && (ends || !partition_cuts(partition));
-        if (!small && space->divisions.count > 1) continue;
-        TRY(space_list_clan(&search->space, c));
+        if (!small && space->sharding_options.count > 1) continue;
+        TRY(space_list_placement(&search->space, c));
     }
     return estimates_follow(&search->estimates);
 }
@@ -335,7 +335,7 @@ static enum status compile_some(struct search *search, struct queue *queue, stru
     struct proposal next;
     while (*left > 0 && !is_enough(search) && queue_pop(queue, &next)) {
         if (is_too_large(search, &next)) continue;
-        if (doubtful && estimates_doubt_below(&search->estimates, next.family, &next.member.bound)) {
+        if (doubtful && estimates_doubt_below(&search->estimates, next.policy_class, &next.candidate.bound)) {
             TRY(queue_push(doubtful, next));
             continue;
         }
@@ -349,16 +349,16 @@ static enum status compile_some(struct search *search, struct queue *queue, stru
 static enum status compile_smallest(struct search *search) {
     struct queue smallest = {0};
     enum status status = list_smallest(search);
-    for (int32_t f = 0; f < (int32_t)search->space.families.count && status == STATUS_OK; f++) {
-        const struct family *family = &search->space.families.items[f];
-        struct proposal proposal = {.family = f, .stage = PROPOSAL_MEMBER};
-        if (!may_need_min_memory(search, family)) continue;
-        if (space_is_crowded(&search->space, family)) {
+    for (int32_t f = 0; f < (int32_t)search->space.policy_classes.count && status == STATUS_OK; f++) {
+        const struct policy_class *policy_class = &search->space.policy_classes.items[f];
+        struct proposal proposal = {.policy_class = f, .stage = PROPOSAL_CANDIDATE};
+        if (!may_need_min_memory(search, policy_class)) continue;
+        if (space_is_crowded(&search->space, policy_class)) {
             search->result->crowded++;
             continue;
         }
-        proposal.member = space_min_memory(&search->space, family);
-        const struct policy_bound *bound = &proposal.member.bound;
+        proposal.candidate = space_min_memory(&search->space, policy_class);
+        const struct policy_bound *bound = &proposal.candidate.bound;
         if (!space_may_fit(&search->space, bound, TIER_HOST)) continue;
         proposal.key = (double)bound->likely_bytes;
         proposal.bound = outcome_min_s(search->input, &bound->seconds);
@@ -377,7 +377,7 @@ static enum status compile_smallest(struct search *search) {
 static enum status open_space(struct search *search) {
     search->estimates = estimates_of(search->input, &search->space);
     TRY(space_create(search->input, &search->space));
-    search->scouted = mem_array(search->space.divisions.count, sizeof *search->scouted);
+    search->scouted = mem_array(search->space.sharding_options.count, sizeof *search->scouted);
     return search->scouted ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -387,7 +387,7 @@ static void close(struct search *search) {
     queue_free(&search->doubtful);
     estimates_free(&search->estimates);
     mem_free(search->scouted);
-    vec_free(&search->families.list);
+    vec_free(&search->policy_classes.list);
     space_free(&search->space);
 }
 
@@ -405,11 +405,11 @@ enum status search_bound(const struct search_input *input, struct search_bound *
     *out = (struct search_bound){.may_fit = false};
     enum status status = open_space(&search);
     const struct space *space = &search.space;
-    for (size_t c = 0; c < space->clans.count && status == STATUS_OK; c++)
-        if (space->clans.items[c].may_fit) lower_bound(&search, &space->clans.items[c].min, out);
-    for (size_t f = 0; f < space->families.count && status == STATUS_OK; f++)
-        if (!space_is_hopeless(space, &space->families.items[f]))
-            lower_bound(&search, &space->families.items[f].min, out);
+    for (size_t c = 0; c < space->placements.count && status == STATUS_OK; c++)
+        if (space->placements.items[c].may_fit) lower_bound(&search, &space->placements.items[c].min, out);
+    for (size_t f = 0; f < space->policy_classes.count && status == STATUS_OK; f++)
+        if (!space_is_hopeless(space, &space->policy_classes.items[f]))
+            lower_bound(&search, &space->policy_classes.items[f].min, out);
     close(&search);
     return status;
 }
@@ -421,11 +421,11 @@ static enum status compile_proposal(void *payload, const struct proposal *propos
 /* Near the best program others are expected to take as much beside their bounds as it does. */
 static bool is_doubtful_near(void *payload, const struct proposal *proposal) {
     const struct search *search = payload;
-    const struct policy_bound *bound = &proposal->member.bound;
-    bool known = estimates_know(&search->estimates, proposal->family);
+    const struct policy_bound *bound = &proposal->candidate.bound;
+    bool known = estimates_know(&search->estimates, proposal->policy_class);
     bool large =
         search->best.bytes_factor * (double)bound->likely_bytes > (double)search->space.capacity_bytes[TIER_DEVICE];
-    return (large && !known) || estimates_doubt(&search->estimates, proposal->family, bound);
+    return (large && !known) || estimates_doubt(&search->estimates, proposal->policy_class, bound);
 }
 
 static enum status refine_best(struct search *search) {
@@ -433,13 +433,13 @@ static enum status refine_best(struct search *search) {
                                           .space = &search->space,
                                           .best = &search->best,
                                           .result = search->result,
-                                          .families = &search->families,
+                                          .policy_classes = &search->policy_classes,
                                           .max = search->input->max_compiled,
                                           .payload = search,
                                           .follow = follow,
                                           .compile = compile_proposal,
                                           .is_doubtful = is_doubtful_near};
-    bool chunks = search->best.family >= 0 && family_moves_states(&search->space.families.items[search->best.family]);
+    bool chunks = search->best.policy_class >= 0 && policy_class_moves_states(&search->space.policy_classes.items[search->best.policy_class]);
     if (!search->refines || !(chunks || !search->result->proved)) return STATUS_OK;
     TRY(refine(&refinement));
     search->refines = false; /* what is left is for all others */
@@ -449,7 +449,7 @@ static enum status refine_best(struct search *search) {
 /* Of policies that take the same time the first of the Pareto front needs less, and may have been compiled later. */
 static void drop_other_program(struct search *search) {
     struct search_result *result = search->result;
-    const struct candidate *first = result->pareto_front.items;
+    const struct trial *first = result->pareto_front.items;
     if (result->pareto_front.count > 0 && memcmp(&search->best_policy, &first->policy, sizeof first->policy) == 0)
         return;
     program_free(result->best);
@@ -458,12 +458,12 @@ static void drop_other_program(struct search *search) {
 
 static enum status search_space(struct search *search) {
     TRY(open_space(search));
-    TRY(space_is_listed(&search->space) ? push_families(search, 0) : push_clans(search));
+    TRY(space_is_listed(&search->space) ? push_policy_classes(search, 0) : push_placements(search));
     TRY(compile_best(search));
     TRY(refine_best(search));
     bool any = search->best_s < INFINITY || search->input->faster_than_s > 0;
     if (!any && search->input->max_compiled >= 0) TRY(compile_smallest(search));
-    const struct outcomes outcomes = {search->input, &search->space, search->families.list.items, search->result};
+    const struct outcomes outcomes = {search->input, &search->space, search->policy_classes.list.items, search->result};
     TRY(outcomes_note_partitions(&outcomes));
     TRY(outcomes_rank(&outcomes));
     drop_other_program(search);
@@ -475,7 +475,7 @@ enum status search_policies(const struct search_input *input, struct search_resu
     struct search search = {.input = input,
                             .result = out,
                             .best_s = INFINITY,
-                            .best.family = -1,
+                            .best.policy_class = -1,
                             .refines = input->max_compiled > 0 && input->faster_than_s <= 0};
     enum status status = search_space(&search);
     close(&search);
@@ -484,14 +484,14 @@ enum status search_policies(const struct search_input *input, struct search_resu
 }
 
 /* With costs of nothing, and a device of no bytes, so that no program fits and none is simulated. */
-enum status search_min_memory(const struct search_input *input, struct candidate *out) {
+enum status search_min_memory(const struct search_input *input, struct trial *out) {
     struct costs free_of_charge = {.count = (int32_t)input->graph->nodes.count};
     struct search_input sizes = *input;
     struct search_result result = {.min_bytes = INT64_MAX};
     struct search search = {.input = &sizes,
                             .result = &result,
                             .best_s = INFINITY,
-                            .best.family = -1,
+                            .best.policy_class = -1,
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
     if (!free_of_charge.kernels) return STATUS_FAILED;

@@ -24,8 +24,8 @@ struct packings *space_packings_for(struct space *space, const struct partition 
     return &space->packings[partition_cuts(partition)];
 }
 
-static const struct packings *packings_of(const struct space *space, int32_t division) {
-    return &space->packings[partition_cuts(&space->divisions.items[division].partition)];
+static const struct packings *packings_of(const struct space *space, int32_t sharding_option) {
+    return &space->packings[partition_cuts(&space->sharding_options.items[sharding_option].partition)];
 }
 
 static enum status list_schedules(struct space *space, bool trains) {
@@ -64,8 +64,8 @@ static enum status measure_schedule(struct space *space, int32_t s, struct execu
 /* 1/2, 1/4, 1/8 and 1/16 of the bytes of keeping all; and what is left of the device beside all states, beside all but
  * the optimizer's, beside none, and beside shards by the finest partition. */
 static int list_budgets(const struct space *space, const struct schedule_cost *keep, int64_t budgets[BUDGETS_MAX]) {
-    const struct chunk_sum *all = space->divisions.items[0].from[0];
-    const struct division *finest = &space->divisions.items[space->divisions.count - 1];
+    const struct chunk_sum *all = space->sharding_options.items[0].from[0];
+    const struct sharding_option *finest = &space->sharding_options.items[space->sharding_options.count - 1];
     const int64_t cut = finest->from[0]->parameters + finest->from[0]->optimizer;
     const int64_t states[] = {all->parameters + all->gradients + all->optimizer, all->parameters + all->gradients, 0,
                               cut};
@@ -73,7 +73,7 @@ static int list_budgets(const struct space *space, const struct schedule_cost *k
     int count = 0;
     for (int divisor = 2; divisor <= 16; divisor *= 2)
         budgets[count++] = kept / divisor;
-    for (size_t i = 0; i < (space->divisions.count > 1 ? 4 : 3); i++) {
+    for (size_t i = 0; i < (space->sharding_options.count > 1 ? 4 : 3); i++) {
         int64_t left = space->capacity_bytes[TIER_DEVICE] - space->fixed_bytes - states[i];
         if (left > 0 && left < kept) budgets[count++] = left;
     }
@@ -142,117 +142,117 @@ static bool is_tried(const struct search_input *input, bool flat) {
 }
 
 enum status space_divide_packing(const struct space *space, const struct states *packed, int32_t k,
-                                 struct division *division) {
+                                 struct sharding_option *sharding_option) {
     const struct search_input *input = space->input;
-    const struct partition *partition = &division->partition;
+    const struct partition *partition = &sharding_option->partition;
     double issue_s = input->costs ? input->costs->rates.issue_s : 0;
     struct states states;
     enum status status = states_deal(packed, partition, &input->place, &states);
-    if (status == STATUS_OK) division->from[k] = states_divide(&states, partition, &input->place, issue_s);
-    if (!division->from[k]) status = STATUS_FAILED;
+    if (status == STATUS_OK) sharding_option->from[k] = states_divide(&states, partition, &input->place, issue_s);
+    if (!sharding_option->from[k]) status = STATUS_FAILED;
     for (int flat = 0; flat < 2 && input->costs && status == STATUS_OK; flat++)
         if (is_tried(input, flat))
             status = collective_seconds_measure(&space->cut, &states, partition, flat, &input->costs->rates,
-                                                &division->collective_seconds[k][flat]);
+                                                &sharding_option->collective_seconds[k][flat]);
     states_free_dealt(&states);
     return status;
 }
 
-static enum status add_division(struct space *space, const struct partition *partition) {
+static enum status add_sharding_option(struct space *space, const struct partition *partition) {
     struct packings *packings = space_packings_for(space, partition);
-    struct division division = {.partition = *partition};
-    division.early = executions_update_early(space->input->graph, partition, rank_place_stages(&space->cut.place));
+    struct sharding_option sharding_option = {.partition = *partition};
+    sharding_option.early = executions_update_early(space->input->graph, partition, rank_place_stages(&space->cut.place));
     TRY(pack(space, partition, packings));
     enum status status = STATUS_OK;
     for (int32_t k = 0; k < packings->listed && status == STATUS_OK; k++)
-        status = space_divide_packing(space, &packings->states[k], k, &division);
-    if (status == STATUS_OK) status = vec_push(&space->divisions, division);
+        status = space_divide_packing(space, &packings->states[k], k, &sharding_option);
+    if (status == STATUS_OK) status = vec_push(&space->sharding_options, sharding_option);
     for (int32_t k = 0; k < PACKINGS_MAX && status != STATUS_OK; k++)
-        mem_free(division.from[k]);
+        mem_free(sharding_option.from[k]);
     return status;
 }
 
 static enum status divide(struct space *space) {
     const struct partition none = {0};
-    if (space->input->partition_count == 0) return add_division(space, &none);
+    if (space->input->partition_count == 0) return add_sharding_option(space, &none);
     for (int i = 0; i < space->input->partition_count; i++)
-        TRY(add_division(space, &space->input->partitions[i]));
+        TRY(add_sharding_option(space, &space->input->partitions[i]));
     return STATUS_OK;
 }
 
-const struct schedule *space_schedule(const struct space *space, const struct family *family) {
-    return &space->schedules.list.items[family->schedule];
+const struct schedule *space_schedule(const struct space *space, const struct policy_class *policy_class) {
+    return &space->schedules.list.items[policy_class->schedule];
 }
 
-/* ---- families ---- */
+/* ---- policy classes ---- */
 
-int32_t family_copy_way(const struct family *family) {
-    return family->update_ahead > 0 ? LOOKAHEADS : (int32_t)family->lookahead;
+int32_t policy_class_copy_way(const struct policy_class *policy_class) {
+    return policy_class->update_ahead > 0 ? LOOKAHEADS : (int32_t)policy_class->lookahead;
 }
 
-bool family_moves_states(const struct family *family) {
-    return family->at.parameters != TIER_DEVICE || family->at.gradients != TIER_DEVICE ||
-           family->at.optimizer != TIER_DEVICE;
+bool policy_class_moves_states(const struct policy_class *policy_class) {
+    return policy_class->at.parameters != TIER_DEVICE || policy_class->at.gradients != TIER_DEVICE ||
+           policy_class->at.optimizer != TIER_DEVICE;
 }
 
-static const struct partition *partition_of(const struct space *space, const struct family *family) {
-    return &space->divisions.items[family->division].partition;
+static const struct partition *partition_of(const struct space *space, const struct policy_class *policy_class) {
+    return &space->sharding_options.items[policy_class->sharding_option].partition;
 }
 
-bool space_gathers(const struct space *space, const struct family *family) {
-    return partition_width(partition_of(space, family)->parameters) > 1;
+bool space_gathers(const struct space *space, const struct policy_class *policy_class) {
+    return partition_width(partition_of(space, policy_class)->parameters) > 1;
 }
 
-static const struct states *states_of(const struct space *space, const struct family *family) {
-    return &packings_of(space, family->division)->states[family->packing];
+static const struct states *states_of(const struct space *space, const struct policy_class *policy_class) {
+    return &packings_of(space, policy_class->sharding_option)->states[policy_class->packing];
 }
 
-static void set_policy(const struct space *space, const struct family *family, int64_t persistent, int64_t buffers,
+static void set_policy(const struct space *space, const struct policy_class *policy_class, int64_t persistent, int64_t buffers,
                        struct policy *out) {
-    bool chunks = family_moves_states(family) || partition_cuts(partition_of(space, family));
-    out->micro_batches_per_wave = family->micro_batches_per_wave;
-    out->chunk_bytes = chunks ? states_of(space, family)->chunk_bytes : 0;
+    bool chunks = policy_class_moves_states(policy_class) || partition_cuts(partition_of(space, policy_class));
+    out->micro_batches_per_wave = policy_class->micro_batches_per_wave;
+    out->chunk_bytes = chunks ? states_of(space, policy_class)->chunk_bytes : 0;
     out->persistent_chunks = persistent;
     out->buffers = buffers;
-    out->lookahead = family->lookahead;
-    out->update_ahead = family->update_ahead;
-    out->parameters = family->at.parameters;
-    out->gradients = family->at.gradients;
-    out->optimizer = family->at.optimizer;
-    out->update = family->at.update;
-    out->partition = *partition_of(space, family);
-    out->flat = family->flat;
+    out->lookahead = policy_class->lookahead;
+    out->update_ahead = policy_class->update_ahead;
+    out->parameters = policy_class->at.parameters;
+    out->gradients = policy_class->at.gradients;
+    out->optimizer = policy_class->at.optimizer;
+    out->update = policy_class->at.update;
+    out->partition = *partition_of(space, policy_class);
+    out->flat = policy_class->flat;
     out->tile_tokens = space->input->tile_tokens;
     out->selective_recompute = space->input->selective_recompute;
 }
 
-static struct policy_bound_input bound_input(const struct space *space, const struct family *family) {
-    const struct division *division = &space->divisions.items[family->division];
+static struct policy_bound_input bound_input(const struct space *space, const struct policy_class *policy_class) {
+    const struct sharding_option *sharding_option = &space->sharding_options.items[policy_class->sharding_option];
     return (struct policy_bound_input){space->input->graph,
                                        space->input->costs,
-                                       space_schedule_cost(space, family->schedule, family->lookahead),
-                                       states_of(space, family),
-                                       division->from[family->packing],
-                                       &division->collective_seconds[family->packing][family->flat],
+                                       space_schedule_cost(space, policy_class->schedule, policy_class->lookahead),
+                                       states_of(space, policy_class),
+                                       sharding_option->from[policy_class->packing],
+                                       &sharding_option->collective_seconds[policy_class->packing][policy_class->flat],
                                        &space->cut,
                                        space->fixed_bytes,
                                        space->scratch,
-                                       division->early};
+                                       sharding_option->early};
 }
 
-static int64_t min_buffers(const struct space *space, const struct family *family, int64_t persistent) {
-    const int32_t *min = states_of(space, family)->min_buffers;
-    if (space_gathers(space, family)) return min[0];
-    return family->at.parameters == TIER_DEVICE ? 0 : min[persistent];
+static int64_t min_buffers(const struct space *space, const struct policy_class *policy_class, int64_t persistent) {
+    const int32_t *min = states_of(space, policy_class)->min_buffers;
+    if (space_gathers(space, policy_class)) return min[0];
+    return policy_class->at.parameters == TIER_DEVICE ? 0 : min[persistent];
 }
 
 /* By the closed form: the most chunks that can stay, -1 when the device is too small even for 0. Bytes grow with them.
  */
-static int64_t quick_max_persistent(struct space *space, const struct family *family,
+static int64_t quick_max_persistent(struct space *space, const struct policy_class *policy_class,
                                     const struct wave_activations *activations) {
-    struct policy_bound_input input = bound_input(space, family);
+    struct policy_bound_input input = bound_input(space, policy_class);
     int64_t capacity = space->capacity_bytes[TIER_DEVICE];
-    int64_t low = -1, high = family_moves_states(family) ? states_count(input.states) - 1 : 0;
+    int64_t low = -1, high = policy_class_moves_states(policy_class) ? states_count(input.states) - 1 : 0;
     while (low < high) {
         int64_t middle = low + (high - low + 1) / 2;
         space->policy.persistent_chunks = middle;
@@ -266,7 +266,7 @@ static int64_t quick_max_persistent(struct space *space, const struct family *fa
 
 static bool is_away(enum tier tier) { return tier != TIER_DEVICE; }
 
-int32_t space_fit_number(const struct placement *at) {
+int32_t space_fit_number(const struct tier_placement *at) {
     return is_away(at->parameters) + 2 * is_away(at->gradients) + 4 * is_away(at->optimizer) + 8 * is_away(at->update);
 }
 
@@ -276,140 +276,140 @@ static int64_t max_micro_batches(const struct space *space) {
     return fixed > 0 ? fixed : share < MICRO_BATCHES_MAX ? share : MICRO_BATCHES_MAX;
 }
 
-/* A family that does not fit has no seconds; it is kept for the search for the least bytes. */
-enum status space_add_family(struct space *space, struct family family, const struct wave_activations *activations) {
-    struct policy_bound_input input = bound_input(space, &family);
-    struct fit *fit = &space->fits.items[family.fit];
-    set_policy(space, &family, 0, min_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
-    if (!fit->listed) fit->max_persistent = quick_max_persistent(space, &family, activations);
+/* A policy class that does not fit has no seconds; it is kept for the search for the least bytes. */
+enum status space_add_policy_class(struct space *space, struct policy_class policy_class, const struct wave_activations *activations) {
+    struct policy_bound_input input = bound_input(space, &policy_class);
+    struct fit *fit = &space->fits.items[policy_class.fit];
+    set_policy(space, &policy_class, 0, min_buffers(space, &policy_class, 0) + BUFFERS_MORE_MAX, &space->policy);
+    if (!fit->listed) fit->max_persistent = quick_max_persistent(space, &policy_class, activations);
     fit->listed = true;
-    if (fit->max_persistent >= 0) family.min = policy_bound_min_seconds(&input, &space->policy, fit->max_persistent);
-    return vec_push(&space->families, family);
+    if (fit->max_persistent >= 0) policy_class.min = policy_bound_min_seconds(&input, &space->policy, fit->max_persistent);
+    return vec_push(&space->policy_classes, policy_class);
 }
 
-/* All placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a wave change
+/* All tier placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a wave change
  * nothing and are tried once. */
-static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
+static enum status add_policy_classes(struct space *space, struct policy_class policy_class, const struct tier_placement_list *tier_placements,
                                 int32_t first_fit, bool first) {
-    const struct schedule_cost *cost = space_schedule_cost(space, family.schedule, family.lookahead);
-    struct wave_activations activations = policy_bound_activations(cost, &space->cut, family.micro_batches_per_wave);
-    bool cuts = partition_cuts(partition_of(space, &family)), gathered = space_gathers(space, &family);
-    bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
-    for (size_t i = 0; i < placements->list.count; i++) {
-        family.at = placements->list.items[i];
-        bool states_move = family_moves_states(&family) || gathered;
+    const struct schedule_cost *cost = space_schedule_cost(space, policy_class.schedule, policy_class.lookahead);
+    struct wave_activations activations = policy_bound_activations(cost, &space->cut, policy_class.micro_batches_per_wave);
+    bool cuts = partition_cuts(partition_of(space, &policy_class)), gathered = space_gathers(space, &policy_class);
+    bool moves = space_schedule(space, &policy_class)->tier != TIER_DEVICE;
+    for (size_t i = 0; i < tier_placements->list.count; i++) {
+        policy_class.at = tier_placements->list.items[i];
+        bool states_move = policy_class_moves_states(&policy_class) || gathered;
         if (!states_move && !moves && !first) continue;
-        int32_t packings = states_move || cuts ? packings_of(space, family.division)->listed : 1;
-        for (family.packing = 0; family.packing < packings; family.packing++) {
-            family.fit = first_fit + SPACE_FITS * family.packing + space_fit_number(&family.at);
-            TRY(space_add_family(space, family, &activations));
+        int32_t packings = states_move || cuts ? packings_of(space, policy_class.sharding_option)->listed : 1;
+        for (policy_class.packing = 0; policy_class.packing < packings; policy_class.packing++) {
+            policy_class.fit = first_fit + SPACE_FITS * policy_class.packing + space_fit_number(&policy_class.at);
+            TRY(space_add_policy_class(space, policy_class, &activations));
         }
     }
     return STATUS_OK;
 }
 
-/* A schedule's families share the fits of its twin's families, which are in the same order. */
-static enum status add_schedule(struct space *space, struct family family, const struct placement_list *placements) {
-    int32_t schedule = family.schedule, twin = space->schedules.list.items[schedule].twin;
+/* A schedule's policy classes share the fits of its twin's policy classes, which are in the same order. */
+static enum status add_schedule(struct space *space, struct policy_class policy_class, const struct tier_placement_list *tier_placements) {
+    int32_t schedule = policy_class.schedule, twin = space->schedules.list.items[schedule].twin;
     int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
     space->first_fits[schedule] = fit;
     int64_t fixed = space->input->micro_batches_per_wave, max = max_micro_batches(space);
-    for (family.lookahead = 0; family.lookahead < LOOKAHEADS; family.lookahead++)
+    for (policy_class.lookahead = 0; policy_class.lookahead < LOOKAHEADS; policy_class.lookahead++)
         for (int64_t micro_batches = fixed > 0 ? fixed : 1;;
              micro_batches = 2 * micro_batches < max ? 2 * micro_batches : max) {
-            family.micro_batches_per_wave = micro_batches;
-            bool first = family.lookahead == 0 && (fixed > 0 || micro_batches == 1);
+            policy_class.micro_batches_per_wave = micro_batches;
+            bool first = policy_class.lookahead == 0 && (fixed > 0 || micro_batches == 1);
             while ((int32_t)space->fits.count < fit + PACKINGS_MAX * SPACE_FITS)
                 TRY(vec_push(&space->fits, (struct fit){0}));
-            TRY(add_families(space, family, placements, fit, first));
+            TRY(add_policy_classes(space, policy_class, tier_placements, fit, first));
             fit += PACKINGS_MAX * SPACE_FITS;
             if (micro_batches == max) break;
         }
     return STATUS_OK;
 }
 
-static enum status add_placement(const struct search_input *input, struct placement at,
-                                 struct placement_list *placements) {
+static enum status add_tier_placement(const struct search_input *input, struct tier_placement at,
+                                 struct tier_placement_list *tier_placements) {
     if (!is_there(input, at.parameters) || !is_there(input, at.gradients) || !is_there(input, at.optimizer))
         return STATUS_OK;
-    TRY(vec_push(&placements->list, at));
+    TRY(vec_push(&tier_placements->list, at));
     at.update = TIER_HOST;
     bool choice = at.optimizer != TIER_DEVICE && is_there(input, TIER_HOST) && plan_updates_anywhere(input->recipe);
-    return choice ? vec_push(&placements->list, at) : STATUS_OK;
+    return choice ? vec_push(&tier_placements->list, at) : STATUS_OK;
 }
 
 /* Every combination: optimizer state is the largest and is used once a step, but with one wave a step parameters are
  * used only twice, and in bf16 take a sixth of its bytes, so they can be the ones to put on the slowest tier. */
-static enum status list_placements(const struct space *space, bool trains, struct placement_list *placements) {
+static enum status list_tier_placements(const struct space *space, bool trains, struct tier_placement_list *tier_placements) {
     enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of what only training has */
-    struct placement at = {0};
+    struct tier_placement at = {0};
     for (at.parameters = 0; at.parameters < TIER_COUNT; at.parameters++)
         for (at.gradients = 0; at.gradients <= farthest; at.gradients++)
             for (at.optimizer = 0; at.optimizer <= farthest; at.optimizer++)
-                TRY(add_placement(space->input, at, placements));
+                TRY(add_tier_placement(space->input, at, tier_placements));
     return STATUS_OK;
 }
 
-static enum status list_families(struct space *space, struct family family, const struct placement_list *placements) {
-    for (family.schedule = 0; family.schedule < (int32_t)space->schedules.list.count; family.schedule++)
-        TRY(add_schedule(space, family, placements));
+static enum status list_policy_classes(struct space *space, struct policy_class policy_class, const struct tier_placement_list *tier_placements) {
+    for (policy_class.schedule = 0; policy_class.schedule < (int32_t)space->schedules.list.count; policy_class.schedule++)
+        TRY(add_schedule(space, policy_class, tier_placements));
     return STATUS_OK;
 }
 
-/* ---- clans ---- */
+/* ---- placements ---- */
 
 /* As if there were a schedule that computes nothing twice and keeps as little as the one that keeps least. */
-static void bound_clan(struct space *space, struct clan *clan) {
-    struct family family = {.division = clan->division,
-                            .flat = clan->flat,
-                            .at = clan->at,
+static void bound_placement(struct space *space, struct placement *placement) {
+    struct policy_class policy_class = {.sharding_option = placement->sharding_option,
+                            .flat = placement->flat,
+                            .at = placement->at,
                             .micro_batches_per_wave = max_micro_batches(space)};
-    const int32_t packings = packings_of(space, clan->division)->listed;
-    for (family.packing = 0; family.packing < packings; family.packing++) {
-        struct policy_bound_input input = bound_input(space, &family);
-        set_policy(space, &family, 0, min_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
-        int64_t stay = quick_max_persistent(space, &family, &space->min);
+    const int32_t packings = packings_of(space, placement->sharding_option)->listed;
+    for (policy_class.packing = 0; policy_class.packing < packings; policy_class.packing++) {
+        struct policy_bound_input input = bound_input(space, &policy_class);
+        set_policy(space, &policy_class, 0, min_buffers(space, &policy_class, 0) + BUFFERS_MORE_MAX, &space->policy);
+        int64_t stay = quick_max_persistent(space, &policy_class, &space->min);
         if (stay < 0) continue;
         struct policy_seconds min = policy_bound_min_seconds(&input, &space->policy, stay);
-        if (!clan->may_fit || min.step_s < clan->min.step_s) clan->min.step_s = min.step_s;
-        if (!clan->may_fit || min.serial_s < clan->min.serial_s) clan->min.serial_s = min.serial_s;
-        clan->may_fit = true;
+        if (!placement->may_fit || min.step_s < placement->min.step_s) placement->min.step_s = min.step_s;
+        if (!placement->may_fit || min.serial_s < placement->min.serial_s) placement->min.serial_s = min.serial_s;
+        placement->may_fit = true;
     }
 }
 
-static enum status add_clans(struct space *space, int32_t division, const struct placement_list *placements) {
+static enum status add_placements(struct space *space, int32_t sharding_option, const struct tier_placement_list *tier_placements) {
     for (int flat = 0; flat < 2; flat++)
-        for (size_t i = 0; i < placements->list.count && is_tried(space->input, flat); i++) {
-            struct clan clan = {.division = division, .flat = flat, .at = placements->list.items[i]};
-            bound_clan(space, &clan);
-            TRY(vec_push(&space->clans, clan));
+        for (size_t i = 0; i < tier_placements->list.count && is_tried(space->input, flat); i++) {
+            struct placement placement = {.sharding_option = sharding_option, .flat = flat, .at = tier_placements->list.items[i]};
+            bound_placement(space, &placement);
+            TRY(vec_push(&space->placements, placement));
         }
     return STATUS_OK;
 }
 
 bool space_is_listed(const struct space *space) {
-    return space->divisions.count == 1 && space->input->collectives != COLLECTIVES_EITHER;
+    return space->sharding_options.count == 1 && space->input->collectives != COLLECTIVES_EITHER;
 }
 
-enum status space_list_clan(struct space *space, int32_t index) {
-    const struct clan *clan = &space->clans.items[index];
-    struct placement_list one = {0};
-    TRY(vec_push(&one.list, clan->at));
-    enum status status = list_families(space, (struct family){.division = clan->division, .flat = clan->flat}, &one);
+enum status space_list_placement(struct space *space, int32_t index) {
+    const struct placement *placement = &space->placements.items[index];
+    struct tier_placement_list one = {0};
+    TRY(vec_push(&one.list, placement->at));
+    enum status status = list_policy_classes(space, (struct policy_class){.sharding_option = placement->sharding_option, .flat = placement->flat}, &one);
     vec_free(&one.list);
     return status;
 }
 
 static enum status list_space(struct space *space, bool trains) {
-    struct placement_list placements = {0};
+    struct tier_placement_list tier_placements = {0};
     space->first_fits = mem_array(space->schedules.list.count, sizeof *space->first_fits);
     if (!space->first_fits) return STATUS_FAILED;
-    enum status status = list_placements(space, trains, &placements);
-    const struct family plain = {.flat = space->input->collectives == COLLECTIVES_FLAT};
-    if (space_is_listed(space) && status == STATUS_OK) status = list_families(space, plain, &placements);
-    for (int32_t d = 0; d < (int32_t)space->divisions.count && !space_is_listed(space) && status == STATUS_OK; d++)
-        status = add_clans(space, d, &placements);
-    vec_free(&placements.list);
+    enum status status = list_tier_placements(space, trains, &tier_placements);
+    const struct policy_class plain = {.flat = space->input->collectives == COLLECTIVES_FLAT};
+    if (space_is_listed(space) && status == STATUS_OK) status = list_policy_classes(space, plain, &tier_placements);
+    for (int32_t d = 0; d < (int32_t)space->sharding_options.count && !space_is_listed(space) && status == STATUS_OK; d++)
+        status = add_placements(space, d, &tier_placements);
+    vec_free(&tier_placements.list);
     return status;
 }
 
@@ -445,36 +445,36 @@ void space_free(struct space *space) {
     for (size_t i = 0; space->schedule_costs && i < space->schedules.list.count * LOOKAHEADS; i++)
         schedule_cost_free(&space->schedule_costs[i]);
     mem_free(space->schedule_costs);
-    for (size_t d = 0; d < space->divisions.count; d++)
+    for (size_t d = 0; d < space->sharding_options.count; d++)
         for (int k = 0; k < PACKINGS_MAX; k++)
-            mem_free(space->divisions.items[d].from[k]);
-    vec_free(&space->divisions);
-    vec_free(&space->clans);
+            mem_free(space->sharding_options.items[d].from[k]);
+    vec_free(&space->sharding_options);
+    vec_free(&space->placements);
     for (int cuts = 0; cuts < 2; cuts++)
         for (int32_t k = 0; k < space->packings[cuts].count; k++)
             states_free(&space->packings[cuts].states[k]);
     step_cut_free(&space->cut);
     schedules_free(&space->schedules);
     execution_source_free(&space->source);
-    vec_free(&space->families);
+    vec_free(&space->policy_classes);
     vec_free(&space->fits);
     mem_free(space->first_fits);
     mem_free(space->scratch);
 }
 
-/* ---- members ---- */
+/* ---- candidates ---- */
 
-static int64_t device_bytes(struct space *space, const struct family *family, int64_t persistent) {
-    struct policy_bound_input input = bound_input(space, family);
-    set_policy(space, family, persistent, 0, &space->policy);
+static int64_t device_bytes(struct space *space, const struct policy_class *policy_class, int64_t persistent) {
+    struct policy_bound_input input = bound_input(space, policy_class);
+    set_policy(space, policy_class, persistent, 0, &space->policy);
     return policy_bound_device_bytes(&input, &space->policy);
 }
 
-static struct member bound_member(struct space *space, const struct family *family, int64_t persistent, int64_t buffers,
+static struct candidate bound_candidate(struct space *space, const struct policy_class *policy_class, int64_t persistent, int64_t buffers,
                                   int64_t device_bytes) {
-    struct policy_bound_input input = bound_input(space, family);
-    set_policy(space, family, persistent, buffers, &space->policy);
-    return (struct member){persistent, buffers, policy_bound_of(&input, &space->policy, device_bytes)};
+    struct policy_bound_input input = bound_input(space, policy_class);
+    set_policy(space, policy_class, persistent, buffers, &space->policy);
+    return (struct candidate){persistent, buffers, policy_bound_of(&input, &space->policy, device_bytes)};
 }
 
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from) {
@@ -483,32 +483,32 @@ bool space_may_fit(const struct space *space, const struct policy_bound *bound, 
     return true;
 }
 
-struct member space_min_memory(struct space *space, const struct family *family) {
-    return bound_member(space, family, 0, min_buffers(space, family, 0), device_bytes(space, family, 0));
+struct candidate space_min_memory(struct space *space, const struct policy_class *policy_class) {
+    return bound_candidate(space, policy_class, 0, min_buffers(space, policy_class, 0), device_bytes(space, policy_class, 0));
 }
 
-static enum status add_members(struct space *space, const struct family *family, int64_t persistent,
-                               struct member_list *out) {
+static enum status add_candidates(struct space *space, const struct policy_class *policy_class, int64_t persistent,
+                               struct candidate_list *out) {
     static const int64_t more[] = {0, 1, 2, BUFFERS_MORE_MAX};
-    int64_t min = min_buffers(space, family, persistent);
-    bool buffers = space_gathers(space, family) || family->at.parameters != TIER_DEVICE;
-    int64_t max = states_count(states_of(space, family)) - (space_gathers(space, family) ? 0 : persistent);
+    int64_t min = min_buffers(space, policy_class, persistent);
+    bool buffers = space_gathers(space, policy_class) || policy_class->at.parameters != TIER_DEVICE;
+    int64_t max = states_count(states_of(space, policy_class)) - (space_gathers(space, policy_class) ? 0 : persistent);
     for (size_t i = 0; i < (!buffers ? 1 : sizeof more / sizeof *more); i++) {
         if (i > 0 && min + more[i] > max) break;
-        struct member member = bound_member(space, family, persistent, min + more[i], 0);
-        if (space_may_fit(space, &member.bound, TIER_DEVICE)) TRY(vec_push(&out->list, member));
+        struct candidate candidate = bound_candidate(space, policy_class, persistent, min + more[i], 0);
+        if (space_may_fit(space, &candidate.bound, TIER_DEVICE)) TRY(vec_push(&out->list, candidate));
     }
     return STATUS_OK;
 }
 
 /* By the walk through the wave: the most chunks that can stay, -1 when the device is too small even for 0. */
-static const struct fit *find_fit(struct space *space, const struct family *family) {
-    struct fit *fit = &space->fits.items[family->fit];
+static const struct fit *find_fit(struct space *space, const struct policy_class *policy_class) {
+    struct fit *fit = &space->fits.items[policy_class->fit];
     int64_t capacity = space->capacity_bytes[TIER_DEVICE];
     if (fit->fullest_known) return fit;
     int64_t low = -1, high = fit->max_persistent;
     for (int64_t next = high; low < high; next = low + (high - low + 1) / 2) {
-        int64_t bytes = device_bytes(space, family, next);
+        int64_t bytes = device_bytes(space, policy_class, next);
         if (bytes <= capacity)
             low = next, fit->fullest_bytes = bytes;
         else
@@ -519,43 +519,43 @@ static const struct fit *find_fit(struct space *space, const struct family *fami
     return fit;
 }
 
-bool space_fullest(struct space *space, const struct family *family, struct member *out) {
-    const struct fit *fit = find_fit(space, family);
+bool space_fullest(struct space *space, const struct policy_class *policy_class, struct candidate *out) {
+    const struct fit *fit = find_fit(space, policy_class);
     if (fit->fullest < 0) return false;
-    int64_t buffers = min_buffers(space, family, fit->fullest);
-    *out = bound_member(space, family, fit->fullest, buffers, fit->fullest_bytes);
+    int64_t buffers = min_buffers(space, policy_class, fit->fullest);
+    *out = bound_candidate(space, policy_class, fit->fullest, buffers, fit->fullest_bytes);
     return true;
 }
 
-void space_bound_device(struct space *space, const struct family *family, struct member *member) {
-    struct policy_bound *bound = &member->bound;
-    int64_t bytes = device_bytes(space, family, member->persistent);
+void space_bound_device(struct space *space, const struct policy_class *policy_class, struct candidate *candidate) {
+    struct policy_bound *bound = &candidate->bound;
+    int64_t bytes = device_bytes(space, policy_class, candidate->persistent);
     bound->bytes[TIER_DEVICE] += bytes;
     bound->likely_bytes += bytes;
 }
 
-bool space_is_hopeless(const struct space *space, const struct family *family) {
-    return space->fits.items[family->fit].max_persistent < 0;
+bool space_is_hopeless(const struct space *space, const struct policy_class *policy_class) {
+    return space->fits.items[policy_class->fit].max_persistent < 0;
 }
 
-bool space_is_crowded(const struct space *space, const struct family *family) {
-    struct policy_bound_input input = bound_input(space, family);
+bool space_is_crowded(const struct space *space, const struct policy_class *policy_class) {
+    struct policy_bound_input input = bound_input(space, policy_class);
     int64_t beside =
-        space->input->operations_beside * family->micro_batches_per_wave / rank_place_stages(&space->cut.place);
-    return policy_bound_operations(&input, family->micro_batches_per_wave) + beside > COMM_OPERATIONS_MAX;
+        space->input->operations_beside * policy_class->micro_batches_per_wave / rank_place_stages(&space->cut.place);
+    return policy_bound_operations(&input, policy_class->micro_batches_per_wave) + beside > COMM_OPERATIONS_MAX;
 }
 
-enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
-    int64_t chunks = states_count(states_of(space, family)), max = find_fit(space, family)->fullest;
+enum status space_candidates(struct space *space, const struct policy_class *policy_class, struct candidate_list *out) {
+    int64_t chunks = states_count(states_of(space, policy_class)), max = find_fit(space, policy_class)->fullest;
     out->list.count = 0;
     for (int64_t fewer = 0; fewer <= max; fewer = chunks <= CHUNKS_ALL_MAX || fewer < 2 ? fewer + 1 : 2 * fewer)
-        TRY(add_members(space, family, max - fewer, out));
+        TRY(add_candidates(space, policy_class, max - fewer, out));
     return STATUS_OK;
 }
 
-void space_policy(const struct space *space, const struct family *family, const struct member *member,
+void space_policy(const struct space *space, const struct policy_class *policy_class, const struct candidate *candidate,
                   struct policy *out) {
     *out = (struct policy){0};
-    set_policy(space, family, member->persistent, member->buffers, out);
-    snprintf(out->schedule, sizeof out->schedule, "%s", space_schedule(space, family)->text);
+    set_policy(space, policy_class, candidate->persistent, candidate->buffers, out);
+    snprintf(out->schedule, sizeof out->schedule, "%s", space_schedule(space, policy_class)->text);
 }

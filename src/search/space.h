@@ -1,4 +1,4 @@
-/* The space of policies that a search chooses from, as families of members (see search/search.h). */
+/* The space of policies that a search chooses from, as policy classes of candidates (see search/search.h). */
 #ifndef BALLAST_SEARCH_SPACE_H
 #define BALLAST_SEARCH_SPACE_H
 
@@ -7,16 +7,16 @@
 #include "search/search.h"
 
 /* Where the chunks that do not stay on the device are, and where they are updated. */
-struct placement {
+struct tier_placement {
     enum tier parameters, gradients, optimizer, update;
 };
 
-struct placement_list {
-    VEC(struct placement) list;
+struct tier_placement_list {
+    VEC(struct tier_placement) list;
 };
 
 enum {
-    COPY_WAYS = 3,        /* lookaheads, and none but for updates (family_copy_way) */
+    COPY_WAYS = 3,        /* lookaheads, and none but for updates (policy_class_copy_way) */
     LOOKAHEADS = 2,       /* 0 and 1 */
     PACKINGS_LISTED = 2,  /* chunk sizes: the least wasteful, and twice that; */
     PACKINGS_MAX = 4,     /* with a half and a quarter of it (space_near.c) */
@@ -24,47 +24,47 @@ enum {
     SPACE_FITS = 16,      /* which states are off the device (3 bits), and whether the update is */
 };
 
-/* The device's bytes, which are the same for families that differ only in tiers below the device. */
+/* The device's bytes, which are the same for policy classes that differ only in tiers below the device. */
 struct fit {
-    int64_t max_persistent;         /* chunks that may stay, by a closed form; -1: no member fits */
-    int64_t fullest, fullest_bytes; /* chunks that stay, and device bytes, of the fullest member */
+    int64_t max_persistent;         /* chunks that may stay, by a closed form; -1: no candidate fits */
+    int64_t fullest, fullest_bytes; /* chunks that stay, and device bytes, of the fullest candidate */
     bool listed, fullest_known;     /* whether max_persistent, and the others, are known */
 };
 
 /* A partition to choose from, by chunk size: its model states, and what its operations between ranks take. */
-struct division {
+struct sharding_option {
     struct partition partition;
     bool early; /* updates follow their gradients */
     struct chunk_sum *from[PACKINGS_MAX];
     struct collective_seconds collective_seconds[PACKINGS_MAX][2]; /* hierarchical, flat */
 };
 
-/* Families of one division, one kind of operations and one placement. */
-struct clan {
-    int32_t division;
+/* Policy classes of one sharding option, one kind of operations and one tier placement. */
+struct placement {
+    int32_t sharding_option;
     bool flat;
-    struct placement at;
+    struct tier_placement at;
     bool may_fit;              /* the device's bytes; by a closed form */
-    struct policy_seconds min; /* no program of any family takes less */
+    struct policy_seconds min; /* no program of any policy class takes less */
 };
 
-struct family {
-    int32_t schedule, packing, fit, division;
+struct policy_class {
+    int32_t schedule, packing, fit, sharding_option;
     bool flat;
     int64_t micro_batches_per_wave, lookahead;
-    int64_t update_ahead; /* 1 only near another family (space_near.c) … */
+    int64_t update_ahead; /* 1 only near another policy class (space_near.c) … */
     bool has_ahead;       /* … which has this then */
-    struct placement at;
-    struct policy_seconds min; /* no program of any member takes less */
+    struct tier_placement at;
+    struct policy_seconds min; /* no program of any candidate takes less */
 };
 
-struct member {
+struct candidate {
     int64_t persistent, buffers;
     struct policy_bound bound;
 };
 
-struct member_list {
-    VEC(struct member) list;
+struct candidate_list {
+    VEC(struct candidate) list;
 };
 
 struct space {
@@ -82,15 +82,15 @@ struct space {
     /* Chunks may span blocks, or not, as a partition needs them. */
     struct packings {
         struct states states[PACKINGS_MAX];
-        int32_t listed, count; /* of all families that are listed at once, and with those near one; 0: no division
+        int32_t listed, count; /* of all policy classes that are listed at once, and with those near one; 0: no sharding option
                                   needs them */
     } packings[2];
-    VEC(struct division) divisions;
-    VEC(struct clan) clans;
-    VEC(struct family) families; /* of all clans that were listed */
-    size_t coarse_families;      /* without those that space_list_near added; 0: it was not called */
+    VEC(struct sharding_option) sharding_options;
+    VEC(struct placement) placements;
+    VEC(struct policy_class) policy_classes; /* of all placements that were listed */
+    size_t coarse_policy_classes;      /* without those that space_list_near added; 0: it was not called */
     VEC(struct fit) fits;
-    int32_t *first_fits;         /* by schedule, of the clan that is being listed */
+    int32_t *first_fits;         /* by schedule, of the placement that is being listed */
     struct wave_activations min; /* of all schedules, a micro-batch a wave */
     int64_t fixed_bytes;
     int64_t *scratch; /* for the schedule with the most groups */
@@ -98,54 +98,54 @@ struct space {
     struct policy policy; /* being bounded; its schedule text is not used */
 };
 
-/* Whether all clans are listed at once: there is one division to choose from. */
+/* Whether all placements are listed at once: there is one sharding option to choose from. */
 bool space_is_listed(const struct space *space);
-/* Adds a clan's families. */
-enum status space_list_clan(struct space *space, int32_t clan);
+/* Adds a placement's policy classes. */
+enum status space_list_placement(struct space *space, int32_t placement);
 
 /* The caller frees, also after a failure. */
 enum status space_create(const struct search_input *input, struct space *out);
 void space_free(struct space *space);
 
-/* The fullest member: as many chunks stay as the bounds allow, so it is likely the fastest. False when no member fits.
+/* The fullest candidate: as many chunks stay as the bounds allow, so it is likely the fastest. False when no candidate fits.
  */
-bool space_fullest(struct space *space, const struct family *family, struct member *out);
-/* No member fits, by the closed form alone. */
-bool space_is_hopeless(const struct space *space, const struct family *family);
-/* All members have more operations between ranks than there can be, for certain. */
-bool space_is_crowded(const struct space *space, const struct family *family);
-/* All members of which no tier is certain to overflow. Their bytes of the device are yet to be device_bounded: that
+bool space_fullest(struct space *space, const struct policy_class *policy_class, struct candidate *out);
+/* No candidate fits, by the closed form alone. */
+bool space_is_hopeless(const struct space *space, const struct policy_class *policy_class);
+/* All candidates have more operations between ranks than there can be, for certain. */
+bool space_is_crowded(const struct space *space, const struct policy_class *policy_class);
+/* All candidates of which no tier is certain to overflow. Their bytes of the device are yet to be device_bounded: that
  * takes a walk through the wave, and few are ever asked. */
-enum status space_members(struct space *space, const struct family *family, struct member_list *out);
-void space_bound_device(struct space *space, const struct family *family, struct member *member);
-/* The member that needs least of the device: no chunk stays. */
-struct member space_min_memory(struct space *space, const struct family *family);
+enum status space_candidates(struct space *space, const struct policy_class *policy_class, struct candidate_list *out);
+void space_bound_device(struct space *space, const struct policy_class *policy_class, struct candidate *candidate);
+/* The candidate that needs least of the device: no chunk stays. */
+struct candidate space_min_memory(struct space *space, const struct policy_class *policy_class);
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from);
 /* From 0 to SPACE_FITS - 1. */
-int32_t space_fit_number(const struct placement *at);
+int32_t space_fit_number(const struct tier_placement *at);
 /* Of COPY_WAYS: the lookahead, or LOOKAHEADS where updates alone are ahead. */
-int32_t family_copy_way(const struct family *family);
-bool family_moves_states(const struct family *family);
+int32_t policy_class_copy_way(const struct policy_class *policy_class);
+bool policy_class_moves_states(const struct policy_class *policy_class);
 /* Whether its partition cuts parameters. */
-bool space_gathers(const struct space *space, const struct family *family);
-/* The policy of a member, for the compiler. */
-void space_policy(const struct space *space, const struct family *family, const struct member *member,
+bool space_gathers(const struct space *space, const struct policy_class *policy_class);
+/* The policy of a candidate, for the compiler. */
+void space_policy(const struct space *space, const struct policy_class *policy_class, const struct candidate *candidate,
                   struct policy *out);
-const struct schedule *space_schedule(const struct space *space, const struct family *family);
+const struct schedule *space_schedule(const struct space *space, const struct policy_class *policy_class);
 
-struct family_numbers {
+struct policy_class_numbers {
     VEC(int32_t) list;
 };
-/* Families that differ from one in a single choice at most (schedule, micro-batches a wave, lookahead, a tier), with
- * chunks of any size. Where there are few chunks it adds the families with smaller ones. */
-enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out);
+/* Policy classes that differ from one in a single choice at most (schedule, micro-batches a wave, lookahead, a tier), with
+ * chunks of any size. Where there are few chunks it adds the policy classes with smaller ones. */
+enum status space_list_near(struct space *space, int32_t policy_class, struct policy_class_numbers *out);
 
-/* For space_near.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a family more,
- * whose fit is there; what chunks of size `k` take in a division. FAILED without memory. */
+/* For space_near.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a policy class more,
+ * whose fit is there; what chunks of size `k` take in a sharding option. FAILED without memory. */
 struct packings *space_packings_for(struct space *space, const struct partition *partition);
 struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead);
-enum status space_add_family(struct space *space, struct family family, const struct wave_activations *activations);
+enum status space_add_policy_class(struct space *space, struct policy_class policy_class, const struct wave_activations *activations);
 enum status space_divide_packing(const struct space *space, const struct states *packed, int32_t k,
-                                 struct division *division);
+                                 struct sharding_option *sharding_option);
 
 #endif

@@ -37,17 +37,17 @@ static json_t *tiers_to_json(const struct session_plan *plan) {
     return NULL;
 }
 
-static json_t *candidates_to_json(const struct candidate *candidates, size_t count) {
+static json_t *trials_to_json(const struct trial *trials, size_t count) {
     json_t *list = json_array();
     int failed = !list;
     for (size_t i = 0; i < count; i++)
         failed |= json_array_append_new(
             list, json_pack("{s:o, s:I, s:I, s:I, s:o}", "step_s",
-                            candidates[i].step_s > 0 ? json_real(candidates[i].step_s) : json_null(), "device_bytes",
-                            (json_int_t)candidates[i].tier_bytes[TIER_DEVICE], "host_bytes",
-                            (json_int_t)candidates[i].tier_bytes[TIER_HOST], "disk_bytes",
-                            (json_int_t)candidates[i].tier_bytes[TIER_DISK], "policy",
-                            policy_to_json(&candidates[i].policy)));
+                            trials[i].step_s > 0 ? json_real(trials[i].step_s) : json_null(), "device_bytes",
+                            (json_int_t)trials[i].tier_bytes[TIER_DEVICE], "host_bytes",
+                            (json_int_t)trials[i].tier_bytes[TIER_HOST], "disk_bytes",
+                            (json_int_t)trials[i].tier_bytes[TIER_DISK], "policy",
+                            policy_to_json(&trials[i].policy)));
     if (!failed) return list;
     json_decref(list);
     return NULL;
@@ -58,7 +58,7 @@ static json_t *partitions_to_json(const struct search_result *search) {
     int failed = !list;
     for (size_t i = 0; i < search->partitions.count; i++) {
         const struct partition_outcome *outcome = &search->partitions.items[i];
-        const struct candidate *best = &outcome->best;
+        const struct trial *best = &outcome->best;
         bool timed = best->step_s > 0;
         failed |= json_array_append_new(
             list, json_pack("{s:o, s:b, s:o, s:I, s:o, s:I, s:I, s:I}", "partition",
@@ -137,10 +137,10 @@ static json_t *document(const struct session_plan *plan, const struct step_summa
         failed |= json_object_set_new(object, "extrapolated_operators", json_integer(plan->costs.extrapolated));
         failed |= json_object_set_new(object, "tiers", tiers_to_json(plan));
         failed |= json_object_set_new(object, "runners_up",
-                                      candidates_to_json(search->runners_up.items, search->runners_up.count));
+                                      trials_to_json(search->runners_up.items, search->runners_up.count));
         failed |= json_object_set_new(object, "front",
-                                      candidates_to_json(search->pareto_front.items, search->pareto_front.count));
-        failed |= json_object_set_new(object, "tried", candidates_to_json(search->tried.items, search->tried.count));
+                                      trials_to_json(search->pareto_front.items, search->pareto_front.count));
+        failed |= json_object_set_new(object, "tried", trials_to_json(search->tried.items, search->tried.count));
         failed |= json_object_set_new(object, "partitions", partitions_to_json(search));
         failed |= json_object_set_new(object, "search", search_to_json(search));
         if (plan->stages.count > 1) failed |= json_object_set_new(object, "pipeline", pipeline_to_json(&plan->stages));

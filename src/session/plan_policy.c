@@ -79,8 +79,8 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     return status;
 }
 
-static double objective_of(const struct session_plan *plan, const struct candidate *candidate) {
-    return plan->request.objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
+static double objective_of(const struct session_plan *plan, const struct trial *trial) {
+    return plan->request.objective == OBJECTIVE_SUM ? trial->sum_s : trial->step_s;
 }
 
 /* Compiles the programs of the fastest policies that were found, where these are fast enough. */
@@ -103,8 +103,8 @@ static enum status try_fastest(struct choosing *choosing, bool *fitted) {
 }
 
 /* The policy that takes least, where the search found none that fits within its tries. */
-static enum status try_small(struct choosing *choosing, const struct candidate *small, bool *fitted) {
-    struct candidate measured = *small;
+static enum status try_small(struct choosing *choosing, const struct trial *small, bool *fitted) {
+    struct trial measured = *small;
     TRY(policy_measure(&choosing->input, 0, &measured, NULL));
     if (measured.step_s <= 0) return STATUS_OK;
     TRY(vec_push(&choosing->plan->search.pareto_front, measured));
@@ -114,7 +114,7 @@ static enum status try_small(struct choosing *choosing, const struct candidate *
 /* With no regard to what the device holds of the main program: others of the set may need more. */
 static enum status try_min_memory(struct choosing *choosing) {
     struct search_input any = choosing->input;
-    struct candidate min;
+    struct trial min;
     bool fitted;
     any.capacity_bytes[TIER_DEVICE] = 0;
     TRY(search_min_memory(&any, &min));
@@ -124,7 +124,7 @@ static enum status try_min_memory(struct choosing *choosing) {
 /* First the policy that takes least: where even that does not fit, there is no need to measure. */
 static enum status try_all(struct choosing *choosing, bool fastest) {
     const struct search_input *input = &choosing->input;
-    struct candidate small;
+    struct trial small;
     bool fitted = false, free = !choosing->plan->request.partition_fixed;
     if (fastest && free && choosing->fits_as_is) return try_fastest(choosing, &fitted);
     struct search_input sizes = *input; /* what is smallest is found by trying: as often for a pipeline */
@@ -263,7 +263,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
 static enum status choose(struct session_plan *plan, const int64_t capacity_bytes[TIER_COUNT], bool fastest) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = capacity_bytes};
     bool fitted = fits(&choosing, plan->programs.tier_bytes);
-    plan->fastest = (struct candidate){.compiled = false};
+    plan->fastest = (struct trial){.compiled = false};
     TRY(fit_stages(&choosing, &plan->chosen, &fitted));
     choosing.fits_as_is = fitted;
     if (fitted && !(fastest && chooses_partition(plan))) return STATUS_OK;
@@ -293,7 +293,7 @@ enum status plan_policy_bound(struct session_plan *plan, const struct graph *gra
     return status;
 }
 
-enum status plan_policy_measure(struct session_plan *plan, struct candidate *out) {
+enum status plan_policy_measure(struct session_plan *plan, struct trial *out) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = plan->session->machine.capacity_bytes};
     const struct executable *main = programs_main(&plan->programs);
     if (plan->fastest.compiled && plan->fastest.step_s > 0) {
@@ -301,7 +301,7 @@ enum status plan_policy_measure(struct session_plan *plan, struct candidate *out
         return STATUS_OK;
     }
     fill_input(&choosing, main->graph, &main->workspace, &plan->costs);
-    *out = (struct candidate){.policy = plan->chosen.policy};
+    *out = (struct trial){.policy = plan->chosen.policy};
     return policy_measure(&choosing.input, 0, out, NULL);
 }
 

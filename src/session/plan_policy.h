@@ -18,7 +18,7 @@ enum status plan_policy_choose(struct session_plan *plan);
 enum status plan_policy_bound(struct session_plan *plan, const struct graph *graph, const struct costs *costs,
                               struct search_bound *out);
 /* A step of plan->chosen as the search sees it, with the plan's costs; step_s 0: it does not fit. */
-enum status plan_policy_measure(struct session_plan *plan, struct candidate *out);
+enum status plan_policy_measure(struct session_plan *plan, struct trial *out);
 
 /* What a request takes under the policy that takes least of the device, of those that tiers of `capacity_bytes` below
  * it hold. Nothing is measured. */

@@ -33,8 +33,8 @@ static void take_shapes(const struct rank_shapes *shapes, enum plan_part part, s
     }
 }
 
-static double seconds_of(const struct session_plan *plan, const struct candidate *candidate) {
-    return plan->request.objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
+static double seconds_of(const struct session_plan *plan, const struct trial *trial) {
+    return plan->request.objective == OBJECTIVE_SUM ? trial->sum_s : trial->step_s;
 }
 
 static void take_partitions(const struct session_plan *plan, struct plan_gain *gain) {
@@ -50,7 +50,7 @@ static void take_partitions(const struct session_plan *plan, struct plan_gain *g
 
 static void take_plain(const struct session_plan *plan, struct plan_gain *gain) {
     for (size_t i = 0; i < plan->search.tried.count; i++) {
-        const struct candidate *tried = &plan->search.tried.items[i];
+        const struct trial *tried = &plan->search.tried.items[i];
         if (policy_stays(&tried->policy) && tried->step_s > 0) take(gain, seconds_of(plan, tried), true);
     }
 }

@@ -150,11 +150,11 @@ static bool fits(const struct session_plan *plan) {
     return true;
 }
 
-static double objective_of(const struct session_plan *plan, const struct candidate *candidate) {
-    return plan->request.objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
+static double objective_of(const struct session_plan *plan, const struct trial *trial) {
+    return plan->request.objective == OBJECTIVE_SUM ? trial->sum_s : trial->step_s;
 }
 
-static void note_planned(const struct session_plan *plan, const struct candidate *best, struct rank_shape *shape) {
+static void note_planned(const struct session_plan *plan, const struct trial *best, struct rank_shape *shape) {
     shape->outcome = SHAPE_PLANNED;
     shape->step_s = objective_of(plan, best);
     memcpy(shape->tier_bytes, best->tier_bytes, sizeof shape->tier_bytes);
@@ -162,7 +162,7 @@ static void note_planned(const struct session_plan *plan, const struct candidate
 
 /* What came of a shape: its own programs fit (`made`), or the search found them too slow to be made. */
 static enum status time_plan(struct session_plan *plan, double best_s, struct rank_shape *shape, bool *made) {
-    struct candidate measured = {.bound_s = 0};
+    struct trial measured = {.bound_s = 0};
     shape->min_bytes = plan->min_bytes;
     shape->outcome = SHAPE_NO_FIT;
     if (fits(plan)) {
@@ -171,7 +171,7 @@ static enum status time_plan(struct session_plan *plan, double best_s, struct ra
     }
     *made = measured.step_s > 0;
     if (*made) note_planned(plan, &measured, shape);
-    const struct candidate *found = plan->search.pareto_front.count > 0 ? &plan->search.pareto_front.items[0] : NULL;
+    const struct trial *found = plan->search.pareto_front.count > 0 ? &plan->search.pareto_front.items[0] : NULL;
     if (!*made && found && objective_of(plan, found) >= best_s) note_planned(plan, found, shape);
     return STATUS_OK;
 }

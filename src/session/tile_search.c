@@ -26,7 +26,7 @@ static bool may_gain(const struct session_plan *plan) {
 
 /* A step of the plan's; INFINITY where it does not fit. */
 static enum status time_step(struct session_plan *plan, double *seconds) {
-    struct candidate measured;
+    struct trial measured;
     *seconds = INFINITY;
     if (!plan_choice_fits(plan)) return STATUS_OK;
     TRY(session_plan_measure(plan));

@@ -19,7 +19,7 @@ static void check_winner(const struct search_bench *bench, const struct brute_fo
                   (long long)result.compiled, (long long)all->tried, (long long)all->fitting, (long long)all->distinct,
                   all->best_s, all->smallest.step_s);
     assert_true(result.proved && result.pareto_front.count > 0);
-    const struct candidate *winner = &result.pareto_front.items[0];
+    const struct trial *winner = &result.pareto_front.items[0];
     if (!(fabs(winner->step_s - all->best_s) <= 1e-9 * all->best_s)) {
         print_policy(&winner->policy, 0);
         fail_msg("the search found %g s, the best is %g s", winner->step_s, all->best_s);
@@ -40,7 +40,7 @@ static double picked_s(const struct search_bench *bench, uint64_t seed) {
     input.costs = &costs;
     assert_int_equal(search_policies(&input, &result), STATUS_OK);
     assert_true(result.pareto_front.count > 0);
-    const struct candidate *winner = &result.pareto_front.items[0];
+    const struct trial *winner = &result.pareto_front.items[0];
     struct measured picked = search_bench_measure(bench, &winner->policy);
     assert_true(search_bench_fits(bench, &picked));
     assert_true(fabs(winner->step_s / picked.step_s - 1) > 1e-3); /* the disturbance does something */

@@ -51,9 +51,9 @@ static int64_t search(const struct graph *graph, const struct costs *costs, cons
     if (search_policies(&input, &result) != STATUS_OK) fail_msg("%s", status_message());
     assert_true(result.pareto_front.count > 0 && result.proved);
     for (size_t i = 0; i < result.tried.count; i++) {
-        const struct candidate *candidate = &result.tried.items[i];
-        if (candidate->step_s > 0 && !(candidate->bound_s <= candidate->step_s))
-            fail_msg("bound %g s, step %g s", candidate->bound_s, candidate->step_s);
+        const struct trial *trial = &result.tried.items[i];
+        if (trial->step_s > 0 && !(trial->bound_s <= trial->step_s))
+            fail_msg("bound %g s, step %g s", trial->bound_s, trial->step_s);
     }
     struct program *best = compile(graph, &result.pareto_front.items[0].policy);
     int64_t operations = count_operations(best);

@@ -16,10 +16,10 @@ static void check_result(const struct search_bench *bench, const struct search_r
         assert_true(isinf(best));
         return;
     }
-    const struct candidate *winner = &result->pareto_front.items[0];
+    const struct trial *winner = &result->pareto_front.items[0];
     size_t found = 0;
     for (size_t i = 0; i < result->tried.count; i++) {
-        const struct candidate *tried = &result->tried.items[i];
+        const struct trial *tried = &result->tried.items[i];
         assert_true(tried->step_s <= 0 || tried->step_s >= winner->step_s);
         found += memcmp(&tried->policy, &winner->policy, sizeof tried->policy) == 0;
     }
@@ -142,7 +142,7 @@ static void forward_programs_are_searched(void **state) {
     input.workspace = &workspace;
     input.costs = &costs;
     input.capacity_bytes[TIER_DISK] = 1 << 30;
-    struct candidate min;
+    struct trial min;
     assert_int_equal(search_min_memory(&input, &min), STATUS_OK);
     input.capacity_bytes[TIER_DEVICE] = min.tier_bytes[TIER_DEVICE];
     if (search_policies(&input, &result) != STATUS_OK) fail_msg("%s", status_message());

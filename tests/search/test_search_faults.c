@@ -19,7 +19,7 @@ static enum status search(void *payload) {
 }
 
 static enum status search_for_min_memory(void *payload) {
-    struct candidate min;
+    struct trial min;
     return search_min_memory(payload, &min);
 }
 

@@ -56,7 +56,7 @@ static void what_is_taken_is_the_fastest_found(void **state) {
     create(*state, again - 1, PLENTY, &planned);
     assert_true(planned.plan.programs.tier_bytes[TIER_DEVICE] < again);
     assert_true(planned.plan.search.pareto_front.count > 0);
-    const struct candidate *winner = &planned.plan.search.pareto_front.items[0];
+    const struct trial *winner = &planned.plan.search.pareto_front.items[0];
     assert_memory_equal(&planned.plan.chosen.policy, &winner->policy, sizeof winner->policy);
     assert_int_equal(programs_main(&planned.plan.programs)->program->tier_bytes[TIER_DEVICE],
                      winner->tier_bytes[TIER_DEVICE]);

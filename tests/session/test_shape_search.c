@@ -116,29 +116,29 @@ static const struct rank_shape *chosen_shape(const struct session_plan *plan) {
 
 /* ---- brute force ---- */
 
-static double best_of_families(const struct search_input *input, struct space *space) {
-    struct member_list members = {0};
+static double best_of_classes(const struct search_input *input, struct space *space) {
+    struct candidate_list candidates = {0};
     double best_s = INFINITY;
-    for (size_t f = 0; f < space->families.count; f++) {
-        const struct family *family = &space->families.items[f];
-        assert_int_equal(space_members(space, family, &members), STATUS_OK);
-        for (size_t m = 0; m < members.list.count; m++) {
-            struct candidate candidate = {.bound_s = 0};
-            space_policy(space, family, &members.list.items[m], &candidate.policy);
-            expect_status(policy_measure(input, 0, &candidate, NULL), STATUS_OK, NULL);
-            if (candidate.step_s > 0) best_s = fmin(best_s, candidate.step_s);
+    for (size_t f = 0; f < space->policy_classes.count; f++) {
+        const struct policy_class *policy_class = &space->policy_classes.items[f];
+        assert_int_equal(space_candidates(space, policy_class, &candidates), STATUS_OK);
+        for (size_t m = 0; m < candidates.list.count; m++) {
+            struct trial trial = {.bound_s = 0};
+            space_policy(space, policy_class, &candidates.list.items[m], &trial.policy);
+            expect_status(policy_measure(input, 0, &trial, NULL), STATUS_OK, NULL);
+            if (trial.step_s > 0) best_s = fmin(best_s, trial.step_s);
         }
     }
-    vec_free(&members.list);
+    vec_free(&candidates.list);
     return best_s;
 }
 
 static double best_of_input(const struct search_input *input) {
     struct space space;
     assert_int_equal(space_create(input, &space), STATUS_OK);
-    for (int32_t c = 0; c < (int32_t)space.clans.count; c++)
-        assert_int_equal(space_list_clan(&space, c), STATUS_OK);
-    double best_s = best_of_families(input, &space);
+    for (int32_t c = 0; c < (int32_t)space.placements.count; c++)
+        assert_int_equal(space_list_placement(&space, c), STATUS_OK);
+    double best_s = best_of_classes(input, &space);
     space_free(&space);
     return best_s;
 }
@@ -183,7 +183,7 @@ struct alone {
 static void try_one(const struct subject *subject, int tensor, int stages, enum cut cut, bool brute,
                     struct alone *alone) {
     struct planned planned;
-    struct candidate measured;
+    struct trial measured;
     enum status status = plan_shape(subject, tensor, stages, cut, &planned);
     if (status == STATUS_BAD_INPUT) return;
     expect_status(status, STATUS_OK, NULL);

@@ -57,11 +57,11 @@ static bool may_run(const struct stream *stream) {
 
 /* A stream whose head may run; NULL: none. */
 static struct stream *draw_stream(void) {
-    struct stream *candidates[STREAMS_MAX];
+    struct stream *runnable[STREAMS_MAX];
     uint64_t count = 0;
     for (int s = 0; s < STREAMS_MAX; s++)
-        if (may_run(&device.streams[s])) candidates[count++] = &device.streams[s];
-    return count > 0 ? candidates[random_u64(device.seed, RANDOM_TEST, 11, device.draws++) % count] : NULL;
+        if (may_run(&device.streams[s])) runnable[count++] = &device.streams[s];
+    return count > 0 ? runnable[random_u64(device.seed, RANDOM_TEST, 11, device.draws++) % count] : NULL;
 }
 
 static void finish_item(struct stream *stream, struct deferred_item *item) {

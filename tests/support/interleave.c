@@ -120,16 +120,16 @@ static enum status count_uses(struct mixer *mixer) {
 
 static enum status mix(struct mixer *mixer) {
     for (;;) {
-        int candidates[STREAMS_MAX], count = 0, waiting = 0;
+        int runnable[STREAMS_MAX], count = 0, waiting = 0;
         for (int s = 0; s < mixer->program->streams; s++) {
             if (!settle(mixer, s, &mixer->cursors[s])) continue;
             waiting++;
-            if (ready(mixer, &mixer->cursors[s])) candidates[count++] = s;
+            if (ready(mixer, &mixer->cursors[s])) runnable[count++] = s;
         }
         if (waiting == 0) return STATUS_OK;
         if (count == 0) return status_set(STATUS_FAILED, "program: every stream waits for another");
         uint64_t draw = random_u64(mixer->seed, RANDOM_TEST, 0, mixer->draws++);
-        struct cursor *cursor = &mixer->cursors[candidates[draw % (uint64_t)count]];
+        struct cursor *cursor = &mixer->cursors[runnable[draw % (uint64_t)count]];
         const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
         runner_execute_instruction(mixer->runner, instruction, cursor->repetition, mixer->runner->streams[0]);
         mixer->ended[cursor->instruction]++;

@@ -107,12 +107,12 @@ static int64_t count_distinct(double *seconds, size_t count) {
     return distinct;
 }
 
-static void try_family(const struct search_bench *bench, struct space *space, const struct family *family,
-                       struct member_list *members, struct tries *tries) {
-    assert_int_equal(space_members(space, family, members), STATUS_OK);
-    for (size_t m = 0; m < members->list.count; m++) {
+static void try_policy_class(const struct search_bench *bench, struct space *space, const struct policy_class *policy_class,
+                       struct candidate_list *candidates, struct tries *tries) {
+    assert_int_equal(space_candidates(space, policy_class, candidates), STATUS_OK);
+    for (size_t m = 0; m < candidates->list.count; m++) {
         struct policy policy;
-        space_policy(space, family, &members->list.items[m], &policy);
+        space_policy(space, policy_class, &candidates->list.items[m], &policy);
         struct measured measured = search_bench_measure(bench, &policy);
         if (search_bench_fits(bench, &measured)) take(tries, &measured);
         tries->found.tried++;
@@ -120,8 +120,8 @@ static void try_family(const struct search_bench *bench, struct space *space, co
 }
 
 static void list_finer(struct space *space) {
-    struct family_numbers near = {0};
-    size_t count = space->families.count;
+    struct policy_class_numbers near = {0};
+    size_t count = space->policy_classes.count;
     for (int32_t f = 0; f < (int32_t)count; f++) {
         near.list.count = 0;
         assert_int_equal(space_list_near(space, f, &near), STATUS_OK);
@@ -131,17 +131,17 @@ static void list_finer(struct space *space) {
 
 static struct brute_force try_space(const struct search_bench *bench, bool finer) {
     struct space space;
-    struct member_list members = {0};
+    struct candidate_list candidates = {0};
     struct tries tries = {.found.best_s = INFINITY};
     assert_int_equal(space_create(&bench->input, &space), STATUS_OK);
-    for (int32_t c = 0; c < (int32_t)space.clans.count; c++)
-        assert_int_equal(space_list_clan(&space, c), STATUS_OK);
+    for (int32_t c = 0; c < (int32_t)space.placements.count; c++)
+        assert_int_equal(space_list_placement(&space, c), STATUS_OK);
     if (finer) list_finer(&space);
-    for (size_t f = 0; f < space.families.count; f++)
-        try_family(bench, &space, &space.families.items[f], &members, &tries);
+    for (size_t f = 0; f < space.policy_classes.count; f++)
+        try_policy_class(bench, &space, &space.policy_classes.items[f], &candidates, &tries);
     tries.found.distinct = count_distinct(tries.seconds.items, tries.seconds.count);
     vec_free(&tries.seconds);
-    vec_free(&members.list);
+    vec_free(&candidates.list);
     space_free(&space);
     return tries.found;
 }

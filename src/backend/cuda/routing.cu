@@ -18,19 +18,19 @@ struct routed {
     bool normalised;
 };
 
-struct candidate {
+struct scored_expert {
     float value;
     int expert;
 };
 
 /* The larger value, of equal ones the lower expert. */
-__device__ inline bool goes_before(struct candidate a, struct candidate b) {
+__device__ inline bool goes_before(struct scored_expert a, struct scored_expert b) {
     return a.value > b.value || (a.value == b.value && a.expert < b.expert);
 }
 
-__device__ inline struct candidate warp_first(struct candidate own) {
+__device__ inline struct scored_expert warp_first(struct scored_expert own) {
     for (int step = WARP / 2; step > 0; step /= 2) {
-        struct candidate other = {__shfl_xor_sync(0xffffffffu, own.value, step),
+        struct scored_expert other = {__shfl_xor_sync(0xffffffffu, own.value, step),
                                   __shfl_xor_sync(0xffffffffu, own.expert, step)};
         if (goes_before(other, own)) own = other;
     }
@@ -70,11 +70,11 @@ template <typename T> __global__ void __launch_bounds__(ROUTE_THREADS) route_ker
     float *logits = values[warp], chosen_sum = 0;
     read_logits<T>(at.logits, token, at.stride, at.experts, logits);
     struct exponentials all = sum_exponentials(logits, at.experts);
-    struct candidate last = {FLT_MAX, -1};
+    struct scored_expert last = {FLT_MAX, -1};
     for (int i = 0; i < at.count; i++) {
-        struct candidate best = {-INFINITY, at.experts};
+        struct scored_expert best = {-INFINITY, at.experts};
         for (int e = lane; e < at.experts; e += WARP) {
-            struct candidate own = {logits[e] == logits[e] ? logits[e] : -INFINITY, e}; /* NaN is no place */
+            struct scored_expert own = {logits[e] == logits[e] ? logits[e] : -INFINITY, e}; /* NaN is no place */
             if ((i == 0 || goes_before(last, own)) && goes_before(own, best)) best = own;
         }
         last = warp_first(best);
