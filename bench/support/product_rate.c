@@ -165,8 +165,8 @@ static enum status add_arguments(const struct product_rate *rate, struct gemm *g
 }
 
 /* Leaves out->primitive NULL where oneDNN has nothing but its slow reference for the layout. */
-static enum status gemm_create(const struct product_rate *rate, const struct sizes *sizes,
-                                    const struct layout *layout, struct gemm *out) {
+static enum status gemm_create(const struct product_rate *rate, const struct sizes *sizes, const struct layout *layout,
+                               struct gemm *out) {
     dnnl_status_t status = describe(rate, sizes, layout, &out->description);
     if (status == dnnl_unimplemented) return STATUS_OK;
     if (status != dnnl_success) return failed("describe a product", status);
@@ -188,8 +188,7 @@ static enum status run_once(const struct product_rate *rate, const struct gemm *
 }
 
 /* One run of a large product is long enough to be told from noise. */
-static enum status measure_gemm(const struct product_rate *rate, const struct gemm *gemm,
-                                     double *seconds) {
+static enum status measure_gemm(const struct product_rate *rate, const struct gemm *gemm, double *seconds) {
     double runs[RUNS], spent = 0;
     int count = 0;
     for (; count < RUNS && spent < SECONDS_ENOUGH; count++) {

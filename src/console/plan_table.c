@@ -105,8 +105,7 @@ struct listed {
 };
 
 static int by_time(const void *left, const void *right) {
-    const struct trial *a = ((const struct listed *)left)->trial,
-                           *b = ((const struct listed *)right)->trial;
+    const struct trial *a = ((const struct listed *)left)->trial, *b = ((const struct listed *)right)->trial;
     if (a->step_s < b->step_s || a->step_s > b->step_s) return a->step_s < b->step_s ? -1 : 1;
     return (a->tier_bytes[TIER_DEVICE] > b->tier_bytes[TIER_DEVICE]) -
            (a->tier_bytes[TIER_DEVICE] < b->tier_bytes[TIER_DEVICE]);

@@ -44,7 +44,8 @@ static int32_t placed_of(const struct estimates *estimates, int32_t index) {
 
 static int32_t lower_of(const struct estimates *estimates, int32_t index) {
     const struct policy_class *policy_class = policy_class_at(estimates, index);
-    const enum tier at[] = {policy_class->at.parameters, policy_class->at.gradients, policy_class->at.optimizer, policy_class->at.update};
+    const enum tier at[] = {policy_class->at.parameters, policy_class->at.gradients, policy_class->at.optimizer,
+                            policy_class->at.update};
     int32_t number = policy_class_copy_way(policy_class);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         number = number * TIER_COUNT + (int32_t)at[i];
@@ -74,10 +75,12 @@ double estimates_placement_s(const struct estimates *estimates, const struct pla
     return with_exposed(estimates, &placement->min, EXPOSED_SHARE[LOOKAHEADS - 1]);
 }
 
-double estimates_policy_class_s(const struct estimates *estimates, int32_t policy_class, const struct policy_seconds *seconds) {
+double estimates_policy_class_s(const struct estimates *estimates, int32_t policy_class,
+                                const struct policy_seconds *seconds) {
     const struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, policy_class)];
     const struct kind_estimate *placed = &estimates->placed[placed_of(estimates, policy_class)];
-    double share = kind->timed ? kind->exposed_share : EXPOSED_SHARE[policy_class_copy_way(policy_class_at(estimates, policy_class))];
+    double share = kind->timed ? kind->exposed_share
+                               : EXPOSED_SHARE[policy_class_copy_way(policy_class_at(estimates, policy_class))];
     /* With other schedules too, ranks wait for each other as long. */
     if (!kind->timed && placed->timed && estimates->space->sharding_options.count > 1) share = placed->exposed_share;
     return with_exposed(estimates, seconds, share) * (1 + wait_part_of(estimates, policy_class));
@@ -112,8 +115,8 @@ bool estimates_know(const struct estimates *estimates, int32_t policy_class) {
 
 /* ---- learning ---- */
 
-static void learn_excess(const struct estimates *estimates, const struct policy_bound *bound,
-                         const struct trial *trial, struct excess *learned) {
+static void learn_excess(const struct estimates *estimates, const struct policy_bound *bound, const struct trial *trial,
+                         struct excess *learned) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         int64_t excess = trial->tier_bytes[tier] * stages_of(estimates) - bound->bytes[tier];
         if (!learned->learned || excess < learned->bytes[tier]) learned->bytes[tier] = excess;

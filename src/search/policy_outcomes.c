@@ -82,7 +82,8 @@ static void note_bounds(const struct outcomes *outcomes, int32_t sharding_option
 
 enum status outcomes_note_partitions(const struct outcomes *outcomes) {
     struct search_result *result = outcomes->result;
-    for (int32_t d = 0; d < (int32_t)outcomes->space->sharding_options.count && outcomes->input->partition_count > 1; d++) {
+    for (int32_t d = 0; d < (int32_t)outcomes->space->sharding_options.count && outcomes->input->partition_count > 1;
+         d++) {
         struct partition_outcome outcome = {.partition = outcomes->space->sharding_options.items[d].partition};
         note_bounds(outcomes, d, &outcome);
         for (size_t i = 0; i < result->tried.count; i++) {

@@ -6,8 +6,8 @@
 
 enum proposal_stage {
     PROPOSAL_PLACEMENT,    /* a placement, bounded as a whole */
-    PROPOSAL_POLICY_CLASS,  /* a policy class, bounded as a whole by closed forms */
-    PROPOSAL_FULLEST, /* a policy class whose fullest candidate was bounded */
+    PROPOSAL_POLICY_CLASS, /* a policy class, bounded as a whole by closed forms */
+    PROPOSAL_FULLEST,      /* a policy class whose fullest candidate was bounded */
     PROPOSAL_CANDIDATE,
 };
 
@@ -19,7 +19,7 @@ struct proposal {
     int32_t policy_class; /* PROPOSAL_PLACEMENT: the placement */
     enum proposal_stage stage;
     struct candidate candidate; /* the policy class's fullest; of PROPOSAL_CANDIDATE: this */
-    bool device_bounded;  /* the candidate's device bytes are known */
+    bool device_bounded;        /* the candidate's device bytes are known */
 };
 
 struct queue {

@@ -36,7 +36,8 @@ static bool may_win(const struct refinement *refinement, double bound_s) {
 static enum status propose(const struct refinement *refinement, int32_t f, struct candidate_list *candidates,
                            struct queue *out) {
     const struct policy_class *policy_class = &refinement->space->policy_classes.items[f];
-    if (space_is_hopeless(refinement->space, policy_class) || space_is_crowded(refinement->space, policy_class)) return STATUS_OK;
+    if (space_is_hopeless(refinement->space, policy_class) || space_is_crowded(refinement->space, policy_class))
+        return STATUS_OK;
     if (!may_win(refinement, outcome_min_s(refinement->input, &policy_class->min))) return STATUS_OK;
     TRY(space_candidates(refinement->space, policy_class, candidates));
     for (size_t m = 0; m < candidates->list.count; m++) {
@@ -53,7 +54,8 @@ static enum status propose(const struct refinement *refinement, int32_t f, struc
 
 static bool was_tried(const struct refinement *refinement, const struct proposal *proposal) {
     struct policy policy;
-    space_policy(refinement->space, &refinement->space->policy_classes.items[proposal->policy_class], &proposal->candidate, &policy);
+    space_policy(refinement->space, &refinement->space->policy_classes.items[proposal->policy_class],
+                 &proposal->candidate, &policy);
     for (size_t i = 0; i < refinement->result->tried.count; i++)
         if (memcmp(&refinement->result->tried.items[i].policy, &policy, sizeof policy) == 0) return true;
     return false;
@@ -71,7 +73,8 @@ static enum status compile_near(const struct refinement *refinement, struct queu
            queue_pop(queue, &next)) {
         if (!may_win(refinement, next.bound) || !is_worth(refinement, next.key) || was_tried(refinement, &next))
             continue;
-        space_bound_device(refinement->space, &refinement->space->policy_classes.items[next.policy_class], &next.candidate);
+        space_bound_device(refinement->space, &refinement->space->policy_classes.items[next.policy_class],
+                           &next.candidate);
         next.device_bounded = true;
         if (doubtful && refinement->is_doubtful(refinement->payload, &next))
             TRY(queue_push(doubtful, next));
@@ -123,10 +126,12 @@ static double seconds_of(const struct refinement *refinement, size_t tried) {
 static int find_best_of_other(const struct refinement *refinement, const size_t *bests, int count) {
     int found = -1;
     for (size_t i = 0; i < refinement->result->tried.count; i++) {
-        const struct policy_class *policy_class = policy_class_of(refinement, refinement->policy_classes->list.items[i]);
+        const struct policy_class *policy_class =
+            policy_class_of(refinement, refinement->policy_classes->list.items[i]);
         bool other = policy_class_moves_states(policy_class);
         for (int k = 0; k < count; k++)
-            other &= !same_kind(policy_class, policy_class_of(refinement, refinement->policy_classes->list.items[bests[k]]));
+            other &=
+                !same_kind(policy_class, policy_class_of(refinement, refinement->policy_classes->list.items[bests[k]]));
         double min = found < 0 ? refinement->best->seconds * KINDS_WITHIN : seconds_of(refinement, (size_t)found);
         if (other && seconds_of(refinement, i) < min) found = (int)i;
     }
@@ -135,7 +140,8 @@ static int find_best_of_other(const struct refinement *refinement, const size_t 
 
 /* The chunks that a policy class's partition may have, by `packing`. */
 static const struct states *packings_of(const struct refinement *refinement, const struct policy_class *policy_class) {
-    const struct sharding_option *sharding_option = &refinement->space->sharding_options.items[policy_class->sharding_option];
+    const struct sharding_option *sharding_option =
+        &refinement->space->sharding_options.items[policy_class->sharding_option];
     return space_packings_for(refinement->space, &sharding_option->partition)->states;
 }
 
@@ -150,7 +156,8 @@ static int32_t find_finer(const struct refinement *refinement, const struct poli
     int32_t found = -1;
     for (size_t i = 0; i < near->list.count; i++) {
         const struct policy_class *policy_class = policy_class_of(refinement, near->list.items[i]);
-        bool same = same_kind(policy_class, base) && policy_class->schedule == base->schedule && policy_class->flat == base->flat &&
+        bool same = same_kind(policy_class, base) && policy_class->schedule == base->schedule &&
+                    policy_class->flat == base->flat &&
                     policy_class->micro_batches_per_wave == base->micro_batches_per_wave;
         int64_t own = chunk_bytes(refinement, policy_class);
         if (same && own < bytes && (found < 0 || own > chunk_bytes(refinement, policy_class_of(refinement, found))))
@@ -165,12 +172,13 @@ static bool is_fuller(const struct candidate *candidate, const struct candidate 
     return candidate->buffers > than->buffers && candidate->buffers <= buffers;
 }
 
-/* Of a policy class's candidates the one of which most stays on the device in chunks and buffers, but no more than under the
- * policy. `any`: there is one. */
+/* Of a policy class's candidates the one of which most stays on the device in chunks and buffers, but no more than
+ * under the policy. `any`: there is one. */
 static enum status find_alike(const struct refinement *refinement, int32_t f, const struct policy *policy,
                               struct candidate *out, bool *any) {
     const struct policy_class *policy_class = policy_class_of(refinement, f);
-    int64_t bytes = chunk_bytes(refinement, policy_class), stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
+    int64_t bytes = chunk_bytes(refinement, policy_class),
+            stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
     int64_t buffers = policy->buffers * policy->chunk_bytes / bytes;
     struct candidate_list candidates = {0};
     enum status status = space_candidates(refinement->space, policy_class, &candidates);
@@ -204,7 +212,8 @@ static enum status try_finer(const struct refinement *refinement, size_t tried, 
     struct policy policy = refinement->result->tried.items[tried].policy;
     int32_t like = refinement->policy_classes->list.items[tried], finer;
     double min = seconds_of(refinement, tried);
-    int64_t bytes = packings_of(refinement, policy_class_of(refinement, like))[0].chunk_bytes; /* the least that is listed */
+    int64_t bytes =
+        packings_of(refinement, policy_class_of(refinement, like))[0].chunk_bytes; /* the least that is listed */
     struct candidate candidate;
     bool any;
     while (refinement->result->compiled < max && (finer = find_finer(refinement, near, like, bytes)) >= 0) {

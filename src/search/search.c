@@ -38,12 +38,12 @@ struct search {
     bool *scouted; /* by sharding option: one of its programs was compiled */
     struct search_result *result;
     struct policy_class_numbers policy_classes; /* of those that were tried */
-    double best_s;                  /* INFINITY: none fits yet */
+    double best_s;                              /* INFINITY: none fits yet */
     struct best_program best;
     struct policy best_policy;
     bool refines;         /* so that not all programs are for the order of what is expected */
     int64_t enough_bytes; /* of the device: a policy that needs no more ends search_min_memory */
-    struct trial min; /* needs least of the device, of those compiled that fit the tiers below it */
+    struct trial min;     /* needs least of the device, of those compiled that fit the tiers below it */
 };
 
 static int stages_of(const struct search *search) { return rank_place_stages(&search->input->place); }
@@ -74,7 +74,8 @@ static enum status push_policy_classes(struct search *search, int32_t from) {
         struct proposal proposal = {.key = expected_s(search, f, &policy_class->min),
                                     .bound = outcome_min_s(search->input, &policy_class->min),
                                     .policy_class = f};
-        bool moves = policy_class_moves_states(policy_class) || space_schedule(&search->space, policy_class)->tier != TIER_DEVICE;
+        bool moves = policy_class_moves_states(policy_class) ||
+                     space_schedule(&search->space, policy_class)->tier != TIER_DEVICE;
         proposal.stage = PROPOSAL_POLICY_CLASS;
         if (cannot_win(search, proposal.bound)) continue;
         TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
@@ -103,11 +104,12 @@ static enum status list_placement(struct search *search, int32_t placement) {
     return push_policy_classes(search, listed);
 }
 
-/* A policy class goes back into the queue with the expected time of its fullest candidate; it is dropped when no candidate fits.
- * Other candidates can have lower bounds, so the policy class's bound stays what it was. */
+/* A policy class goes back into the queue with the expected time of its fullest candidate; it is dropped when no
+ * candidate fits. Other candidates can have lower bounds, so the policy class's bound stays what it was. */
 static enum status bound_fullest(struct search *search, struct proposal proposal, struct queue *queue) {
     struct candidate candidate;
-    if (!space_fullest(&search->space, &search->space.policy_classes.items[proposal.policy_class], &candidate)) return STATUS_OK;
+    if (!space_fullest(&search->space, &search->space.policy_classes.items[proposal.policy_class], &candidate))
+        return STATUS_OK;
     proposal.stage = PROPOSAL_FULLEST;
     proposal.candidate = candidate;
     proposal.key = expected_s(search, proposal.policy_class, &candidate.bound.seconds);
@@ -117,7 +119,8 @@ static enum status bound_fullest(struct search *search, struct proposal proposal
 
 static enum status expand(struct search *search, int32_t policy_class, struct queue *queue) {
     struct candidate_list candidates = {0};
-    enum status status = space_candidates(&search->space, &search->space.policy_classes.items[policy_class], &candidates);
+    enum status status =
+        space_candidates(&search->space, &search->space.policy_classes.items[policy_class], &candidates);
     for (size_t m = 0; m < candidates.list.count && status == STATUS_OK; m++) {
         const struct candidate *candidate = &candidates.list.items[m];
         struct proposal proposal = {.key = expected_s(search, policy_class, &candidate->bound.seconds),
@@ -146,8 +149,8 @@ static void take_best(struct search *search, const struct proposal *proposal, co
     *program = NULL;
 }
 
-static enum status note_compiled(struct search *search, const struct proposal *proposal,
-                                 const struct trial *trial, struct program **program) {
+static enum status note_compiled(struct search *search, const struct proposal *proposal, const struct trial *trial,
+                                 struct program **program) {
     int64_t bytes = trial->tier_bytes[TIER_DEVICE];
     struct trial lower = *trial;
     lower.tier_bytes[TIER_DEVICE] = 0;
@@ -210,8 +213,8 @@ static bool takes_longer(struct search *search, struct proposal *proposal) {
     return proposal->key > key;
 }
 
-/* The next step of a proposal: its policy class is bounded, or expanded, or its program compiled. A candidate that is expected
- * not to fit goes to `doubtful`; NULL: it is compiled all the same. */
+/* The next step of a proposal: its policy class is bounded, or expanded, or its program compiled. A candidate that is
+ * expected not to fit goes to `doubtful`; NULL: it is compiled all the same. */
 static enum status advance(struct search *search, struct proposal *proposal, struct queue *from,
                            struct queue *doubtful) {
     if (proposal->stage == PROPOSAL_PLACEMENT) return list_placement(search, proposal->policy_class);
@@ -219,7 +222,8 @@ static enum status advance(struct search *search, struct proposal *proposal, str
     if (takes_longer(search, proposal)) return queue_push(from, *proposal);
     if (proposal->stage == PROPOSAL_FULLEST) return expand(search, proposal->policy_class, from);
     if (!proposal->device_bounded) {
-        space_bound_device(&search->space, &search->space.policy_classes.items[proposal->policy_class], &proposal->candidate);
+        space_bound_device(&search->space, &search->space.policy_classes.items[proposal->policy_class],
+                           &proposal->candidate);
         proposal->device_bounded = true;
     }
     if (doubtful && estimates_doubt(&search->estimates, proposal->policy_class, &proposal->candidate.bound))
@@ -250,7 +254,8 @@ static enum status scout(struct search *search) {
     enum status status = STATUS_OK;
     while ((max == 0 || search->result->compiled < max) && queue_pop(&search->resident, &next)) {
         if (cannot_win(search, next.bound)) continue;
-        bool waits = next.stage != PROPOSAL_PLACEMENT && search->scouted[search->space.policy_classes.items[next.policy_class].sharding_option];
+        bool waits = next.stage != PROPOSAL_PLACEMENT &&
+                     search->scouted[search->space.policy_classes.items[next.policy_class].sharding_option];
         TRY_GOTO(status,
                  waits ? queue_push(&later, next) : advance(search, &next, &search->resident, &search->doubtful), done);
     }
@@ -268,9 +273,9 @@ static void note_left(struct search *search, const struct queue *queue) {
             search->result->left_s = fmin(search->result->left_s, queue->heap.items[i].bound);
 }
 
-/* First the policy classes that move nothing: the fastest of them that fits takes one program or two, and what the others
- * must beat is known. Then the others. Last those that were expected not to fit; first those of them that are expected
- * to fit by now. */
+/* First the policy classes that move nothing: the fastest of them that fits takes one program or two, and what the
+ * others must beat is known. Then the others. Last those that were expected not to fit; first those of them that are
+ * expected to fit by now. */
 static enum status compile_best(struct search *search) {
     search->result->proved = true;
     search->result->left_s = INFINITY;
@@ -290,7 +295,8 @@ static enum status compile_best(struct search *search) {
  * early. */
 static bool may_need_min_memory(const struct search *search, const struct policy_class *policy_class) {
     int64_t fixed = search->input->micro_batches_per_wave;
-    const struct sharding_option *sharding_option = &search->space.sharding_options.items[policy_class->sharding_option];
+    const struct sharding_option *sharding_option =
+        &search->space.sharding_options.items[policy_class->sharding_option];
     bool waits = partition_width(sharding_option->partition.gradients) > 1 || sharding_option->early;
     bool last = waits && policy_class->micro_batches_per_wave >= search->space.micro_batches;
     return policy_class->lookahead == 0 && (last || policy_class->micro_batches_per_wave == (fixed > 0 ? fixed : 1));
@@ -439,7 +445,8 @@ static enum status refine_best(struct search *search) {
                                           .follow = follow,
                                           .compile = compile_proposal,
                                           .is_doubtful = is_doubtful_near};
-    bool chunks = search->best.policy_class >= 0 && policy_class_moves_states(&search->space.policy_classes.items[search->best.policy_class]);
+    bool chunks = search->best.policy_class >= 0 &&
+                  policy_class_moves_states(&search->space.policy_classes.items[search->best.policy_class]);
     if (!search->refines || !(chunks || !search->result->proved)) return STATUS_OK;
     TRY(refine(&refinement));
     search->refines = false; /* what is left is for all others */

@@ -1,20 +1,22 @@
 /* Finds the fastest policy that fits the machine: bounds all policies by closed forms, then compiles and simulates the
  * best of them.
  *
- * A *candidate* is one policy of the space. A *policy class* is all candidates that share partition, schedule, chunk size,
- * micro-batches a wave, lookahead and the tiers of model states; they differ in how many chunks stay on the device and
- * in the buffers for the others. A *placement* is all policy classes of one partition and the same tiers of states: with several
- * partitions to choose from there are thousands, which are bounded as a whole before their policy classes are. The *fullest*
- * candidate keeps as many chunks as fit. Chunks of parts of a layer, and updates ahead without lookahead, are looked at
- * near the best program alone. A *bound* is what no program of a candidate or policy class goes below (policy_bound.h); what is
- * *expected* of it is the bound plus what programs like it took above theirs.
+ * A *candidate* is one policy of the space. A *policy class* is all candidates that share partition, schedule, chunk
+ * size, micro-batches a wave, lookahead and the tiers of model states; they differ in how many chunks stay on the
+ * device and in the buffers for the others. A *placement* is all policy classes of one partition and the same tiers of
+ * states: with several partitions to choose from there are thousands, which are bounded as a whole before their policy
+ * classes are. The *fullest* candidate keeps as many chunks as fit. Chunks of parts of a layer, and updates ahead
+ * without lookahead, are looked at near the best program alone. A *bound* is what no program of a candidate or policy
+ * class goes below (policy_bound.h); what is *expected* of it is the bound plus what programs like it took above
+ * theirs.
  *
  * Files, in the order to read them: search (this; the order of compiling), measure (one policy, compiled and
  * simulated), policy_outcomes (what came of all), estimates (what they teach of others), queue (proposals by expected
- * time), refine (the last programs: policies near the best), space (policy classes and candidates), space_near (policy classes near
- * one), schedules (activation schedules that are tried), schedule_cost (what one micro-batch takes under one), states
- * (model states chunk by chunk), step_cut (lanes, rounds and ranks), collective_seconds (the seconds of operations
- * between ranks), policy_bound (seconds and bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
+ * time), refine (the last programs: policies near the best), space (policy classes and candidates), space_near (policy
+ * classes near one), schedules (activation schedules that are tried), schedule_cost (what one micro-batch takes under
+ * one), states (model states chunk by chunk), step_cut (lanes, rounds and ranks), collective_seconds (the seconds of
+ * operations between ranks), policy_bound (seconds and bytes from these four), step_chain (a step as a chain for
+ * plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
@@ -63,23 +65,23 @@ struct trial {
 /* What came of one of several partitions. */
 struct partition_outcome {
     struct partition partition;
-    bool may_fit;          /* else none of its programs fits, by a lower bound of their bytes */
-    double bound_s;        /* none of its programs that may fit takes less */
-    int64_t tried;         /* programs that were compiled */
+    bool may_fit;      /* else none of its programs fits, by a lower bound of their bytes */
+    double bound_s;    /* none of its programs that may fit takes less */
+    int64_t tried;     /* programs that were compiled */
     struct trial best; /* of these, the fastest that fits; step_s 0: none does */
 };
 
 struct search_result {
     VEC(struct trial)
     pareto_front; /* compiled ones that fit, the fastest first; each needs less of the device than all faster ones */
-    VEC(struct trial) runners_up;         /* the fastest simulated ones of other kinds (schedule kind and tiers) */
-    VEC(struct trial) tried;              /* all that were compiled, in that order; step_s 0: it does not fit */
+    VEC(struct trial) runners_up;             /* the fastest simulated ones of other kinds (schedule kind and tiers) */
+    VEC(struct trial) tried;                  /* all that were compiled, in that order; step_s 0: it does not fit */
     VEC(struct partition_outcome) partitions; /* of the input's, where it has several */
     int64_t enumerated, compiled;
     int64_t crowded; /* of the compiled: left out, since they have more operations than there can be between ranks */
-    bool proved;     /* no candidate of a policy class that is listed at once, compiled or not, is faster than the first of
-                        `pareto_front` */
-    double left_s;   /* none of those that were not compiled takes less; INFINITY: none of them can be faster */
+    bool proved; /* no candidate of a policy class that is listed at once, compiled or not, is faster than the first of
+                    `pareto_front` */
+    double left_s;        /* none of those that were not compiled takes less; INFINITY: none of them can be faster */
     struct program *best; /* of the first of `pareto_front`, where it is one rank's; owned, NULL where it was taken */
     int64_t min_bytes;    /* the least of the device that a compiled program needs; for when nothing fits */
 };

@@ -161,7 +161,8 @@ enum status space_divide_packing(const struct space *space, const struct states 
 static enum status add_sharding_option(struct space *space, const struct partition *partition) {
     struct packings *packings = space_packings_for(space, partition);
     struct sharding_option sharding_option = {.partition = *partition};
-    sharding_option.early = executions_update_early(space->input->graph, partition, rank_place_stages(&space->cut.place));
+    sharding_option.early =
+        executions_update_early(space->input->graph, partition, rank_place_stages(&space->cut.place));
     TRY(pack(space, partition, packings));
     enum status status = STATUS_OK;
     for (int32_t k = 0; k < packings->listed && status == STATUS_OK; k++)
@@ -207,8 +208,8 @@ static const struct states *states_of(const struct space *space, const struct po
     return &packings_of(space, policy_class->sharding_option)->states[policy_class->packing];
 }
 
-static void set_policy(const struct space *space, const struct policy_class *policy_class, int64_t persistent, int64_t buffers,
-                       struct policy *out) {
+static void set_policy(const struct space *space, const struct policy_class *policy_class, int64_t persistent,
+                       int64_t buffers, struct policy *out) {
     bool chunks = policy_class_moves_states(policy_class) || partition_cuts(partition_of(space, policy_class));
     out->micro_batches_per_wave = policy_class->micro_batches_per_wave;
     out->chunk_bytes = chunks ? states_of(space, policy_class)->chunk_bytes : 0;
@@ -277,22 +278,26 @@ static int64_t max_micro_batches(const struct space *space) {
 }
 
 /* A policy class that does not fit has no seconds; it is kept for the search for the least bytes. */
-enum status space_add_policy_class(struct space *space, struct policy_class policy_class, const struct wave_activations *activations) {
+enum status space_add_policy_class(struct space *space, struct policy_class policy_class,
+                                   const struct wave_activations *activations) {
     struct policy_bound_input input = bound_input(space, &policy_class);
     struct fit *fit = &space->fits.items[policy_class.fit];
     set_policy(space, &policy_class, 0, min_buffers(space, &policy_class, 0) + BUFFERS_MORE_MAX, &space->policy);
     if (!fit->listed) fit->max_persistent = quick_max_persistent(space, &policy_class, activations);
     fit->listed = true;
-    if (fit->max_persistent >= 0) policy_class.min = policy_bound_min_seconds(&input, &space->policy, fit->max_persistent);
+    if (fit->max_persistent >= 0)
+        policy_class.min = policy_bound_min_seconds(&input, &space->policy, fit->max_persistent);
     return vec_push(&space->policy_classes, policy_class);
 }
 
-/* All tier placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a wave change
- * nothing and are tried once. */
-static enum status add_policy_classes(struct space *space, struct policy_class policy_class, const struct tier_placement_list *tier_placements,
-                                int32_t first_fit, bool first) {
+/* All tier placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a wave
+ * change nothing and are tried once. */
+static enum status add_policy_classes(struct space *space, struct policy_class policy_class,
+                                      const struct tier_placement_list *tier_placements, int32_t first_fit,
+                                      bool first) {
     const struct schedule_cost *cost = space_schedule_cost(space, policy_class.schedule, policy_class.lookahead);
-    struct wave_activations activations = policy_bound_activations(cost, &space->cut, policy_class.micro_batches_per_wave);
+    struct wave_activations activations =
+        policy_bound_activations(cost, &space->cut, policy_class.micro_batches_per_wave);
     bool cuts = partition_cuts(partition_of(space, &policy_class)), gathered = space_gathers(space, &policy_class);
     bool moves = space_schedule(space, &policy_class)->tier != TIER_DEVICE;
     for (size_t i = 0; i < tier_placements->list.count; i++) {
@@ -309,7 +314,8 @@ static enum status add_policy_classes(struct space *space, struct policy_class p
 }
 
 /* A schedule's policy classes share the fits of its twin's policy classes, which are in the same order. */
-static enum status add_schedule(struct space *space, struct policy_class policy_class, const struct tier_placement_list *tier_placements) {
+static enum status add_schedule(struct space *space, struct policy_class policy_class,
+                                const struct tier_placement_list *tier_placements) {
     int32_t schedule = policy_class.schedule, twin = space->schedules.list.items[schedule].twin;
     int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
     space->first_fits[schedule] = fit;
@@ -329,7 +335,7 @@ static enum status add_schedule(struct space *space, struct policy_class policy_
 }
 
 static enum status add_tier_placement(const struct search_input *input, struct tier_placement at,
-                                 struct tier_placement_list *tier_placements) {
+                                      struct tier_placement_list *tier_placements) {
     if (!is_there(input, at.parameters) || !is_there(input, at.gradients) || !is_there(input, at.optimizer))
         return STATUS_OK;
     TRY(vec_push(&tier_placements->list, at));
@@ -340,7 +346,8 @@ static enum status add_tier_placement(const struct search_input *input, struct t
 
 /* Every combination: optimizer state is the largest and is used once a step, but with one wave a step parameters are
  * used only twice, and in bf16 take a sixth of its bytes, so they can be the ones to put on the slowest tier. */
-static enum status list_tier_placements(const struct space *space, bool trains, struct tier_placement_list *tier_placements) {
+static enum status list_tier_placements(const struct space *space, bool trains,
+                                        struct tier_placement_list *tier_placements) {
     enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of what only training has */
     struct tier_placement at = {0};
     for (at.parameters = 0; at.parameters < TIER_COUNT; at.parameters++)
@@ -350,8 +357,10 @@ static enum status list_tier_placements(const struct space *space, bool trains, 
     return STATUS_OK;
 }
 
-static enum status list_policy_classes(struct space *space, struct policy_class policy_class, const struct tier_placement_list *tier_placements) {
-    for (policy_class.schedule = 0; policy_class.schedule < (int32_t)space->schedules.list.count; policy_class.schedule++)
+static enum status list_policy_classes(struct space *space, struct policy_class policy_class,
+                                       const struct tier_placement_list *tier_placements) {
+    for (policy_class.schedule = 0; policy_class.schedule < (int32_t)space->schedules.list.count;
+         policy_class.schedule++)
         TRY(add_schedule(space, policy_class, tier_placements));
     return STATUS_OK;
 }
@@ -361,9 +370,9 @@ static enum status list_policy_classes(struct space *space, struct policy_class 
 /* As if there were a schedule that computes nothing twice and keeps as little as the one that keeps least. */
 static void bound_placement(struct space *space, struct placement *placement) {
     struct policy_class policy_class = {.sharding_option = placement->sharding_option,
-                            .flat = placement->flat,
-                            .at = placement->at,
-                            .micro_batches_per_wave = max_micro_batches(space)};
+                                        .flat = placement->flat,
+                                        .at = placement->at,
+                                        .micro_batches_per_wave = max_micro_batches(space)};
     const int32_t packings = packings_of(space, placement->sharding_option)->listed;
     for (policy_class.packing = 0; policy_class.packing < packings; policy_class.packing++) {
         struct policy_bound_input input = bound_input(space, &policy_class);
@@ -377,10 +386,12 @@ static void bound_placement(struct space *space, struct placement *placement) {
     }
 }
 
-static enum status add_placements(struct space *space, int32_t sharding_option, const struct tier_placement_list *tier_placements) {
+static enum status add_placements(struct space *space, int32_t sharding_option,
+                                  const struct tier_placement_list *tier_placements) {
     for (int flat = 0; flat < 2; flat++)
         for (size_t i = 0; i < tier_placements->list.count && is_tried(space->input, flat); i++) {
-            struct placement placement = {.sharding_option = sharding_option, .flat = flat, .at = tier_placements->list.items[i]};
+            struct placement placement = {
+                .sharding_option = sharding_option, .flat = flat, .at = tier_placements->list.items[i]};
             bound_placement(space, &placement);
             TRY(vec_push(&space->placements, placement));
         }
@@ -395,7 +406,8 @@ enum status space_list_placement(struct space *space, int32_t index) {
     const struct placement *placement = &space->placements.items[index];
     struct tier_placement_list one = {0};
     TRY(vec_push(&one.list, placement->at));
-    enum status status = list_policy_classes(space, (struct policy_class){.sharding_option = placement->sharding_option, .flat = placement->flat}, &one);
+    enum status status = list_policy_classes(
+        space, (struct policy_class){.sharding_option = placement->sharding_option, .flat = placement->flat}, &one);
     vec_free(&one.list);
     return status;
 }
@@ -407,7 +419,8 @@ static enum status list_space(struct space *space, bool trains) {
     enum status status = list_tier_placements(space, trains, &tier_placements);
     const struct policy_class plain = {.flat = space->input->collectives == COLLECTIVES_FLAT};
     if (space_is_listed(space) && status == STATUS_OK) status = list_policy_classes(space, plain, &tier_placements);
-    for (int32_t d = 0; d < (int32_t)space->sharding_options.count && !space_is_listed(space) && status == STATUS_OK; d++)
+    for (int32_t d = 0; d < (int32_t)space->sharding_options.count && !space_is_listed(space) && status == STATUS_OK;
+         d++)
         status = add_placements(space, d, &tier_placements);
     vec_free(&tier_placements.list);
     return status;
@@ -470,8 +483,8 @@ static int64_t device_bytes(struct space *space, const struct policy_class *poli
     return policy_bound_device_bytes(&input, &space->policy);
 }
 
-static struct candidate bound_candidate(struct space *space, const struct policy_class *policy_class, int64_t persistent, int64_t buffers,
-                                  int64_t device_bytes) {
+static struct candidate bound_candidate(struct space *space, const struct policy_class *policy_class,
+                                        int64_t persistent, int64_t buffers, int64_t device_bytes) {
     struct policy_bound_input input = bound_input(space, policy_class);
     set_policy(space, policy_class, persistent, buffers, &space->policy);
     return (struct candidate){persistent, buffers, policy_bound_of(&input, &space->policy, device_bytes)};
@@ -484,11 +497,12 @@ bool space_may_fit(const struct space *space, const struct policy_bound *bound, 
 }
 
 struct candidate space_min_memory(struct space *space, const struct policy_class *policy_class) {
-    return bound_candidate(space, policy_class, 0, min_buffers(space, policy_class, 0), device_bytes(space, policy_class, 0));
+    return bound_candidate(space, policy_class, 0, min_buffers(space, policy_class, 0),
+                           device_bytes(space, policy_class, 0));
 }
 
 static enum status add_candidates(struct space *space, const struct policy_class *policy_class, int64_t persistent,
-                               struct candidate_list *out) {
+                                  struct candidate_list *out) {
     static const int64_t more[] = {0, 1, 2, BUFFERS_MORE_MAX};
     int64_t min = min_buffers(space, policy_class, persistent);
     bool buffers = space_gathers(space, policy_class) || policy_class->at.parameters != TIER_DEVICE;

@@ -82,13 +82,13 @@ struct space {
     /* Chunks may span blocks, or not, as a partition needs them. */
     struct packings {
         struct states states[PACKINGS_MAX];
-        int32_t listed, count; /* of all policy classes that are listed at once, and with those near one; 0: no sharding option
-                                  needs them */
+        int32_t listed, count; /* of all policy classes that are listed at once, and with those near one; 0: no sharding
+                                  option needs them */
     } packings[2];
     VEC(struct sharding_option) sharding_options;
     VEC(struct placement) placements;
     VEC(struct policy_class) policy_classes; /* of all placements that were listed */
-    size_t coarse_policy_classes;      /* without those that space_list_near added; 0: it was not called */
+    size_t coarse_policy_classes;            /* without those that space_list_near added; 0: it was not called */
     VEC(struct fit) fits;
     int32_t *first_fits;         /* by schedule, of the placement that is being listed */
     struct wave_activations min; /* of all schedules, a micro-batch a wave */
@@ -107,7 +107,8 @@ enum status space_list_placement(struct space *space, int32_t placement);
 enum status space_create(const struct search_input *input, struct space *out);
 void space_free(struct space *space);
 
-/* The fullest candidate: as many chunks stay as the bounds allow, so it is likely the fastest. False when no candidate fits.
+/* The fullest candidate: as many chunks stay as the bounds allow, so it is likely the fastest. False when no candidate
+ * fits.
  */
 bool space_fullest(struct space *space, const struct policy_class *policy_class, struct candidate *out);
 /* No candidate fits, by the closed form alone. */
@@ -136,15 +137,16 @@ const struct schedule *space_schedule(const struct space *space, const struct po
 struct policy_class_numbers {
     VEC(int32_t) list;
 };
-/* Policy classes that differ from one in a single choice at most (schedule, micro-batches a wave, lookahead, a tier), with
- * chunks of any size. Where there are few chunks it adds the policy classes with smaller ones. */
+/* Policy classes that differ from one in a single choice at most (schedule, micro-batches a wave, lookahead, a tier),
+ * with chunks of any size. Where there are few chunks it adds the policy classes with smaller ones. */
 enum status space_list_near(struct space *space, int32_t policy_class, struct policy_class_numbers *out);
 
-/* For space_near.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a policy class more,
- * whose fit is there; what chunks of size `k` take in a sharding option. FAILED without memory. */
+/* For space_near.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a policy class
+ * more, whose fit is there; what chunks of size `k` take in a sharding option. FAILED without memory. */
 struct packings *space_packings_for(struct space *space, const struct partition *partition);
 struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead);
-enum status space_add_policy_class(struct space *space, struct policy_class policy_class, const struct wave_activations *activations);
+enum status space_add_policy_class(struct space *space, struct policy_class policy_class,
+                                   const struct wave_activations *activations);
 enum status space_divide_packing(const struct space *space, const struct states *packed, int32_t k,
                                  struct sharding_option *sharding_option);
 

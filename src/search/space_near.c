@@ -1,5 +1,5 @@
-/* Policy classes near one: those of the space that differ from it in little, and more of them, which would be too many for
- * all of the space. */
+/* Policy classes near one: those of the space that differ from it in little, and more of them, which would be too many
+ * for all of the space. */
 #include <string.h>
 
 #include "search/space.h"
@@ -41,7 +41,8 @@ static bool is_near(const struct policy_class *a, const struct policy_class *b) 
 
 static bool has_twin(const struct space *space, size_t from, const struct policy_class *policy_class) {
     for (size_t f = from; f < space->policy_classes.count; f++)
-        if (space->policy_classes.items[f].fit == policy_class->fit && space->policy_classes.items[f].schedule == policy_class->schedule &&
+        if (space->policy_classes.items[f].fit == policy_class->fit &&
+            space->policy_classes.items[f].schedule == policy_class->schedule &&
             memcmp(&space->policy_classes.items[f].at, &policy_class->at, sizeof policy_class->at) == 0)
             return true;
     return false;
@@ -62,9 +63,11 @@ static enum status add_all_ahead(struct space *space, const struct policy_class 
     size_t count = space->policy_classes.count;
     for (size_t f = 0; f < count; f++) {
         struct policy_class *policy_class = &space->policy_classes.items[f], ahead = *policy_class;
-        bool deferred = policy_class->at.optimizer != TIER_DEVICE && !space->sharding_options.items[policy_class->sharding_option].early;
+        bool deferred = policy_class->at.optimizer != TIER_DEVICE &&
+                        !space->sharding_options.items[policy_class->sharding_option].early;
         ahead.update_ahead = 1;
-        if (policy_class->has_ahead || !deferred || policy_class_copy_way(policy_class) != 0 || !is_near(&ahead, base)) continue;
+        if (policy_class->has_ahead || !deferred || policy_class_copy_way(policy_class) != 0 || !is_near(&ahead, base))
+            continue;
         policy_class->has_ahead = true;
         TRY(add_ahead(space, ahead));
     }
@@ -73,14 +76,16 @@ static enum status add_all_ahead(struct space *space, const struct policy_class 
 
 /* The same with smaller chunks. */
 static enum status add_finer(struct space *space, const struct policy_class *coarse, size_t first_finer) {
-    const struct packings *packings = space_packings_for(space, &space->sharding_options.items[coarse->sharding_option].partition);
+    const struct packings *packings =
+        space_packings_for(space, &space->sharding_options.items[coarse->sharding_option].partition);
     const struct schedule_cost *cost = space_schedule_cost(space, coarse->schedule, coarse->lookahead);
     struct wave_activations activations = policy_bound_activations(cost, &space->cut, coarse->micro_batches_per_wave);
     for (int32_t k = packings->listed; k < packings->count; k++) {
         struct policy_class policy_class = *coarse;
         policy_class.packing = k;
         policy_class.fit = coarse->fit + SPACE_FITS * k;
-        if (!has_twin(space, first_finer, &policy_class)) TRY(space_add_policy_class(space, policy_class, &activations));
+        if (!has_twin(space, first_finer, &policy_class))
+            TRY(space_add_policy_class(space, policy_class, &activations));
     }
     return STATUS_OK;
 }
@@ -100,7 +105,8 @@ enum status space_list_near(struct space *space, int32_t policy_class, struct po
     TRY(divide_finer(space, base.sharding_option));
     for (size_t f = 0; f < space->coarse_policy_classes; f++) {
         const struct policy_class other = space->policy_classes.items[f]; /* the list grows */
-        bool chunks = policy_class_moves_states(&other) || partition_cuts(&space->sharding_options.items[other.sharding_option].partition);
+        bool chunks = policy_class_moves_states(&other) ||
+                      partition_cuts(&space->sharding_options.items[other.sharding_option].partition);
         if (other.packing == 0 && chunks && is_near(&other, &base))
             TRY(add_finer(space, &other, space->coarse_policy_classes));
     }

@@ -46,8 +46,7 @@ static json_t *trials_to_json(const struct trial *trials, size_t count) {
                             trials[i].step_s > 0 ? json_real(trials[i].step_s) : json_null(), "device_bytes",
                             (json_int_t)trials[i].tier_bytes[TIER_DEVICE], "host_bytes",
                             (json_int_t)trials[i].tier_bytes[TIER_HOST], "disk_bytes",
-                            (json_int_t)trials[i].tier_bytes[TIER_DISK], "policy",
-                            policy_to_json(&trials[i].policy)));
+                            (json_int_t)trials[i].tier_bytes[TIER_DISK], "policy", policy_to_json(&trials[i].policy)));
     if (!failed) return list;
     json_decref(list);
     return NULL;

@@ -107,8 +107,9 @@ static int64_t count_distinct(double *seconds, size_t count) {
     return distinct;
 }
 
-static void try_policy_class(const struct search_bench *bench, struct space *space, const struct policy_class *policy_class,
-                       struct candidate_list *candidates, struct tries *tries) {
+static void try_policy_class(const struct search_bench *bench, struct space *space,
+                             const struct policy_class *policy_class, struct candidate_list *candidates,
+                             struct tries *tries) {
     assert_int_equal(space_candidates(space, policy_class, candidates), STATUS_OK);
     for (size_t m = 0; m < candidates->list.count; m++) {
         struct policy policy;

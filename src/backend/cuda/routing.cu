@@ -31,7 +31,7 @@ __device__ inline bool goes_before(struct scored_expert a, struct scored_expert 
 __device__ inline struct scored_expert warp_first(struct scored_expert own) {
     for (int step = WARP / 2; step > 0; step /= 2) {
         struct scored_expert other = {__shfl_xor_sync(0xffffffffu, own.value, step),
-                                  __shfl_xor_sync(0xffffffffu, own.expert, step)};
+                                      __shfl_xor_sync(0xffffffffu, own.expert, step)};
         if (goes_before(other, own)) own = other;
     }
     return own;
