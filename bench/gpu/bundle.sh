@@ -23,7 +23,7 @@ build=$(realpath -m "${1:-$source/build-gpu}")
 shift $(($# > 0))
 to=$build/gpu archive=$build/gpu.tar.xz
 emulated='kernel_muon kernel_plain kernel_reference kernel_runs kernel_updates'
-tests='kernel_attention kernel_gradients kernels nccl_self policies reference same_bits lanes spans'
+tests='kernel_attention kernel_gradients kernels nccl_self policies reference same_bits lanes graph_segments'
 benches='product_choice copy_ways sustained_rate attention_ways step_ways library_version random_tokens'
 
 # Sizes of all files that travel with the checkout: tracked ones, and untracked ones that git does not ignore. Deleted

@@ -20,7 +20,7 @@ second_parts() {
     measure sustained 14 'gpu bench:sustained_rate' 'GEMMs for 10 s compared with a burst of 0.15 s' bench sustained_rate
     measure copies 14 'gpu bench:copy_ways' 'host and device, pageable, registered and pinned; O_DIRECT' bench copy_ways
     measure rates 14 '' 'copies each way alone and at once, GEMMs' rates
-    check graphs 25 'test:spans test:same_bits test:lanes' 'graphs and runs of several steps' run_tests spans same_bits lanes
+    check graphs 25 'test:graph_segments test:same_bits test:lanes' 'graphs and runs of several steps' run_tests graph_segments same_bits lanes
     check runs 14 '' 'a resumed run has the bits of an unbroken one; generated text is that of the CPU' runs
     check nccl 6 'gpu test:nccl_self nccl' "a communicator of one rank; sums of ranks" run_tests nccl_self
     measure llama-1b-in-8g 26 bench:random_tokens 'offload: 8 GB of the GPU' steps llama-1b 32 5 --device-memory 8G --host-memory 40G

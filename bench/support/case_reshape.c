@@ -59,17 +59,17 @@ static enum status check_shard(const json_t *shard, const struct layout_shape *f
 /* --- which dimensions share elements --- */
 
 /* Runs of elements that a dimension goes through: from its stride to that times its size. */
-struct span {
+struct interval {
     int64_t stride, run;
 };
-static struct span span_of(const struct layout_shape *shape, int d) {
+static struct interval interval_of(const struct layout_shape *shape, int d) {
     int64_t stride = 1;
     for (int later = d + 1; later < shape->rank; later++)
         stride *= shape->dims[later];
-    return (struct span){stride, stride * shape->dims[d]};
+    return (struct interval){stride, stride * shape->dims[d]};
 }
-static bool spans_meet(const struct layout_shape *from, int d, const struct layout_shape *to, int e) {
-    struct span a = span_of(from, d), b = span_of(to, e);
+static bool intervals_meet(const struct layout_shape *from, int d, const struct layout_shape *to, int e) {
+    struct interval a = interval_of(from, d), b = interval_of(to, e);
     return a.stride < b.run && b.stride < a.run && a.run > a.stride && b.run > b.stride;
 }
 
@@ -95,9 +95,9 @@ static void check_mapping(const json_t *mapping, const struct layout_shape *from
         for (int e = 0; e < to->rank; e++) {
             if (from->dims[d] == 1 || to->dims[e] == 1) continue;
             result->answered = true;
-            if (mapped(mapping, d, e) != spans_meet(from, d, to, e))
+            if (mapped(mapping, d, e) != intervals_meet(from, d, to, e))
                 case_fail(result, "dimensions %d and %d of the two shapes %s elements", d, e,
-                          spans_meet(from, d, to, e) ? "share" : "do not share");
+                          intervals_meet(from, d, to, e) ? "share" : "do not share");
         }
     }
 }

@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 /* Bytes from .. to-1 of a text. */
-struct text_span {
+struct text_range {
     size_t from, to;
 };
 

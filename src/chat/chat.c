@@ -21,7 +21,7 @@ struct chat_encoder {
     size_t first; /* messages before it are not trained on */
     struct chat_rendering rendering;
     VEC(struct turn) turns;
-    VEC(struct example_span) spans;
+    VEC(struct example_range) ranges;
 };
 
 enum status chat_encoder_create(const struct chat_template *chat, struct example_encoder *examples, int64_t now_s,
@@ -43,7 +43,7 @@ void chat_encoder_free(struct chat_encoder *encoder) {
     if (!encoder) return;
     forget_turns(encoder);
     vec_free(&encoder->turns);
-    vec_free(&encoder->spans);
+    vec_free(&encoder->ranges);
     chat_rendering_free(&encoder->rendering);
     mem_free(encoder);
 }
@@ -110,16 +110,16 @@ static enum status encode_turns(struct chat_encoder *encoder, size_t last, struc
     const struct text_buffer *text;
     size_t end = 0;
     TRY(find_text(encoder, &encoder->turns.items[last], &text));
-    encoder->spans.count = 0;
+    encoder->ranges.count = 0;
     for (size_t i = 0; i <= last; i++) {
         struct turn *turn = &encoder->turns.items[i];
         bool same = begins_with(text, &turn->text);
         if (turn->done || !same || turn->start < end) continue;
-        TRY(vec_push(&encoder->spans, (struct example_span){turn->start, turn->text.count, turn->masked}));
+        TRY(vec_push(&encoder->ranges, (struct example_range){turn->start, turn->text.count, turn->masked}));
         end = turn->text.count;
         turn->done = true;
     }
-    return example_encode(encoder->examples, text->items, text->count, encoder->spans.items, encoder->spans.count,
+    return example_encode(encoder->examples, text->items, text->count, encoder->ranges.items, encoder->ranges.count,
                           false, -1, out);
 }
 
@@ -141,22 +141,22 @@ static size_t common_bytes(const struct text_buffer *a, const struct text_buffer
 }
 
 /* The weights of the assistant's turns go to the generation blocks, of which there must be one for each turn. */
-static enum status mask_spans(struct chat_encoder *encoder) {
+static enum status mask_ranges(struct chat_encoder *encoder) {
     const json_t *messages = encoder->rendering.whole.messages;
     size_t turn = 0, masked_turns = 0;
     for (size_t i = 0; i < json_array_size(messages); i++) {
         bool masked;
         TRY(read_weight(json_array_get(messages, i), i, &masked));
         if (!is_assistant(json_array_get(messages, i))) continue;
-        if (turn < encoder->spans.count) encoder->spans.items[turn].masked = masked;
+        if (turn < encoder->ranges.count) encoder->ranges.items[turn].masked = masked;
         masked_turns += masked;
         turn++;
     }
-    if (masked_turns == 0 || turn == encoder->spans.count) return STATUS_OK;
+    if (masked_turns == 0 || turn == encoder->ranges.count) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT,
                       "messages: have weights, and the chat template makes %zu generation blocks for %zu "
                       "turns of the assistant",
-                      encoder->spans.count, turn);
+                      encoder->ranges.count, turn);
 }
 
 static enum status encode_whole(struct chat_encoder *encoder, struct token_ids *out) {
@@ -172,16 +172,16 @@ static enum status encode_whole(struct chat_encoder *encoder, struct token_ids *
     size_t common = status == STATUS_OK ? common_bytes(&given, &output->text) : 0;
     vec_free(&given);
     TRY(status);
-    encoder->spans.count = 0;
+    encoder->ranges.count = 0;
     for (size_t i = 0; i < output->generations.count; i++)
-        TRY(vec_push(&encoder->spans,
-                     (struct example_span){output->generations.items[i].from, output->generations.items[i].to, false}));
-    TRY(mask_spans(encoder));
+        TRY(vec_push(&encoder->ranges,
+                     (struct example_range){output->generations.items[i].from, output->generations.items[i].to, false}));
+    TRY(mask_ranges(encoder));
     /* Blocks that end within what the model is given before the answer are left out. */
-    for (size_t i = 0; i < encoder->spans.count; i++)
-        if (encoder->spans.items[i].to > common) encoder->spans.items[kept++] = encoder->spans.items[i];
-    encoder->spans.count = kept;
-    return example_encode(encoder->examples, output->text.items, output->text.count, encoder->spans.items, kept, false,
+    for (size_t i = 0; i < encoder->ranges.count; i++)
+        if (encoder->ranges.items[i].to > common) encoder->ranges.items[kept++] = encoder->ranges.items[i];
+    encoder->ranges.count = kept;
+    return example_encode(encoder->examples, output->text.items, output->text.count, encoder->ranges.items, kept, false,
                           -1, out);
 }
 

@@ -7,7 +7,7 @@
 
 enum {
     EXACT_BYTES = 1 << 22, /* as long as it takes no more, the text is encoded up to each border from its beginning */
-    STRETCH_BYTES = 1 << 11,
+    FAR_BYTES = 1 << 11,
     WINDOW_BYTES = 64,
     WINDOW_LAST = 8, /* ids at a window's end that may be others where it ends */
     CUT_TRIES = 4,
@@ -110,31 +110,31 @@ static enum status move_on(struct marking *m, size_t border) {
 
 /* The number of ids before a byte of the text. */
 static enum status find_border(struct marking *m, size_t at, bool far, size_t *index) {
-    if (far && at - m->at > STRETCH_BYTES) TRY(move_on(m, at));
+    if (far && at - m->at > FAR_BYTES) TRY(move_on(m, at));
     TRY(encode_part(m, m->at, at));
     size_t here = m->index + common_ids(m, m->index);
     if (here > *index) *index = here;
     return STATUS_OK;
 }
 
-static enum status mark_spans(struct marking *m, const struct example_span *spans, size_t count, uint32_t *marked) {
+static enum status mark_ranges(struct marking *m, const struct example_range *ranges, size_t count, uint32_t *marked) {
     size_t index = 0, work = 0;
     for (size_t i = 0; i < count; i++)
-        work += spans[i].from + spans[i].to;
+        work += ranges[i].from + ranges[i].to;
     bool far = work > EXACT_BYTES;
     if (far) TRY(encode_part(m, 0, 0));
     if (far) m->ends = m->encoder->prefix.count;
     for (size_t i = 0; i < count; i++) {
         if (m->work_bytes > WORK_LIMIT_BYTES + 2 * m->bytes)
             return status_set(STATUS_BAD_INPUT, "%zu turns are too many for an example of %zu bytes", count, m->bytes);
-        TRY(find_border(m, spans[i].from, far, &index));
+        TRY(find_border(m, ranges[i].from, far, &index));
         size_t first = index;
-        if (spans[i].to == m->bytes)
+        if (ranges[i].to == m->bytes)
             index = m->encoder->whole.count;
         else
-            TRY(find_border(m, spans[i].to, far, &index));
+            TRY(find_border(m, ranges[i].to, far, &index));
         for (size_t k = first; k < index; k++)
-            marked[k] |= spans[i].masked ? EXAMPLE_MASKED : EXAMPLE_TRAINED;
+            marked[k] |= ranges[i].masked ? EXAMPLE_MASKED : EXAMPLE_TRAINED;
     }
     return STATUS_OK;
 }
@@ -148,7 +148,7 @@ static enum status check_ids(const struct token_ids *ids) {
 }
 
 enum status example_encode(struct example_encoder *encoder, const char *text, size_t bytes,
-                           const struct example_span *spans, size_t count, bool add_special_tokens, int64_t eos_token,
+                           const struct example_range *ranges, size_t count, bool add_special_tokens, int64_t eos_token,
                            struct token_ids *out) {
     const struct token_ids *whole = &encoder->whole;
     size_t first = out->count;
@@ -157,7 +157,7 @@ enum status example_encode(struct example_encoder *encoder, const char *text, si
     TRY(keep_ids(out, whole->items, whole->count));
     struct marking marking = {
         .encoder = encoder, .text = text, .bytes = bytes, .add_special_tokens = add_special_tokens};
-    if (whole->count > 0) TRY(mark_spans(&marking, spans, count, out->items + first));
+    if (whole->count > 0) TRY(mark_ranges(&marking, ranges, count, out->items + first));
     /* One that ends the prompt does not end an empty completion. */
     uint32_t last = out->count > first ? out->items[out->count - 1] : 0;
     bool ended = (last & EXAMPLE_TRAINED) && (last & EXAMPLE_ID) == eos_token;

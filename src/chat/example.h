@@ -17,7 +17,7 @@
 #define EXAMPLE_FIRST UINT32_C(0x80000000)   /* the first of an example */
 
 /* Part of a text that is trained on or, where `masked`, kept out of every loss. */
-struct example_span {
+struct example_range {
     size_t from, to;
     bool masked;
 };
@@ -28,15 +28,15 @@ struct example_encoder;
 enum status example_encoder_create(const struct tokenizer *tokenizer, struct example_encoder **out);
 void example_encoder_free(struct example_encoder *encoder);
 
-/* Appends the marked ids of a text of valid UTF-8 with spans (in order, apart, at characters' borders).
+/* Appends the marked ids of a text of valid UTF-8 with ranges (in order, apart, at characters' borders).
  *
  * The ids are those of the whole text. A border is placed after the ids that the whole text and the text up to the
  * border begin with in common. Where a token begins at the border, this is exact. A token that crosses the border, or
  * that depends on the text after it, counts as part of the text after it. `add_special_tokens` as for tokenizer_encode;
  * `eos_token`, unless negative, is added at the end and trained on, but not behind one that is trained on. BAD_INPUT
- * when a text has too many spans for its length. On failure `out` may hold a part. */
+ * when a text has too many ranges for its length. On failure `out` may hold a part. */
 enum status example_encode(struct example_encoder *encoder, const char *text, size_t bytes,
-                           const struct example_span *spans, size_t count, bool add_special_tokens, int64_t eos_token,
+                           const struct example_range *ranges, size_t count, bool add_special_tokens, int64_t eos_token,
                            struct token_ids *out);
 
 #endif

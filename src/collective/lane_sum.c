@@ -50,7 +50,7 @@ void lane_find_absent(const struct lane_tree *tree, const bool *empty, bool *abs
 }
 
 /* Elements that are summed at a time, so that what waits on the way up stays in the first cache. */
-enum { STRETCH = 512 };
+enum { SLICE = 512 };
 
 struct sum {
     const struct lane_tree *tree;
@@ -76,7 +76,7 @@ static const float *sum_node(const struct sum *sum, int index, int64_t from, int
         lane_round(scratch, count);
         return scratch;
     }
-    float beside[STRETCH];
+    float beside[SLICE];
     const float *left = sum_node(sum, node->left, from, count, scratch);
     const float *right = sum_node(sum, node->right, from, count, beside);
     lane_add(scratch, left, right, count, sum->round_bf16);
@@ -86,10 +86,10 @@ static const float *sum_node(const struct sum *sum, int index, int64_t from, int
 void lane_tree_sum(const struct lane_tree *tree, int node, const bool *absent, const struct lane_values *lanes,
                    int64_t count, bool round_bf16, float *to) {
     struct sum sum = {tree, absent, lanes, round_bf16};
-    float scratch[STRETCH];
-    for (int64_t from = 0; from < count; from += STRETCH) {
-        int64_t stretch = count - from < STRETCH ? count - from : STRETCH;
-        const float *value = sum_node(&sum, node, from, stretch, scratch);
-        memmove(to + from, value, (size_t)stretch * sizeof *to);
+    float scratch[SLICE];
+    for (int64_t from = 0; from < count; from += SLICE) {
+        int64_t slice = count - from < SLICE ? count - from : SLICE;
+        const float *value = sum_node(&sum, node, from, slice, scratch);
+        memmove(to + from, value, (size_t)slice * sizeof *to);
     }
 }

@@ -64,23 +64,23 @@ static void pack(const struct operation *operation, int index) {
     }
 }
 
-/* What came, against one piece of the own data. bf16 is unpacked in stretches; rounding it again changes nothing. */
+/* What came, against one piece of the own data. bf16 is unpacked in slices; rounding it again changes nothing. */
 static void merge_piece(float *mine, const void *theirs, int64_t count, enum merge_side side, bool round_bf16) {
-    enum { STRETCH = 1024 };
-    float unpacked[STRETCH];
-    for (int64_t from = 0; from < count; from += STRETCH) {
-        int64_t stretch = count - from < STRETCH ? count - from : STRETCH;
+    enum { SLICE = 1024 };
+    float unpacked[SLICE];
+    for (int64_t from = 0; from < count; from += SLICE) {
+        int64_t slice = count - from < SLICE ? count - from : SLICE;
         const float *came = (const float *)theirs + from;
         if (round_bf16) {
-            lane_unpack_bf16(unpacked, (const uint16_t *)theirs + from, stretch);
+            lane_unpack_bf16(unpacked, (const uint16_t *)theirs + from, slice);
             came = unpacked;
         }
         if (side == MERGE_MINE_ABSENT)
-            memcpy(mine + from, came, (size_t)stretch * sizeof *mine);
+            memcpy(mine + from, came, (size_t)slice * sizeof *mine);
         else if (side == MERGE_MINE_LEFT)
-            lane_add(mine + from, mine + from, came, stretch, round_bf16);
+            lane_add(mine + from, mine + from, came, slice, round_bf16);
         else
-            lane_add(mine + from, came, mine + from, stretch, round_bf16);
+            lane_add(mine + from, came, mine + from, slice, round_bf16);
     }
 }
 

@@ -16,7 +16,7 @@
 #include "data/tokens_of_0_1_0.h"
 
 /* Validation rows in order: rows first .. first+count-1 of a component. */
-struct span {
+struct row_range {
     const struct component *component;
     int64_t first, count;
 };
@@ -24,7 +24,7 @@ struct span {
 struct dataset {
     struct components train, valid;
     struct mixture mixture;         /* of train */
-    VEC(struct span) spans;         /* of valid, or of train where rows are held out; once settled */
+    VEC(struct row_range) row_ranges;         /* of valid, or of train where rows are held out; once settled */
     int64_t train_rows, valid_rows; /* -1: not settled */
     struct jsonl_columns columns;
     struct component_options options; /* the paths in `cache` are valid only while the dataset is opened */
@@ -83,8 +83,8 @@ static enum status check_pairs(bool pairs, const struct sources *sources) {
     return STATUS_OK;
 }
 
-static enum status add_span(struct dataset *dataset, const struct component *component, int64_t first, int64_t count) {
-    return count > 0 ? vec_push(&dataset->spans, (struct span){component, first, count}) : STATUS_OK;
+static enum status add_row_range(struct dataset *dataset, const struct component *component, int64_t first, int64_t count) {
+    return count > 0 ? vec_push(&dataset->row_ranges, (struct row_range){component, first, count}) : STATUS_OK;
 }
 
 static enum status settle_valid(struct dataset *dataset) {
@@ -92,11 +92,11 @@ static enum status settle_valid(struct dataset *dataset) {
     const struct components *components = dataset->valid.count > 0 ? &dataset->valid : &dataset->train;
     bool held = components == &dataset->train;
     int64_t rows_there = 0;
-    dataset->spans.count = 0;
+    dataset->row_ranges.count = 0;
     for (size_t i = 0; i < components->count; i++) {
         const struct component *component = &components->items[i];
         TRY(component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows));
-        TRY(add_span(dataset, component, held ? rows.train : 0, held ? rows.held : rows.train));
+        TRY(add_row_range(dataset, component, held ? rows.train : 0, held ? rows.held : rows.train));
         rows_there += held ? rows.held : rows.train;
     }
     dataset->valid_rows = rows_there;
@@ -299,7 +299,7 @@ void dataset_close(struct dataset *dataset) {
     components_close(&dataset->train);
     components_close(&dataset->valid);
     mixture_free(&dataset->mixture);
-    vec_free(&dataset->spans);
+    vec_free(&dataset->row_ranges);
     jsonl_columns_free(&dataset->columns);
     mem_free(dataset);
 }
@@ -455,11 +455,11 @@ static enum status fill_train_row(const struct dataset *dataset, int64_t positio
 static enum status fill_valid_row(const struct dataset *dataset, int64_t position, const struct row *row,
                                   double *reference, int64_t *counted) {
     int64_t at = position / together(dataset);
-    for (size_t i = 0; i < dataset->spans.count; i++) {
-        const struct span *span = &dataset->spans.items[i];
-        if (at < span->count)
-            return fill_sequence(dataset, span->component, span->first + at, position, row, reference, counted);
-        at -= span->count;
+    for (size_t i = 0; i < dataset->row_ranges.count; i++) {
+        const struct row_range *row_range = &dataset->row_ranges.items[i];
+        if (at < row_range->count)
+            return fill_sequence(dataset, row_range->component, row_range->first + at, position, row, reference, counted);
+        at -= row_range->count;
     }
     row_fill_padding(row, 0, 0);
     if (reference) *reference = 0;

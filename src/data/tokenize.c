@@ -203,7 +203,7 @@ static enum status encode_prompt(const struct tokenizing *t, const struct jsonl_
     enum status status;
     TRY_GOTO(status, text_append(&text, prompt, prompt_bytes), done);
     TRY_GOTO(status, text_append(&text, completion, completion_bytes), done);
-    struct example_span trained = {prompt_bytes, text.count, false};
+    struct example_range trained = {prompt_bytes, text.count, false};
     status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
                             t->options.eos_token, out);
 done:

@@ -82,22 +82,22 @@ static void add_edge_times(const struct making *making) {
 /* --- temporaries --- */
 
 /* Nodes of one direction of a block. */
-struct span {
+struct block_pass {
     int32_t first, last;
     int64_t before, peak;
 };
 
-static void extend(const struct making *making, const struct node *node, struct span *span) {
-    if (span->first < 0) span->first = node->id;
-    span->last = node->id;
-    span->peak = larger(span->peak, making->live[node->id]);
+static void extend(const struct making *making, const struct node *node, struct block_pass *block_pass) {
+    if (block_pass->first < 0) block_pass->first = node->id;
+    block_pass->last = node->id;
+    block_pass->peak = larger(block_pass->peak, making->live[node->id]);
 }
 
-static void count_before(const struct making *making, struct span *span) {
+static void count_before(const struct making *making, struct block_pass *block_pass) {
     const struct symbolic_profile *profile = &making->program->profile;
     for (size_t i = 0; i < profile->values.count; i++) {
         const struct value_profile *value = &profile->values.items[i];
-        if (value->first < span->first && value->last >= span->first) span->before += making->bytes[i];
+        if (value->first < block_pass->first && value->last >= block_pass->first) block_pass->before += making->bytes[i];
     }
 }
 
@@ -105,7 +105,7 @@ static void count_before(const struct making *making, struct span *span) {
 static void add_block_temporaries(const struct making *making, int block) {
     const struct graph *step = making->program->profile.graph;
     struct chain_stage *stage = &making->chain->stages[block];
-    struct span forward = {.first = -1}, backward = {.first = -1};
+    struct block_pass forward = {.first = -1}, backward = {.first = -1};
     bool last = block + 1 == making->chain->count;
     for (size_t n = 0; n < step->nodes.count; n++) {
         const struct node *node = step->nodes.items[n];

@@ -45,7 +45,7 @@ static void *take(struct making *making, size_t count, size_t size) {
 
 /* --- blocks that are the same --- */
 
-struct span {
+struct node_range {
     int begin, end;
 };
 
@@ -71,34 +71,34 @@ static bool same_node(const struct node *a, int a_begin, const struct node *b, i
     return true;
 }
 
-static bool same_block(const struct making *making, struct span a, struct span b) {
+static bool same_block(const struct making *making, struct node_range a, struct node_range b) {
     if (a.end - a.begin != b.end - b.begin) return false;
     for (int i = 0; i < a.end - a.begin; i++)
         if (!same_node(node_at(making, a.begin + i), a.begin, node_at(making, b.begin + i), b.begin)) return false;
     return true;
 }
 
-static struct span block_from(const struct making *making, int begin) {
-    struct span span = {begin, begin};
-    while (span.end < node_count(making) && node_at(making, span.end)->block == node_at(making, begin)->block)
-        span.end++;
-    return span;
+static struct node_range block_from(const struct making *making, int begin) {
+    struct node_range node_range = {begin, begin};
+    while (node_range.end < node_count(making) && node_at(making, node_range.end)->block == node_at(making, begin)->block)
+        node_range.end++;
+    return node_range;
 }
 
 /* Compares each block with those that are first of their kind. */
 static enum status find_blocks(struct making *making) {
-    VEC(struct span) kinds = {0};
+    VEC(struct node_range) kinds = {0};
     int *like = making->out->block_like;
     enum status status = STATUS_OK;
     for (int begin = 0; begin < node_count(making) && status == STATUS_OK;) {
-        struct span span = block_from(making, begin);
+        struct node_range node_range = block_from(making, begin);
         size_t kind = 0;
-        while (kind < kinds.count && !same_block(making, kinds.items[kind], span))
+        while (kind < kinds.count && !same_block(making, kinds.items[kind], node_range))
             kind++;
-        if (kind == kinds.count) status = vec_push(&kinds, span);
-        for (int i = 0; i < span.end - span.begin && status == STATUS_OK; i++)
-            like[span.begin + i] = kinds.items[kind].begin + i;
-        begin = span.end;
+        if (kind == kinds.count) status = vec_push(&kinds, node_range);
+        for (int i = 0; i < node_range.end - node_range.begin && status == STATUS_OK; i++)
+            like[node_range.begin + i] = kinds.items[kind].begin + i;
+        begin = node_range.end;
     }
     vec_free(&kinds);
     return status;

@@ -84,7 +84,7 @@ static double point_bytes(const json_t *point, size_t kinds) {
     return sum;
 }
 
-/* The highest and the lowest of each `stretch` neighbours, in their order. */
+/* The highest and the lowest of each `bucket` neighbours, in their order. */
 static int add_extremes(json_t *kept, const json_t *points, size_t from, size_t to, size_t kinds) {
     size_t high = from, low = from;
     for (size_t i = from; i < to; i++) {
@@ -99,10 +99,10 @@ static int add_extremes(json_t *kept, const json_t *points, size_t from, size_t 
 static json_t *thin_points(const json_t *points, size_t kinds) {
     json_t *kept = json_array();
     size_t count = json_array_size(points);
-    size_t stretch = count <= PAGE_TIMELINE_POINTS ? 1 : (2 * count + PAGE_TIMELINE_POINTS - 1) / PAGE_TIMELINE_POINTS;
+    size_t bucket = count <= PAGE_TIMELINE_POINTS ? 1 : (2 * count + PAGE_TIMELINE_POINTS - 1) / PAGE_TIMELINE_POINTS;
     int failed = !kept;
-    for (size_t from = 0; from < count && !failed; from += stretch)
-        failed |= add_extremes(kept, points, from, from + stretch < count ? from + stretch : count, kinds);
+    for (size_t from = 0; from < count && !failed; from += bucket)
+        failed |= add_extremes(kept, points, from, from + bucket < count ? from + bucket : count, kinds);
     if (!failed) return kept;
     json_decref(kept);
     return NULL;

@@ -17,7 +17,7 @@ enum {
  *     short to be seen go together; the name is that of the longest), 1 where it is on the chain, else 0, and the row
  *     whose end let it begin, -1 where that is not known;
  *   - "bounds": [{"role", "phase", "seconds"}] of the chain, the largest first;
- *   - "points" of which the highest and the lowest in each stretch of time are left.
+ *   - "points" of which the highest and the lowest in each interval of time are left.
  * BAD_INPUT "FILE: FIELD: …". The caller drops it. */
 enum status page_timeline_read(const char *path, json_t **out);
 /* The same of an object that is there already; `name` stands for the path in messages. */

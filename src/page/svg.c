@@ -48,11 +48,11 @@ enum status svg_begin(struct text_buffer *out, const char *title, int height) {
 enum status svg_end(struct text_buffer *out) { return svg_print(out, "</svg>\n"); }
 
 /* The round step (1, 2 or 5 times a power of ten) that gives at most so many ticks. */
-static double tick_step(double span, int max) {
-    double power = pow(10, floor(log10(span / max)));
+static double tick_step(double extent, int max) {
+    double power = pow(10, floor(log10(extent / max)));
     static const double parts[] = {1, 2, 5, 10};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (span / (parts[i] * power) <= max) return parts[i] * power;
+        if (extent / (parts[i] * power) <= max) return parts[i] * power;
     return 10 * power;
 }
 

@@ -20,7 +20,7 @@
  * stage, who does what when), instances (activations of each micro-batch and recomputation), step_buffers (all other
  * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
  * schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), schedule_messages (of pipelines),
- * residency and residency_places (stretches of uses elsewhere), gather (whole parameters out of shards), move (copies
+ * residency and residency_places (uses on another tier than the home, through one copy), gather (whole parameters out of shards), move (copies
  * between tiers), lifetimes (of buffers), place (offsets), sweep (placement in the order of time), place_apart (copies
  * away from bytes that were just in use), happens (vector clocks), segments (bytes cut at operands' borders),
  * synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its part about each

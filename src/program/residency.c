@@ -114,7 +114,7 @@ static bool joins(const struct residencies *residencies, const struct residency 
            last->section == next->section && is_near(residencies, residency, use->instruction);
 }
 
-/* Members of a pack are written one after the other, in either order: what has been written stays one stretch. A read
+/* Members of a pack are written one after the other, in either order: what has been written stays one range. A read
  * of anything else finds what was there before. */
 static void add_use(const struct residencies *residencies, struct residency *residency, const struct use *use) {
     bool known = residency->begin <= use->begin && use->end <= residency->end,

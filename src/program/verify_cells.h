@@ -1,4 +1,4 @@
-/* Cells: stretches of elements that every program of all ranks treats alike. What a tensor is cut into follows from the
+/* Cells: ranges of elements that every program of all ranks treats alike. What a tensor is cut into follows from the
  * borders of all shards, operands and blocks of operations; a parameter's gradients, states and block sums are cut
  * where it is. For verify_sums alone. */
 #ifndef BALLAST_PROGRAM_VERIFY_CELLS_H

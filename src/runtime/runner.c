@@ -211,16 +211,16 @@ static void execute_issue(struct runner *runner, int32_t index, int64_t repetiti
 }
 
 int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
-    const struct span *span = runner_span_at(runner, index);
+    const struct graph_segment *graph_segment = runner_graph_segment_at(runner, index);
     int32_t last = runner->recorder || runner->observer ? index : runner->batches[index];
-    if (span)
-        runner_launch(runner, span, stream);
+    if (graph_segment)
+        runner_launch(runner, graph_segment, stream);
     else if (last != index)
         runner_execute_batch(runner, index, repetition, stream);
     else
         execute_issue(runner, index, repetition, stream);
     if (runner->comm) step_watch_note(&runner->comm->watch);
-    return span ? span->last : last;
+    return graph_segment ? graph_segment->last : last;
 }
 
 /* Executes all streams' instructions in the caller's thread. */
@@ -258,7 +258,7 @@ static enum status run_whole(struct runner *runner, int parts, const double *sca
     runner_enter(runner);
     runner_begin(runner, parts, scalars);
     TRY(runner_mirrors_send(runner));
-    runner_spans_begin(runner);
+    runner_graph_segments_begin(runner);
     if (runner->executable->program->streams == 1 || runner->observer)
         run_in_order(runner);
     else
@@ -297,7 +297,7 @@ static enum status allocate(struct runner *runner) {
 static enum status make_parts(struct runner *runner) {
     TRY(allocate(runner));
     TRY(runner_streams_open(runner));
-    TRY(runner_spans_open(runner));
+    TRY(runner_graph_segments_open(runner));
     TRY(batches_find(runner->executable, &runner->batches));
     TRY(runner_mirrors_open(runner));
     return runner_workers_start(runner);
@@ -328,7 +328,7 @@ void runner_free(struct runner *runner) {
     runner_workers_close(runner);
     runner_operations_close(runner);
     runner_mirrors_close(runner);
-    runner_spans_close(runner);
+    runner_graph_segments_close(runner);
     runner_streams_close(runner);
     mem_free(runner->batches);
     mem_free(runner->ended);

@@ -3,15 +3,15 @@
  * Files, in the order to read them: executable (a program with its kernels), runner (this; instructions and steps),
  * runner_workers (a thread a stream), runner_state (what the runner's files share), runner_data (tensors between
  * steps), runner_mirror (CPU copies of inputs and results), runner_comm (operations between ranks), tier_copy (copies
- * between tiers), runner_streams (a backend's streams and events), batches (kernels of one call), spans and
- * runner_spans (graphs).
+ * between tiers), runner_streams (a backend's streams and events), batches (kernels of one call), graph_segments and
+ * runner_graph_segments (graphs).
  *
  * On a backend with streams (backend.h) the workers only enqueue work and may be far ahead of it: the counts that they
  * wait for are of issues enqueued, and the backend's events order the execution. What workers do themselves (disk
  * copies, kernels in the host tier) waits for the events. A step ends when all work is done.
  *
- * Where such a backend has graphs (backend.h), steps from the second on launch whole spans of a stream at once
- * (runtime/spans.h): the same work in the same order. A step that is recorded or observed is enqueued call by call.
+ * Where such a backend has graphs (backend.h), steps from the second on launch whole segments of a stream at once
+ * (runtime/graph segments.h): the same work in the same order. A step that is recorded or observed is enqueued call by call.
  *
  * Addresses. runner_data returns addresses that the CPU can use. Where it cannot use a tier's memory (arena.mapped),
  * inputs, results and kept activations have CPU copies, which are sent to the device before each step and fetched after

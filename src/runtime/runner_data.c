@@ -35,57 +35,57 @@ enum status runner_read_operand(const struct runner *runner, const struct operan
 }
 
 /* A range of a tier; on the disk also the whole blocks around it that fit into the window. */
-struct stretch {
+struct disk_range {
     const struct arena *arena;
     int64_t begin, end;             /* what is left of the range */
     int64_t block_begin, block_end; /* moved */
 };
 
-static void settle_blocks(struct stretch *stretch) {
-    stretch->block_begin = stretch->begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
-    int64_t end = (stretch->end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
-    int64_t max = stretch->block_begin + RUNNER_WINDOW_BYTES;
-    stretch->block_end = end < max ? end : max;
+static void settle_blocks(struct disk_range *disk_range) {
+    disk_range->block_begin = disk_range->begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
+    int64_t end = (disk_range->end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
+    int64_t max = disk_range->block_begin + RUNNER_WINDOW_BYTES;
+    disk_range->block_end = end < max ? end : max;
 }
 
-static int64_t present_bytes(const struct stretch *stretch) {
-    return (stretch->end < stretch->block_end ? stretch->end : stretch->block_end) - stretch->begin;
+static int64_t present_bytes(const struct disk_range *disk_range) {
+    return (disk_range->end < disk_range->block_end ? disk_range->end : disk_range->block_end) - disk_range->begin;
 }
 
-static enum status load_window(const struct runner *runner, const struct stretch *stretch) {
-    return arena_read(stretch->arena, stretch->block_begin, runner->window, stretch->block_end - stretch->block_begin,
+static enum status load_window(const struct runner *runner, const struct disk_range *disk_range) {
+    return arena_read(disk_range->arena, disk_range->block_begin, runner->window, disk_range->block_end - disk_range->block_begin,
                       0);
 }
 
-static enum status read_disk(struct runner *runner, struct stretch stretch, char *to) {
-    while (stretch.begin < stretch.end) {
-        settle_blocks(&stretch);
-        TRY(load_window(runner, &stretch));
-        int64_t bytes = present_bytes(&stretch);
-        memcpy(to, (char *)runner->window + (stretch.begin - stretch.block_begin), (size_t)bytes);
+static enum status read_disk(struct runner *runner, struct disk_range disk_range, char *to) {
+    while (disk_range.begin < disk_range.end) {
+        settle_blocks(&disk_range);
+        TRY(load_window(runner, &disk_range));
+        int64_t bytes = present_bytes(&disk_range);
+        memcpy(to, (char *)runner->window + (disk_range.begin - disk_range.block_begin), (size_t)bytes);
         to += bytes;
-        stretch.begin += bytes;
+        disk_range.begin += bytes;
     }
     return STATUS_OK;
 }
 
 /* In the blocks at both ends the neighbours' bytes stay as they are. */
-static enum status write_disk(struct runner *runner, struct stretch stretch, const char *from) {
-    while (stretch.begin < stretch.end) {
-        settle_blocks(&stretch);
-        int64_t bytes = present_bytes(&stretch);
-        bool whole = stretch.begin == stretch.block_begin && stretch.begin + bytes == stretch.block_end;
-        if (!whole) TRY(load_window(runner, &stretch));
-        memcpy((char *)runner->window + (stretch.begin - stretch.block_begin), from, (size_t)bytes);
-        TRY(arena_write(stretch.arena, stretch.block_begin, runner->window, stretch.block_end - stretch.block_begin,
+static enum status write_disk(struct runner *runner, struct disk_range disk_range, const char *from) {
+    while (disk_range.begin < disk_range.end) {
+        settle_blocks(&disk_range);
+        int64_t bytes = present_bytes(&disk_range);
+        bool whole = disk_range.begin == disk_range.block_begin && disk_range.begin + bytes == disk_range.block_end;
+        if (!whole) TRY(load_window(runner, &disk_range));
+        memcpy((char *)runner->window + (disk_range.begin - disk_range.block_begin), from, (size_t)bytes);
+        TRY(arena_write(disk_range.arena, disk_range.block_begin, runner->window, disk_range.block_end - disk_range.block_begin,
                         0));
         from += bytes;
-        stretch.begin += bytes;
+        disk_range.begin += bytes;
     }
     return STATUS_OK;
 }
 
-static struct stretch find_stretch(const struct runner *runner, const struct tensor *tensor, int64_t offset,
+static struct disk_range find_range(const struct runner *runner, const struct tensor *tensor, int64_t offset,
                                    int64_t bytes) {
     struct tensor_run run;
     const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
@@ -93,18 +93,18 @@ static struct stretch find_stretch(const struct runner *runner, const struct ten
     int64_t element = dtype_bytes(tensor->shape.dtype), start = offset - run.first * element;
     BUG_IF(start < 0 || start + bytes > run.elements * element, "bytes of %s that another rank has", tensor->name);
     int64_t begin = buffer->offset + run.offset + start;
-    return (struct stretch){.arena = &runner->arenas[buffer->tier], .begin = begin, .end = begin + bytes};
+    return (struct disk_range){.arena = &runner->arenas[buffer->tier], .begin = begin, .end = begin + bytes};
 }
 
 enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to) {
-    struct stretch stretch = find_stretch(runner, tensor, offset, bytes);
-    if (stretch.arena->tier == TIER_DISK) return read_disk(runner, stretch, to);
-    return arena_read(stretch.arena, stretch.begin, to, bytes, 0);
+    struct disk_range disk_range = find_range(runner, tensor, offset, bytes);
+    if (disk_range.arena->tier == TIER_DISK) return read_disk(runner, disk_range, to);
+    return arena_read(disk_range.arena, disk_range.begin, to, bytes, 0);
 }
 
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from) {
-    struct stretch stretch = find_stretch(runner, tensor, offset, bytes);
-    if (stretch.arena->tier == TIER_DISK) return write_disk(runner, stretch, from);
-    return arena_write(stretch.arena, stretch.begin, from, bytes, 0);
+    struct disk_range disk_range = find_range(runner, tensor, offset, bytes);
+    if (disk_range.arena->tier == TIER_DISK) return write_disk(runner, disk_range, from);
+    return arena_write(disk_range.arena, disk_range.begin, from, bytes, 0);
 }

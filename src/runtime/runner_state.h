@@ -9,7 +9,7 @@
 #include "program/happens.h"
 #include "runtime/batches.h"
 #include "runtime/runner.h"
-#include "runtime/spans.h"
+#include "runtime/graph_segments.h"
 #include "runtime/tier_copy.h"
 
 struct worker {
@@ -57,11 +57,11 @@ struct runner {
     void **mirrors;                        /* by buffer; NULL for those with addresses for the CPU */
     double *values; /* where the device's kernels read a step's values: those of the present step, then `left` */
     /* Backends with graphs: */
-    struct spans spans;
-    void **graphs;    /* by span; NULL before it is captured, and where it cannot be */
+    struct graph_segments graph_segments;
+    void **graphs;    /* by graph segment; NULL before it is captured, and where it cannot be */
     bool warm;        /* a step has been made */
-    bool captured;    /* all spans that can be captured are */
-    bool launches;    /* the present step launches its spans */
+    bool captured;    /* all graph segments that can be captured are */
+    bool launches;    /* the present step launches its graph segments */
     int32_t *batches; /* by instruction: the last of the batch that begins there (runtime/batches.h) */
     /* Several streams: */
     pthread_mutex_t lock;
@@ -75,7 +75,7 @@ struct runner {
     struct worker workers[STREAMS_MAX];
 };
 
-/* Enqueues or executes the span, the batch or the single instruction that begins there, and returns its last
+/* Enqueues or executes the graph segment, the batch or the single instruction that begins there, and returns its last
  * instruction. Recorded and observed instructions are single. */
 int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream);
 /* Executes one issue of an instruction, if the step has it, or enqueues it on the backend's stream. A failure is kept
@@ -127,16 +127,16 @@ void runner_finish_stream(struct runner *runner, void *stream);
 /* Makes the backend's device current in the calling thread. */
 void runner_enter(struct runner *runner);
 
-/* Spans as graphs (runner_spans.c). All do nothing where the backend has none. */
-enum status runner_spans_open(struct runner *runner);
-void runner_spans_close(struct runner *runner);
-/* Chooses, with no work enqueued, whether the next step launches its spans; the first such step captures them. Steps
+/* Graph segments as graphs (runner_graph_segments.c). All do nothing where the backend has none. */
+enum status runner_graph_segments_open(struct runner *runner);
+void runner_graph_segments_close(struct runner *runner);
+/* Chooses, with no work enqueued, whether the next step launches its graph segments; the first such step captures them. Steps
  * that are recorded or observed do not, since each instruction is waited for. */
-void runner_spans_begin(struct runner *runner);
-/* The span to be launched that begins at the instruction; NULL: none. */
-const struct span *runner_span_at(const struct runner *runner, int32_t instruction);
+void runner_graph_segments_begin(struct runner *runner);
+/* The graph segment to be launched that begins at the instruction; NULL: none. */
+const struct graph_segment *runner_graph_segment_at(const struct runner *runner, int32_t instruction);
 /* Launches it. A failure is kept for runner_status. */
-void runner_launch(struct runner *runner, const struct span *span, void *stream);
+void runner_launch(struct runner *runner, const struct graph_segment *graph_segment, void *stream);
 
 /* Mirrors: CPU copies of device-only inputs and results, and the values of the step that runner_begin began
  * (runner_mirror.c). */

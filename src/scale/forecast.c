@@ -11,7 +11,7 @@ static double model_flops(const struct training *job) {
 }
 
 /* Of a step of so many micro-batches. */
-struct span {
+struct simulated_step {
     double step_s, busy_s;
     int64_t instructions;
 };
@@ -27,10 +27,10 @@ static enum status replay_micro_batches(const struct training *job, const struct
 }
 
 static enum status simulate(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
-                            struct span *out) {
+                            struct simulated_step *out) {
     struct replay replay = {0};
     enum status status = replay_micro_batches(job, calibration, micro_batches, &replay);
-    *out = (struct span){replay.end_s, replay.busy_s, (int64_t)replay.instructions.count};
+    *out = (struct simulated_step){replay.end_s, replay.busy_s, (int64_t)replay.instructions.count};
     replay_free(&replay);
     return status;
 }
@@ -46,10 +46,10 @@ enum status forecast_timeline(const struct training *job, const struct calibrati
 /* Once a pipeline is filled, each round of as many micro-batches as it has stages takes as long as the one before. So
  * of many rounds a few are simulated, and the others counted as the last of these. */
 static enum status simulate_rounds(const struct training *job, const struct calibration *calibration,
-                                   struct span *out) {
+                                   struct simulated_step *out) {
     int64_t all = job->layout.micro_batches, round = job->layout.pipeline;
     int64_t few = 3 * round + all % round;
-    struct span before;
+    struct simulated_step before;
     if (all <= 2 * few + round) return simulate(job, calibration, all, out);
     TRY(simulate(job, calibration, few, &before));
     TRY(simulate(job, calibration, few + round, out));
@@ -62,15 +62,15 @@ static enum status simulate_rounds(const struct training *job, const struct cali
 
 enum status forecast_step(const struct training *job, const struct calibration *calibration, struct forecast *out) {
     struct job_costs costs;
-    struct span span;
+    struct simulated_step simulated_step;
     TRY(training_check(job));
-    TRY(simulate_rounds(job, calibration, &span));
+    TRY(simulate_rounds(job, calibration, &simulated_step));
     job_costs_find(job, calibration, &costs);
-    *out = (struct forecast){.step_s = span.step_s,
+    *out = (struct forecast){.step_s = simulated_step.step_s,
                              .flops = model_flops(job),
-                             .busy_s = span.busy_s,
-                             .exposed_s = fmax(0, span.step_s - span.busy_s),
+                             .busy_s = simulated_step.busy_s,
+                             .exposed_s = fmax(0, simulated_step.step_s - simulated_step.busy_s),
                              .peak_bytes = (int64_t)fmin(rank_memory_max(&costs).total, 9e18),
-                             .instructions = span.instructions};
+                             .instructions = simulated_step.instructions};
     return STATUS_OK;
 }

@@ -56,8 +56,8 @@ static double attention_products_s(const struct share *share, bool backward) {
 static double mlp_products_s(const struct share *share, bool backward) {
     const struct transformer *model = &share->job->model;
     int64_t mine = one_or_more(model->experts / layout_expert_ranks(&share->job->layout));
-    int64_t visits = model->experts > 0 ? model->experts_a_token : 1,
-            tokens = one_or_more(share->tokens * visits / mine);
+    int64_t experts_per_token = model->experts > 0 ? model->experts_a_token : 1,
+            tokens = one_or_more(share->tokens * experts_per_token / mine);
     int64_t in = one_or_more(share->ffn_in / share->across), out = one_or_more(model->ffn / share->across);
     double router = model->experts > 0 ? weight_s(share, 1, share->tokens, model->experts, model->hidden, backward) : 0;
     return router + weight_s(share, mine, tokens, in, model->hidden, backward) +

@@ -12,10 +12,10 @@ static double layer_bytes(const struct training *job) {
     double queries = (double)transformer_query_width(model);
     double keys = queries + 2 * (double)(model->kv_heads * transformer_head_size(model));
     double whole = 4 * (double)model->hidden / cut;
-    double visits = model->experts > 0 ? (double)model->experts_a_token : 1;
-    double parts = (queries + keys + visits * (model->gated ? 3 : 2) * (double)model->ffn) / across;
+    double experts_per_token = model->experts > 0 ? (double)model->experts_a_token : 1;
+    double parts = (queries + keys + experts_per_token * (model->gated ? 3 : 2) * (double)model->ffn) / across;
     /* What is sent to experts, and comes back from them. */
-    if (model->experts > 0) whole += 2 * visits * (double)model->hidden / cut;
+    if (model->experts > 0) whole += 2 * experts_per_token * (double)model->hidden / cut;
     double bytes = BYTES * tokens * (whole + parts);
     bool scores = job->system.attention == ATTENTION_SCORES && layout->recomputation != RECOMPUTE_ATTENTION;
     if (scores) bytes += 5 * tokens * (double)layout->sequence_length * (double)model->heads / across;

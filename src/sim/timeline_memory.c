@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* A stretch of time in which a buffer is live. */
+/* An interval of time in which a buffer is live. */
 struct life {
     double begin, end; /* end before begin: it is never used */
 };

@@ -21,8 +21,8 @@ static enum status call_range(struct jinja_rendering *rendering, const struct ji
     if (arguments->count > 1) TRY(read_integer(rendering, "range", &values[0], &first));
     if (arguments->count > 2) TRY(read_integer(rendering, "range", &values[2], &step));
     if (step == 0) return jinja_fail(rendering, "range: the step is zero");
-    __int128 span = step > 0 ? (__int128)last - first : (__int128)first - last;
-    __int128 stride = step > 0 ? step : -(__int128)step, count = span > 0 ? (span - 1) / stride + 1 : 0;
+    __int128 distance = step > 0 ? (__int128)last - first : (__int128)first - last;
+    __int128 stride = step > 0 ? step : -(__int128)step, count = distance > 0 ? (distance - 1) / stride + 1 : 0;
     if (count > JINJA_RANGE_MAX) return jinja_fail(rendering, "range: more than %d items", JINJA_RANGE_MAX);
     return jinja_make_range(rendering, first, last, step, (size_t)count, out);
 }

@@ -109,16 +109,16 @@ METHOD(call_removesuffix) { return remove_end(rendering, self, &a[0], false, out
 /* The parts of a split, between its cuts. */
 struct parts {
     struct jinja_rendering *rendering;
-    VEC(struct text_span) spans;
+    VEC(struct text_range) ranges;
 };
 
 /* At most as many as a list may have. */
 static enum status add_part(struct parts *parts, size_t from, size_t to) {
     size_t max = (JINJA_MEMORY_MAX - parts->rendering->memory_bytes) / sizeof(struct jinja_value);
     TRY(jinja_charge(parts->rendering, 2));
-    if (parts->spans.count >= max)
+    if (parts->ranges.count >= max)
         return jinja_fail(parts->rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MAX);
-    return vec_push(&parts->spans, (struct text_span){from, to});
+    return vec_push(&parts->ranges, (struct text_range){from, to});
 }
 
 static enum status split_at(const struct jinja_value *self, const struct jinja_value *separator, int64_t max,
@@ -182,11 +182,11 @@ static enum status split_at_space(const struct jinja_value *self, int64_t max, s
 static enum status list_parts(struct jinja_rendering *rendering, const struct jinja_value *self,
                               const struct parts *parts, bool reversed, struct jinja_value *out) {
     struct jinja_value *items;
-    size_t count = parts->spans.count;
+    size_t count = parts->ranges.count;
     TRY(jinja_make_list(rendering, JINJA_LIST, count, out, &items));
     for (size_t i = 0; i < count; i++) {
-        const struct text_span *span = &parts->spans.items[reversed ? count - 1 - i : i];
-        items[i] = jinja_string(self->string.text + span->from, span->to - span->from);
+        const struct text_range *range = &parts->ranges.items[reversed ? count - 1 - i : i];
+        items[i] = jinja_string(self->string.text + range->from, range->to - range->from);
     }
     return STATUS_OK;
 }
@@ -209,7 +209,7 @@ static enum status split(struct jinja_rendering *rendering, const struct jinja_v
              done);
     TRY_GOTO(status, list_parts(rendering, self, &parts, last && !space, out), done);
 done:
-    vec_free(&parts.spans);
+    vec_free(&parts.ranges);
     return status;
 }
 
@@ -240,7 +240,7 @@ METHOD(call_splitlines) {
     if (begin < bytes) TRY_GOTO(status, add_part(&parts, begin, bytes), done);
     TRY_GOTO(status, list_parts(rendering, self, &parts, false, out), done);
 done:
-    vec_free(&parts.spans);
+    vec_free(&parts.ranges);
     return status;
 }
 

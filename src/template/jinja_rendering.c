@@ -237,13 +237,13 @@ static enum status execute_macro(struct jinja_rendering *rendering, const struct
 /* Only what goes to the result itself has a place there. */
 static enum status execute_generation(struct jinja_rendering *rendering, const struct jinja_node *node) {
     struct jinja_scope *outer = rendering->scope;
-    struct text_span span = {.from = rendering->out->count};
+    struct text_range range = {.from = rendering->out->count};
     TRY(jinja_enter_scope(rendering, outer));
     TRY(jinja_execute(rendering, node->a));
     rendering->scope = outer;
-    span.to = rendering->out->count;
+    range.to = rendering->out->count;
     bool direct = rendering->out == &rendering->result->text;
-    return direct && span.to > span.from ? vec_push(&rendering->result->generations, span) : STATUS_OK;
+    return direct && range.to > range.from ? vec_push(&rendering->result->generations, range) : STATUS_OK;
 }
 
 static enum status execute(struct jinja_rendering *rendering, const struct jinja_node *node) {

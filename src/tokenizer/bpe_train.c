@@ -59,7 +59,7 @@ void bpe_vocabulary_free(struct bpe_vocabulary *vocabulary) {
     scratch_free(&vocabulary->memory);
 }
 
-struct span {
+struct training_word {
     size_t start; /* in symbols */
     uint32_t count;
     int64_t times; /* how often the word occurs */
@@ -67,7 +67,7 @@ struct span {
 
 struct training {
     uint32_t *symbols; /* of all words, each of which shrinks in place */
-    struct span *words;
+    struct training_word *words;
     struct bpe_pairs pairs;
     struct bpe_vocabulary *vocabulary;
     struct text_buffer text;
@@ -83,7 +83,7 @@ static enum status symbols_fill(struct training *training, const struct bpe_word
     if (!training->symbols || !training->words) return STATUS_FAILED;
     for (size_t i = 0; i < words->items.count; i++) {
         const struct bpe_word *word = &words->items.items[i];
-        training->words[i] = (struct span){place, word->bytes, word->count};
+        training->words[i] = (struct training_word){place, word->bytes, word->count};
         for (size_t b = 0; b < word->bytes; b++)
             training->symbols[place++] = byte_ids[(unsigned char)word->text[b]];
     }
@@ -92,7 +92,7 @@ static enum status symbols_fill(struct training *training, const struct bpe_word
 
 static enum status pairs_fill(struct training *training, size_t word_count) {
     for (size_t i = 0; i < word_count; i++) {
-        const struct span *word = &training->words[i];
+        const struct training_word *word = &training->words[i];
         const uint32_t *symbols = training->symbols + word->start;
         for (size_t s = 0; s + 1 < word->count; s++)
             TRY(bpe_pairs_count(&training->pairs, symbols[s], symbols[s + 1], (uint32_t)i, word->times));
@@ -102,7 +102,7 @@ static enum status pairs_fill(struct training *training, size_t word_count) {
 
 /* Replaces the pair by `made` in one word, and updates the counts of its neighbouring pairs. */
 static enum status word_merge(struct training *training, uint32_t index, struct bpe_merge pair, uint32_t made) {
-    struct span *word = &training->words[index];
+    struct training_word *word = &training->words[index];
     uint32_t *symbols = training->symbols + word->start, written = 0;
     for (uint32_t read = 0; read < word->count; read++) {
         if (symbols[read] != pair.left || read + 1 == word->count || symbols[read + 1] != pair.right) {

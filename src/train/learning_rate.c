@@ -27,8 +27,8 @@ double lr_at_step(const struct lr_shape *shape, int64_t step) {
     const double pi = 3.14159265358979323846;
     if (step < shape->warmup_steps) return shape->peak * ((double)(step + 1) / (double)shape->warmup_steps);
     if (step > shape->steps) step = shape->steps;
-    double span = (double)(shape->steps - shape->warmup_steps), m = shape->min_fraction, fraction = 1;
-    double progress = span > 0 ? (double)(step - shape->warmup_steps) / span : 1;
+    double decay_steps = (double)(shape->steps - shape->warmup_steps), m = shape->min_fraction, fraction = 1;
+    double progress = decay_steps > 0 ? (double)(step - shape->warmup_steps) / decay_steps : 1;
     switch (shape->schedule) {
     case LR_SCHEDULE_COSINE: fraction = m + (1 - m) * 0.5 * (1 + cos(pi * progress)); break;
     case LR_SCHEDULE_LINEAR: fraction = 1 - (1 - m) * progress; break;

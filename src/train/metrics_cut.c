@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "train/metrics.h"
 
-struct span {
+struct byte_range {
     size_t begin, end;
 };
 
@@ -23,7 +23,7 @@ struct cutting {
     int64_t last, last_step; /* steps of the last good line, and of the last that is a step's */
     bool validated;
     size_t end;           /* of the last line that stays */
-    VEC(struct span) bad; /* lines that do not */
+    VEC(struct byte_range) bad; /* lines that do not */
     size_t bad_within;    /* so many of them lie before the end */
     int64_t first_bad;    /* the number of the first */
     int64_t missing;      /* steps without a line */
@@ -97,16 +97,16 @@ static enum status walk(struct cutting *cutting, const struct metrics_text *text
         const char *line = text->data + begin, *end = memchr(line, '\n', text->bytes - begin);
         enum verdict verdict;
         if (!end) break;
-        struct span span = {begin, begin + (size_t)(end - line) + 1};
+        struct byte_range byte_range = {begin, begin + (size_t)(end - line) + 1};
         TRY(judge(cutting, line, (size_t)(end - line), &verdict));
         if (verdict == ENDS) break;
         if (verdict == GOES && cutting->bad.count == 0) cutting->first_bad = number;
-        if (verdict == GOES) TRY(vec_push(&cutting->bad, span));
+        if (verdict == GOES) TRY(vec_push(&cutting->bad, byte_range));
         if (verdict == STAYS) {
-            cutting->end = span.end;
+            cutting->end = byte_range.end;
             cutting->bad_within = cutting->bad.count;
         }
-        begin = span.end;
+        begin = byte_range.end;
     }
     note_missing(cutting, cutting->last_step + 1, cutting->cut->step);
     return STATUS_OK;

@@ -50,7 +50,7 @@ profile) echo "bf16 products    800000.0 GFLOP/s"
     echo "linear                 layer.0.mlp.c_fc                   48      0.100  494500.0    100.0      1%   30.0%" ;;
 esac'
 for name in kernel_reference kernel_plain kernel_updates kernel_gradients kernel_attention kernel_muon kernel_runs reference \
-    same_bits lanes spans nccl_self; do
+    same_bits lanes graph_segments nccl_self; do
     fake "$work/bundle/tests/test_$name" 'case ${BALLAST_TEST_CASES:-} in
 list) echo "first_case"; echo "second_case" ;;
 esac'

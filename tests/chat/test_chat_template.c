@@ -55,17 +55,17 @@ static enum status render_case(const struct chat_template *chat, const json_t *t
     return status;
 }
 
-/* The tokens within the spans of generation blocks are those that transformers masks. */
+/* The tokens within the ranges of generation blocks are those that transformers masks. */
 static void expect_mask(const char *name, const struct jinja_output *output, const struct token_ids *ids,
                         const json_t *mask) {
     int64_t trained = 0, expected = 0;
     for (size_t i = 0; i < json_array_size(mask); i++)
         expected += json_integer_value(json_array_get(mask, i));
     for (size_t i = 0; i < output->generations.count; i++) {
-        const struct text_span *span = &output->generations.items[i];
+        const struct text_range *range = &output->generations.items[i];
         struct token_ids part = {0};
         assert_int_equal(
-            tokenizer_encode(tokenizer, output->text.items + span->from, span->to - span->from, false, &part),
+            tokenizer_encode(tokenizer, output->text.items + range->from, range->to - range->from, false, &part),
             STATUS_OK);
         trained += (int64_t)part.count;
         vec_free(&part);

@@ -28,8 +28,8 @@ static void expect_whole(const struct tokenizer *tokenizer, const char *text, si
     vec_free(&whole);
 }
 
-/* The text of the tokens of a span holds the span's own, and begins within a few characters of it. */
-static void expect_text(const struct tokenizer *tokenizer, const struct token_ids *marked, const char *span,
+/* The text of the tokens of a range holds the range's own, and begins within a few characters of it. */
+static void expect_text(const struct tokenizer *tokenizer, const struct token_ids *marked, const char *range,
                         size_t bytes) {
     struct token_ids trained = {0};
     for (size_t i = 0; i < marked->count; i++)
@@ -38,8 +38,8 @@ static void expect_text(const struct tokenizer *tokenizer, const struct token_id
     char *text;
     size_t text_bytes;
     assert_int_equal(tokenizer_decode(tokenizer, trained.items, trained.count, false, &text, &text_bytes), STATUS_OK);
-    if (text_bytes < bytes || memcmp(text + text_bytes - bytes, span, bytes) != 0)
-        fail_msg("trained on \"%s\", not on \"%.*s\"", text, (int)bytes, span);
+    if (text_bytes < bytes || memcmp(text + text_bytes - bytes, range, bytes) != 0)
+        fail_msg("trained on \"%s\", not on \"%.*s\"", text, (int)bytes, range);
     assert_true(text_bytes - bytes <= 24);
     mem_free(text);
     vec_free(&trained);
@@ -59,9 +59,9 @@ static void borders_are_found_in_any_text(void **state) {
             size_t border = random_u64(9, RANDOM_TEST, (uint32_t)t, round) % (bytes + 1);
             while (border < bytes && ((unsigned char)text[border] & 0xC0) == 0x80)
                 border++;
-            struct example_span span = {border, bytes, false};
+            struct example_range range = {border, bytes, false};
             struct token_ids marked = {0};
-            assert_int_equal(example_encode(encoder, text, bytes, &span, 1, false, -1, &marked), STATUS_OK);
+            assert_int_equal(example_encode(encoder, text, bytes, &range, 1, false, -1, &marked), STATUS_OK);
             expect_whole(tokenizer, text, bytes, false, &marked);
             if (reversible) expect_text(tokenizer, &marked, text + border, bytes - border);
             vec_free(&marked);
@@ -81,9 +81,9 @@ static void clean_borders_are_exact(void **state) {
     char text[256];
     snprintf(text, sizeof text, "%s%s\n%s%s", question, answer, question, answer);
     size_t q = strlen(question), a = strlen(answer);
-    struct example_span spans[] = {{q, q + a, false}, {2 * q + a + 1, 2 * q + 2 * a + 1, false}};
+    struct example_range ranges[] = {{q, q + a, false}, {2 * q + a + 1, 2 * q + 2 * a + 1, false}};
     struct token_ids marked = {0}, ids = {0};
-    assert_int_equal(example_encode(encoder, text, strlen(text), spans, 2, false, 7, &marked), STATUS_OK);
+    assert_int_equal(example_encode(encoder, text, strlen(text), ranges, 2, false, 7, &marked), STATUS_OK);
     assert_int_equal(tokenizer_encode(tokenizer, question, q, false, &ids), STATUS_OK);
     size_t question_ids = ids.count, at = 0;
     ids.count = 0;
@@ -115,12 +115,12 @@ static void an_end_is_not_put_twice(void **state) {
     size_t count = marked.count;
     marked.count = 0;
     assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
-    assert_int_equal(example_encode(encoder, "bridge", 6, &(struct example_span){0, 6, false}, 1, false, last, &marked),
+    assert_int_equal(example_encode(encoder, "bridge", 6, &(struct example_range){0, 6, false}, 1, false, last, &marked),
                      STATUS_OK);
     assert_int_equal(marked.count, count);
     marked.count = 0;
     /* Nothing but the end. */
-    assert_int_equal(example_encode(encoder, "", 0, &(struct example_span){0, 0, false}, 1, false, 5, &marked),
+    assert_int_equal(example_encode(encoder, "", 0, &(struct example_range){0, 0, false}, 1, false, 5, &marked),
                      STATUS_OK);
     assert_int_equal(marked.count, 1);
     assert_int_equal(marked.items[0], 5 | EXAMPLE_FIRST | EXAMPLE_TRAINED);
@@ -131,49 +131,49 @@ static void an_end_is_not_put_twice(void **state) {
 
 static void too_much_work_is_refused(void **state) {
     (void)state;
-    enum { BYTES = 1 << 16, SPANS = 4000 };
+    enum { BYTES = 1 << 16, RANGES = 4000 };
     struct tokenizer *tokenizer = tokenizer_fixture("gpt2");
     struct example_encoder *encoder;
     struct token_ids marked = {0};
     char *text = mem_array(BYTES, 1);
-    struct example_span *spans = mem_array(SPANS, sizeof *spans);
+    struct example_range *ranges = mem_array(RANGES, sizeof *ranges);
     memset(text, ' ', BYTES);
-    for (size_t i = 0; i < SPANS; i++)
-        spans[i] = (struct example_span){BYTES - 2 * SPANS + 2 * i, BYTES - 2 * SPANS + 2 * i + 1, false};
+    for (size_t i = 0; i < RANGES; i++)
+        ranges[i] = (struct example_range){BYTES - 2 * RANGES + 2 * i, BYTES - 2 * RANGES + 2 * i + 1, false};
     assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
-    assert_int_equal(example_encode(encoder, text, BYTES, spans, SPANS, false, -1, &marked), STATUS_BAD_INPUT);
+    assert_int_equal(example_encode(encoder, text, BYTES, ranges, RANGES, false, -1, &marked), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "4000 turns are too many"));
     vec_free(&marked);
-    mem_free(spans);
+    mem_free(ranges);
     mem_free(text);
     example_encoder_free(encoder);
     tokenizer_free(tokenizer);
 }
 
-/* So many spans that texts are not encoded from the beginning: what they mark is what each marks by itself. */
-static void many_spans_are_those_of_each(void **state) {
+/* So many ranges that texts are not encoded from the beginning: what they mark is what each marks by itself. */
+static void many_ranges_are_those_of_each(void **state) {
     (void)state;
     static const char *const names[] = {"gpt2", "gpt2_prefix_space", "nfkc", "llama2", "metaspace_first", "lines"};
-    enum { SPANS = 120 };
-    struct example_span spans[SPANS];
+    enum { RANGES = 120 };
+    struct example_range ranges[RANGES];
     size_t bytes;
     char *text = random_text(31, 16000, &bytes);
-    for (size_t i = 0; i < SPANS; i++) {
-        size_t from = utf8_floor(text, i * (bytes / SPANS) + random_u64(31, RANDOM_TEST, 0, i) % 300);
-        spans[i] = (struct example_span){from, utf8_floor(text, from + bytes / SPANS - 400), false};
+    for (size_t i = 0; i < RANGES; i++) {
+        size_t from = utf8_floor(text, i * (bytes / RANGES) + random_u64(31, RANDOM_TEST, 0, i) % 300);
+        ranges[i] = (struct example_range){from, utf8_floor(text, from + bytes / RANGES - 400), false};
     }
-    assert_true(SPANS * bytes > (1 << 23));
+    assert_true(RANGES * bytes > (1 << 23));
     for (size_t t = 0; t < sizeof names / sizeof names[0]; t++) {
         struct tokenizer *tokenizer = tokenizer_fixture(names[t]);
         struct example_encoder *encoder;
         struct token_ids all = {0}, one = {0};
         assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
-        if (example_encode(encoder, text, bytes, spans, SPANS, true, -1, &all) != STATUS_OK)
+        if (example_encode(encoder, text, bytes, ranges, RANGES, true, -1, &all) != STATUS_OK)
             fail_msg("%s: %s", names[t], status_message());
         size_t trained = 0;
-        for (size_t i = 0; i < SPANS; i += 7) {
+        for (size_t i = 0; i < RANGES; i += 7) {
             one.count = 0;
-            assert_int_equal(example_encode(encoder, text, bytes, &spans[i], 1, true, -1, &one), STATUS_OK);
+            assert_int_equal(example_encode(encoder, text, bytes, &ranges[i], 1, true, -1, &one), STATUS_OK);
             assert_int_equal(one.count, all.count);
             for (size_t k = 0; k < one.count; k++) {
                 bool marked = one.items[k] & EXAMPLE_TRAINED;
@@ -199,7 +199,7 @@ static enum status encode_once(void *payload) {
     struct token_ids marked = {0};
     TRY(example_encoder_create(payload, &encoder));
     enum status status =
-        example_encode(encoder, "a river, a bridge", 17, &(struct example_span){8, 17, false}, 1, true, 5, &marked);
+        example_encode(encoder, "a river, a bridge", 17, &(struct example_range){8, 17, false}, 1, true, 5, &marked);
     vec_free(&marked);
     example_encoder_free(encoder);
     return status;
@@ -216,7 +216,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(borders_are_found_in_any_text), cmocka_unit_test(clean_borders_are_exact),
         cmocka_unit_test(an_end_is_not_put_twice),       cmocka_unit_test(too_much_work_is_refused),
-        cmocka_unit_test(many_spans_are_those_of_each),  cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(many_ranges_are_those_of_each),  cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,8 +104,8 @@ static void runs_share_a_folder(void **state) {
 }
 
 static void sleep_ns(int64_t ns) {
-    struct timespec span = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    nanosleep(&span, NULL);
+    struct timespec pause = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    nanosleep(&pause, NULL);
 }
 
 static bool has_ended(pid_t process) {
@@ -219,8 +219,8 @@ struct killing {
     int64_t metrics_before_ns; /* metrics_time_ns before it started */
 };
 
-static int64_t within(const struct killing *killing, int64_t span_ns) {
-    return (int64_t)(random_uniform(killing->seed, RANDOM_TEST, killing->round, 3) * (double)span_ns);
+static int64_t within(const struct killing *killing, int64_t within_ns) {
+    return (int64_t)(random_uniform(killing->seed, RANDOM_TEST, killing->round, 3) * (double)within_ns);
 }
 
 /* Every other time once there is a new checkpoint, else in a random stage (begin, any step, end); a random moment of

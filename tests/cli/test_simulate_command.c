@@ -53,11 +53,11 @@ static void put_on_disk(const char *path) {
 
 enum { PREDICTED = 1, MEASURED = 2, PROCESSES = MEASURED, THREADS_MAX = 64 };
 
-/* Processes are named, and every span is in a thread that has a name. */
+/* Processes are named, and every event is that has a name. */
 static void expect_trace(const char *path, int processes) {
     const char *const names[] = {[PREDICTED] = "predicted", [MEASURED] = "measured"};
     bool named[PROCESSES + 1][THREADS_MAX] = {0};
-    int processes_named = 0, spans[PROCESSES + 1] = {0};
+    int processes_named = 0, events[PROCESSES + 1] = {0};
     json_t *object = json_load_file(path, 0, NULL);
     size_t index;
     const json_t *event;
@@ -76,11 +76,11 @@ static void expect_trace(const char *path, int processes) {
         if (strcmp(name, "thread_name") == 0) named[process][thread] = true;
         if (strcmp(phase, "X") != 0) continue;
         assert_true(named[process][thread]);
-        spans[process]++;
+        events[process]++;
     }
     assert_int_equal(processes_named, processes);
     for (int process = PREDICTED; process <= processes; process++)
-        assert_true(spans[process] > 0);
+        assert_true(events[process] > 0);
     json_decref(object);
 }
 

@@ -24,9 +24,9 @@ static void check_output(const struct jinja_output *output) {
     if (utf8_valid_bytes(output->text.items, output->text.count) != output->text.count) abort();
     size_t at = 0;
     for (size_t i = 0; i < output->generations.count; i++) {
-        const struct text_span *span = &output->generations.items[i];
-        if (span->from >= span->to || span->to > output->text.count || span->to < at) abort();
-        at = span->to;
+        const struct text_range *range = &output->generations.items[i];
+        if (range->from >= range->to || range->to > output->text.count || range->to < at) abort();
+        at = range->to;
     }
 }
 

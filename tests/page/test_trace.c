@@ -41,8 +41,8 @@ static size_t count_points(const json_t *timeline) {
 }
 
 struct counted {
-    size_t spans, counters, names;
-    double span_us;
+    size_t complete_events, counters, names;
+    double duration_us;
 };
 
 static struct counted count_events(const json_t *trace, int process) {
@@ -52,10 +52,10 @@ static struct counted count_events(const json_t *trace, int process) {
     json_array_foreach(json_object_get(trace, "traceEvents"), index, event) {
         if (json_integer_value(json_object_get(event, "pid")) != process) continue;
         const char *kind = json_string_value(json_object_get(event, "ph"));
-        counted.spans += strcmp(kind, "X") == 0;
+        counted.complete_events += strcmp(kind, "X") == 0;
         counted.counters += strcmp(kind, "C") == 0;
         counted.names += strcmp(kind, "M") == 0;
-        counted.span_us += json_number_value(json_object_get(event, "dur"));
+        counted.duration_us += json_number_value(json_object_get(event, "dur"));
     }
     return counted;
 }
@@ -64,16 +64,16 @@ static void both_timelines_are_processes(void **state) {
     (void)state;
     json_t *timeline = make_timeline(), *trace = trace_create();
     const json_t *events = json_object_get(timeline, "events"), *event;
-    double span_us = 0;
+    double duration_us = 0;
     size_t index;
-    json_array_foreach(events, index, event) span_us += json_number_value(json_array_get(event, 7));
+    json_array_foreach(events, index, event) duration_us += json_number_value(json_array_get(event, 7));
     for (int process = 1; process <= 2; process++) {
         assert_int_equal(trace_add(trace, process, "timeline.json", timeline), STATUS_OK);
         struct counted counted = count_events(trace, process);
-        assert_int_equal(counted.spans, json_array_size(events));
+        assert_int_equal(counted.complete_events, json_array_size(events));
         assert_int_equal(counted.counters, count_points(timeline));
         assert_int_equal(counted.names, 1 + 2 * json_array_size(json_object_get(timeline, "streams")));
-        assert_true(fabs(counted.span_us - span_us) < 1e-6 * span_us);
+        assert_true(fabs(counted.duration_us - duration_us) < 1e-6 * duration_us);
     }
     json_decref(trace);
     json_decref(timeline);

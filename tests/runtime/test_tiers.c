@@ -265,7 +265,7 @@ static struct model_config wide(void) {
     return config;
 }
 
-/* Writes a tensor in stretches of odd sizes, in random order, next to neighbours that must not change. */
+/* Writes a tensor odd sizes, in random order, next to neighbours that must not change. */
 static void write_and_read(struct harness *harness, const struct tensor *tensor) {
     int64_t bytes = shape_bytes(&tensor->shape);
     unsigned char *shadow = mem_array((size_t)bytes, 1), *back = mem_array((size_t)bytes, 1);

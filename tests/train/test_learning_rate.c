@@ -53,9 +53,9 @@ static void open_settings_take_defaults(void **state) {
     shape = lr_shape_of(&options);
     assert_int_equal(shape.steps, 5000);
     assert_int_equal(shape.warmup_steps, 100);
-    struct lr_shape no_span = {LR_SCHEDULE_COSINE, 1, 5, 5, 0.5, 0};
-    expect_near(lr_at_step(&no_span, 4), 1, 4);
-    expect_near(lr_at_step(&no_span, 5), 0.5, 5);
+    struct lr_shape no_decay = {LR_SCHEDULE_COSINE, 1, 5, 5, 0.5, 0};
+    expect_near(lr_at_step(&no_decay, 4), 1, 4);
+    expect_near(lr_at_step(&no_decay, 5), 0.5, 5);
 }
 
 static void rates_are_those_recorded(void **state) {

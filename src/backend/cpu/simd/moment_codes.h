@@ -15,7 +15,7 @@ struct level_tables {
     const struct moment_map *map;
     float above[LEVEL_ENTRIES]; /* -inf: of the first, below which all are 0 */
     float slope[LEVEL_ENTRIES], offset[LEVEL_ENTRIES];
-    float span[LEVEL_ENTRIES]; /* the last code less the first */
+    float reach[LEVEL_ENTRIES]; /* the last code less the first */
     float code[LEVEL_ENTRIES]; /* bits: the first */
 };
 
@@ -26,7 +26,7 @@ INLINE void fill_tables(const struct moment_map *map, struct level_tables *out) 
         out->above[i] = i == 0 ? -__builtin_inff() : level->above;
         out->slope[i] = level->slope;
         out->offset[i] = level->offset;
-        out->span[i] = (float)(level->last - level->code);
+        out->reach[i] = (float)(level->last - level->code);
         memcpy(&out->code[i], &level->code, sizeof level->code);
     }
 }
@@ -118,7 +118,7 @@ INLINE vi codes_of(const struct level_tables *tables, bool both, vf x) {
     vf magnitude = vf_max(both ? (vf)((vi)x & 0x7fffffff) : x, vf_set(0));
     vi level = level_of(tables, magnitude);
     vf place = vf_fma(magnitude, vf_by_level(tables->slope, level), vf_by_level(tables->offset, level));
-    place = vf_min(place, vf_by_level(tables->span, level));
+    place = vf_min(place, vf_by_level(tables->reach, level));
     vi code = (vi)vf_by_level(tables->code, level) + __builtin_convertvector(place, vi);
     code = vi_above(code, magnitude, vf_set(tables->map->levels[1].above));
     return both ? vi_signed(code, x) + tables->map->zero : code;

@@ -219,16 +219,16 @@ INLINE void pack_square(bool bf16, const void *from, int64_t at, int64_t stride,
  * before the next group, and those of the group after it are asked for. */
 INLINE void pack_across(bool bf16, const struct gemm_packing *packing) {
     int64_t width = packing->width, steps = packing->steps, stride = packing->stride, bytes = bf16 ? 2 : 4;
-    int64_t span = 64 / bytes > LANES ? 64 / bytes : LANES;
+    int64_t line = 64 / bytes > LANES ? 64 / bytes : LANES;
     for (int64_t panel = 0; panel < packing->panels; panel++) {
         float *to = packing->to + panel * packing->panel_stride;
         int64_t first = panel * width;
         for (int64_t j = 0; j < width; j += LANES)
-            for (int64_t p = 0; p < steps; p += span) {
+            for (int64_t p = 0; p < steps; p += line) {
                 const char *ahead = (const char *)packing->from + ((first + j + LANES) * stride + p) * bytes;
                 for (int i = 0; i < LANES; i++)
                     __builtin_prefetch(ahead + i * stride * bytes, 0, 2);
-                for (int64_t q = p; q < p + span && q < steps; q += LANES)
+                for (int64_t q = p; q < p + line && q < steps; q += LANES)
                     pack_square(bf16, packing->from, (first + j) * stride + q, stride, packing->left - first - j,
                                 steps - q, width, to + q * width + j);
             }

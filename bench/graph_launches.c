@@ -1,6 +1,6 @@
-/* How much of a training step a GPU is asked for by graphs (src/runtime/spans.h), by policy: needs no GPU.
+/* How much of a training step a GPU is asked for by graphs (src/runtime/graph segments.h), by policy: needs no GPU.
  *
- *     build/bench/graph_spans
+ *     build/bench/graph_launches
  *
  * GPT-2 124M without weights, 8 micro-batches. What is left to single calls is counted by its operator, or by what it
  * does. */
@@ -12,7 +12,7 @@
 #include "base/process.h"
 #include "plan/chunks.h"
 #include "program/program.h"
-#include "runtime/spans.h"
+#include "runtime/graph_segments.h"
 #include "support/block_chunks.h"
 #include "support/step_graph.h"
 
@@ -46,7 +46,7 @@ static enum status choose_policy(const struct graph *graph, const struct way *wa
     return status;
 }
 
-/* What is not in a span, by name. */
+/* What is not in a graph segment, by name. */
 struct rest {
     const char *name;
     int64_t calls;
@@ -73,18 +73,18 @@ static int by_calls(const void *a, const void *b) {
 
 static enum status count(const struct way *way, const struct program *program) {
     struct rest rest[NAMES_MAX] = {{0}};
-    struct spans spans;
+    struct graph_segments graph_segments;
     int64_t calls = 0, held = 0, launches = 0;
     bool *within = mem_array(program->instructions.count, sizeof *within);
     if (!within) return STATUS_FAILED;
-    TRY(spans_find(program, &spans));
-    for (size_t s = 0; s < spans.all.count; s++) {
-        const struct span *span = &spans.all.items[s];
-        int stream = program->instructions.items[span->first].stream;
-        for (int32_t i = span->first; i <= span->last; i++)
+    TRY(graph_segments_find(program, &graph_segments));
+    for (size_t s = 0; s < graph_segments.all.count; s++) {
+        const struct graph_segment *graph_segment = &graph_segments.all.items[s];
+        int stream = program->instructions.items[graph_segment->first].stream;
+        for (int32_t i = graph_segment->first; i <= graph_segment->last; i++)
             if (program->instructions.items[i].stream == stream) within[i] = true;
-        launches += span->runs;
-        held += span->runs * span->count;
+        launches += graph_segment->runs;
+        held += graph_segment->runs * graph_segment->count;
     }
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
@@ -97,7 +97,7 @@ static enum status count(const struct way *way, const struct program *program) {
     for (int i = 0; i < NAMES_MAX && rest[i].name; i++)
         printf(" %s %" PRId64, rest[i].name, rest[i].calls);
     printf("\n");
-    spans_free(&spans);
+    graph_segments_free(&graph_segments);
     mem_free(within);
     return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-#include "runtime/spans.h"
+#include "runtime/graph_segments.h"
 
 #include <stdlib.h>
 
@@ -7,8 +7,8 @@
 struct finder {
     const struct program *program;
     bool *waited; /* by instruction: another waits for it */
-    struct span open;
-    struct spans *out;
+    struct graph_segment open;
+    struct graph_segments *out;
 };
 
 /* Inputs are at other addresses in each repetition of a section. */
@@ -24,10 +24,10 @@ static bool can_be_captured(const struct program *program, const struct instruct
            !runner_on_host(program, instruction) && !moves_on(program, instruction);
 }
 
-static enum status close_span(struct finder *finder) {
-    struct span span = finder->open;
-    finder->open = (struct span){0};
-    return span.count < SPAN_MIN ? STATUS_OK : vec_push(&finder->out->all, span);
+static enum status close_graph_segment(struct finder *finder) {
+    struct graph_segment graph_segment = finder->open;
+    finder->open = (struct graph_segment){0};
+    return graph_segment.count < GRAPH_SEGMENT_MIN ? STATUS_OK : vec_push(&finder->out->all, graph_segment);
 }
 
 static enum status visit(struct finder *finder, int32_t index) {
@@ -35,14 +35,14 @@ static enum status visit(struct finder *finder, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     bool captured = can_be_captured(program, instruction);
     bool changes_state = runner_changes_state(program, instruction);
-    struct span *open = &finder->open;
-    if (!captured || open->changes_state != changes_state || instruction->wait_count > 0) TRY(close_span(finder));
+    struct graph_segment *open = &finder->open;
+    if (!captured || open->changes_state != changes_state || instruction->wait_count > 0) TRY(close_graph_segment(finder));
     if (!captured) return STATUS_OK;
     if (open->count++ == 0) open->first = index;
     open->last = index;
     open->runs = program->sections.items[instruction->section].repeat;
     open->changes_state = changes_state;
-    return finder->waited[index] ? close_span(finder) : STATUS_OK;
+    return finder->waited[index] ? close_graph_segment(finder) : STATUS_OK;
 }
 
 static enum status find(struct finder *finder) {
@@ -52,27 +52,27 @@ static enum status find(struct finder *finder) {
             const struct section *section = &program->sections.items[s];
             for (int32_t i = section->first; i < section->first + section->count; i++)
                 if (program->instructions.items[i].stream == stream) TRY(visit(finder, i));
-            TRY(close_span(finder));
+            TRY(close_graph_segment(finder));
         }
     return STATUS_OK;
 }
 
 static int compare(const void *a, const void *b) {
-    const struct span *x = a, *y = b;
+    const struct graph_segment *x = a, *y = b;
     if (x->runs != y->runs) return x->runs > y->runs ? -1 : 1;
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static void sort(struct spans *spans) {
-    if (spans->all.count > 1) qsort(spans->all.items, spans->all.count, sizeof *spans->all.items, compare);
-    for (size_t s = 0; s < spans->all.count; s++)
-        spans->at[spans->all.items[s].first] = (int32_t)s;
+static void sort(struct graph_segments *graph_segments) {
+    if (graph_segments->all.count > 1) qsort(graph_segments->all.items, graph_segments->all.count, sizeof *graph_segments->all.items, compare);
+    for (size_t s = 0; s < graph_segments->all.count; s++)
+        graph_segments->at[graph_segments->all.items[s].first] = (int32_t)s;
 }
 
-enum status spans_find(const struct program *program, struct spans *out) {
+enum status graph_segments_find(const struct program *program, struct graph_segments *out) {
     size_t count = program->instructions.count;
     struct finder finder = {.program = program, .out = out};
-    *out = (struct spans){.at = mem_array(count, sizeof *out->at)};
+    *out = (struct graph_segments){.at = mem_array(count, sizeof *out->at)};
     finder.waited = mem_array(count, sizeof *finder.waited);
     enum status status;
     TRY_GOTO(status, out->at && finder.waited ? STATUS_OK : STATUS_FAILED, done);
@@ -89,8 +89,8 @@ done:
     return status;
 }
 
-void spans_free(struct spans *spans) {
-    vec_free(&spans->all);
-    mem_free(spans->at);
-    *spans = (struct spans){0};
+void graph_segments_free(struct graph_segments *graph_segments) {
+    vec_free(&graph_segments->all);
+    mem_free(graph_segments->at);
+    *graph_segments = (struct graph_segments){0};
 }

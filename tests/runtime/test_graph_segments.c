@@ -1,4 +1,4 @@
-/* Spans: none holds what a graph cannot hold, none could be longer, and steps whose spans are launched as graphs have
+/* Graph segments: none holds what a graph cannot hold, none could be longer, and steps whose graph segments are launched as graphs have
  * the bits of steps that are asked for call by call. */
 /* ctest: PROCESSORS 2 LABELS long */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/runner_state.h"
-#include "runtime/spans.h"
+#include "runtime/graph_segments.h"
 #include "support/deferred_backend.h"
 #include "support/outcome.h"
 #include "support/random_policy.h"
@@ -69,42 +69,42 @@ static bool may_be_joined(const struct program *program, int32_t index, int32_t 
            changes_state(program, index) == changes_state(program, next);
 }
 
-static void check_span(const struct program *program, const struct span *span) {
+static void check_graph_segment(const struct program *program, const struct graph_segment *graph_segment) {
     int32_t count = 1;
-    const char *why = why_not(program, span->first);
-    for (int32_t i = span->first; i != span->last && !why; count++) {
+    const char *why = why_not(program, graph_segment->first);
+    for (int32_t i = graph_segment->first; i != graph_segment->last && !why; count++) {
         int32_t next = neighbour(program, i, 1);
-        assert_true(next > i && next <= span->last);
+        assert_true(next > i && next <= graph_segment->last);
         why = why_not(program, next);
         if (!why && !may_be_joined(program, i, next)) why = "another stream waits, or is waited for, within";
         i = next;
     }
-    if (why) fail_msg("instructions %d to %d: %s", span->first, span->last, why);
-    assert_int_equal(count, span->count);
-    assert_true(span->changes_state == changes_state(program, span->first));
-    assert_true(count >= SPAN_MIN);
-    assert_int_equal(span->runs, program->sections.items[program->instructions.items[span->first].section].repeat);
-    assert_false(may_be_joined(program, neighbour(program, span->first, -1), span->first));
-    assert_false(may_be_joined(program, span->last, neighbour(program, span->last, 1)));
+    if (why) fail_msg("instructions %d to %d: %s", graph_segment->first, graph_segment->last, why);
+    assert_int_equal(count, graph_segment->count);
+    assert_true(graph_segment->changes_state == changes_state(program, graph_segment->first));
+    assert_true(count >= GRAPH_SEGMENT_MIN);
+    assert_int_equal(graph_segment->runs, program->sections.items[program->instructions.items[graph_segment->first].section].repeat);
+    assert_false(may_be_joined(program, neighbour(program, graph_segment->first, -1), graph_segment->first));
+    assert_false(may_be_joined(program, graph_segment->last, neighbour(program, graph_segment->last, 1)));
 }
 
 /* Returns how many instructions they hold. */
-static int64_t check_spans(const struct program *program) {
-    struct spans spans;
+static int64_t check_graph_segments(const struct program *program) {
+    struct graph_segments graph_segments;
     int64_t held = 0;
     size_t begins = 0;
-    assert_int_equal(spans_find(program, &spans), STATUS_OK);
-    for (size_t s = 0; s < spans.all.count; s++) {
-        const struct span *span = &spans.all.items[s];
-        check_span(program, span);
-        assert_int_equal(spans.at[span->first], (int32_t)s);
-        if (s > 0) assert_true(span[-1].runs >= span->runs);
-        held += span->count;
+    assert_int_equal(graph_segments_find(program, &graph_segments), STATUS_OK);
+    for (size_t s = 0; s < graph_segments.all.count; s++) {
+        const struct graph_segment *graph_segment = &graph_segments.all.items[s];
+        check_graph_segment(program, graph_segment);
+        assert_int_equal(graph_segments.at[graph_segment->first], (int32_t)s);
+        if (s > 0) assert_true(graph_segment[-1].runs >= graph_segment->runs);
+        held += graph_segment->count;
     }
     for (size_t i = 0; i < program->instructions.count; i++)
-        begins += spans.at[i] >= 0;
-    assert_int_equal(begins, spans.all.count);
-    spans_free(&spans);
+        begins += graph_segments.at[i] >= 0;
+    assert_int_equal(begins, graph_segments.all.count);
+    graph_segments_free(&graph_segments);
     return held;
 }
 
@@ -121,14 +121,14 @@ static struct graph *small(uint64_t seed) {
     return small_graph_build(&options);
 }
 
-static void spans_of_random_policies_are_legal(void **state) {
+static void graph_segments_of_random_policies_are_legal(void **state) {
     (void)state;
     int64_t held = 0, instructions = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(60, 1000); seed++) {
         struct graph *graph = small(seed);
         struct policy policy = random_policy(graph, MICRO_BATCHES, NULL, seed);
         struct program *program = small_program_under(graph, MICRO_BATCHES, &policy);
-        held += check_spans(program);
+        held += check_graph_segments(program);
         instructions += (int64_t)program->instructions.count;
         program_free(program);
         graph_free(graph);
@@ -136,31 +136,31 @@ static void spans_of_random_policies_are_legal(void **state) {
     assert_true(held > instructions / 4);
 }
 
-static void spans_of_random_streams_are_legal(void **state) {
+static void graph_segments_of_random_streams_are_legal(void **state) {
     (void)state;
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 400); seed++) {
         struct graph *graph = small(seed);
         struct program *program =
             small_program(graph, MICRO_BATCHES, 1 + (int64_t)(seed % 3), 1 + (int)(seed % 4), seed);
-        held += check_spans(program);
+        held += check_graph_segments(program);
         program_free(program);
         graph_free(graph);
     }
     assert_true(held > 0);
 }
 
-/* What compiled programs have only where a span ends for other reasons, planted within one: it is cut there. */
+/* What compiled programs have only where a graph segment ends for other reasons, planted within one: it is cut there. */
 static void planted_faults_are_found(void **state) {
     (void)state;
     struct graph *graph = small(2);
     for (int plant = 0; plant < 3; plant++) {
         struct program *program = small_program(graph, MICRO_BATCHES, 1, 1, 1);
-        struct spans spans;
-        assert_int_equal(spans_find(program, &spans), STATUS_OK);
-        int32_t middle = spans.all.items[0].first + spans.all.items[0].count / 2;
+        struct graph_segments graph_segments;
+        assert_int_equal(graph_segments_find(program, &graph_segments), STATUS_OK);
+        int32_t middle = graph_segments.all.items[0].first + graph_segments.all.items[0].count / 2;
         struct instruction *instruction = &program->instructions.items[middle];
-        spans_free(&spans);
+        graph_segments_free(&graph_segments);
         while (instruction->opcode != OPCODE_KERNEL)
             instruction++;
         struct operand *written = &instruction->operands[OP_INPUTS_MAX];
@@ -170,7 +170,7 @@ static void planted_faults_are_found(void **state) {
         int32_t planted = (int32_t)(instruction - program->instructions.items);
         assert_false(may_be_joined(program, neighbour(program, planted, -1), planted));
         assert_false(may_be_joined(program, planted, neighbour(program, planted, 1)));
-        assert_true(check_spans(program) > 0);
+        assert_true(check_graph_segments(program) > 0);
         program_free(program);
     }
     graph_free(graph);
@@ -214,14 +214,14 @@ static double step_once(struct harness *harness, int step) {
     return harness_step(harness, 1e-3 * (1 + step % 3), false);
 }
 
-/* The program's spans, and how many of them steps launch as graphs. */
+/* The program's graph segments, and how many of them steps launch as graphs. */
 struct graph_count {
-    size_t spans, graphs;
+    size_t graph_segments, graphs;
 };
 
 static struct graph_count count_graphs(const struct runner *runner) {
-    struct graph_count count = {.spans = runner->spans.all.count};
-    for (size_t s = 0; s < count.spans; s++)
+    struct graph_count count = {.graph_segments = runner->graph_segments.all.count};
+    for (size_t s = 0; s < count.graph_segments; s++)
         count.graphs += runner->graphs[s] != NULL;
     return count;
 }
@@ -236,16 +236,16 @@ struct course {
 static struct course train(const struct backend *backend, const struct policy *policy) {
     struct harness harness;
     struct course course = {0};
-    struct spans spans;
+    struct graph_segments graph_segments;
     open_llama(backend, policy, &harness);
-    assert_int_equal(spans_find(harness.executable->program, &spans), STATUS_OK);
+    assert_int_equal(graph_segments_find(harness.executable->program, &graph_segments), STATUS_OK);
     for (int step = 0; step < STEPS; step++)
         course.losses[step] = step_once(&harness, step);
     course.count = count_graphs(harness.runner);
     for (size_t s = 0; s < course.count.graphs; s++) /* the first are captured first */
-        course.launches += spans.all.items[s].runs;
+        course.launches += graph_segments.all.items[s].runs;
     course.weights = harness_fingerprint(&harness);
-    spans_free(&spans);
+    graph_segments_free(&graph_segments);
     harness_close(&harness);
     return course;
 }
@@ -263,15 +263,15 @@ static void graphs_give_the_same_bits(void **state) {
     static const int64_t max[] = {INT64_MAX, 0, 3};
     for (int p = 0; p < POLICIES; p++) {
         struct course plain = train(&backend_cpu, &policies[p]);
-        assert_int_equal(plain.count.spans, 0);
+        assert_int_equal(plain.count.graph_segments, 0);
         for (uint64_t seed = 1; seed <= 6; seed++) {
             const struct backend *backend = deferred_begin(seed);
             size_t limit = (size_t)max[seed % 3];
             deferred_limit_graphs(max[seed % 3]);
             struct course course = train(backend, &policies[p]);
             require_equal(&plain, &course);
-            assert_true(course.count.spans > 3);
-            assert_int_equal(course.count.graphs, course.count.spans < limit ? course.count.spans : limit);
+            assert_true(course.count.graph_segments > 3);
+            assert_int_equal(course.count.graphs, course.count.graph_segments < limit ? course.count.graph_segments : limit);
             assert_int_equal(deferred_launches(), (STEPS - 1) * course.launches);
             deferred_end();
         }
@@ -291,17 +291,17 @@ static void count_gate(void *payload) {
 static void the_gate_holds_back_updates(void **state) {
     (void)state;
     struct harness harness;
-    struct spans spans;
+    struct graph_segments graph_segments;
     struct gate_calls calls = {0};
     int64_t changing = 0, alone = 0;
     open_llama(deferred_begin(2), &policies[0], &harness);
     const struct program *program = harness.executable->program;
-    assert_int_equal(spans_find(program, &spans), STATUS_OK);
-    for (size_t s = 0; s < spans.all.count; s++)
-        changing += spans.all.items[s].changes_state;
+    assert_int_equal(graph_segments_find(program, &graph_segments), STATUS_OK);
+    for (size_t s = 0; s < graph_segments.all.count; s++)
+        changing += graph_segments.all.items[s].changes_state;
     for (size_t i = 0; i < program->instructions.count; i++)
         alone += changes_state(program, (int32_t)i);
-    assert_true(changing > 0 && alone > SPAN_MIN);
+    assert_true(changing > 0 && alone > GRAPH_SEGMENT_MIN);
     for (int step = 0; step < 2; step++)
         (void)step_once(&harness, step);
     runner_set_gate(harness.runner, count_gate, &calls);
@@ -309,7 +309,7 @@ static void the_gate_holds_back_updates(void **state) {
     assert_true(calls.count >= changing && calls.count < alone);
     assert_true(deferred_launches() - calls.launches >= changing);
     runner_set_gate(harness.runner, NULL, NULL);
-    spans_free(&spans);
+    graph_segments_free(&graph_segments);
     harness_close(&harness);
     deferred_end();
 }
@@ -357,8 +357,8 @@ static void refused_graphs_become_calls(void **state) {
     }
 }
 
-/* Where there is a GPU: every span can be captured, and nothing depends on it. */
-static void spans_are_issued_as_graphs(void **state) {
+/* Where there is a GPU: every graph segment can be captured, and nothing depends on it. */
+static void graph_segments_are_issued_as_graphs(void **state) {
     (void)state;
     const char *device = getenv("BALLAST_TEST_BACKEND");
     if (!device || strcmp(device, "deferred") == 0) unit_skip("no GPU is named; needs BALLAST_TEST_BACKEND=cuda");
@@ -369,16 +369,16 @@ static void spans_are_issued_as_graphs(void **state) {
         struct course course = train(NULL, &policies[p]);
         require_equal(&plain, &course);
         assert_int_equal(plain.count.graphs, 0);
-        if (course.count.graphs < course.count.spans)
-            fail_msg("%zu of %zu spans were captured: %s", course.count.graphs, course.count.spans, status_message());
+        if (course.count.graphs < course.count.graph_segments)
+            fail_msg("%zu of %zu spans were captured: %s", course.count.graphs, course.count.graph_segments, status_message());
         assert_true(course.count.graphs > 0);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans_are_issued_as_graphs),        cmocka_unit_test(spans_of_random_policies_are_legal),
-        cmocka_unit_test(spans_of_random_streams_are_legal), cmocka_unit_test(planted_faults_are_found),
+        cmocka_unit_test(graph_segments_are_issued_as_graphs),        cmocka_unit_test(graph_segments_of_random_policies_are_legal),
+        cmocka_unit_test(graph_segments_of_random_streams_are_legal), cmocka_unit_test(planted_faults_are_found),
         cmocka_unit_test(graphs_give_the_same_bits),         cmocka_unit_test(the_gate_holds_back_updates),
         cmocka_unit_test(observed_steps_use_no_graphs),      cmocka_unit_test(refused_graphs_become_calls)};
     return cmocka_run_group_tests(tests, NULL, NULL);
