@@ -174,8 +174,8 @@ static enum status encode_whole(struct chat_encoder *encoder, struct token_ids *
     TRY(status);
     encoder->ranges.count = 0;
     for (size_t i = 0; i < output->generations.count; i++)
-        TRY(vec_push(&encoder->ranges,
-                     (struct example_range){output->generations.items[i].from, output->generations.items[i].to, false}));
+        TRY(vec_push(&encoder->ranges, (struct example_range){output->generations.items[i].from,
+                                                              output->generations.items[i].to, false}));
     TRY(mask_ranges(encoder));
     /* Blocks that end within what the model is given before the answer are left out. */
     for (size_t i = 0; i < encoder->ranges.count; i++)

@@ -23,9 +23,9 @@ struct row_range {
 
 struct dataset {
     struct components train, valid;
-    struct mixture mixture;         /* of train */
-    VEC(struct row_range) row_ranges;         /* of valid, or of train where rows are held out; once settled */
-    int64_t train_rows, valid_rows; /* -1: not settled */
+    struct mixture mixture;           /* of train */
+    VEC(struct row_range) row_ranges; /* of valid, or of train where rows are held out; once settled */
+    int64_t train_rows, valid_rows;   /* -1: not settled */
     struct jsonl_columns columns;
     struct component_options options; /* the paths in `cache` are valid only while the dataset is opened */
     struct tokenize_effort effort;    /* of those who wait for tokens */
@@ -83,7 +83,8 @@ static enum status check_pairs(bool pairs, const struct sources *sources) {
     return STATUS_OK;
 }
 
-static enum status add_row_range(struct dataset *dataset, const struct component *component, int64_t first, int64_t count) {
+static enum status add_row_range(struct dataset *dataset, const struct component *component, int64_t first,
+                                 int64_t count) {
     return count > 0 ? vec_push(&dataset->row_ranges, (struct row_range){component, first, count}) : STATUS_OK;
 }
 
@@ -458,7 +459,8 @@ static enum status fill_valid_row(const struct dataset *dataset, int64_t positio
     for (size_t i = 0; i < dataset->row_ranges.count; i++) {
         const struct row_range *row_range = &dataset->row_ranges.items[i];
         if (at < row_range->count)
-            return fill_sequence(dataset, row_range->component, row_range->first + at, position, row, reference, counted);
+            return fill_sequence(dataset, row_range->component, row_range->first + at, position, row, reference,
+                                 counted);
         at -= row_range->count;
     }
     row_fill_padding(row, 0, 0);

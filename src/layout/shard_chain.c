@@ -97,7 +97,8 @@ static void count_before(const struct making *making, struct block_pass *block_p
     const struct symbolic_profile *profile = &making->program->profile;
     for (size_t i = 0; i < profile->values.count; i++) {
         const struct value_profile *value = &profile->values.items[i];
-        if (value->first < block_pass->first && value->last >= block_pass->first) block_pass->before += making->bytes[i];
+        if (value->first < block_pass->first && value->last >= block_pass->first)
+            block_pass->before += making->bytes[i];
     }
 }
 

@@ -80,7 +80,8 @@ static bool same_block(const struct making *making, struct node_range a, struct 
 
 static struct node_range block_from(const struct making *making, int begin) {
     struct node_range node_range = {begin, begin};
-    while (node_range.end < node_count(making) && node_at(making, node_range.end)->block == node_at(making, begin)->block)
+    while (node_range.end < node_count(making) &&
+           node_at(making, node_range.end)->block == node_at(making, begin)->block)
         node_range.end++;
     return node_range;
 }

@@ -20,12 +20,12 @@
  * stage, who does what when), instances (activations of each micro-batch and recomputation), step_buffers (all other
  * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
  * schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), schedule_messages (of pipelines),
- * residency and residency_places (uses on another tier than the home, through one copy), gather (whole parameters out of shards), move (copies
- * between tiers), lifetimes (of buffers), place (offsets), sweep (placement in the order of time), place_apart (copies
- * away from bytes that were just in use), happens (vector clocks), segments (bytes cut at operands' borders),
- * synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its part about each
- * instruction by itself); of all ranks' programs together verify_ranks, verify_matching (operations meet),
- * verify_definition, verify_cells and verify_sums (every element is what the recipe says). */
+ * residency and residency_places (uses on another tier than the home, through one copy), gather (whole parameters out
+ * of shards), move (copies between tiers), lifetimes (of buffers), place (offsets), sweep (placement in the order of
+ * time), place_apart (copies away from bytes that were just in use), happens (vector clocks), segments (bytes cut at
+ * operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its
+ * part about each instruction by itself); of all ranks' programs together verify_ranks, verify_matching (operations
+ * meet), verify_definition, verify_cells and verify_sums (every element is what the recipe says). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 

@@ -36,7 +36,8 @@ static enum status visit(struct finder *finder, int32_t index) {
     bool captured = can_be_captured(program, instruction);
     bool changes_state = runner_changes_state(program, instruction);
     struct graph_segment *open = &finder->open;
-    if (!captured || open->changes_state != changes_state || instruction->wait_count > 0) TRY(close_graph_segment(finder));
+    if (!captured || open->changes_state != changes_state || instruction->wait_count > 0)
+        TRY(close_graph_segment(finder));
     if (!captured) return STATUS_OK;
     if (open->count++ == 0) open->first = index;
     open->last = index;
@@ -64,7 +65,8 @@ static int compare(const void *a, const void *b) {
 }
 
 static void sort(struct graph_segments *graph_segments) {
-    if (graph_segments->all.count > 1) qsort(graph_segments->all.items, graph_segments->all.count, sizeof *graph_segments->all.items, compare);
+    if (graph_segments->all.count > 1)
+        qsort(graph_segments->all.items, graph_segments->all.count, sizeof *graph_segments->all.items, compare);
     for (size_t s = 0; s < graph_segments->all.count; s++)
         graph_segments->at[graph_segments->all.items[s].first] = (int32_t)s;
 }

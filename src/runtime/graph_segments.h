@@ -1,8 +1,8 @@
-/* Graph segments: where a program's instructions on one stream can be asked for as a whole, by a graph that was captured once
- * (backend.h).
+/* Graph segments: where a program's instructions on one stream can be asked for as a whole, by a graph that was
+ * captured once (backend.h).
  *
- * A graph holds its calls' arguments and begins and ends at once for all other streams. So a graph segment is a longest sequence
- * of instructions that follow each other on a stream in one repetition of a section, of which
+ * A graph holds its calls' arguments and begins and ends at once for all other streams. So a graph segment is a longest
+ * sequence of instructions that follow each other on a stream in one repetition of a section, of which
  * - each is work of the device's (not the disk's, nor in the host tier, nor between ranks), at the same addresses in
  * every repetition (no operand moves on; values of the step are read from the device's memory, at one address too), and
  * in every step (not deferred: each forward kernel that reads a deferred update waits for it, so nothing would be won);
@@ -27,7 +27,7 @@ struct graph_segment {
 
 struct graph_segments {
     VEC(struct graph_segment) all; /* those that a step runs most often first */
-    int32_t *at;          /* by instruction: the graph segment that begins there; -1: none */
+    int32_t *at;                   /* by instruction: the graph segment that begins there; -1: none */
 };
 
 /* FAILED only for lack of memory; free in any case. */

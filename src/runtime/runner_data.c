@@ -53,8 +53,8 @@ static int64_t present_bytes(const struct disk_range *disk_range) {
 }
 
 static enum status load_window(const struct runner *runner, const struct disk_range *disk_range) {
-    return arena_read(disk_range->arena, disk_range->block_begin, runner->window, disk_range->block_end - disk_range->block_begin,
-                      0);
+    return arena_read(disk_range->arena, disk_range->block_begin, runner->window,
+                      disk_range->block_end - disk_range->block_begin, 0);
 }
 
 static enum status read_disk(struct runner *runner, struct disk_range disk_range, char *to) {
@@ -77,8 +77,8 @@ static enum status write_disk(struct runner *runner, struct disk_range disk_rang
         bool whole = disk_range.begin == disk_range.block_begin && disk_range.begin + bytes == disk_range.block_end;
         if (!whole) TRY(load_window(runner, &disk_range));
         memcpy((char *)runner->window + (disk_range.begin - disk_range.block_begin), from, (size_t)bytes);
-        TRY(arena_write(disk_range.arena, disk_range.block_begin, runner->window, disk_range.block_end - disk_range.block_begin,
-                        0));
+        TRY(arena_write(disk_range.arena, disk_range.block_begin, runner->window,
+                        disk_range.block_end - disk_range.block_begin, 0));
         from += bytes;
         disk_range.begin += bytes;
     }
@@ -86,7 +86,7 @@ static enum status write_disk(struct runner *runner, struct disk_range disk_rang
 }
 
 static struct disk_range find_range(const struct runner *runner, const struct tensor *tensor, int64_t offset,
-                                   int64_t bytes) {
+                                    int64_t bytes) {
     struct tensor_run run;
     const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
     BUG_IF(!buffer, "the program has no %s", tensor->name);

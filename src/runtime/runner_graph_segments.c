@@ -1,6 +1,6 @@
-/* Graphs of a program's graph segments. They are captured in one go before the second step: the first has loaded what kernels
- * and libraries load when they are first used, which no capture allows, and between steps nothing is under way. What
- * cannot be captured is asked for call by call for good. */
+/* Graphs of a program's graph segments. They are captured in one go before the second step: the first has loaded what
+ * kernels and libraries load when they are first used, which no capture allows, and between steps nothing is under way.
+ * What cannot be captured is asked for call by call for good. */
 #include "runtime/runner_state.h"
 
 static const struct backend_graphs *graphs_of(const struct runner *runner) {
@@ -40,7 +40,8 @@ static enum status enqueue_all(struct runner *runner, const struct graph_segment
 /* NULL where it cannot be. */
 static void *capture(struct runner *runner, const struct graph_segment *graph_segment) {
     const struct backend_graphs *graphs = graphs_of(runner);
-    void *stream = runner->streams[runner->executable->program->instructions.items[graph_segment->first].stream], *graph;
+    void *stream = runner->streams[runner->executable->program->instructions.items[graph_segment->first].stream],
+         *graph;
     if (graphs->begin(stream) != STATUS_OK) return NULL;
     enum status enqueued = enqueue_all(runner, graph_segment, stream);
     if (graphs->end(stream, &graph) != STATUS_OK) return NULL;
@@ -61,14 +62,16 @@ void runner_graph_segments_begin(struct runner *runner) {
 const struct graph_segment *runner_graph_segment_at(const struct runner *runner, int32_t instruction) {
     if (!runner->launches) return NULL;
     int32_t graph_segment = runner->graph_segments.at[instruction];
-    return graph_segment >= 0 && runner->graphs[graph_segment] ? &runner->graph_segments.all.items[graph_segment] : NULL;
+    return graph_segment >= 0 && runner->graphs[graph_segment] ? &runner->graph_segments.all.items[graph_segment]
+                                                               : NULL;
 }
 
 void runner_launch(struct runner *runner, const struct graph_segment *graph_segment, void *stream) {
     const struct instruction *first = &runner->executable->program->instructions.items[graph_segment->first];
     if (runner->failed) return;
     if (graph_segment->changes_state) runner_pass_gate(runner);
-    enum status status = graphs_of(runner)->launch(runner->graphs[graph_segment - runner->graph_segments.all.items], stream);
+    enum status status =
+        graphs_of(runner)->launch(runner->graphs[graph_segment - runner->graph_segments.all.items], stream);
     if (status == STATUS_OK) status = runner->executable->backend->streams->check();
     if (runner_name_failure(first, status) != STATUS_OK) runner_keep_failure(runner);
 }

@@ -8,8 +8,8 @@
 #include "ops/ops.h"
 #include "program/happens.h"
 #include "runtime/batches.h"
-#include "runtime/runner.h"
 #include "runtime/graph_segments.h"
+#include "runtime/runner.h"
 #include "runtime/tier_copy.h"
 
 struct worker {
@@ -130,8 +130,8 @@ void runner_enter(struct runner *runner);
 /* Graph segments as graphs (runner_graph_segments.c). All do nothing where the backend has none. */
 enum status runner_graph_segments_open(struct runner *runner);
 void runner_graph_segments_close(struct runner *runner);
-/* Chooses, with no work enqueued, whether the next step launches its graph segments; the first such step captures them. Steps
- * that are recorded or observed do not, since each instruction is waited for. */
+/* Chooses, with no work enqueued, whether the next step launches its graph segments; the first such step captures them.
+ * Steps that are recorded or observed do not, since each instruction is waited for. */
 void runner_graph_segments_begin(struct runner *runner);
 /* The graph segment to be launched that begins at the instruction; NULL: none. */
 const struct graph_segment *runner_graph_segment_at(const struct runner *runner, int32_t instruction);

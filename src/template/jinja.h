@@ -65,7 +65,7 @@ struct jinja_variable {
 struct jinja_output {
     struct text_buffer text;
     VEC(struct text_range) generations; /* what generation blocks made, in order */
-    int64_t work;                      /* that it took, also where it failed; at most JINJA_WORK_MAX and a little */
+    int64_t work;                       /* that it took, also where it failed; at most JINJA_WORK_MAX and a little */
 };
 void jinja_output_free(struct jinja_output *output);
 

@@ -306,8 +306,8 @@ enum status jinja_get_slice(struct jinja_rendering *rendering, const struct jinj
     TRY(jinja_length(rendering, object, &length));
     TRY(find_bounds(rendering, bounds, (int64_t)length, &first, &last, &step));
     int64_t distance = step > 0 ? last - first : first - last, stride = step > 0            ? step
-                                                                    : step == INT64_MIN ? INT64_MAX
-                                                                                        : -step;
+                                                                        : step == INT64_MIN ? INT64_MAX
+                                                                                            : -step;
     int64_t count = distance > 0 ? (distance - 1) / stride + 1 : 0;
     if (object->kind == JINJA_STRING) return slice_text(rendering, object, first, count, step, out);
     if (object->kind == JINJA_RANGE) return slice_range(rendering, object->list, first, last, step, count, out);

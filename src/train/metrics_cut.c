@@ -22,12 +22,12 @@ struct cutting {
     const struct metrics_cut *cut;
     int64_t last, last_step; /* steps of the last good line, and of the last that is a step's */
     bool validated;
-    size_t end;           /* of the last line that stays */
+    size_t end;                 /* of the last line that stays */
     VEC(struct byte_range) bad; /* lines that do not */
-    size_t bad_within;    /* so many of them lie before the end */
-    int64_t first_bad;    /* the number of the first */
-    int64_t missing;      /* steps without a line */
-    char ranges[128];     /* of these, as far as there is space: "3 to 5, 9" */
+    size_t bad_within;          /* so many of them lie before the end */
+    int64_t first_bad;          /* the number of the first */
+    int64_t missing;            /* steps without a line */
+    char ranges[128];           /* of these, as far as there is space: "3 to 5, 9" */
 };
 
 enum line_kind { LINE_STEP, LINE_VALIDATION, LINE_REPLAN };

@@ -115,8 +115,8 @@ static void an_end_is_not_put_twice(void **state) {
     size_t count = marked.count;
     marked.count = 0;
     assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
-    assert_int_equal(example_encode(encoder, "bridge", 6, &(struct example_range){0, 6, false}, 1, false, last, &marked),
-                     STATUS_OK);
+    assert_int_equal(
+        example_encode(encoder, "bridge", 6, &(struct example_range){0, 6, false}, 1, false, last, &marked), STATUS_OK);
     assert_int_equal(marked.count, count);
     marked.count = 0;
     /* Nothing but the end. */
@@ -216,7 +216,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(borders_are_found_in_any_text), cmocka_unit_test(clean_borders_are_exact),
         cmocka_unit_test(an_end_is_not_put_twice),       cmocka_unit_test(too_much_work_is_refused),
-        cmocka_unit_test(many_ranges_are_those_of_each),  cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(many_ranges_are_those_of_each), cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,12 @@
-/* Graph segments: none holds what a graph cannot hold, none could be longer, and steps whose graph segments are launched as graphs have
- * the bits of steps that are asked for call by call. */
+/* Graph segments: none holds what a graph cannot hold, none could be longer, and steps whose graph segments are
+ * launched as graphs have the bits of steps that are asked for call by call. */
 /* ctest: PROCESSORS 2 LABELS long */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/runner_state.h"
 #include "runtime/graph_segments.h"
+#include "runtime/runner_state.h"
 #include "support/deferred_backend.h"
 #include "support/outcome.h"
 #include "support/random_policy.h"
@@ -83,7 +83,8 @@ static void check_graph_segment(const struct program *program, const struct grap
     assert_int_equal(count, graph_segment->count);
     assert_true(graph_segment->changes_state == changes_state(program, graph_segment->first));
     assert_true(count >= GRAPH_SEGMENT_MIN);
-    assert_int_equal(graph_segment->runs, program->sections.items[program->instructions.items[graph_segment->first].section].repeat);
+    assert_int_equal(graph_segment->runs,
+                     program->sections.items[program->instructions.items[graph_segment->first].section].repeat);
     assert_false(may_be_joined(program, neighbour(program, graph_segment->first, -1), graph_segment->first));
     assert_false(may_be_joined(program, graph_segment->last, neighbour(program, graph_segment->last, 1)));
 }
@@ -150,7 +151,8 @@ static void graph_segments_of_random_streams_are_legal(void **state) {
     assert_true(held > 0);
 }
 
-/* What compiled programs have only where a graph segment ends for other reasons, planted within one: it is cut there. */
+/* What compiled programs have only where a graph segment ends for other reasons, planted within one: it is cut there.
+ */
 static void planted_faults_are_found(void **state) {
     (void)state;
     struct graph *graph = small(2);
@@ -271,7 +273,8 @@ static void graphs_give_the_same_bits(void **state) {
             struct course course = train(backend, &policies[p]);
             require_equal(&plain, &course);
             assert_true(course.count.graph_segments > 3);
-            assert_int_equal(course.count.graphs, course.count.graph_segments < limit ? course.count.graph_segments : limit);
+            assert_int_equal(course.count.graphs,
+                             course.count.graph_segments < limit ? course.count.graph_segments : limit);
             assert_int_equal(deferred_launches(), (STEPS - 1) * course.launches);
             deferred_end();
         }
@@ -370,16 +373,20 @@ static void graph_segments_are_issued_as_graphs(void **state) {
         require_equal(&plain, &course);
         assert_int_equal(plain.count.graphs, 0);
         if (course.count.graphs < course.count.graph_segments)
-            fail_msg("%zu of %zu spans were captured: %s", course.count.graphs, course.count.graph_segments, status_message());
+            fail_msg("%zu of %zu spans were captured: %s", course.count.graphs, course.count.graph_segments,
+                     status_message());
         assert_true(course.count.graphs > 0);
     }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graph_segments_are_issued_as_graphs),        cmocka_unit_test(graph_segments_of_random_policies_are_legal),
-        cmocka_unit_test(graph_segments_of_random_streams_are_legal), cmocka_unit_test(planted_faults_are_found),
-        cmocka_unit_test(graphs_give_the_same_bits),         cmocka_unit_test(the_gate_holds_back_updates),
-        cmocka_unit_test(observed_steps_use_no_graphs),      cmocka_unit_test(refused_graphs_become_calls)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(graph_segments_are_issued_as_graphs),
+                                       cmocka_unit_test(graph_segments_of_random_policies_are_legal),
+                                       cmocka_unit_test(graph_segments_of_random_streams_are_legal),
+                                       cmocka_unit_test(planted_faults_are_found),
+                                       cmocka_unit_test(graphs_give_the_same_bits),
+                                       cmocka_unit_test(the_gate_holds_back_updates),
+                                       cmocka_unit_test(observed_steps_use_no_graphs),
+                                       cmocka_unit_test(refused_graphs_become_calls)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

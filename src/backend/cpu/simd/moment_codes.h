@@ -16,7 +16,7 @@ struct level_tables {
     float above[LEVEL_ENTRIES]; /* -inf: of the first, below which all are 0 */
     float slope[LEVEL_ENTRIES], offset[LEVEL_ENTRIES];
     float reach[LEVEL_ENTRIES]; /* the last code less the first */
-    float code[LEVEL_ENTRIES]; /* bits: the first */
+    float code[LEVEL_ENTRIES];  /* bits: the first */
 };
 
 INLINE void fill_tables(const struct moment_map *map, struct level_tables *out) {
