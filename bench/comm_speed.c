@@ -1,4 +1,4 @@
-/* What communication between ranks costs: latency and bandwidth of each operation by size, in place (shared windows)
+/* What communication between ranks costs: latency and bandwidth of each operation by size, in place (shared segments)
  * and by messages, hierarchical and flat, compared with a plain copy of the same bytes in memory within the same run.
  * usage: comm_speed [--ranks N]
  * [--mpi openmpi|mpich] [--nodes N] [--times N]        (starts its ranks itself) mpirun -n N comm_speed (as ranks of
@@ -98,7 +98,7 @@ static enum status time_operation(struct comm *comm, const struct comm_spec *spe
 
 struct bench {
     struct comm *comm;
-    struct comm_window data, out;
+    struct comm_shared_segment data, out;
     void *staging;
     int times;
 };
@@ -134,8 +134,8 @@ static enum status bench_sizes(const struct bench *bench, enum comm_kind kind, b
 
 static enum status bench_all(struct bench *bench) {
     struct comm *comm = bench->comm;
-    TRY(comm_window_open(comm, BYTES_MAX, &bench->data));
-    TRY(comm_window_open(comm, BYTES_MAX, &bench->out));
+    TRY(comm_shared_segment_open(comm, BYTES_MAX, &bench->data));
+    TRY(comm_shared_segment_open(comm, BYTES_MAX, &bench->out));
     bench->staging = mem_aligned(64, BYTES_MAX);
     if (!bench->staging) return STATUS_FAILED;
     if (comm->rank == 0) printf("%s, %d nodes of %d ranks\n", comm->library, comm->mesh.nodes, comm->mesh.per_node);
@@ -144,8 +144,8 @@ static enum status bench_all(struct bench *bench) {
             for (int flat = 0; flat < 2; flat++)
                 TRY(bench_sizes(bench, (enum comm_kind)kind, in_place, flat));
     mem_free(bench->staging);
-    comm_window_close(comm, &bench->out);
-    comm_window_close(comm, &bench->data);
+    comm_shared_segment_close(comm, &bench->out);
+    comm_shared_segment_close(comm, &bench->data);
     return STATUS_OK;
 }
 

@@ -8,8 +8,8 @@
 enum {
     EXACT_BYTES = 1 << 22, /* as long as it takes no more, the text is encoded up to each border from its beginning */
     FAR_BYTES = 1 << 11,
-    WINDOW_BYTES = 64,
-    WINDOW_LAST = 8, /* ids at a window's end that may be others where it ends */
+    CONTEXT_BYTES = 64,
+    CONTEXT_LAST = 8, /* ids at a context's end that may be others where it ends */
     CUT_TRIES = 4,
     WORK_LIMIT_BYTES = 1 << 24,
 };
@@ -88,19 +88,19 @@ static size_t common_ids(const struct marking *m, size_t index) {
 static bool is_space(char c) { return c == ' ' || c == '\n'; }
 
 /* Moves m->at to a place before the border where the text can be cut without changing ids, if there is one: the part
- * before it gives ids of the whole, and so does a window after it, except for the window's last ids. */
+ * before it gives ids of the whole, and so does a context after it, except for the context's last ids. */
 static enum status move_on(struct marking *m, size_t border) {
-    size_t min = m->at + (border - m->at) / 2, place = border - WINDOW_BYTES;
+    size_t min = m->at + (border - m->at) / 2, place = border - CONTEXT_BYTES;
     for (int tries = 0; place > min && tries < CUT_TRIES; place--) {
         if (!is_space(m->text[place]) || is_space(m->text[place - 1])) continue;
         tries++;
-        size_t end = place + 2 * WINDOW_BYTES < m->bytes ? place + 2 * WINDOW_BYTES : m->bytes;
+        size_t end = place + 2 * CONTEXT_BYTES < m->bytes ? place + 2 * CONTEXT_BYTES : m->bytes;
         TRY(encode_part(m, m->at, place));
         size_t common = common_ids(m, m->index), index = m->index + common;
         if (common + (m->at == 0 ? m->ends : 0) < m->encoder->prefix.count) continue;
         TRY(encode_part(m, place, utf8_floor(m->text, end < m->bytes ? end : end - 1)));
         size_t count = m->encoder->prefix.count;
-        if (count <= WINDOW_LAST || common_ids(m, index) + WINDOW_LAST < count) continue;
+        if (count <= CONTEXT_LAST || common_ids(m, index) + CONTEXT_LAST < count) continue;
         m->at = place;
         m->index = index;
         return STATUS_OK;

@@ -20,7 +20,7 @@
  * a rank sends the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over
  * ranks. So a reduction is first within nodes, then across them, and a gather the other way round. Flat: one stage, in
  * which each block goes from every rank to its owner, who adds by the same tree, or from its owner to every rank. Ranks
- * of one node whose data lies in windows send each other nothing: each reads the others' data in place, all at once. A
+ * of one node whose data lies in shared segments send each other nothing: each reads the others' data in place, all at once. A
  * receive is posted before its sender is told to send. A message has at most `message_bytes`.
  *
  * BYTES. An operation on B bytes among P ranks moves (P - 1) B, summed over all ranks; all-reduce twice as much; in
@@ -61,7 +61,7 @@ struct comm_spec {
     int root;            /* broadcast: its position in the group */
     void *out;           /* all-to-all: `bytes`, apart from data */
     void *staging;       /* comm_staging_bytes, aligned to 64 bytes */
-    bool in_place;       /* data lies in a window whose `shared` is true, on all ranks of the group */
+    bool in_place;       /* data lies in a shared segment whose `shared` is true, on all ranks of the group */
     bool on_device;      /* data, out, mine and staging lie in the device's memory (comm_device_open); not in_place or
                             flat; blocks of reductions begin at multiples of 64 bytes */
     bool round_bf16;     /* reductions */
@@ -97,7 +97,7 @@ static inline int comm_spec_blocks(const struct comm_spec *spec) {
 struct comm_traffic {
     int64_t sent[MESH_AXES];     /* by messages */
     int64_t received[MESH_AXES]; /* by messages */
-    int64_t read;                /* from windows of the ranks of its node */
+    int64_t read;                /* from shared segments of the ranks of its node */
 };
 
 #endif

@@ -6,7 +6,7 @@
  * across from the i-th of the other (modulo the side's size). Up the tree this is a reduction by recursive halving: at
  * each node the holders of one side send to those of the other. Down the tree it is a gather by recursive doubling. At
  * each inner node each block travels once, so an operation moves (ranks - 1) times its bytes, in as many stages as the
- * tree is deep. A node of the tree whose ranks all share windows is not walked: its holders read all others in
+ * tree is deep. A node of the tree whose ranks all share shared segments is not walked: its holders read all others in
  * place. A flat operation walks no tree: it is only the order in which owners add.
  *
  * Steps are taken in order; one that cannot be taken yet holds back those after it. Receives of a stage are posted

@@ -36,14 +36,14 @@ void comm_abort(struct comm *comm, int exit_status) {
 
 bool comm_speaks(const struct comm *comm) { return !comm || comm->engine->speaks(comm); }
 
-enum status comm_window_open(struct comm *comm, int64_t bytes, struct comm_window *out) {
+enum status comm_shared_segment_open(struct comm *comm, int64_t bytes, struct comm_shared_segment *out) {
     BUG_IF(bytes <= 0, "a window of %lld bytes", (long long)bytes);
-    return comm->engine->window_open(comm, bytes, out);
+    return comm->engine->shared_segment_open(comm, bytes, out);
 }
 
-void comm_window_close(struct comm *comm, struct comm_window *window) {
-    if (window->base) comm->engine->window_close(window);
-    *window = (struct comm_window){0};
+void comm_shared_segment_close(struct comm *comm, struct comm_shared_segment *shared_segment) {
+    if (shared_segment->base) comm->engine->shared_segment_close(shared_segment);
+    *shared_segment = (struct comm_shared_segment){0};
 }
 
 static bool reduces(enum comm_kind kind) { return kind == COMM_REDUCE_SCATTER || kind == COMM_ALL_REDUCE; }

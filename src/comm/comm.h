@@ -2,13 +2,13 @@
  *
  *     struct comm *comm;
  *     TRY(comm_open(&(struct comm_settings){.rank_timeout_s = 30}, &comm));
- *     TRY(comm_window_open(comm, bytes, &window));                 memory that ranks of the same node can read
- *     struct comm_spec spec = {.kind = COMM_ALL_REDUCE, .group = comm_group_all(comm), .data = window.base,
- *                              .bytes = bytes, .in_place = window.shared};
+ *     TRY(comm_shared_segment_open(comm, bytes, &shared_segment)); memory that ranks of the same node can read
+ *     struct comm_spec spec = {.kind = COMM_ALL_REDUCE, .group = comm_group_all(comm), .data = shared_segment.base,
+ *                              .bytes = bytes, .in_place = shared_segment.shared};
  *     TRY(comm_staging_bytes(comm, &spec, &staging_bytes));        the plan gives it a place, as any buffer
  *     TRY(comm_create(comm, &spec, &operation));                   peers, buffers and requests are fixed here
  *     each step: comm_start(operation); … TRY(comm_wait(operation));
- *     comm_free(operation); comm_window_close(comm, &window); TRY(comm_close(comm));
+ *     comm_free(operation); comm_shared_segment_close(comm, &shared_segment); TRY(comm_close(comm));
  *
  * Two engines implement it. `self` is one rank: a plain start of the program, which neither links nor opens MPI. `mpi`
  * is a job that mpirun or srun started: a plugin for the MPI library in use (wire.h) sends messages; everything else,
@@ -52,7 +52,7 @@
  * wire: the table that a message-passing library has to fill;
  * mpi_comm, mpi_thread: the engine of many ranks, and its thread;
  * operation, operation_steps: an operation that this thread moves on;
- * window: memory that ranks of a node share;
+ * shared_segment: memory that ranks of a node share;
  * step_watch: whether a step moves on; heartbeat, mpi_heartbeat: which rank is silent;
  * mpi_library: which MPI, and where its plugin is;
  * nccl_abi, nccl_library: NCCL's functions, and how they are found;
@@ -71,10 +71,10 @@
 #include "comm/step_watch.h"
 
 /* Memory that the ranks of a node share. All of it is there from the start, and none outlives the processes. */
-struct comm_window {
+struct comm_shared_segment {
     void *base;    /* `bytes` zeros, aligned to pages */
     int64_t bytes; /* may differ from rank to rank */
-    /* The same on all ranks. False where the system shares no memory between ranks: the window is then private, and
+    /* The same on all ranks. False where the system shares no memory between ranks: the segment is then private, and
      * operations on it are not in_place but use messages. */
     bool shared;
     void *state;
@@ -96,8 +96,8 @@ struct comm_engine {
     const char *name;
     enum status (*all_gather)(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
                               void *all);
-    enum status (*window_open)(struct comm *comm, int64_t bytes, struct comm_window *out);
-    void (*window_close)(struct comm_window *window);
+    enum status (*shared_segment_open)(struct comm *comm, int64_t bytes, struct comm_shared_segment *out);
+    void (*shared_segment_close)(struct comm_shared_segment *shared_segment);
     enum status (*create)(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
     void (*start)(struct comm_operation *operation);
     enum status (*wait)(struct comm_operation *operation);
@@ -120,7 +120,7 @@ struct comm {
     const char *library; /* "none", or the MPI library's own name and version */
     int rank;            /* its place in the mesh: ranks are numbered node by node, by MPI's order within a node */
     struct mesh mesh;
-    bool shares_memory;            /* windows can be had that the ranks of a node share; the same on all ranks */
+    bool shares_memory;            /* shared segments can be had that the ranks of a node share; the same on all ranks */
     char (*host)[MESH_HOST_BYTES]; /* by rank */
     int64_t message_bytes;         /* the longest message */
     bool agreed_failure;           /* all ranks know of it, so one says it */
@@ -137,7 +137,7 @@ struct comm_settings {
     const char *engine;
     int nodes;             /* declares so many nodes, of equal numbers of ranks; 0: as MPI finds them */
     double rank_timeout_s; /* 0: 30 */
-    bool messages_only;    /* no shared windows, as where the system has none */
+    bool messages_only;    /* no shared segments, as where the system has none */
     int64_t message_bytes; /* the longest message; 0: 4 MiB; at most 1 GiB */
 };
 
@@ -145,7 +145,7 @@ struct comm_settings {
  * nodes have different numbers of ranks. Where other ranks are known *out is set after a failure too, for comm_speaks
  * and comm_abort alone; else it is NULL, which both take. */
 enum status comm_open(const struct comm_settings *settings, struct comm **out);
-/* Collective, with all operations and windows gone. Ends MPI and frees comm. FAILED where a rank failed: then nothing
+/* Collective, with all operations and shared segments gone. Ends MPI and frees comm. FAILED where a rank failed: then nothing
  * is freed, and the process ends by comm_abort. */
 enum status comm_close(struct comm *comm);
 /* Ends all ranks, this one with `exit_status`: the last call of a process after a failure, by its command (src/cli). */
@@ -158,8 +158,8 @@ static inline struct comm_group comm_group_all(const struct comm *comm) {
 }
 
 /* Collective over all ranks. */
-enum status comm_window_open(struct comm *comm, int64_t bytes, struct comm_window *out);
-void comm_window_close(struct comm *comm, struct comm_window *window);
+enum status comm_shared_segment_open(struct comm *comm, int64_t bytes, struct comm_shared_segment *out);
+void comm_shared_segment_close(struct comm *comm, struct comm_shared_segment *shared_segment);
 
 struct comm_device_settings {
     const struct backend *backend;

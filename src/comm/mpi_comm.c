@@ -172,7 +172,7 @@ static bool join(struct mpi_comm *mpi) {
 
 static enum status engine_close(struct comm *comm) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
-    if (mpi->control.base) comm_window_close(comm, &mpi->control);
+    if (mpi->control.base) comm_shared_segment_close(comm, &mpi->control);
     TRY(mpi_run_task(mpi, end, NULL));
     if (!join(mpi)) return status_set(STATUS_FAILED, "%s does not end", mpi->wire->name);
     free_mpi(mpi);
@@ -196,8 +196,8 @@ static void engine_abort(struct comm *comm, int exit_status) {
 static const struct comm_engine mpi_engine = {
     .name = "mpi",
     .all_gather = engine_all_gather,
-    .window_open = window_open,
-    .window_close = window_close,
+    .shared_segment_open = shared_segment_open,
+    .shared_segment_close = shared_segment_close,
     .create = operation_create,
     .start = engine_start,
     .wait = engine_wait,
@@ -223,10 +223,10 @@ static enum status start_thread(struct mpi_comm *mpi) {
     return error ? status_set(STATUS_FAILED, "no thread for communication: %s", strerror(error)) : STATUS_OK;
 }
 
-/* Counters of meetings, which ranks of a node see of each other: where there are any, windows can be had at all. */
+/* Counters of meetings, which ranks of a node see of each other: where there are any, shared segments can be had at all. */
 static enum status open_control(struct mpi_comm *mpi) {
-    struct comm_window control;
-    TRY(window_open(&mpi->comm, (int64_t)SLOTS * 64, &control));
+    struct comm_shared_segment control;
+    TRY(shared_segment_open(&mpi->comm, (int64_t)SLOTS * 64, &control));
     if (!control.shared) mpi->settings.messages_only = true;
     mpi->comm.shares_memory = control.shared;
     mpi->control = control;

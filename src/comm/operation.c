@@ -122,11 +122,11 @@ static struct operation_offer make_offer(struct mpi_comm *mpi, const struct oper
     offer.owners = hash_owners(spec);
     offer.slot = operation->slot;
     if (!spec->in_place) return offer;
-    const struct window *window = window_find(mpi, spec->data, spec->bytes);
-    BUG_IF(!window || !window->shared, "an operation in place on data in no shared window");
-    offer.window = window->number;
+    const struct shared_segment *shared_segment = shared_segment_find(mpi, spec->data, spec->bytes);
+    BUG_IF(!shared_segment || !shared_segment->shared, "an operation in place on data in no shared window");
+    offer.shared_segment = shared_segment->number;
     offer.met = atomic_load((atomic_ullong *)mpi->control.base + METER_STRIDE * operation->slot);
-    offer.offset = (char *)spec->data - (char *)window->base[window->me];
+    offer.offset = (char *)spec->data - (char *)shared_segment->base[shared_segment->me];
     return offer;
 }
 
@@ -148,24 +148,24 @@ static enum status check_offers(const struct operation *operation) {
     return STATUS_OK;
 }
 
-static const struct window *window_of_number(const struct mpi_comm *mpi, int number) {
-    const struct window *window = mpi->windows;
-    while (window && window->number != number)
-        window = window->next;
-    return window;
+static const struct shared_segment *shared_segment_of_number(const struct mpi_comm *mpi, int number) {
+    const struct shared_segment *shared_segment = mpi->shared_segments;
+    while (shared_segment && shared_segment->number != number)
+        shared_segment = shared_segment->next;
+    return shared_segment;
 }
 
 /* Where the ranks of the node have their data and counters. */
 static void find_peers(struct mpi_comm *mpi, struct operation *operation) {
     const struct mesh *mesh = &mpi->comm.mesh;
-    const struct window *control = mpi->control.state;
+    const struct shared_segment *control = mpi->control.state;
     for (int i = 0; i < operation->spec.group.count && operation->spec.in_place; i++) {
         int rank = operation_rank(operation, i), place = rank % mesh->per_node;
         if (mesh_axis_between(mesh, rank, mpi->comm.rank) != MESH_IN_NODE) continue;
         const struct operation_offer *offer = &operation->offers[i];
-        const struct window *window = window_of_number(mpi, offer->window);
-        BUG_IF(!window, "rank %d has data in a window that is not open here", rank);
-        operation->peer_data[i] = (char *)window->base[place] + offer->offset;
+        const struct shared_segment *shared_segment = shared_segment_of_number(mpi, offer->shared_segment);
+        BUG_IF(!shared_segment, "rank %d has data in a window that is not open here", rank);
+        operation->peer_data[i] = (char *)shared_segment->base[place] + offer->offset;
         operation->peer_meeting[i] = (atomic_ullong *)control->base[place] + METER_STRIDE * offer->slot;
     }
 }

@@ -19,7 +19,7 @@ struct operation_offer {
     /* Its own. */
     int slot;
     uint64_t met; /* what its counter of meetings stands at: from there it goes on */
-    int window;   /* in_place: where its data is */
+    int shared_segment;   /* in_place: where its data is */
     int64_t offset;
 };
 

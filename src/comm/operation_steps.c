@@ -96,7 +96,7 @@ static void merge(const struct operation *operation, const struct schedule_step 
     }
 }
 
-/* Where each rank's values are, from `to` on: here, in its window, or in staging. */
+/* Where each rank's values are, from `to` on: here, in its shared segment, or in staging. */
 static void find_lanes(const struct operation *operation, const struct schedule_step *step) {
     const struct comm_schedule *schedule = &operation->schedule;
     const struct lane_node *node = &schedule->tree.node[step->index];

@@ -17,17 +17,17 @@ static enum status self_all_gather(struct comm *comm, const struct comm_group *g
     return STATUS_OK;
 }
 
-static enum status self_window_open(struct comm *comm, int64_t bytes, struct comm_window *out) {
+static enum status self_shared_segment_open(struct comm *comm, int64_t bytes, struct comm_shared_segment *out) {
     (void)comm;
     size_t whole = ((size_t)bytes + 4095) / 4096 * 4096;
     void *base = mem_aligned(4096, whole);
     if (!base) return STATUS_FAILED;
     memset(base, 0, whole);
-    *out = (struct comm_window){base, bytes, true, NULL};
+    *out = (struct comm_shared_segment){base, bytes, true, NULL};
     return STATUS_OK;
 }
 
-static void self_window_close(struct comm_window *window) { mem_free(window->base); }
+static void self_shared_segment_close(struct comm_shared_segment *shared_segment) { mem_free(shared_segment->base); }
 
 static enum status self_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out) {
     struct self_operation *operation = mem_array(1, sizeof *operation);
@@ -81,8 +81,8 @@ static void self_fail(struct comm *comm) { (void)comm; }
 static const struct comm_engine self_engine = {
     .name = "self",
     .all_gather = self_all_gather,
-    .window_open = self_window_open,
-    .window_close = self_window_close,
+    .shared_segment_open = self_shared_segment_open,
+    .shared_segment_close = self_shared_segment_close,
     .create = self_create,
     .start = self_start,
     .wait = self_wait,

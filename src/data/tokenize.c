@@ -17,14 +17,14 @@
 
 enum {
     CHUNK_BYTES = 256 << 10,
-    WINDOW_BYTES = 64, /* on each side of a cut */
+    CONTEXT_BYTES = 64, /* on each side of a cut */
     CUT_TRIES = 256,
     LINE_BYTES = 16 << 10, /* beyond a chunk, of its last line: most are shorter */
     MESSAGE_BYTES = 1024,
 };
 
 struct chunk {
-    VEC(char) buffer; /* what was read: a window before the chunk, the chunk, and some more */
+    VEC(char) buffer; /* what was read: a context before the chunk, the chunk, and some more */
     size_t before;    /* bytes of it before the chunk */
     size_t first;     /* where the chunk begins in the text */
     size_t bytes;
@@ -53,7 +53,7 @@ struct tokenizing {
     struct utf8_damage damage; /* in these */
     json_t *unread;            /* keys of their rows; NULL: none */
     VEC(struct encoders) encoders;
-    struct token_ids whole, halves; /* of the window about a cut */
+    struct token_ids whole, halves; /* of the context about a cut */
     VEC(struct chunk) chunks;       /* as many as were ever encoded together */
 };
 
@@ -84,13 +84,13 @@ static enum status encode_part(struct tokenizer_encoder *encoder, bool first, co
     return tokenizer_encoder_finish(encoder);
 }
 
-/* Whether encoding a window about a place gives the same ids whole and cut there. Words that pre-tokenizers make and
- * added tokens are far shorter than the window, so the whole text then does too. */
+/* Whether encoding a context about a place gives the same ids whole and cut there. Words that pre-tokenizers make and
+ * added tokens are far shorter than the context, so the whole text then does too. */
 static enum status examine_cut(struct tokenizing *t, const struct chunk *chunk, size_t at, bool *good) {
     struct tokenizer_encoder *encoder = t->encoders.items[0].plain;
-    size_t left = t->text->bytes - chunk->first - at, after = left < WINDOW_BYTES ? left : WINDOW_BYTES;
-    size_t before = chunk->before + at < WINDOW_BYTES ? chunk->before + at : WINDOW_BYTES;
-    bool first = chunk->first + at == before; /* the window begins where the text does */
+    size_t left = t->text->bytes - chunk->first - at, after = left < CONTEXT_BYTES ? left : CONTEXT_BYTES;
+    size_t before = chunk->before + at < CONTEXT_BYTES ? chunk->before + at : CONTEXT_BYTES;
+    bool first = chunk->first + at == before; /* the context begins where the text does */
     const char *from = text_of(chunk) + at - before;
     t->whole.count = t->halves.count = 0;
     TRY(encode_part(encoder, first, from, before + after, &t->whole));
@@ -108,7 +108,7 @@ static bool may_cut(const char *text, size_t at) {
     return is_space(text[at]) ? !is_space(text[at - 1]) : text[at - 1] == '\n';
 }
 
-/* Reads the text from a window before the chunk to `bytes` after its beginning into the space, or to the text's end. */
+/* Reads the text from a context before the chunk to `bytes` after its beginning into the space, or to the text's end. */
 static enum status fill_buffer(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
     size_t from = chunk->first - chunk->before, left = t->text->bytes - chunk->first;
     size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->buffer.count;
@@ -122,7 +122,7 @@ static enum status fill_buffer(const struct tokenizing *t, struct chunk *chunk, 
 /* The end of a chunk of a .txt file. */
 static enum status cut_text(struct tokenizing *t, struct chunk *chunk) {
     size_t at = CHUNK_BYTES, left = t->text->bytes - chunk->first;
-    TRY(fill_buffer(t, chunk, CHUNK_BYTES + WINDOW_BYTES));
+    TRY(fill_buffer(t, chunk, CHUNK_BYTES + CONTEXT_BYTES));
     const char *text = text_of(chunk);
     chunk->bytes = left;
     if (left <= CHUNK_BYTES) return STATUS_OK;
@@ -166,7 +166,7 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
     bool text = t->options.kind == SOURCE_TEXT;
     chunk->lines_before = t->lines;
     chunk->first = t->next;
-    chunk->before = !text ? 0 : t->next < WINDOW_BYTES ? t->next : WINDOW_BYTES;
+    chunk->before = !text ? 0 : t->next < CONTEXT_BYTES ? t->next : CONTEXT_BYTES;
     chunk->buffer.count = chunk->ids.count = 0;
     json_decref(chunk->unread);
     chunk->unread = NULL;

@@ -1,7 +1,7 @@
 /* Text files into token ids, in parallel.
  *
  * Text is cut into chunks of about 256 KiB that depend on the text and the tokenizer alone, so ids are the same for any
- * number of threads. A .jsonl file is cut between lines. A .txt file is cut where a window around the cut gives the
+ * number of threads. A .jsonl file is cut between lines. A .txt file is cut where a context around the cut gives the
  * same ids whole and in two parts, so its ids are those of tokenizer_encode on the whole file. Only where half a chunk
  * has no such place (no blank, no newline) is it cut between two characters. */
 #ifndef BALLAST_DATA_TOKENIZE_H

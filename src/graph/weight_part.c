@@ -58,7 +58,7 @@ static bool first_is_high(const struct weight_layout *layout) {
 }
 
 /* Bytes of one section of the whole weight, the latest that were asked for. */
-struct window {
+struct read_buffer {
     int64_t begin, end; /* the section, in bytes of the weight */
     int64_t at, bytes;  /* what `data` has of it */
     int64_t capacity;
@@ -72,24 +72,24 @@ struct weight_part_reader {
     struct weight_source whole;
     struct tensor numbers; /* the part as if it held its numbers */
     struct weight_layout from, to;
-    struct window codes, scales, groups, zeros;
+    struct read_buffer codes, scales, groups, zeros;
     bool has_offset; /* nf4: `offset` was read; after the codes, since a source makes it from all of them */
     float offset;
 };
 
-/* Byte `at` of the whole weight, in the window's section; *left: how many are there from it on. */
-static enum status look(const struct weight_part_reader *reader, struct window *window, int64_t at,
+/* Byte `at` of the whole weight, in the read buffer's section; *left: how many are there from it on. */
+static enum status look(const struct weight_part_reader *reader, struct read_buffer *read_buffer, int64_t at,
                         const unsigned char **out, int64_t *left) {
-    if (at < window->at || at >= window->at + window->bytes) {
-        int64_t bytes = window->end - at < window->capacity ? window->end - at : window->capacity;
-        BUG_IF(at < window->begin || bytes <= 0, "%s: byte %lld of a section", reader->numbers.name, (long long)at);
-        window->bytes = 0;
-        TRY(reader->whole.read(reader->whole.payload, &(struct weight_piece){at, bytes, window->data}));
-        window->at = at;
-        window->bytes = bytes;
+    if (at < read_buffer->at || at >= read_buffer->at + read_buffer->bytes) {
+        int64_t bytes = read_buffer->end - at < read_buffer->capacity ? read_buffer->end - at : read_buffer->capacity;
+        BUG_IF(at < read_buffer->begin || bytes <= 0, "%s: byte %lld of a section", reader->numbers.name, (long long)at);
+        read_buffer->bytes = 0;
+        TRY(reader->whole.read(reader->whole.payload, &(struct weight_piece){at, bytes, read_buffer->data}));
+        read_buffer->at = at;
+        read_buffer->bytes = bytes;
     }
-    *out = window->data + (at - window->at);
-    *left = window->at + window->bytes - at;
+    *out = read_buffer->data + (at - read_buffer->at);
+    *left = read_buffer->at + read_buffer->bytes - at;
     return STATUS_OK;
 }
 
@@ -175,12 +175,12 @@ static enum status nf4_scale(struct weight_part_reader *reader, int64_t block, u
     return STATUS_OK;
 }
 
-/* What the part has for a block of the whole in the section of a window. */
-static enum status take_scale(struct weight_part_reader *reader, struct window *window, int64_t block,
+/* What the part has for a block of the whole in the section of a read buffer. */
+static enum status take_scale(struct weight_part_reader *reader, struct read_buffer *read_buffer, int64_t block,
                               int64_t element_bytes, unsigned char *out) {
     const unsigned char *bytes;
     int64_t left;
-    TRY(look(reader, window, window->begin + block * element_bytes, &bytes, &left));
+    TRY(look(reader, read_buffer, read_buffer->begin + block * element_bytes, &bytes, &left));
     if (reader->from.format != WEIGHT_NF4) {
         memcpy(out, bytes, (size_t)element_bytes);
         return STATUS_OK;
@@ -193,13 +193,13 @@ static enum status take_scale(struct weight_part_reader *reader, struct window *
 
 /* A section of the part that begins at `section` and has elements of `to_bytes` for its blocks. */
 static enum status read_scales(struct weight_part_reader *reader, const struct weight_piece *piece, int64_t section,
-                               int64_t to_bytes, struct window *window, int64_t from_bytes) {
+                               int64_t to_bytes, struct read_buffer *read_buffer, int64_t from_bytes) {
     int64_t begin, bytes = weight_piece_overlap(piece, section, reader->to.scales * to_bytes, &begin), run;
     if (bytes == 0) return STATUS_OK;
     for (int64_t block = begin / to_bytes; block * to_bytes < begin + bytes; block++) {
         unsigned char scale[sizeof(float)] = {0};
         int64_t from = tensor_part_find(&reader->numbers, block * reader->to.block, &run);
-        if (from != TENSOR_NOWHERE) TRY(take_scale(reader, window, from / reader->from.block, from_bytes, scale));
+        if (from != TENSOR_NOWHERE) TRY(take_scale(reader, read_buffer, from / reader->from.block, from_bytes, scale));
         weight_piece_put(piece, section + block * to_bytes, to_bytes, scale);
     }
     return STATUS_OK;
@@ -215,19 +215,19 @@ static enum status read_part(void *payload, const struct weight_piece *piece) {
     return read_scales(reader, piece, to->zeros_at, 1, &reader->zeros, 1);
 }
 
-static enum status open_window(struct window *window, int64_t begin, int64_t bytes, int64_t capacity) {
+static enum status open_read_buffer(struct read_buffer *read_buffer, int64_t begin, int64_t bytes, int64_t capacity) {
     if (capacity > bytes) capacity = bytes;
-    *window = (struct window){
+    *read_buffer = (struct read_buffer){
         .begin = begin, .end = begin + bytes, .capacity = capacity, .data = mem_array((size_t)capacity, 1)};
-    return window->data ? STATUS_OK : STATUS_FAILED;
+    return read_buffer->data ? STATUS_OK : STATUS_FAILED;
 }
 
-static enum status open_windows(struct weight_part_reader *reader) {
+static enum status open_read_buffers(struct weight_part_reader *reader) {
     const struct weight_layout *from = &reader->from;
-    TRY(open_window(&reader->codes, 0, from->codes_bytes, CODES_CAPACITY));
-    TRY(open_window(&reader->scales, from->scales_at, from->scales * from->scale_bytes, SCALES_CAPACITY));
-    TRY(open_window(&reader->groups, from->groups_at, from->groups * (int64_t)sizeof(float), SCALES_CAPACITY));
-    return open_window(&reader->zeros, from->zeros_at, from->zeros_at > 0 ? from->scales : 0, SCALES_CAPACITY);
+    TRY(open_read_buffer(&reader->codes, 0, from->codes_bytes, CODES_CAPACITY));
+    TRY(open_read_buffer(&reader->scales, from->scales_at, from->scales * from->scale_bytes, SCALES_CAPACITY));
+    TRY(open_read_buffer(&reader->groups, from->groups_at, from->groups * (int64_t)sizeof(float), SCALES_CAPACITY));
+    return open_read_buffer(&reader->zeros, from->zeros_at, from->zeros_at > 0 ? from->scales : 0, SCALES_CAPACITY);
 }
 
 enum status weight_part_open(const struct tensor *tensor, struct weight_source whole, struct weight_part_reader **out) {
@@ -239,7 +239,7 @@ enum status weight_part_open(const struct tensor *tensor, struct weight_source w
                                           .numbers = numbers_of(tensor),
                                           .from = weight_code_layout(&code),
                                           .to = weight_code_layout(&tensor->code)};
-    enum status status = open_windows(reader);
+    enum status status = open_read_buffers(reader);
     if (status == STATUS_OK)
         *out = reader;
     else

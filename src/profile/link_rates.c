@@ -14,7 +14,7 @@ static const int64_t POINT_BYTES[] = {4 << 10, 256 << 10, 2 << 20, 8 << 20};
 enum { POINT_SIZES = 4, REPEATS_SMALL = 12, REPEATS_LARGE = 4, SMALL = 0, LARGE = 2 };
 
 enum status link_bench_begin(struct link_bench *bench, const struct link_trial *trial, struct comm_operation **out) {
-    char *base = bench->window.base;
+    char *base = bench->shared_segment.base;
     struct comm_spec spec = {.kind = trial->kind,
                              .group = trial->group,
                              .data = base,
@@ -89,7 +89,7 @@ static enum status time_trial(struct link_bench *bench, const struct link_trial 
 static enum status add_point(struct link_bench *bench, struct link_point point, struct cluster_links *links) {
     struct comm *comm = bench->comm;
     struct comm_group group = mesh_group(&comm->mesh, comm->rank, point.group);
-    point.in_place = bench->window.shared;
+    point.in_place = bench->shared_segment.shared;
     if (point.kind == COMM_ALL_TO_ALL) point.bytes -= point.bytes % group.count;
     struct link_trial trial = {point.kind, group, point.in_place, point.flat, point.bytes};
     bool another = !point.flat || (!bench->on_device && links_flat_differs(&comm->mesh, &group, point.in_place));
@@ -202,11 +202,11 @@ static enum status measure_pairs(struct link_bench *bench, struct cluster_links 
 static enum status measure(struct link_bench *bench, const struct backend *backend, const struct link_options *options,
                            struct cluster_rates *rates) {
     struct comm *comm = bench->comm;
-    struct cluster_links links = {.mesh = comm->mesh, .shared = bench->window.shared && comm->mesh.per_node > 1};
+    struct cluster_links links = {.mesh = comm->mesh, .shared = bench->shared_segment.shared && comm->mesh.per_node > 1};
     struct rate_machine machine = rate_machine_make(backend, options->threads, options->memory_bytes);
     struct link_trial sum = {.kind = COMM_ALL_REDUCE,
                              .group = comm_group_all(comm),
-                             .in_place = bench->window.shared,
+                             .in_place = bench->shared_segment.shared,
                              .bytes = bench->max_bytes};
     double alone_s;
     TRY(measure_axes(bench, &links));
@@ -224,16 +224,16 @@ static enum status open_memory(struct link_bench *bench, const struct backend *b
     struct comm *comm = bench->comm;
     int64_t bytes = 4 * bench->max_bytes;
     bench->on_device = comm->devices != NULL;
-    if (!bench->on_device) return comm_window_open(comm, bytes, &bench->window);
-    bench->window.bytes = bytes;
-    return comm_agree(comm, backend->memory->take(TIER_DEVICE, bytes, &bench->window.base));
+    if (!bench->on_device) return comm_shared_segment_open(comm, bytes, &bench->shared_segment);
+    bench->shared_segment.bytes = bytes;
+    return comm_agree(comm, backend->memory->take(TIER_DEVICE, bytes, &bench->shared_segment.base));
 }
 
 static void close_memory(struct link_bench *bench, const struct backend *backend) {
     if (bench->on_device)
-        backend->memory->give_back(TIER_DEVICE, bench->window.base);
+        backend->memory->give_back(TIER_DEVICE, bench->shared_segment.base);
     else
-        comm_window_close(bench->comm, &bench->window);
+        comm_shared_segment_close(bench->comm, &bench->shared_segment);
 }
 
 static int64_t find_max_bytes(const struct link_options *options) {

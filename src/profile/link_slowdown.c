@@ -12,7 +12,7 @@
 #include "profile/link_rates.h"
 
 enum { STARTS_MIN = 2, STARTS_MAX = 64, MESSAGE_BYTES = 512 };
-static const double WINDOW_S = 0.03;
+static const double INTERVAL_S = 0.03;
 
 /* The thread that repeats the operation. Every rank repeats it as often, since they wait for each other. */
 struct collective_run {
@@ -44,7 +44,7 @@ static enum status repeat_kernel(struct rate_work *work, const struct collective
     for (bool more = true; more; pieces++) {
         TRY(rate_work_run(work));
         more =
-            collective_run ? !atomic_load(&collective_run->ended) : (double)(clock_now_ns() - begin) * 1e-9 < WINDOW_S;
+            collective_run ? !atomic_load(&collective_run->ended) : (double)(clock_now_ns() - begin) * 1e-9 < INTERVAL_S;
     }
     *out = (double)(clock_now_ns() - begin) * 1e-9 / (double)pieces;
     return STATUS_OK;
@@ -69,7 +69,7 @@ struct slowed {
 static enum status measure_beside(struct link_bench *bench, struct rate_work *work, struct comm_operation *operation,
                                   double alone_s, struct slowed *out) {
     struct collective_run collective_run = {.operation = operation};
-    double starts = fmin(STARTS_MAX, fmax(STARTS_MIN, WINDOW_S / alone_s)), kernel_alone_s, kernel_s, together;
+    double starts = fmin(STARTS_MAX, fmax(STARTS_MIN, INTERVAL_S / alone_s)), kernel_alone_s, kernel_s, together;
     collective_run.starts = (int)starts;
     TRY(rate_work_run(work));
     TRY(link_largest(bench->comm, 0, &together));

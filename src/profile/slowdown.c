@@ -12,7 +12,7 @@
 #include "base/fault.h"
 
 enum { RACERS = 2, MESSAGE_BYTES = 512, ROUNDS_MIN = 2 };
-static const double WINDOW_MAX_S = 0.007, SAME = 0.05;
+static const double INTERVAL_MAX_S = 0.007, SAME = 0.05;
 
 /* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
  * The first works without pause, as the compute stream does. The second pauses after each piece for as long as the
@@ -21,7 +21,7 @@ static const double WINDOW_MAX_S = 0.007, SAME = 0.05;
 struct race {
     pthread_barrier_t start;
     atomic_int unfinished;
-    int64_t window_ns;
+    int64_t interval_ns;
 };
 
 struct racer {
@@ -56,7 +56,7 @@ static void run_racer(struct racer *racer) {
         worked += taken;
         if (racer->rests) rest(taken);
         now = clock_now_ns();
-        if (!timed || now - begin < racer->race->window_ns) continue;
+        if (!timed || now - begin < racer->race->interval_ns) continue;
         timed = false;
         timed_pieces = pieces;
         timed_work = worked;
@@ -79,9 +79,9 @@ static void *race_thread(void *argument) {
 
 /* The first racer works in the calling thread, so that none waits for a second one that could not be started. */
 static enum status race(struct rate_work *const *works, int count, struct racer racers[RACERS]) {
-    double window_s = allowance_next(works[0]->machine->allowance);
-    if (window_s > WINDOW_MAX_S) window_s = WINDOW_MAX_S;
-    struct race race = {.unfinished = count, .window_ns = (int64_t)(window_s * 1e9)};
+    double interval_s = allowance_next(works[0]->machine->allowance);
+    if (interval_s > INTERVAL_MAX_S) interval_s = INTERVAL_MAX_S;
+    struct race race = {.unfinished = count, .interval_ns = (int64_t)(interval_s * 1e9)};
     for (int i = 0; i < count; i++)
         racers[i] = (struct racer){.race = &race, .work = works[i], .rests = i > 0};
     pthread_barrier_init(&race.start, NULL, (unsigned)count);

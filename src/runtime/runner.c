@@ -287,8 +287,8 @@ static enum status allocate(struct runner *runner) {
     const struct program *program = runner->executable->program;
     runner->ended = mem_array(program->instructions.count, sizeof *runner->ended);
     if (program->tier_bytes[TIER_DISK] > 0 && runner->ended) {
-        runner->window = mem_aligned(DISK_ALIGNMENT, RUNNER_WINDOW_BYTES);
-        return runner->window ? STATUS_OK : STATUS_FAILED;
+        runner->bounce_buffer = mem_aligned(DISK_ALIGNMENT, RUNNER_BOUNCE_BYTES);
+        return runner->bounce_buffer ? STATUS_OK : STATUS_FAILED;
     }
     return runner->ended ? STATUS_OK : STATUS_FAILED;
 }
@@ -332,7 +332,7 @@ void runner_free(struct runner *runner) {
     runner_streams_close(runner);
     mem_free(runner->batches);
     mem_free(runner->ended);
-    mem_free(runner->window);
+    mem_free(runner->bounce_buffer);
     mem_free(runner);
 }
 

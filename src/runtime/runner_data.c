@@ -34,7 +34,7 @@ enum status runner_read_operand(const struct runner *runner, const struct operan
                       to, operand->bytes, 0);
 }
 
-/* A range of a tier; on the disk also the whole blocks around it that fit into the window. */
+/* A range of a tier; on the disk also the whole blocks around it that fit into the bounce buffer. */
 struct disk_range {
     const struct arena *arena;
     int64_t begin, end;             /* what is left of the range */
@@ -44,7 +44,7 @@ struct disk_range {
 static void settle_blocks(struct disk_range *disk_range) {
     disk_range->block_begin = disk_range->begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
     int64_t end = (disk_range->end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
-    int64_t max = disk_range->block_begin + RUNNER_WINDOW_BYTES;
+    int64_t max = disk_range->block_begin + RUNNER_BOUNCE_BYTES;
     disk_range->block_end = end < max ? end : max;
 }
 
@@ -52,17 +52,17 @@ static int64_t present_bytes(const struct disk_range *disk_range) {
     return (disk_range->end < disk_range->block_end ? disk_range->end : disk_range->block_end) - disk_range->begin;
 }
 
-static enum status load_window(const struct runner *runner, const struct disk_range *disk_range) {
-    return arena_read(disk_range->arena, disk_range->block_begin, runner->window,
+static enum status load_bounce_buffer(const struct runner *runner, const struct disk_range *disk_range) {
+    return arena_read(disk_range->arena, disk_range->block_begin, runner->bounce_buffer,
                       disk_range->block_end - disk_range->block_begin, 0);
 }
 
 static enum status read_disk(struct runner *runner, struct disk_range disk_range, char *to) {
     while (disk_range.begin < disk_range.end) {
         settle_blocks(&disk_range);
-        TRY(load_window(runner, &disk_range));
+        TRY(load_bounce_buffer(runner, &disk_range));
         int64_t bytes = present_bytes(&disk_range);
-        memcpy(to, (char *)runner->window + (disk_range.begin - disk_range.block_begin), (size_t)bytes);
+        memcpy(to, (char *)runner->bounce_buffer + (disk_range.begin - disk_range.block_begin), (size_t)bytes);
         to += bytes;
         disk_range.begin += bytes;
     }
@@ -75,9 +75,9 @@ static enum status write_disk(struct runner *runner, struct disk_range disk_rang
         settle_blocks(&disk_range);
         int64_t bytes = present_bytes(&disk_range);
         bool whole = disk_range.begin == disk_range.block_begin && disk_range.begin + bytes == disk_range.block_end;
-        if (!whole) TRY(load_window(runner, &disk_range));
-        memcpy((char *)runner->window + (disk_range.begin - disk_range.block_begin), from, (size_t)bytes);
-        TRY(arena_write(disk_range.arena, disk_range.block_begin, runner->window,
+        if (!whole) TRY(load_bounce_buffer(runner, &disk_range));
+        memcpy((char *)runner->bounce_buffer + (disk_range.begin - disk_range.block_begin), from, (size_t)bytes);
+        TRY(arena_write(disk_range.arena, disk_range.block_begin, runner->bounce_buffer,
                         disk_range.block_end - disk_range.block_begin, 0));
         from += bytes;
         disk_range.begin += bytes;

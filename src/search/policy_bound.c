@@ -301,7 +301,7 @@ struct walk {
 };
 
 /* Bytes that are live from the beginning of one group to the end of another; the update counts as a group. */
-static void add_window(const struct walk *walk, int64_t first, int64_t last, int64_t bytes) {
+static void add_lifetime(const struct walk *walk, int64_t first, int64_t last, int64_t bytes) {
     if (first > last) return;
     walk->changes[larger(first, 0)] += bytes;
     walk->changes[smaller(last, walk->groups) + 1] -= bytes;
@@ -314,15 +314,15 @@ static int64_t last_group_away(const struct walk *walk, int64_t group) {
 
 /* A whole gradient goes when its share's last backward of it has ended and it is reduced; it waits for that from the
  * waves before. */
-static void add_cut_windows(const struct walk *walk, const struct gradient_pack *pack, int64_t group) {
+static void add_cut_lifetimes(const struct walk *walk, const struct gradient_pack *pack, int64_t group) {
     const struct policy *policy = walk->policy;
     bool stays = pack->chunk < policy->persistent_chunks || policy->gradients == TIER_DEVICE;
     int64_t begin = stays ? 0 : movement_fetch_group(group, policy->lookahead);
     if (walk->wave.waiting > 0) return;
     if (!walk->wave.opens)
-        add_window(walk, begin, group, pack->summed);
+        add_lifetime(walk, begin, group, pack->summed);
     else if (walk->wave.continues && stays)
-        add_window(walk, group + 1, walk->groups, pack->summed);
+        add_lifetime(walk, group + 1, walk->groups, pack->summed);
 }
 
 /* Whether ranks add up gradients elsewhere than on the device: a whole one that has its home tier elsewhere, too,
@@ -334,7 +334,7 @@ static bool sums_leave(const struct walk *walk) {
 
 /* In a share's first wave a group's gradients are zeroed within the group, so they count from its end on; and when they
  * are added to another level, that one counts. */
-static void add_gradient_windows(const struct walk *walk) {
+static void add_gradient_lifetimes(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
     for (size_t i = 0; i < states->gradients.count; i++) {
@@ -344,16 +344,16 @@ static void add_gradient_windows(const struct walk *walk) {
         bool leaves = walk->input->early && !walk->wave.continues; /* with its update; this may be the last wave */
         if (group < 0) continue;
         if (cuts_gradients(policy)) {
-            add_cut_windows(walk, pack, group);
+            add_cut_lifetimes(walk, pack, group);
             continue;
         }
         if (stays || policy->gradients == TIER_DEVICE) {
             bool own = walk->wave.waiting == 0;
-            add_window(walk, 0, walk->groups, walk->wave.waiting * pack->summed);
-            if (own && !leaves) add_window(walk, kept || !walk->wave.opens ? 0 : group + 1, walk->groups, pack->bytes);
-            if (own && leaves && !walk->wave.opens) add_window(walk, 0, group, pack->bytes);
+            add_lifetime(walk, 0, walk->groups, walk->wave.waiting * pack->summed);
+            if (own && !leaves) add_lifetime(walk, kept || !walk->wave.opens ? 0 : group + 1, walk->groups, pack->bytes);
+            if (own && leaves && !walk->wave.opens) add_lifetime(walk, 0, group, pack->bytes);
         } else if (walk->wave.waiting == 0 && !leaves)
-            add_window(walk, walk->wave.opens ? group + 1 : movement_fetch_group(group, policy->lookahead),
+            add_lifetime(walk, walk->wave.opens ? group + 1 : movement_fetch_group(group, policy->lookahead),
                        sums_leave(walk) ? group : last_group_away(walk, group), pack->bytes);
     }
 }
@@ -367,7 +367,7 @@ static bool updated_leave(const struct walk *walk) {
 
 /* Of deferred updates (movement_update_block) state is fetched and stored; gradients are fetched, and gone when the
  * block's forward begins; parameters are stored, at the latest when they are used. */
-static void add_update_windows(const struct walk *walk) {
+static void add_update_lifetimes(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
     if (!defers(walk->input, policy) || policy->update != TIER_DEVICE || !walk->wave.first) return;
@@ -378,11 +378,11 @@ static void add_update_windows(const struct walk *walk) {
         int64_t group = walk->input->cost->forward[block], used = walk->input->cost->forward[user];
         if (group < 0 || used < 0) continue;
         int64_t early = movement_fetch_group(group, policy->lookahead), late = last_group_away(walk, group);
-        add_window(walk, early, late, chunk.optimizer);
+        add_lifetime(walk, early, late, chunk.optimizer);
         if (policy->gradients != TIER_DEVICE)
-            add_window(walk, early, group - 1, cuts_gradients(policy) ? chunk.shards : chunk.gradients);
+            add_lifetime(walk, early, group - 1, cuts_gradients(policy) ? chunk.shards : chunk.gradients);
         if (policy->parameters != TIER_DEVICE && !updated_leave(walk))
-            add_window(walk, group, smaller(late, used - 1), chunk.trained);
+            add_lifetime(walk, group, smaller(late, used - 1), chunk.trained);
     }
 }
 
@@ -413,17 +413,17 @@ static int64_t wave_bytes(const struct policy_bound_input *input, const struct p
     const struct schedule_cost *cost = input->cost;
     struct walk walk = {input, policy, wave, (int64_t)cost->groups.count, input->scratch};
     memset(walk.changes, 0, policy_bound_scratch(cost) * sizeof *walk.changes);
-    add_gradient_windows(&walk);
-    add_update_windows(&walk);
-    int64_t windows = 0, max = 0;
+    add_gradient_lifetimes(&walk);
+    add_update_lifetimes(&walk);
+    int64_t live = 0, max = 0;
     for (int64_t i = 0; i < walk.groups; i++) {
         const struct group_bytes *group = &cost->groups.items[i];
-        windows += walk.changes[i];
+        live += walk.changes[i];
         int64_t others = (wave.slots - 1) * larger(group->before, group->after);
         int64_t beginning = wave.slots * group->before + group_parameters(&walk, i);
-        max = larger(max, windows + larger(group->peak + others, beginning));
+        max = larger(max, live + larger(group->peak + others, beginning));
     }
-    return larger(max, windows + walk.changes[walk.groups]);
+    return larger(max, live + walk.changes[walk.groups]);
 }
 
 /* Gradients' shards that a deferred update leaves in a tier; those of chunks that stay are updated at the step's end.

@@ -4,7 +4,7 @@
 
 static const struct store *store_of(enum tier tier, const struct arena_settings *settings) {
     if (tier == TIER_DISK) return &disk_store;
-    if (settings && settings->shared_by) return &window_store;
+    if (settings && settings->shared_by) return &shared_segment_store;
     return settings && settings->memory ? &device_store : &memory_store;
 }
 

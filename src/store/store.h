@@ -1,7 +1,7 @@
 /* The implementation of a tier: a table of functions. arena.c checks arguments.
  *
  * Files, in the order to read them: arena (a tier's memory, for all users), store (this), memory_store (host memory),
- * window_store (host memory that the ranks of a node share), device_store (a backend's memory), disk_store (the disk
+ * shared_segment_store (host memory that the ranks of a node share), device_store (a backend's memory), disk_store (the disk
  * tier), disk_file (its file), disk_request (one request), disk_engine (who carries requests out), disk_threads,
  * disk_uring, disk_uring_absent (the engines). */
 #ifndef BALLAST_STORE_STORE_H
@@ -18,7 +18,7 @@ struct store {
     void (*close)(struct arena *arena);
 };
 
-extern const struct store memory_store, window_store, device_store;
+extern const struct store memory_store, shared_segment_store, device_store;
 extern const struct store disk_store;
 
 /* Of tiers whose base the CPU may use. */

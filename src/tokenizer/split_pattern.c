@@ -13,11 +13,11 @@ enum {
     MATCH_STEPS_PER_BYTE = 32,
     /* A match is searched in so many bytes first, then in four times as many. This shows a pattern that looks ahead to
      * the end of a line, which the JIT does not count. */
-    WINDOW_BYTES = 256,
-    WINDOW_GROWTH = 4,
-    /* Limit on the bytes of grown windows that a text may need: a constant and a multiple of its bytes. */
-    WINDOW_WORK = 64 << 20,
-    WINDOW_WORK_PER_BYTE = 16
+    PREFIX_BYTES = 256,
+    PREFIX_GROWTH = 4,
+    /* Limit on the bytes of grown prefixes that a text may need: a constant and a multiple of its bytes. */
+    PREFIX_WORK = 64 << 20,
+    PREFIX_WORK_PER_BYTE = 16
 };
 
 struct split_pattern {
@@ -30,7 +30,7 @@ struct split_matcher {
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
     bool within_line;    /* the next text does not begin a line */
-    uint64_t work, done; /* bytes of grown windows, and of what was found, since the text's beginning */
+    uint64_t work, done; /* bytes of grown prefixes, and of what was found, since the text's beginning */
 };
 
 /* PCRE2 does not say whether its JIT ran out of memory or may not make code; only the first is a failure. */
@@ -161,22 +161,22 @@ static int match(const struct split_pattern *pattern, struct split_matcher *matc
                        matcher->context);
 }
 
-/* The end of a window of valid UTF-8: where a character ends. */
-static size_t window_end(const char *text, size_t bytes, size_t from, size_t window) {
-    if (bytes - from <= window) return bytes;
-    size_t end = from + window;
+/* The end of a prefix of valid UTF-8: where a character ends. */
+static size_t prefix_end(const char *text, size_t bytes, size_t from, size_t prefix) {
+    if (bytes - from <= prefix) return bytes;
+    size_t end = from + prefix;
     while (end > from + 1 && ((unsigned char)text[end] & 0xC0) == 0x80)
         end--;
     return end;
 }
 
-/* A match that does not depend on the text after the window is also the match in the whole text. */
-static int match_in_windows(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
+/* A match that does not depend on the text after the prefix is also the match in the whole text. */
+static int match_in_prefixes(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
                             size_t bytes, size_t from, bool end) {
-    for (size_t window = WINDOW_BYTES;; window *= WINDOW_GROWTH) {
-        size_t stop = window_end(text, bytes, from, window);
+    for (size_t prefix = PREFIX_BYTES;; prefix *= PREFIX_GROWTH) {
+        size_t stop = prefix_end(text, bytes, from, prefix);
         int found = match(pattern, matcher, text, stop, from, end && stop == bytes);
-        if (window > WINDOW_BYTES) matcher->work += stop - from;
+        if (prefix > PREFIX_BYTES) matcher->work += stop - from;
         bool undecided = found == PCRE2_ERROR_PARTIAL || found == PCRE2_ERROR_NOMATCH;
         if (stop == bytes || !undecided) return found;
     }
@@ -185,9 +185,9 @@ static int match_in_windows(const struct split_pattern *pattern, struct split_ma
 enum status split_pattern_find(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
                                size_t bytes, size_t from, bool end, enum split_result *result, size_t *start,
                                size_t *stop) {
-    if (matcher->work > WINDOW_WORK + WINDOW_WORK_PER_BYTE * (matcher->done + bytes - from))
+    if (matcher->work > PREFIX_WORK + PREFIX_WORK_PER_BYTE * (matcher->done + bytes - from))
         return match_failed(pattern, PCRE2_ERROR_MATCHLIMIT);
-    int found = match_in_windows(pattern, matcher, text, bytes, from, end);
+    int found = match_in_prefixes(pattern, matcher, text, bytes, from, end);
     *result = found >= 0 ? SPLIT_FOUND : found == PCRE2_ERROR_PARTIAL ? SPLIT_MORE : SPLIT_NONE;
     if (found < 0)
         return *result == SPLIT_MORE || found == PCRE2_ERROR_NOMATCH ? STATUS_OK : match_failed(pattern, found);

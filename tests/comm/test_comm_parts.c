@@ -229,12 +229,12 @@ static bool maps_mpi(void) {
 static enum status use_self(void *payload) {
     (void)payload;
     struct comm *comm = NULL;
-    struct comm_window window = {0};
+    struct comm_shared_segment shared_segment = {0};
     struct comm_operation *operation = NULL;
     float values[4] = {1, -0.0f, 3, 4}, out[4] = {0};
     enum status status;
     TRY(comm_open(&(struct comm_settings){0}, &comm));
-    TRY_GOTO(status, comm_window_open(comm, 1000, &window), done);
+    TRY_GOTO(status, comm_shared_segment_open(comm, 1000, &shared_segment), done);
     for (int kind = 0; kind < COMM_KINDS; kind++) {
         struct comm_spec spec = {.kind = (enum comm_kind)kind,
                                  .group = comm_group_all(comm),
@@ -255,7 +255,7 @@ static enum status use_self(void *payload) {
     TRY_GOTO(status, comm_check_same(comm, "nothing", values, sizeof values), done);
 done:
     comm_free(operation);
-    comm_window_close(comm, &window);
+    comm_shared_segment_close(comm, &shared_segment);
     enum status closed = comm_close(comm);
     return status == STATUS_OK ? closed : status;
 }
@@ -354,13 +354,13 @@ static void a_refused_operation_fails(void **state) {
 
 /* Windows that the system refuses to one rank are private for all: then messages do. */
 static enum status open_and_use(struct comm *comm, void *payload) {
-    struct comm_window window;
-    TRY(comm_window_open(comm, 4096, &window));
-    if (comm->rank == 0) *(int *)payload += !window.shared;
-    float *values = window.base;
+    struct comm_shared_segment shared_segment;
+    TRY(comm_shared_segment_open(comm, 4096, &shared_segment));
+    if (comm->rank == 0) *(int *)payload += !shared_segment.shared;
+    float *values = shared_segment.base;
     values[0] = (float)comm->rank;
     struct comm_spec spec = {
-        .kind = COMM_ALL_REDUCE, .group = comm_group_all(comm), .data = values, .bytes = 4, .in_place = window.shared};
+        .kind = COMM_ALL_REDUCE, .group = comm_group_all(comm), .data = values, .bytes = 4, .in_place = shared_segment.shared};
     char staging[256] __attribute__((aligned(64)));
     spec.staging = staging;
     struct comm_operation *operation;
@@ -369,27 +369,27 @@ static enum status open_and_use(struct comm *comm, void *payload) {
     TRY(comm_wait(operation));
     float sum = values[0];
     comm_free(operation);
-    comm_window_close(comm, &window);
+    comm_shared_segment_close(comm, &shared_segment);
     return sum == 3 ? STATUS_OK : status_set(STATUS_FAILED, "the sum is %g", (double)sum);
 }
 
-static void refused_windows_are_private(void **state) {
+static void refused_shared_segments_are_private(void **state) {
     (void)state;
-    int private_windows = 0;
+    int private_shared_segments = 0;
     struct thread_ranks ranks = {.ranks = 3,
                                  .seed = 1,
                                  .body = open_and_use,
-                                 .payload = &private_windows,
+                                 .payload = &private_shared_segments,
                                  .settings = {.rank_timeout_s = 60, .message_bytes = 4096}};
     assert_int_equal(thread_ranks_run(&ranks), STATUS_OK);
-    assert_int_equal(private_windows, 0);
+    assert_int_equal(private_shared_segments, 0);
     for (int nth = 1; nth <= 18; nth++) {
         fault_arm(FAULT_OPEN, nth, false);
         enum status status = thread_ranks_run(&ranks);
         fault_arm(FAULT_OPEN, 0, false);
         if (status != STATUS_OK) fail_msg("fault %d: %s", nth, status_message());
     }
-    assert_true(private_windows >= 9);
+    assert_true(private_shared_segments >= 9);
 }
 
 int main(void) {
@@ -406,7 +406,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(plugins_that_are_not_there_or_wrong, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(the_program_links_no_mpi),
         cmocka_unit_test(a_refused_operation_fails),
-        cmocka_unit_test(refused_windows_are_private),
+        cmocka_unit_test(refused_shared_segments_are_private),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static enum status check_all(struct comm *comm) {
 /* What a step does: a gather and a reduction of some MiB each, and one of a few bytes. */
 struct steps {
     struct comm *comm;
-    struct comm_window window;
+    struct comm_shared_segment shared_segment;
     void *staging[3];
     struct comm_operation *operation[3];
 };
@@ -58,14 +58,14 @@ static enum status make_steps(struct comm *comm, bool in_place, struct steps *ou
     static const enum comm_kind kinds[] = {COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_REDUCE};
     static const int64_t bytes[] = {1 << 20, 1 << 20, 64};
     *out = (struct steps){.comm = comm};
-    TRY(comm_window_open(comm, 4 << 20, &out->window));
-    memset(out->window.base, 0, 4 << 20);
+    TRY(comm_shared_segment_open(comm, 4 << 20, &out->shared_segment));
+    memset(out->shared_segment.base, 0, 4 << 20);
     for (int i = 0; i < 3; i++) {
         struct comm_spec spec = {.kind = kinds[i],
                                  .group = comm_group_all(comm),
                                  .bytes = bytes[i],
-                                 .data = (char *)out->window.base + (i << 20),
-                                 .in_place = in_place && out->window.shared};
+                                 .data = (char *)out->shared_segment.base + (i << 20),
+                                 .in_place = in_place && out->shared_segment.shared};
         int64_t staging;
         TRY(comm_staging_bytes(comm, &spec, &staging));
         spec.staging = out->staging[i] = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
@@ -87,7 +87,7 @@ static void end_steps(struct steps *steps) {
         comm_free(steps->operation[i]);
         mem_free(steps->staging[i]);
     }
-    comm_window_close(steps->comm, &steps->window);
+    comm_shared_segment_close(steps->comm, &steps->shared_segment);
 }
 
 static enum status check_growth(struct comm *comm, bool in_place) {

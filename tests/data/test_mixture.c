@@ -1,4 +1,4 @@
-/* Mixtures: exact proportions in any window, no gaps, and the same whatever is asked first. */
+/* Mixtures: exact proportions in any interval, no gaps, and the same whatever is asked first. */
 #include "support/unit.h"
 
 #include "base/mem.h"
@@ -46,8 +46,8 @@ static void proportions_are_exact(void **state) {
     }
 }
 
-/* Any window of as many positions as the weights' sum, not only those from 0 on. */
-static void windows_are_exact(void **state) {
+/* Any interval of as many positions as the weights' sum, not only those from 0 on. */
+static void intervals_are_exact(void **state) {
     (void)state;
     static const int64_t weights[] = {7, 1, 12};
     enum { SUM = 20 };
@@ -118,7 +118,7 @@ static void faults_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(proportions_are_exact),          cmocka_unit_test(windows_are_exact),
+        cmocka_unit_test(proportions_are_exact),          cmocka_unit_test(intervals_are_exact),
         cmocka_unit_test(late_positions_are_as_good),     cmocka_unit_test(seeds_begin_elsewhere),
         cmocka_unit_test(sums_that_overflow_are_refused), cmocka_unit_test(faults_are_reported),
     };

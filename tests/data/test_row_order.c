@@ -1,5 +1,5 @@
-/* The order of a source's rows, against one that is written out in full: windows, epochs, and that the number of rows
- * matters only where it ends a window. */
+/* The order of a source's rows, against one that is written out in full: shuffle buffers, epochs, and that the number of rows
+ * matters only where it ends a shuffle buffer. */
 #include <stdint.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@
 
 enum { ROWS_MAX = 3000, EPOCHS = 3 };
 
-/* Epoch by epoch, in the first window by window, each a permutation under a number of its own. */
+/* Epoch by epoch, in the first shuffle buffer by shuffle buffer, each a permutation under a number of its own. */
 static void write_out(uint64_t seed, int64_t rows, int64_t order[EPOCHS * ROWS_MAX]) {
-    int64_t at = 0, window = 64, begin = 0;
-    for (uint32_t k = 0; begin < rows; k++, begin += window, window *= 2) {
-        int64_t count = begin + window <= rows ? window : rows - begin;
+    int64_t at = 0, shuffle_buffer = 64, begin = 0;
+    for (uint32_t k = 0; begin < rows; k++, begin += shuffle_buffer, shuffle_buffer *= 2) {
+        int64_t count = begin + shuffle_buffer <= rows ? shuffle_buffer : rows - begin;
         for (int64_t i = 0; i < count; i++)
             order[at++] =
                 begin + (int64_t)random_permute(seed, k > 0 ? UINT32_MAX - k : 0, (uint64_t)i, (uint64_t)count);
@@ -49,29 +49,29 @@ static void each_epoch_has_each_row_once(void **state) {
         }
 }
 
-/* A reader who does not know all rows yet, but that its window is among them, reads the row that comes of all. */
+/* A reader who does not know all rows yet, but that its shuffle buffer is among them, reads the row that comes of all. */
 static void rows_to_come_change_nothing(void **state) {
     (void)state;
     for (int64_t n = 0; n < 400; n++) {
-        int64_t end = row_order_window_end(n), row = row_order_at(5, n, end);
+        int64_t end = row_order_shuffle_buffer_end(n), row = row_order_at(5, n, end);
         assert_true(end > n && row < end && end <= 2 * n + 64);
         for (int64_t rows = end; rows < end + 500; rows += 7)
             assert_int_equal(row_order_at(5, n, rows), row);
     }
 }
 
-static void windows_end_where_numbers_do(void **state) {
+static void shuffle_buffers_end_where_numbers_do(void **state) {
     (void)state;
-    assert_int_equal(row_order_window_end(0), 64);
-    assert_int_equal(row_order_window_end(63), 64);
-    assert_int_equal(row_order_window_end(64), 192);
+    assert_int_equal(row_order_shuffle_buffer_end(0), 64);
+    assert_int_equal(row_order_shuffle_buffer_end(63), 64);
+    assert_int_equal(row_order_shuffle_buffer_end(64), 192);
     for (int64_t n = 1; n < INT64_MAX / 2; n *= 2)
-        assert_true(row_order_window_end(n) > n);
-    assert_int_equal(row_order_window_end(INT64_MAX - 1), INT64_MAX);
+        assert_true(row_order_shuffle_buffer_end(n) > n);
+    assert_int_equal(row_order_shuffle_buffer_end(INT64_MAX - 1), INT64_MAX);
 }
 
-/* Neighbouring windows of like permutations would show the same pattern. */
-static void windows_are_shuffled_apart(void **state) {
+/* Neighbouring shuffle buffers of like permutations would show the same pattern. */
+static void shuffle_buffers_are_shuffled_apart(void **state) {
     (void)state;
     int same = 0;
     for (int64_t i = 0; i < 128; i++)
@@ -82,8 +82,8 @@ static void windows_are_shuffled_apart(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_is_that_written_out), cmocka_unit_test(each_epoch_has_each_row_once),
-        cmocka_unit_test(rows_to_come_change_nothing),   cmocka_unit_test(windows_end_where_numbers_do),
-        cmocka_unit_test(windows_are_shuffled_apart),
+        cmocka_unit_test(rows_to_come_change_nothing),   cmocka_unit_test(shuffle_buffers_end_where_numbers_do),
+        cmocka_unit_test(shuffle_buffers_are_shuffled_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,7 @@ static void batches_are_those_of_a_cache(void **state) {
     assert_int_equal(dataset_settle(dataset, DATASET_TRAIN), STATUS_OK);
     int64_t rows = dataset_train_sequences(dataset);
     dataset_close(dataset);
-    assert_in_range(rows, 64 * 31 * 4, STEPS * BATCH - 1); /* many windows, and all of an epoch */
+    assert_in_range(rows, 64 * 31 * 4, STEPS * BATCH - 1); /* many shuffle buffers, and all of an epoch */
     expect_same_batches(place, STEPS);
     place->base.options.valid_fraction = 0.3;
     place->base.options.eos_token = 7;
@@ -133,8 +133,8 @@ static void any_step_may_be_the_first(void **state) {
     }
 }
 
-/* As much is tokenized as the window takes, and not all of it. */
-static void reading_waits_for_its_window_only(void **state) {
+/* As much is tokenized as the shuffle buffer takes, and not all of it. */
+static void reading_waits_for_its_shuffle_buffer_only(void **state) {
     const struct place *place = *state;
     struct dataset *dataset = open_how(place, MADE_AS_READ);
     uint64_t hash;
@@ -400,7 +400,7 @@ int main(void) {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, data_place_drop)
     const struct CMUnitTest tests[] = {
         IN_PLACE(batches_are_those_of_a_cache), IN_PLACE(batches_of_weighted_texts_are_too),
-        IN_PLACE(any_step_may_be_the_first),    IN_PLACE(reading_waits_for_its_window_only),
+        IN_PLACE(any_step_may_be_the_first),    IN_PLACE(reading_waits_for_its_shuffle_buffer_only),
         IN_PLACE(held_out_rows_wait_for_all),   IN_PLACE(validation_does_not_wait_for_training_text),
         IN_PLACE(errors_come_at_their_step),    IN_PLACE(errors_at_the_beginning_come_at_once),
         IN_PLACE(a_full_disk_is_reported),      IN_PLACE(text_that_changes_is_noticed),

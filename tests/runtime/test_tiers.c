@@ -260,7 +260,7 @@ static struct model_config wide(void) {
     config.layers = 1;
     config.heads = 2;
     config.kv_heads = config.head_dim = config.ffn = 0;
-    config.vocab_size = 5001; /* its weights are larger than the window through which the disk is read */
+    config.vocab_size = 5001; /* its weights are larger than the bounce buffer through which the disk is read */
     config.context = 32;
     return config;
 }

@@ -63,7 +63,7 @@ struct check {
     int64_t part_bytes;
     struct comm *comm;
     struct comm_spec spec;
-    struct comm_window window;
+    struct comm_shared_segment shared_segment;
     struct comm_operation *operation;
     struct recipe recipe;
     struct lane_tree tree, top; /* reductions: of the recipe's lanes, and of the group's ranks */
@@ -198,15 +198,15 @@ static struct comm_range block_of(const struct comm_spec *spec, int position) {
     return comm_spec_block(spec, spec->owner ? block : position);
 }
 
-/* Data lies somewhat into the window. */
-enum { INTO_WINDOW = 192 };
+/* Data lies somewhat into the shared segment. */
+enum { INTO_SHARED_SEGMENT = 192 };
 
 static enum status take_memory(struct check *check) {
     struct comm_spec *spec = &check->spec;
     if (spec->in_place) {
-        TRY(comm_window_open(check->comm, spec->bytes + INTO_WINDOW + 4096 * check->comm->rank, &check->window));
-        spec->in_place = check->window.shared;
-        spec->data = (char *)check->window.base + INTO_WINDOW;
+        TRY(comm_shared_segment_open(check->comm, spec->bytes + INTO_SHARED_SEGMENT + 4096 * check->comm->rank, &check->shared_segment));
+        spec->in_place = check->shared_segment.shared;
+        spec->data = (char *)check->shared_segment.base + INTO_SHARED_SEGMENT;
     } else {
         spec->data = check->data = mem_aligned(64, (size_t)(spec->bytes + 64) / 64 * 64);
     }
@@ -248,7 +248,7 @@ static enum status begin_check(struct comm *comm, struct check *check) {
 
 static void end_check(struct check *check) {
     comm_free(check->operation);
-    comm_window_close(check->comm, &check->window);
+    comm_shared_segment_close(check->comm, &check->shared_segment);
     lane_tree_free(&check->tree);
     lane_tree_free(&check->top);
     mem_free(check->data);

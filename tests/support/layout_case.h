@@ -19,7 +19,7 @@ enum { LAYOUT_CASE_STEPS = 10, LAYOUT_CASE_NAME_BYTES = 200 };
     X(spans)     /* of stages: one run of blocks each, or two by turns */                                              \
     X(adapter)   /* all weights are trained, or adapters of all of them, next to full weights, int8 or nf4 */          \
     X(heads)     /* as many as the ranks divide; fewer of keys than ranks; or such that positions are cut instead */   \
-    X(messages)  /* ranks read each other's windows, or get messages */
+    X(messages)  /* ranks read each other's shared segments, or get messages */
 enum layout_axis {
 #define LAYOUT_CASE_AXIS(name) LAYOUT_AXIS_##name,
     LAYOUT_CASE_AXES(LAYOUT_CASE_AXIS)

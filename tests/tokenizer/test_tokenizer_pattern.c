@@ -196,8 +196,8 @@ static void literal_patterns_are_taken_as_they_are(void **state) {
     assert_int_equal(split_pattern_compile("here", "", 0, true, &pattern), STATUS_BAD_INPUT);
 }
 
-/* Matches are looked for in windows of a text: where these end changes nothing. */
-static void windows_change_no_match(void **state) {
+/* Matches are looked for in prefixes of a text: where these end changes nothing. */
+static void prefixes_change_no_match(void **state) {
     (void)state;
     enum { MAX = 1100 };
     char *text = malloc(2 * MAX + 8);
@@ -265,7 +265,7 @@ static void looking_ahead_without_end_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_change_no_match),
+        cmocka_unit_test(prefixes_change_no_match),
         cmocka_unit_test(looking_ahead_without_end_is_refused),
         cmocka_unit_test(what_may_differ_is_refused),
         cmocka_unit_test(what_is_let_through_means_the_same),

@@ -5,14 +5,14 @@
 
 struct shared_memory {
     struct comm *comm;
-    struct comm_window window;
+    struct comm_shared_segment shared_segment;
 };
 
 static enum status take(struct arena *arena, struct shared_memory *shared) {
     char text[SIZE_TEXT];
-    enum status status = comm_window_open(shared->comm, arena->bytes, &shared->window);
-    if (status == STATUS_OK && !shared->window.shared) {
-        comm_window_close(shared->comm, &shared->window);
+    enum status status = comm_shared_segment_open(shared->comm, arena->bytes, &shared->shared_segment);
+    if (status == STATUS_OK && !shared->shared_segment.shared) {
+        comm_shared_segment_close(shared->comm, &shared->shared_segment);
         status = status_set(STATUS_FAILED, "the system gives the ranks of a node no common memory");
     }
     if (status == STATUS_OK) return STATUS_OK;
@@ -20,7 +20,7 @@ static enum status take(struct arena *arena, struct shared_memory *shared) {
     return status_hint(status, "lower --device-memory and --host-memory, or close other programs");
 }
 
-static enum status open_window(struct arena *arena, const struct arena_settings *settings) {
+static enum status open_shared_segment(struct arena *arena, const struct arena_settings *settings) {
     struct shared_memory *shared = mem_array(1, sizeof *shared);
     TRY(comm_agree(settings->shared_by, shared ? STATUS_OK : STATUS_FAILED));
     shared->comm = settings->shared_by;
@@ -29,20 +29,20 @@ static enum status open_window(struct arena *arena, const struct arena_settings 
         mem_free(shared);
         return status;
     }
-    arena->base = shared->window.base;
+    arena->base = shared->shared_segment.base;
     arena->mapped = true;
     arena->state = shared;
     return STATUS_OK;
 }
 
-static void close_window(struct arena *arena) {
+static void close_shared_segment(struct arena *arena) {
     struct shared_memory *shared = arena->state;
-    comm_window_close(shared->comm, &shared->window);
+    comm_shared_segment_close(shared->comm, &shared->shared_segment);
     mem_free(shared);
 }
 
-const struct store window_store = {.name = "window",
-                                   .open = open_window,
+const struct store shared_segment_store = {.name = "window",
+                                   .open = open_shared_segment,
                                    .read = store_read_memory,
                                    .write = store_write_memory,
-                                   .close = close_window};
+                                   .close = close_shared_segment};

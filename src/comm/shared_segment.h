@@ -1,14 +1,14 @@
 /* Memory that ranks of one node share: a memory file of each rank (memfd), mapped by the others by way of
  * /proc/PID/fd. Such files have no name and no limit but the memory that there is, /dev/shm's size included, and are
  * gone with the last process that has them mapped. */
-#ifndef BALLAST_COMM_WINDOW_H
-#define BALLAST_COMM_WINDOW_H
+#ifndef BALLAST_COMM_SHARED_SEGMENT_H
+#define BALLAST_COMM_SHARED_SEGMENT_H
 
 #include "comm/comm.h"
 
 struct mpi_comm;
 
-struct window {
+struct shared_segment {
     int number;
     int64_t bytes;  /* of this rank's memory */
     int ranks, me;  /* of the node */
@@ -16,13 +16,13 @@ struct window {
     size_t *mapped; /* the same: whole pages */
     bool shared;
     struct mpi_comm *mpi;
-    struct window *next;
+    struct shared_segment *next;
 };
 
 /* Together among all ranks. */
-enum status window_open(struct comm *comm, int64_t bytes, struct comm_window *out);
-void window_close(struct comm_window *window);
-/* The window whose own memory has [address, address + bytes), or NULL. */
-const struct window *window_find(const struct mpi_comm *mpi, const void *address, int64_t bytes);
+enum status shared_segment_open(struct comm *comm, int64_t bytes, struct comm_shared_segment *out);
+void shared_segment_close(struct comm_shared_segment *shared_segment);
+/* The shared segment whose own memory has [address, address + bytes), or NULL. */
+const struct shared_segment *shared_segment_find(const struct mpi_comm *mpi, const void *address, int64_t bytes);
 
 #endif
