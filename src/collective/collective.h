@@ -20,8 +20,8 @@
  * a rank sends the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over
  * ranks. So a reduction is first within nodes, then across them, and a gather the other way round. Flat: one stage, in
  * which each block goes from every rank to its owner, who adds by the same tree, or from its owner to every rank. Ranks
- * of one node whose data lies in shared segments send each other nothing: each reads the others' data in place, all at once. A
- * receive is posted before its sender is told to send. A message has at most `message_bytes`.
+ * of one node whose data lies in shared segments send each other nothing: each reads the others' data in place, all at
+ * once. A receive is posted before its sender is told to send. A message has at most `message_bytes`.
  *
  * BYTES. An operation on B bytes among P ranks moves (P - 1) B, summed over all ranks; all-reduce twice as much; in
  * all-to-all each rank sends B (P - 1) / P. Among n nodes of m ranks, (n - 1) B of it are between nodes where it is

@@ -120,7 +120,7 @@ struct comm {
     const char *library; /* "none", or the MPI library's own name and version */
     int rank;            /* its place in the mesh: ranks are numbered node by node, by MPI's order within a node */
     struct mesh mesh;
-    bool shares_memory;            /* shared segments can be had that the ranks of a node share; the same on all ranks */
+    bool shares_memory; /* shared segments can be had that the ranks of a node share; the same on all ranks */
     char (*host)[MESH_HOST_BYTES]; /* by rank */
     int64_t message_bytes;         /* the longest message */
     bool agreed_failure;           /* all ranks know of it, so one says it */
@@ -145,8 +145,8 @@ struct comm_settings {
  * nodes have different numbers of ranks. Where other ranks are known *out is set after a failure too, for comm_speaks
  * and comm_abort alone; else it is NULL, which both take. */
 enum status comm_open(const struct comm_settings *settings, struct comm **out);
-/* Collective, with all operations and shared segments gone. Ends MPI and frees comm. FAILED where a rank failed: then nothing
- * is freed, and the process ends by comm_abort. */
+/* Collective, with all operations and shared segments gone. Ends MPI and frees comm. FAILED where a rank failed: then
+ * nothing is freed, and the process ends by comm_abort. */
 enum status comm_close(struct comm *comm);
 /* Ends all ranks, this one with `exit_status`: the last call of a process after a failure, by its command (src/cli). */
 _Noreturn void comm_abort(struct comm *comm, int exit_status);

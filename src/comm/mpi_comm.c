@@ -223,7 +223,8 @@ static enum status start_thread(struct mpi_comm *mpi) {
     return error ? status_set(STATUS_FAILED, "no thread for communication: %s", strerror(error)) : STATUS_OK;
 }
 
-/* Counters of meetings, which ranks of a node see of each other: where there are any, shared segments can be had at all. */
+/* Counters of meetings, which ranks of a node see of each other: where there are any, shared segments can be had at
+ * all. */
 static enum status open_control(struct mpi_comm *mpi) {
     struct comm_shared_segment control;
     TRY(shared_segment_open(&mpi->comm, (int64_t)SLOTS * 64, &control));

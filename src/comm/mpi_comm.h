@@ -70,9 +70,10 @@ struct mpi_comm {
     struct operation *active;       /* the thread's */
     struct mpi_heartbeat heartbeat; /* the thread's */
     _Atomic int64_t traffic[2 * MESH_AXES + 1];
-    struct shared_segment *shared_segments;     /* all open ones, the newest first */
-    int shared_segment_count;           /* ever opened: their numbers */
-    struct comm_shared_segment control; /* a counter of meetings for each slot of each rank; base NULL: no shared segments */
+    struct shared_segment *shared_segments; /* all open ones, the newest first */
+    int shared_segment_count;               /* ever opened: their numbers */
+    struct comm_shared_segment
+        control; /* a counter of meetings for each slot of each rank; base NULL: no shared segments */
 };
 
 static inline struct mpi_comm *mpi_comm_of(const struct comm *comm) { return comm->context; }

@@ -18,8 +18,8 @@ struct operation_offer {
     uint64_t owners; /* hash */
     /* Its own. */
     int slot;
-    uint64_t met; /* what its counter of meetings stands at: from there it goes on */
-    int shared_segment;   /* in_place: where its data is */
+    uint64_t met;       /* what its counter of meetings stands at: from there it goes on */
+    int shared_segment; /* in_place: where its data is */
     int64_t offset;
 };
 

@@ -65,7 +65,8 @@ static void unmap(struct shared_segment *shared_segment) {
 
 static bool map_peers(struct shared_segment *shared_segment, const struct offer *offers) {
     for (int place = 0; place < shared_segment->ranks; place++)
-        if (place != shared_segment->me && (!offers[place].good || !map_peer(shared_segment, place, &offers[place]))) return false;
+        if (place != shared_segment->me && (!offers[place].good || !map_peer(shared_segment, place, &offers[place])))
+            return false;
     return true;
 }
 
@@ -104,9 +105,10 @@ static enum status share(struct comm *comm, struct shared_segment *shared_segmen
 }
 
 static enum status take_private(struct shared_segment *shared_segment) {
-    void *base = fault_point(FAULT_ALLOCATE) ? MAP_FAILED
-                                             : mmap(NULL, shared_segment->mapped[shared_segment->me], PROT_READ | PROT_WRITE,
-                                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void *base = fault_point(FAULT_ALLOCATE)
+                     ? MAP_FAILED
+                     : mmap(NULL, shared_segment->mapped[shared_segment->me], PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (base == MAP_FAILED) return status_no_memory(shared_segment->mapped[shared_segment->me], "a window");
     shared_segment->base[shared_segment->me] = base;
     return STATUS_OK;
@@ -127,11 +129,11 @@ static struct shared_segment *make_shared_segment(const struct comm *comm, int64
     if (!shared_segment) return NULL;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), ranks = (size_t)comm->mesh.per_node;
     *shared_segment = (struct shared_segment){.bytes = bytes,
-                              .ranks = comm->mesh.per_node,
-                              .me = comm->rank % comm->mesh.per_node,
-                              .base = mem_array(ranks, sizeof *shared_segment->base),
-                              .mapped = mem_array(ranks, sizeof *shared_segment->mapped),
-                              .mpi = mpi};
+                                              .ranks = comm->mesh.per_node,
+                                              .me = comm->rank % comm->mesh.per_node,
+                                              .base = mem_array(ranks, sizeof *shared_segment->base),
+                                              .mapped = mem_array(ranks, sizeof *shared_segment->mapped),
+                                              .mpi = mpi};
     if (shared_segment->base && shared_segment->mapped) {
         shared_segment->mapped[shared_segment->me] = ((size_t)bytes + page - 1) / page * page;
         return shared_segment;
@@ -155,7 +157,8 @@ enum status shared_segment_open(struct comm *comm, int64_t bytes, struct comm_sh
     shared_segment->next = mpi->shared_segments;
     mpi->shared_segments = shared_segment;
     pthread_mutex_unlock(&mpi->mutex);
-    *out = (struct comm_shared_segment){shared_segment->base[shared_segment->me], bytes, shared_segment->shared, shared_segment};
+    *out = (struct comm_shared_segment){shared_segment->base[shared_segment->me], bytes, shared_segment->shared,
+                                        shared_segment};
     return STATUS_OK;
 failed:
     free_shared_segment(shared_segment);
@@ -175,9 +178,11 @@ void shared_segment_close(struct comm_shared_segment *out) {
 }
 
 const struct shared_segment *shared_segment_find(const struct mpi_comm *mpi, const void *address, int64_t bytes) {
-    for (const struct shared_segment *shared_segment = mpi->shared_segments; shared_segment; shared_segment = shared_segment->next) {
+    for (const struct shared_segment *shared_segment = mpi->shared_segments; shared_segment;
+         shared_segment = shared_segment->next) {
         const char *base = shared_segment->base[shared_segment->me];
-        if ((const char *)address >= base && (const char *)address + bytes <= base + shared_segment->bytes) return shared_segment;
+        if ((const char *)address >= base && (const char *)address + bytes <= base + shared_segment->bytes)
+            return shared_segment;
     }
     return NULL;
 }

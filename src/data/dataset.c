@@ -123,13 +123,13 @@ enum status dataset_settle(struct dataset *dataset, enum dataset_split split) {
     return STATUS_OK;
 }
 
-/* Makes the first rows before anything is computed, so that bad data is found early: the first shuffle buffer of the training
- * rows, one row of the others. */
+/* Makes the first rows before anything is computed, so that bad data is found early: the first shuffle buffer of the
+ * training rows, one row of the others. */
 static enum status require_first_rows(const struct dataset *dataset) {
     struct component_rows rows;
     for (size_t i = 0; i < dataset->train.count; i++)
-        TRY(component_require(&dataset->train.items[i], &dataset->options, row_order_shuffle_buffer_end(0), dataset->effort,
-                              &rows));
+        TRY(component_require(&dataset->train.items[i], &dataset->options, row_order_shuffle_buffer_end(0),
+                              dataset->effort, &rows));
     for (size_t i = 0; i < dataset->valid.count; i++)
         TRY(component_require(&dataset->valid.items[i], &dataset->options, 1, dataset->effort, &rows));
     return STATUS_OK;
@@ -448,7 +448,8 @@ static enum status fill_train_row(const struct dataset *dataset, int64_t positio
     const struct component *component = &dataset->train.items[draw.part];
     uint64_t seed = dataset->seed + 0x9E3779B97F4A7C15u * draw.part;
     struct component_rows rows;
-    TRY(component_require(component, &dataset->options, row_order_shuffle_buffer_end(draw.ordinal), dataset->effort, &rows));
+    TRY(component_require(component, &dataset->options, row_order_shuffle_buffer_end(draw.ordinal), dataset->effort,
+                          &rows));
     int64_t index = row_order_at(seed, draw.ordinal, rows.train);
     return fill_sequence(dataset, component, index, position, row, reference, counted);
 }

@@ -25,6 +25,6 @@ int64_t row_order_at(uint64_t seed, int64_t ordinal, int64_t rows) {
     int k = shuffle_buffer_of(ordinal);
     int64_t begin = shuffle_buffer_begin(k), end = row_order_shuffle_buffer_end(ordinal);
     if (end > rows) end = rows;
-    return begin +
-           (int64_t)random_permute(seed, round_of_shuffle_buffer(k), (uint64_t)(ordinal - begin), (uint64_t)(end - begin));
+    return begin + (int64_t)random_permute(seed, round_of_shuffle_buffer(k), (uint64_t)(ordinal - begin),
+                                           (uint64_t)(end - begin));
 }

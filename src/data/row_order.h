@@ -1,9 +1,10 @@
 /* In which order a source's rows are trained on: a pure function of the seed.
  *
  * An endless sequence of ordinals goes through the rows in epochs. Later epochs permute all rows. The first permutes
- * them within shuffle buffers of 64, 128, 256, ... rows, the last of which ends where the rows do: whoever reads it needs the
- * beginning of the text only, and never more than 64 rows beyond twice what was read, so that training can begin while
- * the rest is being tokenized. The order is this one whether or not it is. Up to 64 rows are one shuffle buffer. */
+ * them within shuffle buffers of 64, 128, 256, ... rows, the last of which ends where the rows do: whoever reads it
+ * needs the beginning of the text only, and never more than 64 rows beyond twice what was read, so that training can
+ * begin while the rest is being tokenized. The order is this one whether or not it is. Up to 64 rows are one shuffle
+ * buffer. */
 #ifndef BALLAST_DATA_ROW_ORDER_H
 #define BALLAST_DATA_ROW_ORDER_H
 

@@ -108,7 +108,8 @@ static bool may_cut(const char *text, size_t at) {
     return is_space(text[at]) ? !is_space(text[at - 1]) : text[at - 1] == '\n';
 }
 
-/* Reads the text from a context before the chunk to `bytes` after its beginning into the space, or to the text's end. */
+/* Reads the text from a context before the chunk to `bytes` after its beginning into the space, or to the text's end.
+ */
 static enum status fill_buffer(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
     size_t from = chunk->first - chunk->before, left = t->text->bytes - chunk->first;
     size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->buffer.count;

@@ -82,7 +82,8 @@ static enum status look(const struct weight_part_reader *reader, struct read_buf
                         const unsigned char **out, int64_t *left) {
     if (at < read_buffer->at || at >= read_buffer->at + read_buffer->bytes) {
         int64_t bytes = read_buffer->end - at < read_buffer->capacity ? read_buffer->end - at : read_buffer->capacity;
-        BUG_IF(at < read_buffer->begin || bytes <= 0, "%s: byte %lld of a section", reader->numbers.name, (long long)at);
+        BUG_IF(at < read_buffer->begin || bytes <= 0, "%s: byte %lld of a section", reader->numbers.name,
+               (long long)at);
         read_buffer->bytes = 0;
         TRY(reader->whole.read(reader->whole.payload, &(struct weight_piece){at, bytes, read_buffer->data}));
         read_buffer->at = at;

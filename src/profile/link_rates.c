@@ -202,7 +202,8 @@ static enum status measure_pairs(struct link_bench *bench, struct cluster_links 
 static enum status measure(struct link_bench *bench, const struct backend *backend, const struct link_options *options,
                            struct cluster_rates *rates) {
     struct comm *comm = bench->comm;
-    struct cluster_links links = {.mesh = comm->mesh, .shared = bench->shared_segment.shared && comm->mesh.per_node > 1};
+    struct cluster_links links = {.mesh = comm->mesh,
+                                  .shared = bench->shared_segment.shared && comm->mesh.per_node > 1};
     struct rate_machine machine = rate_machine_make(backend, options->threads, options->memory_bytes);
     struct link_trial sum = {.kind = COMM_ALL_REDUCE,
                              .group = comm_group_all(comm),

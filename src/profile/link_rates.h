@@ -15,15 +15,15 @@ struct link_options {
 /* Collective over all ranks. Fills rates->links, rates->noise, and the slowdowns of messages and by messages; does
  * nothing where there is one rank. All ranks get the same values: of a time the slowest rank's, of a slowdown the mean.
  * Takes some 0.3 s, thorough a second or two (a pair sends 40 MiB: a third of a second at 1 Gb/s), and for that
- * time a shared segment of LINK_MEMORY_BYTES, less where memory_bytes is less. Sets the backend's threads. FAILED, on all
- * ranks, where one has no memory or comm fails. */
+ * time a shared segment of LINK_MEMORY_BYTES, less where memory_bytes is less. Sets the backend's threads. FAILED, on
+ * all ranks, where one has no memory or comm fails. */
 #define LINK_MEMORY_BYTES ((int64_t)32 << 20)
 enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
                                struct cluster_rates *rates);
 
-/* What else than the mesh and the machine decides the rates: the MPI, shared segments or messages, the largest operation. Ranks
- * of the same way measure the same again, if they are on one host: else it is "", since the next start may be given
- * other hosts. */
+/* What else than the mesh and the machine decides the rates: the MPI, shared segments or messages, the largest
+ * operation. Ranks of the same way measure the same again, if they are on one host: else it is "", since the next start
+ * may be given other hosts. */
 enum { LINK_WAY_BYTES = 400 };
 const char *link_rates_way(const struct comm *comm, const struct link_options *options, char way[LINK_WAY_BYTES]);
 
@@ -42,9 +42,9 @@ enum status link_rates_find(const struct backend *backend, const struct profile_
 struct link_bench {
     struct comm *comm;
     struct comm_shared_segment shared_segment; /* data; what all-to-all writes; staging, twice as much */
-    bool on_device;            /* it is the device's memory */
-    int64_t max_bytes;         /* of data */
-    double seconds, spread_s;  /* of all trials, and of these times what was noise */
+    bool on_device;                            /* it is the device's memory */
+    int64_t max_bytes;                         /* of data */
+    double seconds, spread_s;                  /* of all trials, and of these times what was noise */
 };
 struct link_trial {
     enum comm_kind kind;

@@ -43,8 +43,8 @@ static enum status repeat_kernel(struct rate_work *work, const struct collective
     int64_t begin = clock_now_ns(), pieces = 0;
     for (bool more = true; more; pieces++) {
         TRY(rate_work_run(work));
-        more =
-            collective_run ? !atomic_load(&collective_run->ended) : (double)(clock_now_ns() - begin) * 1e-9 < INTERVAL_S;
+        more = collective_run ? !atomic_load(&collective_run->ended)
+                              : (double)(clock_now_ns() - begin) * 1e-9 < INTERVAL_S;
     }
     *out = (double)(clock_now_ns() - begin) * 1e-9 / (double)pieces;
     return STATUS_OK;

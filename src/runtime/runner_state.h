@@ -49,7 +49,7 @@ struct runner {
     int parts;                 /* of the present step */
     bool pending;              /* the last step left its updates to the next */
     double left[SCALAR_COUNT]; /* the last step's values */
-    void *bounce_buffer;              /* RUNNER_BOUNCE_BYTES, aligned for the disk: NULL in programs that do not use it */
+    void *bounce_buffer;       /* RUNNER_BOUNCE_BYTES, aligned for the disk: NULL in programs that do not use it */
     /* Backends with streams and memory of their own: */
     void *streams[STREAMS_MAX];            /* the backend's, by the program's; all NULL where it has none */
     void **events;                         /* by instruction; NULL for one that no other waits for */

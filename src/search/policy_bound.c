@@ -350,11 +350,12 @@ static void add_gradient_lifetimes(const struct walk *walk) {
         if (stays || policy->gradients == TIER_DEVICE) {
             bool own = walk->wave.waiting == 0;
             add_lifetime(walk, 0, walk->groups, walk->wave.waiting * pack->summed);
-            if (own && !leaves) add_lifetime(walk, kept || !walk->wave.opens ? 0 : group + 1, walk->groups, pack->bytes);
+            if (own && !leaves)
+                add_lifetime(walk, kept || !walk->wave.opens ? 0 : group + 1, walk->groups, pack->bytes);
             if (own && leaves && !walk->wave.opens) add_lifetime(walk, 0, group, pack->bytes);
         } else if (walk->wave.waiting == 0 && !leaves)
             add_lifetime(walk, walk->wave.opens ? group + 1 : movement_fetch_group(group, policy->lookahead),
-                       sums_leave(walk) ? group : last_group_away(walk, group), pack->bytes);
+                         sums_leave(walk) ? group : last_group_away(walk, group), pack->bytes);
     }
 }
 

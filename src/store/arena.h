@@ -29,8 +29,8 @@ enum disk_engine_choice {
 /* The memory tiers need none of this but the first two. */
 struct arena_settings {
     const struct backend_memory *memory; /* of device and host tier; NULL: memory of the process */
-    struct comm *shared_by; /* a memory tier's lies in a shared segment of these ranks, and all of them open it; NULL: it does
-                               not. Borrowed */
+    struct comm *shared_by; /* a memory tier's lies in a shared segment of these ranks, and all of them open it; NULL:
+                               it does not. Borrowed */
     const char *folder;     /* where the disk tier's file lies; only arena_open looks at it by name */
     int channels;           /* how many threads may read and write the disk tier at once, at least 1 */
     enum disk_engine_choice engine;

@@ -42,7 +42,7 @@ static void close_shared_segment(struct arena *arena) {
 }
 
 const struct store shared_segment_store = {.name = "window",
-                                   .open = open_shared_segment,
-                                   .read = store_read_memory,
-                                   .write = store_write_memory,
-                                   .close = close_shared_segment};
+                                           .open = open_shared_segment,
+                                           .read = store_read_memory,
+                                           .write = store_write_memory,
+                                           .close = close_shared_segment};

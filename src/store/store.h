@@ -1,8 +1,8 @@
 /* The implementation of a tier: a table of functions. arena.c checks arguments.
  *
  * Files, in the order to read them: arena (a tier's memory, for all users), store (this), memory_store (host memory),
- * shared_segment_store (host memory that the ranks of a node share), device_store (a backend's memory), disk_store (the disk
- * tier), disk_file (its file), disk_request (one request), disk_engine (who carries requests out), disk_threads,
+ * shared_segment_store (host memory that the ranks of a node share), device_store (a backend's memory), disk_store (the
+ * disk tier), disk_file (its file), disk_request (one request), disk_engine (who carries requests out), disk_threads,
  * disk_uring, disk_uring_absent (the engines). */
 #ifndef BALLAST_STORE_STORE_H
 #define BALLAST_STORE_STORE_H

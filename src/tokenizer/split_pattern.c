@@ -172,7 +172,7 @@ static size_t prefix_end(const char *text, size_t bytes, size_t from, size_t pre
 
 /* A match that does not depend on the text after the prefix is also the match in the whole text. */
 static int match_in_prefixes(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
-                            size_t bytes, size_t from, bool end) {
+                             size_t bytes, size_t from, bool end) {
     for (size_t prefix = PREFIX_BYTES;; prefix *= PREFIX_GROWTH) {
         size_t stop = prefix_end(text, bytes, from, prefix);
         int found = match(pattern, matcher, text, stop, from, end && stop == bytes);

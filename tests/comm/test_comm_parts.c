@@ -359,8 +359,11 @@ static enum status open_and_use(struct comm *comm, void *payload) {
     if (comm->rank == 0) *(int *)payload += !shared_segment.shared;
     float *values = shared_segment.base;
     values[0] = (float)comm->rank;
-    struct comm_spec spec = {
-        .kind = COMM_ALL_REDUCE, .group = comm_group_all(comm), .data = values, .bytes = 4, .in_place = shared_segment.shared};
+    struct comm_spec spec = {.kind = COMM_ALL_REDUCE,
+                             .group = comm_group_all(comm),
+                             .data = values,
+                             .bytes = 4,
+                             .in_place = shared_segment.shared};
     char staging[256] __attribute__((aligned(64)));
     spec.staging = staging;
     struct comm_operation *operation;

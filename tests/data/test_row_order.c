@@ -1,5 +1,5 @@
-/* The order of a source's rows, against one that is written out in full: shuffle buffers, epochs, and that the number of rows
- * matters only where it ends a shuffle buffer. */
+/* The order of a source's rows, against one that is written out in full: shuffle buffers, epochs, and that the number
+ * of rows matters only where it ends a shuffle buffer. */
 #include <stdint.h>
 #include <string.h>
 
@@ -49,7 +49,8 @@ static void each_epoch_has_each_row_once(void **state) {
         }
 }
 
-/* A reader who does not know all rows yet, but that its shuffle buffer is among them, reads the row that comes of all. */
+/* A reader who does not know all rows yet, but that its shuffle buffer is among them, reads the row that comes of all.
+ */
 static void rows_to_come_change_nothing(void **state) {
     (void)state;
     for (int64_t n = 0; n < 400; n++) {
@@ -81,8 +82,8 @@ static void shuffle_buffers_are_shuffled_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_order_is_that_written_out), cmocka_unit_test(each_epoch_has_each_row_once),
-        cmocka_unit_test(rows_to_come_change_nothing),   cmocka_unit_test(shuffle_buffers_end_where_numbers_do),
+        cmocka_unit_test(the_order_is_that_written_out),      cmocka_unit_test(each_epoch_has_each_row_once),
+        cmocka_unit_test(rows_to_come_change_nothing),        cmocka_unit_test(shuffle_buffers_end_where_numbers_do),
         cmocka_unit_test(shuffle_buffers_are_shuffled_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

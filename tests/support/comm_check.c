@@ -204,7 +204,8 @@ enum { INTO_SHARED_SEGMENT = 192 };
 static enum status take_memory(struct check *check) {
     struct comm_spec *spec = &check->spec;
     if (spec->in_place) {
-        TRY(comm_shared_segment_open(check->comm, spec->bytes + INTO_SHARED_SEGMENT + 4096 * check->comm->rank, &check->shared_segment));
+        TRY(comm_shared_segment_open(check->comm, spec->bytes + INTO_SHARED_SEGMENT + 4096 * check->comm->rank,
+                                     &check->shared_segment));
         spec->in_place = check->shared_segment.shared;
         spec->data = (char *)check->shared_segment.base + INTO_SHARED_SEGMENT;
     } else {

@@ -22,7 +22,7 @@ enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 200 };
     X(tiers)     /* of all states: the device, the host, the disk; or drawn each for itself */                         \
     X(schedule)  /* activations are kept, computed again, moved; or drawn */                                           \
     X(partition) /* none, those with names, others; every other seed by flat operations */                             \
-    X(job)       /* how many ranks on how many nodes, by shared segments or messages */                                        \
+    X(job)       /* how many ranks on how many nodes, by shared segments or messages */                                \
     X(mpi)       /* Open MPI, MPICH */                                                                                 \
     X(stages)    /* of a pipeline: 1, 2, 4; of two seeds in four interleaved */
 enum rank_axis {

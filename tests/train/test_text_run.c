@@ -25,8 +25,8 @@ struct place {
     struct train_options options;
 };
 
-/* With one thread opening makes a chunk of text, about 130 thousand tokens. Step 32 reads rows of a shuffle buffer that ends
- * beyond them: the sixth, rows 1984 to 4031 of 40 tokens. */
+/* With one thread opening makes a chunk of text, about 130 thousand tokens. Step 32 reads rows of a shuffle buffer that
+ * ends beyond them: the sixth, rows 1984 to 4031 of 40 tokens. */
 static void make_options(struct place *place) {
     plan_options_init(&place->plan);
     SETTINGS_GIVE(&place->plan, batch, 64);
