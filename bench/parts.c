@@ -85,7 +85,7 @@ static enum status compare(struct bench *bench, const struct operands *operands,
     return STATUS_OK;
 }
 
-static enum status visit(struct bench *bench, const struct node *node) {
+static enum status compare_node(struct bench *bench, const struct node *node) {
     struct operands operands;
     struct parts parts = parts_of(node, bench->large_flops);
     if (parts.count == 0 || (bench->only && strcmp(bench->only, node->op->name) != 0)) return STATUS_OK;
@@ -100,7 +100,7 @@ static enum status visit(struct bench *bench, const struct node *node) {
 static enum status run(struct bench *bench, const char *name, int64_t length) {
     TRY(build_graph(name, length, &bench->graph));
     for (size_t i = 0; i < bench->graph->nodes.count; i++)
-        TRY(visit(bench, bench->graph->nodes.items[i]));
+        TRY(compare_node(bench, bench->graph->nodes.items[i]));
     printf("%d operators, off by %.1f%% in the mean, %.1f%% at most\n", bench->count,
            100 * bench->sum / (bench->count > 0 ? bench->count : 1), 100 * bench->worst);
     return STATUS_OK;

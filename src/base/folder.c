@@ -81,14 +81,14 @@ enum status folder_create(const char *path) {
     return file_is_folder(path) ? STATUS_OK : status_set(STATUS_FAILED, "%s: exists and is not a directory", path);
 }
 
-/* Calls `visit` on each thing in the folder until one fails. */
-static enum status folder_visit(const char *path, enum status (*visit)(const char *child)) {
+/* Calls `visitor` on each thing in the folder until one fails. */
+static enum status call_for_children(const char *path, enum status (*visitor)(const char *child)) {
     struct names names = {0};
     if (folder_list(path, &names) != STATUS_OK) return STATUS_FAILED;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
         char *child = path_join(path, names.items[i]);
-        status = child ? visit(child) : STATUS_FAILED;
+        status = child ? visitor(child) : STATUS_FAILED;
         mem_free(child);
     }
     names_free(&names);
@@ -99,7 +99,7 @@ enum status folder_remove(const char *path) {
     struct stat info;
     if (lstat(path, &info) != 0) return errno == ENOENT ? STATUS_OK : folder_failed(path, "examine");
     if (!S_ISDIR(info.st_mode)) return unlink(path) == 0 ? STATUS_OK : folder_failed(path, "remove");
-    TRY(folder_visit(path, folder_remove));
+    TRY(call_for_children(path, folder_remove));
     return rmdir(path) == 0 ? STATUS_OK : folder_failed(path, "remove");
 }
 
@@ -108,7 +108,7 @@ static enum status sync_folders(const char *path) {
     struct stat info;
     if (lstat(path, &info) != 0) return folder_failed(path, "examine");
     if (!S_ISDIR(info.st_mode)) return STATUS_OK;
-    TRY(folder_visit(path, sync_folders));
+    TRY(call_for_children(path, sync_folders));
     return sync_path(path);
 }
 

@@ -59,7 +59,7 @@ struct sum {
     bool round_bf16;
 };
 
-/* The value of a node over `count` <= STRETCH elements from `from` on: in `scratch`, or where its only lane has it. */
+/* The value of a node over `count` <= SLICE elements from `from` on: in `scratch`, or where its only lane has it. */
 static const float *sum_node(const struct sum *sum, int index, int64_t from, int64_t count, float *scratch) {
     const struct lane_node *node = &sum->tree->node[index];
     if (node->left < 0) {

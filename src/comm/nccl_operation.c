@@ -56,13 +56,13 @@ static enum status add_step(struct nccl_operation *operation, struct device_step
 typedef enum status piece_visitor(struct nccl_operation *operation, const struct schedule_message *message, char *data,
                                   char *staging, int64_t bytes, bool absent);
 
-static enum status visit_pieces(struct nccl_operation *operation, const struct comm_schedule *schedule, int index,
-                                piece_visitor *visit, bool absent) {
+static enum status call_for_pieces(struct nccl_operation *operation, const struct comm_schedule *schedule, int index,
+                                piece_visitor *visitor, bool absent) {
     const struct schedule_message *message = &schedule->messages.items[index];
     char *staging = (char *)operation->spec.staging + message->staging;
     for (int i = 0; i < message->pieces; i++) {
         struct schedule_piece piece = schedule->pieces.items[message->first_piece + i];
-        TRY(visit(operation, message, data_at(operation, piece.offset), staging, piece.bytes, absent));
+        TRY(visitor(operation, message, data_at(operation, piece.offset), staging, piece.bytes, absent));
         staging += operation->spec.round_bf16 ? piece.bytes / 2 : piece.bytes;
     }
     return STATUS_OK;
@@ -112,7 +112,7 @@ static enum status merge_piece(struct nccl_operation *operation, const struct sc
 static enum status add_transfer(struct nccl_operation *operation, const struct comm_schedule *schedule, int index) {
     const struct schedule_transfer *transfer = &schedule->transfers.items[index];
     for (int m = 0; m < transfer->messages; m++)
-        TRY(visit_pieces(operation, schedule, transfer->first_message + m, add_call, false));
+        TRY(call_for_pieces(operation, schedule, transfer->first_message + m, add_call, false));
     return STATUS_OK;
 }
 
@@ -122,9 +122,9 @@ static enum status translate(struct nccl_operation *operation, const struct comm
     case STEP_POST:
     case STEP_SEND: return add_transfer(operation, schedule, step->index);
     case STEP_FINISH: return close_group(operation, all_ranks(operation));
-    case STEP_PACK: return visit_pieces(operation, schedule, step->index, pack_piece, false);
+    case STEP_PACK: return call_for_pieces(operation, schedule, step->index, pack_piece, false);
     case STEP_MERGE:
-        return visit_pieces(operation, schedule, step->index, merge_piece, step->side == MERGE_MINE_ABSENT);
+        return call_for_pieces(operation, schedule, step->index, merge_piece, step->side == MERGE_MINE_ABSENT);
     case STEP_ROUND:
         return add_step(operation, (struct device_step){.kind = STEP_ROUND_BF16,
                                                         .to = data_at(operation, step->to),

@@ -24,12 +24,12 @@ void walk_refresh(struct walk *walk) {
     }
 }
 
-static enum status visit_issue(struct walk *walk, enum status (*visit)(void *, struct walk *), void *payload) {
+static enum status walk_issue(struct walk *walk, enum status (*visitor)(void *, struct walk *), void *payload) {
     const struct instruction *instruction = &walk->program->instructions.items[walk->instruction];
     int stream = instruction->stream;
     walk->number = walk->issued[stream] + 1;
     walk_refresh(walk);
-    TRY(visit(payload, walk));
+    TRY(visitor(payload, walk));
     walk->issued[stream] = walk->number;
     struct clock after = walk->before;
     after.ended[stream] = walk->number;
@@ -38,7 +38,7 @@ static enum status visit_issue(struct walk *walk, enum status (*visit)(void *, s
     return STATUS_OK;
 }
 
-static enum status visit_step(struct walk *walk, enum status (*visit)(void *, struct walk *), void *payload) {
+static enum status walk_step(struct walk *walk, enum status (*visitor)(void *, struct walk *), void *payload) {
     const struct program *program = walk->program;
     for (walk->section = 0; walk->section < program->sections.count; walk->section++) {
         const struct section *section = &program->sections.items[walk->section];
@@ -46,20 +46,20 @@ static enum status visit_step(struct walk *walk, enum status (*visit)(void *, st
         for (walk->repetition = 0; walk->repetition < repetitions; walk->repetition++)
             for (int32_t i = 0; i < section->count; i++) {
                 walk->instruction = section->first + i;
-                TRY(visit_issue(walk, visit, payload));
+                TRY(walk_issue(walk, visitor, payload));
             }
     }
     return STATUS_OK;
 }
 
-enum status walk_program(const struct program *program, enum status (*visit)(void *payload, struct walk *walk),
+enum status walk_program(const struct program *program, enum status (*visitor)(void *payload, struct walk *walk),
                          void *payload) {
     struct walk walk = {.program = program};
     walk.latest = mem_array(program->instructions.count, sizeof *walk.latest);
     walk.started = mem_array(program->instructions.count, sizeof *walk.started);
     enum status status = walk.latest && walk.started ? STATUS_OK : STATUS_FAILED;
     for (walk.step = 0; walk.step < WALK_STEPS && status == STATUS_OK; walk.step++)
-        status = visit_step(&walk, visit, payload);
+        status = walk_step(&walk, visitor, payload);
     mem_free(walk.latest);
     mem_free(walk.started);
     return status;

@@ -40,7 +40,7 @@ int64_t program_issues_required(const struct program *program, int32_t waited, i
 /* Visits every issue of two steps, with repeated sections cut to three repetitions, which covers every pair of
  * neighbours. The visitor may add waits to the present instruction and then call walk_refresh. Stops at the first
  * status that is not OK. */
-enum status walk_program(const struct program *program, enum status (*visit)(void *payload, struct walk *walk),
+enum status walk_program(const struct program *program, enum status (*visitor)(void *payload, struct walk *walk),
                          void *payload);
 /* Computes `before` again after waits were added. */
 void walk_refresh(struct walk *walk);

@@ -66,7 +66,7 @@ static enum status issue_at(struct unrolled *unrolled, int32_t index, int64_t st
     return STATUS_OK;
 }
 
-static enum status walk(struct unrolled *unrolled, enum status (*visit)(void *, const struct proof_issue *),
+static enum status walk(struct unrolled *unrolled, enum status (*visitor)(void *, const struct proof_issue *),
                         void *payload) {
     struct proof_issue issue = {.section_repetition = 0};
     for (int64_t step = 0; step < STEPS; step++)
@@ -75,17 +75,17 @@ static enum status walk(struct unrolled *unrolled, enum status (*visit)(void *, 
             for (int64_t repetition = 0; repetition < section->repeat; repetition++, issue.section_repetition++)
                 for (int32_t i = section->first; i < section->first + section->count; i++) {
                     TRY(issue_at(unrolled, i, step, repetition, &issue));
-                    TRY(visit(payload, &issue));
+                    TRY(visitor(payload, &issue));
                 }
         }
     return STATUS_OK;
 }
 
 enum status proof_order_walk(const struct program *program,
-                             enum status (*visit)(void *payload, const struct proof_issue *issue), void *payload) {
+                             enum status (*visitor)(void *payload, const struct proof_issue *issue), void *payload) {
     struct unrolled unrolled = {.first = NULL};
     enum status status = unroll(program, &unrolled);
-    if (status == STATUS_OK) status = walk(&unrolled, visit, payload);
+    if (status == STATUS_OK) status = walk(&unrolled, visitor, payload);
     mem_free(unrolled.program.sections.items);
     mem_free(unrolled.first);
     mem_free(unrolled.clocks);

@@ -15,11 +15,11 @@ struct proof_issue {
     struct clock finished;      /* by stream: how many issues are certain to have ended when this one ends */
 };
 
-/* Calls `visit` for every issue of two steps in the order of issue, with repeated sections cut to three repetitions,
+/* Calls `visitor` for every issue of two steps in the order of issue, with repeated sections cut to three repetitions,
  * which covers every pair of neighbours. Stops at the first status that is not OK. FAILED also where a wait is for an
  * issue that comes later, and without memory. */
 enum status proof_order_walk(const struct program *program,
-                             enum status (*visit)(void *payload, const struct proof_issue *issue), void *payload);
+                             enum status (*visitor)(void *payload, const struct proof_issue *issue), void *payload);
 
 /* True when issue `number` of `stream` is certain to have ended before the present one, on `own_stream`, starts. */
 static inline bool proof_ended(const struct proof_issue *issue, int own_stream, int stream, int64_t number) {

@@ -162,7 +162,7 @@ static enum status name_fault(const struct matching *matching) {
 }
 
 /* Whether an operation was made, or the step is over. */
-static enum status take_turn(struct matching *matching, matching_visit *visit, void *payload, bool *over) {
+static enum status take_turn(struct matching *matching, matching_visitor *visitor, void *payload, bool *over) {
     int ready = 0, left = 0;
     for (int rank = 0; rank < matching->ranks; rank++) {
         const struct instruction *instruction = waiting(matching, rank);
@@ -174,7 +174,7 @@ static enum status take_turn(struct matching *matching, matching_visit *visit, v
     *over = left == 0;
     if (left == 0) return STATUS_OK;
     if (ready == 0) return name_fault(matching);
-    TRY(visit(payload, matching->turn));
+    TRY(visitor(payload, matching->turn));
     for (int rank = 0; rank < matching->ranks; rank++) {
         if (matching->turn[rank] < 0) continue;
         matching->cursors[rank].made++;
@@ -190,7 +190,7 @@ static enum status begin_rank(struct matching *matching, int rank, const struct 
     return matching->number[rank] ? STATUS_OK : STATUS_FAILED;
 }
 
-enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visit *visit,
+enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visitor *visitor,
                                     void *payload) {
     struct matching matching = {.ranks = ranks,
                                 .cursors = mem_array((size_t)ranks, sizeof *matching.cursors),
@@ -201,7 +201,7 @@ enum status program_verify_matching(const struct program *const *programs, int r
         status = begin_rank(&matching, rank, programs[rank]);
     if (status == STATUS_OK) status = number_operations(&matching);
     for (bool over = false; !over && status == STATUS_OK;)
-        status = take_turn(&matching, visit, payload, &over);
+        status = take_turn(&matching, visitor, payload, &over);
     for (int rank = 0; matching.number && rank < ranks; rank++)
         mem_free(matching.number[rank]);
     mem_free(matching.number);

@@ -30,7 +30,7 @@ static enum status close_graph_segment(struct finder *finder) {
     return graph_segment.count < GRAPH_SEGMENT_MIN ? STATUS_OK : vec_push(&finder->out->all, graph_segment);
 }
 
-static enum status visit(struct finder *finder, int32_t index) {
+static enum status add_instruction(struct finder *finder, int32_t index) {
     const struct program *program = finder->program;
     const struct instruction *instruction = &program->instructions.items[index];
     bool captured = can_be_captured(program, instruction);
@@ -52,7 +52,7 @@ static enum status find(struct finder *finder) {
         for (int stream = 0; stream < program->streams; stream++) {
             const struct section *section = &program->sections.items[s];
             for (int32_t i = section->first; i < section->first + section->count; i++)
-                if (program->instructions.items[i].stream == stream) TRY(visit(finder, i));
+                if (program->instructions.items[i].stream == stream) TRY(add_instruction(finder, i));
             TRY(close_graph_segment(finder));
         }
     return STATUS_OK;

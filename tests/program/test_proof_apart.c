@@ -11,25 +11,25 @@ enum fault { NONE, ONE_RUN, ONE_STEP, EVERYTHING_HAS_ENDED, FAULT_COUNT };
 static enum fault planted;
 
 struct visitor {
-    enum status (*visit)(void *payload, struct walk *walk);
+    enum status (*call)(void *payload, struct walk *walk);
     void *payload;
 };
 
-static enum status visit_with_fault(void *payload, struct walk *walk) {
+static enum status call_with_fault(void *payload, struct walk *walk) {
     const struct visitor *visitor = payload;
     if (planted == ONE_STEP && walk->step > 0) return STATUS_OK;
     if (planted == ONE_RUN && walk->repetition > 0) return STATUS_OK;
     if (planted == EVERYTHING_HAS_ENDED) memcpy(walk->before.ended, walk->issued, sizeof walk->before.ended);
-    return visitor->visit(visitor->payload, walk);
+    return visitor->call(visitor->payload, walk);
 }
 
-enum status __real_walk_program(const struct program *program, enum status (*visit)(void *, struct walk *),
+enum status __real_walk_program(const struct program *program, enum status (*call)(void *, struct walk *),
                                 void *payload);
-enum status __wrap_walk_program(const struct program *program, enum status (*visit)(void *, struct walk *),
+enum status __wrap_walk_program(const struct program *program, enum status (*call)(void *, struct walk *),
                                 void *payload);
-enum status __wrap_walk_program(const struct program *program, enum status (*visit)(void *, struct walk *),
+enum status __wrap_walk_program(const struct program *program, enum status (*call)(void *, struct walk *),
                                 void *payload) {
-    return __real_walk_program(program, visit_with_fault, &(struct visitor){visit, payload});
+    return __real_walk_program(program, call_with_fault, &(struct visitor){call, payload});
 }
 
 /* Programs of all kinds: dealt to streams at random, and with tiers, whose streams are their own. */
