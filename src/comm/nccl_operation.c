@@ -57,7 +57,7 @@ typedef enum status piece_visitor(struct nccl_operation *operation, const struct
                                   char *staging, int64_t bytes, bool absent);
 
 static enum status call_for_pieces(struct nccl_operation *operation, const struct comm_schedule *schedule, int index,
-                                piece_visitor *visitor, bool absent) {
+                                   piece_visitor *visitor, bool absent) {
     const struct schedule_message *message = &schedule->messages.items[index];
     char *staging = (char *)operation->spec.staging + message->staging;
     for (int i = 0; i < message->pieces; i++) {
