@@ -217,11 +217,11 @@ static bool was_given(const struct options *options, const struct option *option
     return (option->commands & options->command->bit) && options->values[id].source >= SOURCE_CONFIG;
 }
 
-static void warn(const struct options *options, enum effect_stage stage, const struct train_info *info) {
+static void warn(const struct options *options, enum effect_phase phase, const struct train_info *info) {
     for (int i = 0; i < option_effect_count; i++) {
         const struct option_effect *effect = &option_effects[i];
         const struct option *option = &option_table[effect->option];
-        if (effect->stage != stage || !was_given(options, option, effect->option)) continue;
+        if (effect->phase != phase || !was_given(options, option, effect->option)) continue;
         if (effect->is_idle(options, info)) log_warning("--%s %s", option->setting->name, effect->why);
     }
 }

@@ -6,12 +6,12 @@
 #include "train/train.h"
 
 /* When it can be told that an option has no effect: by the options alone, or when the run's data are open. */
-enum effect_stage { EFFECT_OF_OPTIONS, EFFECT_OF_DATA };
+enum effect_phase { EFFECT_OF_OPTIONS, EFFECT_OF_DATA };
 
 struct option_effect {
     enum option_id option;
-    enum effect_stage stage;
-    /* Whether it does nothing; asked only where it was given. `info` is NULL at the first stage. */
+    enum effect_phase phase;
+    /* Whether it does nothing; asked only where it was given. `info` is NULL at the first phase. */
     bool (*is_idle)(const struct options *options, const struct train_info *info);
     const char *why; /* after "--NAME " */
 };

@@ -79,17 +79,17 @@ static int axis_length(const struct link_request *request, enum mesh_axis axis) 
     return axis == MESH_IN_NODE ? in_node : request->group.count / in_node;
 }
 
-static int count_stages(int length) {
-    int stages = 0;
+static int count_phases(int length) {
+    int phases = 0;
     for (int reached = 1; reached < length; reached *= 2)
-        stages++;
-    return stages;
+        phases++;
+    return phases;
 }
 
 /* Latencies that follow each other along the axis, one way. */
 static int latencies(const struct link_request *request, enum mesh_axis axis) {
     int length = axis_length(request, axis);
-    if (!request->flat) return count_stages(length);
+    if (!request->flat) return count_phases(length);
     return axis == MESH_IN_NODE ? length - 1 : request->group.count - axis_length(request, MESH_IN_NODE);
 }
 

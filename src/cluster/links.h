@@ -70,8 +70,8 @@ bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group,
  * two sizes, below the least as the least, and above the largest at the rate of the two largest. Elsewhere, for groups
  * that are not a kind of the mesh's, and for algorithms that were not measured, *extrapolated is set, and they are the
  * sum over the axes of
- *     stages x latency + bytes / rate,
- * with ceil(log2 of the group's length along the axis) stages where the operation is hierarchical, and as many as
+ *     phases x latency + bytes / rate,
+ * with ceil(log2 of the group's length along the axis) phases where the operation is hierarchical, and as many as
  * messages where it is flat: the other ranks along the axis, across nodes those of all other nodes; twice as many for
  * an all-reduce. The rate across nodes is shared by the ranks of a node, so that twice as many ranks in a node have
  * half of it each (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",

@@ -16,9 +16,9 @@
  * zeros: those would turn -0 into 0. With `round_bf16` every edge of the tree rounds to bf16, also within a rank or a
  * node, and values travel as bf16. With `round_sum` an all-reduce rounds the sum too, and gathers it as bf16.
  *
- * ALGORITHMS (comm_schedule.h). Hierarchical: a reduction halves along the tree: in each of its ceil(log2 ranks) stages
- * a rank sends the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over
- * ranks. So a reduction is first within nodes, then across them, and a gather the other way round. Flat: one stage, in
+ * ALGORITHMS (comm_schedule.h). Hierarchical: a reduction halves along the tree: in each of its ceil(log2 ranks) phases
+ * a rank sends the half that its partner keeps. A gather runs the same phases backwards, along a tree of nodes over
+ * ranks. So a reduction is first within nodes, then across them, and a gather the other way round. Flat: one phase, in
  * which each block goes from every rank to its owner, who adds by the same tree, or from its owner to every rank. Ranks
  * of one node whose data lies in shared segments send each other nothing: each reads the others' data in place, all at
  * once. A receive is posted before its sender is told to send. A message has at most `message_bytes`.

@@ -5,12 +5,12 @@
  * a child it is the same rank where that is below the child, and else the rank across: the i-th rank of one side stands
  * across from the i-th of the other (modulo the side's size). Up the tree this is a reduction by recursive halving: at
  * each node the holders of one side send to those of the other. Down the tree it is a gather by recursive doubling. At
- * each inner node each block travels once, so an operation moves (ranks - 1) times its bytes, in as many stages as the
+ * each inner node each block travels once, so an operation moves (ranks - 1) times its bytes, in as many phases as the
  * tree is deep. A node of the tree whose ranks all share shared segments is not walked: its holders read all others in
  * place. A flat operation walks no tree: it is only the order in which owners add.
  *
- * Steps are taken in order; one that cannot be taken yet holds back those after it. Receives of a stage are posted
- * before its sends, so no rank waits for ever: one that stands at the earliest stage of all waits only for what others
+ * Steps are taken in order; one that cannot be taken yet holds back those after it. Receives of a phase are posted
+ * before its sends, so no rank waits for ever: one that stands at the earliest phase of all waits only for what others
  * have posted. */
 #ifndef BALLAST_COMM_COMM_SCHEDULE_H
 #define BALLAST_COMM_COMM_SCHEDULE_H

@@ -3,7 +3,7 @@
 /* Ranks of the node are read in place; the others, which are far, get and send messages, all at once. */
 struct flat {
     int near_first, near_count; /* this rank among them */
-    struct maker_stage stage;
+    struct maker_phase phase;
 };
 
 static enum status begin(struct schedule_maker *maker, struct flat *flat) {
@@ -14,7 +14,7 @@ static enum status begin(struct schedule_maker *maker, struct flat *flat) {
         count++;
     flat->near_first = first;
     flat->near_count = count;
-    return maker_begin_stage(maker, &flat->stage);
+    return maker_begin_phase(maker, &flat->phase);
 }
 
 static enum status meet(struct schedule_maker *maker, const struct flat *flat, enum schedule_meeting meeting,
@@ -39,7 +39,7 @@ static enum status add_transfers(struct schedule_maker *maker, struct flat *flat
         int peer = (receive ? maker->me - i + maker->count : maker->me + i) % maker->count;
         int one = block == PEERS_OWN ? maker->owned[peer] : block;
         if (is_near(flat, peer) || one < 0) continue;
-        TRY(maker_stage_transfer(maker, &flat->stage, peer, receive, place, &one, 1));
+        TRY(maker_phase_transfer(maker, &flat->phase, peer, receive, place, &one, 1));
     }
     return STATUS_OK;
 }
@@ -50,7 +50,7 @@ static enum status receive_leaves(struct schedule_maker *maker, struct flat *fla
     for (int i = 1; i < maker->count; i++) {
         int peer = (maker->me - i + maker->count) % maker->count, block = maker->owned[maker->me];
         if (is_near(flat, peer) || is_empty(maker, peer)) continue;
-        TRY(maker_stage_transfer(maker, &flat->stage, peer, true, PLACE_STAGING, &block, 1));
+        TRY(maker_phase_transfer(maker, &flat->phase, peer, true, PLACE_STAGING, &block, 1));
     }
     return STATUS_OK;
 }
@@ -59,7 +59,7 @@ static enum status receive_leaves(struct schedule_maker *maker, struct flat *fla
  * other, and are all cut alike. */
 static enum status sum_own_block(struct schedule_maker *maker, const struct flat *flat, int received) {
     struct comm_range range = maker_block(maker, maker->owned[maker->me]);
-    struct schedule_step sum = {.kind = STEP_SUM, .first = received ? flat->stage.transfers[0] : 0, .count = received};
+    struct schedule_step sum = {.kind = STEP_SUM, .first = received ? flat->phase.transfers[0] : 0, .count = received};
     sum.from = range.begin;
     for (int m = 0; range.begin < range.end; m++) {
         for (int i = 0; i < received; i++) {
@@ -82,14 +82,14 @@ enum status schedule_reduce_flat(struct schedule_maker *maker) {
     TRY(begin(maker, &flat));
     TRY(meet(maker, &flat, MEETING_SUMS, true, false));
     TRY(receive_leaves(maker, &flat));
-    int received = flat.stage.count;
+    int received = flat.phase.count;
     if (!is_empty(maker, maker->me))
         TRY(add_transfers(maker, &flat, false, round ? PLACE_STAGING : PLACE_DATA, PEERS_OWN));
-    TRY(maker_launch(maker, &flat.stage, round));
+    TRY(maker_launch(maker, &flat.phase, round));
     TRY(meet(maker, &flat, MEETING_SUMS, false, true));
     TRY(sum_own_block(maker, &flat, received));
     TRY(meet(maker, &flat, MEETING_SUMMED, true, false));
-    TRY(maker_finish(maker, &flat.stage, false));
+    TRY(maker_finish(maker, &flat.phase, false));
     return meet(maker, &flat, MEETING_SUMMED, false, true);
 }
 
@@ -103,15 +103,15 @@ enum status schedule_gather_flat(struct schedule_maker *maker) {
     TRY(meet(maker, &flat, MEETING_BLOCKS, true, false));
     TRY(add_transfers(maker, &flat, true, place, PEERS_OWN));
     if (own >= 0) TRY(add_transfers(maker, &flat, false, place, own));
-    TRY(maker_launch(maker, &flat.stage, place == PLACE_STAGING));
+    TRY(maker_launch(maker, &flat.phase, place == PLACE_STAGING));
     TRY(meet(maker, &flat, MEETING_BLOCKS, false, true));
     for (int i = 1; i < flat.near_count; i++) {
         int peer = flat.near_first + (maker->me - flat.near_first + i) % flat.near_count;
         if (maker->owned[peer] >= 0) TRY(maker_copy_block(maker, maker->owned[peer], peer));
     }
     TRY(meet(maker, &flat, MEETING_GATHERED, true, false));
-    TRY(maker_finish_gathered(maker, &flat.stage));
-    TRY(maker_finish(maker, &flat.stage, false));
+    TRY(maker_finish_gathered(maker, &flat.phase));
+    TRY(maker_finish(maker, &flat.phase, false));
     return meet(maker, &flat, MEETING_GATHERED, false, true);
 }
 
@@ -121,7 +121,7 @@ static enum status add_all_to_all(struct schedule_maker *maker, struct flat *fla
     for (int i = 1; i < maker->count; i++) {
         int peer = (receive ? maker->me - i + maker->count : maker->me + i) % maker->count;
         if (is_near(flat, peer)) continue;
-        TRY(maker_stage_transfer(maker, &flat->stage, peer, receive, receive ? PLACE_OUT : PLACE_DATA, &peer, 1));
+        TRY(maker_phase_transfer(maker, &flat->phase, peer, receive, receive ? PLACE_OUT : PLACE_DATA, &peer, 1));
     }
     return STATUS_OK;
 }
@@ -132,7 +132,7 @@ enum status schedule_all_to_all(struct schedule_maker *maker) {
     TRY(meet(maker, &flat, MEETING_BLOCKS, true, false));
     TRY(add_all_to_all(maker, &flat, true));
     TRY(add_all_to_all(maker, &flat, false));
-    TRY(maker_launch(maker, &flat.stage, false));
+    TRY(maker_launch(maker, &flat.phase, false));
     TRY(meet(maker, &flat, MEETING_BLOCKS, false, true));
     struct comm_range mine = maker_block(maker, maker->me);
     for (int i = 0; i < flat.near_count && mine.begin < mine.end; i++) {
@@ -144,7 +144,7 @@ enum status schedule_all_to_all(struct schedule_maker *maker) {
                                                      .bytes = mine.end - mine.begin}));
     }
     TRY(meet(maker, &flat, MEETING_GATHERED, true, false));
-    TRY(maker_finish(maker, &flat.stage, true));
-    TRY(maker_finish(maker, &flat.stage, false));
+    TRY(maker_finish(maker, &flat.phase, true));
+    TRY(maker_finish(maker, &flat.phase, false));
     return meet(maker, &flat, MEETING_GATHERED, false, true);
 }

@@ -27,9 +27,9 @@ static enum status end_message(struct schedule_maker *maker, struct schedule_mes
     if (message->pieces == 0) return STATUS_OK;
     if (message->place == PLACE_STAGING) {
         if (maker->spec->round_bf16) message->bytes /= 2;
-        message->staging = maker->stage_bytes;
-        maker->stage_bytes += message->bytes;
-        if (maker->stage_bytes > schedule->staging_bytes) schedule->staging_bytes = maker->stage_bytes;
+        message->staging = maker->phase_bytes;
+        maker->phase_bytes += message->bytes;
+        if (maker->phase_bytes > schedule->staging_bytes) schedule->staging_bytes = maker->phase_bytes;
     }
     enum mesh_axis axis = mesh_axis_between(maker->mesh, mesh_group_rank(&maker->spec->group, maker->me),
                                             mesh_group_rank(&maker->spec->group, message->peer));
@@ -66,7 +66,7 @@ static enum status maker_transfer(struct schedule_maker *maker, int peer, bool r
     struct comm_schedule *schedule = maker->schedule;
     struct schedule_transfer transfer = {peer, receive, (int)schedule->messages.count, 0};
     struct schedule_message message = {peer, receive, place, (int)schedule->pieces.count, 0, 0, 0};
-    maker->stage_bytes = (maker->stage_bytes + STAGING_ALIGNMENT - 1) / STAGING_ALIGNMENT * STAGING_ALIGNMENT;
+    maker->phase_bytes = (maker->phase_bytes + STAGING_ALIGNMENT - 1) / STAGING_ALIGNMENT * STAGING_ALIGNMENT;
     for (int i = 0; i < count; i++)
         TRY(add_range(maker, &message, maker_block(maker, blocks[i])));
     TRY(end_message(maker, &message));
@@ -77,44 +77,44 @@ static enum status maker_transfer(struct schedule_maker *maker, int peer, bool r
     return vec_push(&schedule->transfers, transfer);
 }
 
-enum status maker_begin_stage(struct schedule_maker *maker, struct maker_stage *stage) {
-    maker->stage_bytes = 0;
-    *stage = (struct maker_stage){
-        .transfers = scratch_alloc(&maker->scratch, 2 * (size_t)maker->count, sizeof *stage->transfers)};
-    return stage->transfers ? STATUS_OK : STATUS_FAILED;
+enum status maker_begin_phase(struct schedule_maker *maker, struct maker_phase *phase) {
+    maker->phase_bytes = 0;
+    *phase = (struct maker_phase){
+        .transfers = scratch_alloc(&maker->scratch, 2 * (size_t)maker->count, sizeof *phase->transfers)};
+    return phase->transfers ? STATUS_OK : STATUS_FAILED;
 }
 
-enum status maker_stage_transfer(struct schedule_maker *maker, struct maker_stage *stage, int peer, bool receive,
+enum status maker_phase_transfer(struct schedule_maker *maker, struct maker_phase *phase, int peer, bool receive,
                                  enum schedule_place place, const int *blocks, int count) {
     int made;
     TRY(maker_transfer(maker, peer, receive, place, blocks, count, &made));
-    if (made >= 0) stage->transfers[stage->count++] = made;
+    if (made >= 0) phase->transfers[phase->count++] = made;
     return STATUS_OK;
 }
 
-enum status maker_launch(struct schedule_maker *maker, const struct maker_stage *stage, bool pack) {
-    for (int i = 0; i < stage->count; i++) {
-        struct schedule_transfer transfer = maker->schedule->transfers.items[stage->transfers[i]];
+enum status maker_launch(struct schedule_maker *maker, const struct maker_phase *phase, bool pack) {
+    for (int i = 0; i < phase->count; i++) {
+        struct schedule_transfer transfer = maker->schedule->transfers.items[phase->transfers[i]];
         for (int m = 0; pack && !transfer.receive && m < transfer.messages; m++)
             TRY(maker_step(maker, (struct schedule_step){.kind = STEP_PACK, .index = transfer.first_message + m}));
         TRY(maker_step(maker, (struct schedule_step){.kind = transfer.receive ? STEP_POST : STEP_SEND,
-                                                     .index = stage->transfers[i]}));
+                                                     .index = phase->transfers[i]}));
     }
     return STATUS_OK;
 }
 
-enum status maker_finish(struct schedule_maker *maker, const struct maker_stage *stage, bool receives) {
-    for (int i = 0; i < stage->count; i++) {
-        struct schedule_transfer made = maker->schedule->transfers.items[stage->transfers[i]];
+enum status maker_finish(struct schedule_maker *maker, const struct maker_phase *phase, bool receives) {
+    for (int i = 0; i < phase->count; i++) {
+        struct schedule_transfer made = maker->schedule->transfers.items[phase->transfers[i]];
         for (int m = 0; m < made.messages && made.receive == receives; m++)
             TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = made.first_message + m}));
     }
     return STATUS_OK;
 }
 
-enum status maker_merge(struct schedule_maker *maker, const struct maker_stage *stage, enum merge_side side) {
-    for (int i = 0; i < stage->count; i++) {
-        struct schedule_transfer transfer = maker->schedule->transfers.items[stage->transfers[i]];
+enum status maker_merge(struct schedule_maker *maker, const struct maker_phase *phase, enum merge_side side) {
+    for (int i = 0; i < phase->count; i++) {
+        struct schedule_transfer transfer = maker->schedule->transfers.items[phase->transfers[i]];
         for (int m = 0; transfer.receive && m < transfer.messages; m++) {
             int message = transfer.first_message + m;
             TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = message}));
@@ -124,9 +124,9 @@ enum status maker_merge(struct schedule_maker *maker, const struct maker_stage *
     return STATUS_OK;
 }
 
-enum status maker_finish_gathered(struct schedule_maker *maker, const struct maker_stage *stage) {
-    return maker_gather_place(maker) == PLACE_STAGING ? maker_merge(maker, stage, MERGE_MINE_ABSENT)
-                                                      : maker_finish(maker, stage, true);
+enum status maker_finish_gathered(struct schedule_maker *maker, const struct maker_phase *phase) {
+    return maker_gather_place(maker) == PLACE_STAGING ? maker_merge(maker, phase, MERGE_MINE_ABSENT)
+                                                      : maker_finish(maker, phase, true);
 }
 
 enum status maker_meet(struct schedule_maker *maker, int first, int count, enum schedule_meeting meeting, bool arrive,

@@ -46,67 +46,67 @@ static enum status find_path(struct schedule_maker *maker, const struct lane_tre
 }
 
 /* The messages between a rank and those of the other side at one node: all of it at once. */
-struct stage {
+struct phase {
     const struct path *path;
     int depth; /* the node's; mine is the next of the path */
     int other; /* node of the other side */
-    struct maker_stage made;
+    struct maker_phase made;
 };
 
 /* The block is sent up the tree by the side that does not hold it, down the tree by the side that does. */
-static int moves_between(const struct schedule_maker *maker, const struct stage *stage, int block, bool up,
+static int moves_between(const struct schedule_maker *maker, const struct phase *phase, int block, bool up,
                          bool receive) {
-    const struct path *path = stage->path;
-    int mine = path->holder[stage->depth + 1][block];
-    int theirs = holder_below(path->tree, stage->other, path->holder[stage->depth][block]);
-    bool held_here = below(path->tree, path->node[stage->depth + 1], path->holder[stage->depth][block]);
+    const struct path *path = phase->path;
+    int mine = path->holder[phase->depth + 1][block];
+    int theirs = holder_below(path->tree, phase->other, path->holder[phase->depth][block]);
+    bool held_here = below(path->tree, path->node[phase->depth + 1], path->holder[phase->depth][block]);
     if (mine != maker->me || held_here != (up == receive)) return -1;
     return theirs;
 }
 
 /* Deals the blocks that move to their peers: those of the i-th rank of the other side are [starts[i], starts[i + 1]) of
  * `blocks`, in their order. */
-static void deal_blocks(const struct schedule_maker *maker, const struct stage *stage, bool up, bool receive,
+static void deal_blocks(const struct schedule_maker *maker, const struct phase *phase, bool up, bool receive,
                         int *starts, int *blocks) {
-    const struct lane_node *other = &stage->path->tree->node[stage->other];
+    const struct lane_node *other = &phase->path->tree->node[phase->other];
     int *next = starts + 1; /* where the next block of each rank goes, and in the end where the next rank's begin */
     for (int b = 0; b < maker->blocks; b++) {
-        int peer = moves_between(maker, stage, b, up, receive) - other->first;
+        int peer = moves_between(maker, phase, b, up, receive) - other->first;
         if (peer >= 0 && peer + 2 <= other->lanes) next[peer + 1]++;
     }
     for (int i = 1; i < other->lanes; i++)
         next[i] += next[i - 1];
     for (int b = 0; b < maker->blocks; b++) {
-        int peer = moves_between(maker, stage, b, up, receive) - other->first;
+        int peer = moves_between(maker, phase, b, up, receive) - other->first;
         if (peer >= 0) blocks[next[peer]++] = b;
     }
 }
 
-static enum status add_transfers(struct schedule_maker *maker, struct stage *stage, bool up, bool receive,
+static enum status add_transfers(struct schedule_maker *maker, struct phase *phase, bool up, bool receive,
                                  enum schedule_place place) {
-    const struct lane_node *other = &stage->path->tree->node[stage->other];
+    const struct lane_node *other = &phase->path->tree->node[phase->other];
     int *blocks = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *blocks);
     int *starts = scratch_alloc(&maker->scratch, (size_t)other->lanes + 1, sizeof *starts);
     if (!blocks || !starts) return STATUS_FAILED;
-    deal_blocks(maker, stage, up, receive, starts, blocks);
+    deal_blocks(maker, phase, up, receive, starts, blocks);
     for (int i = 0; i < other->lanes; i++)
-        TRY(maker_stage_transfer(maker, &stage->made, other->first + i, receive, place, blocks + starts[i],
+        TRY(maker_phase_transfer(maker, &phase->made, other->first + i, receive, place, blocks + starts[i],
                                  starts[i + 1] - starts[i]));
     return STATUS_OK;
 }
 
-static enum status begin_stage(struct schedule_maker *maker, const struct path *path, int depth, struct stage *stage) {
-    *stage = (struct stage){.path = path, .depth = depth, .other = sibling(path->tree, path->node[depth + 1])};
-    return maker_begin_stage(maker, &stage->made);
+static enum status begin_phase(struct schedule_maker *maker, const struct path *path, int depth, struct phase *phase) {
+    *phase = (struct phase){.path = path, .depth = depth, .other = sibling(path->tree, path->node[depth + 1])};
+    return maker_begin_phase(maker, &phase->made);
 }
 
-static enum status merge_received(struct schedule_maker *maker, const struct stage *stage) {
-    int mine = stage->path->node[stage->depth + 1], node = stage->path->node[stage->depth];
+static enum status merge_received(struct schedule_maker *maker, const struct phase *phase) {
+    int mine = phase->path->node[phase->depth + 1], node = phase->path->node[phase->depth];
     bool absent = maker->schedule->absent[mine];
     enum merge_side side = absent                                       ? MERGE_MINE_ABSENT
-                           : stage->path->tree->node[node].left == mine ? MERGE_MINE_LEFT
+                           : phase->path->tree->node[node].left == mine ? MERGE_MINE_LEFT
                                                                         : MERGE_MINE_RIGHT;
-    return maker_merge(maker, &stage->made, side);
+    return maker_merge(maker, &phase->made, side);
 }
 
 /* The blocks that this rank holds at a node of the path, one step each. */
@@ -123,18 +123,18 @@ static enum status step_held_blocks(struct schedule_maker *maker, const struct p
 }
 
 static enum status reduce_at(struct schedule_maker *maker, const struct path *path, int depth) {
-    struct stage stage;
-    TRY(begin_stage(maker, path, depth, &stage));
+    struct phase phase;
+    TRY(begin_phase(maker, path, depth, &phase));
     const bool *absent = maker->schedule->absent;
     bool round = maker->spec->round_bf16;
-    if (!absent[stage.other]) TRY(add_transfers(maker, &stage, true, true, PLACE_STAGING));
+    if (!absent[phase.other]) TRY(add_transfers(maker, &phase, true, true, PLACE_STAGING));
     if (!absent[path->node[depth + 1]])
-        TRY(add_transfers(maker, &stage, true, false, round ? PLACE_STAGING : PLACE_DATA));
-    TRY(maker_launch(maker, &stage.made, round));
-    TRY(merge_received(maker, &stage));
-    if (round && absent[stage.other] && !absent[path->node[depth + 1]])
+        TRY(add_transfers(maker, &phase, true, false, round ? PLACE_STAGING : PLACE_DATA));
+    TRY(maker_launch(maker, &phase.made, round));
+    TRY(merge_received(maker, &phase));
+    if (round && absent[phase.other] && !absent[path->node[depth + 1]])
         TRY(step_held_blocks(maker, path, depth, (struct schedule_step){.kind = STEP_ROUND}));
-    return maker_finish(maker, &stage.made, false);
+    return maker_finish(maker, &phase.made, false);
 }
 
 /* Up the tree, from this rank, or its node, to the root. */
@@ -158,14 +158,14 @@ enum status schedule_reduce_along_tree(struct schedule_maker *maker) {
 }
 
 static enum status gather_at(struct schedule_maker *maker, const struct path *path, int depth) {
-    struct stage stage;
+    struct phase phase;
     enum schedule_place place = maker_gather_place(maker);
-    TRY(begin_stage(maker, path, depth, &stage));
-    TRY(add_transfers(maker, &stage, false, true, place));
-    TRY(add_transfers(maker, &stage, false, false, place));
-    TRY(maker_launch(maker, &stage.made, place == PLACE_STAGING));
-    TRY(maker_finish_gathered(maker, &stage.made));
-    return maker_finish(maker, &stage.made, false);
+    TRY(begin_phase(maker, path, depth, &phase));
+    TRY(add_transfers(maker, &phase, false, true, place));
+    TRY(add_transfers(maker, &phase, false, false, place));
+    TRY(maker_launch(maker, &phase.made, place == PLACE_STAGING));
+    TRY(maker_finish_gathered(maker, &phase.made));
+    return maker_finish(maker, &phase.made, false);
 }
 
 static enum status gather_in_place(struct schedule_maker *maker, const struct path *path) {

@@ -133,8 +133,8 @@ static enum status translate(struct nccl_operation *operation, const struct comm
     }
 }
 
-/* Up the tree. The calls of a stage are one group: all ranks below a node of the tree have them when they have ended
- * the stages below, so no group waits for a later one. */
+/* Up the tree. The calls of a phase are one group: all ranks below a node of the tree have them when they have ended
+ * the phases below, so no group waits for a later one. */
 static enum status make_sums(struct nccl_operation *operation, const struct comm_spec *spec) {
     const struct comm *comm = operation->base.comm;
     const int64_t whole = (int64_t)1 << 40; /* NCCL cuts what it sends by itself */

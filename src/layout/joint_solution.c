@@ -10,7 +10,7 @@ enum { SLOTS = 500, CHECKPOINTED_MAX = 12 };
 /* Partial choices of each solution but the first two, which need not be proven: there are some twenty. */
 enum { SWEEP_NODES = 1 << 16 };
 
-/* --- the second stage --- */
+/* --- the second phase --- */
 
 static enum status keep_all(int stages, struct recompute_schedule *out) {
     for (int i = 0; i < stages; i++)

@@ -131,22 +131,22 @@ static enum status measure_points(struct link_bench *bench, bool thorough, struc
     return STATUS_OK;
 }
 
-/* Latency and rate of one rank, of the times of two sizes of an operation that moves `moved` bytes in so many stages
+/* Latency and rate of one rank, of the times of two sizes of an operation that moves `moved` bytes in so many phases
  * when its data have large_bytes. */
 static struct transfer_rate make_rate(const double seconds[2], int64_t small_bytes, int64_t large_bytes, int64_t moved,
-                                      int stages) {
+                                      int phases) {
     double share = (double)moved / (double)large_bytes; /* bytes moved for one of data */
     double slope = (seconds[1] - seconds[0]) / (share * (double)(large_bytes - small_bytes));
     if (!(slope > 0)) slope = seconds[1] / (share * (double)large_bytes);
     double latency_s = seconds[0] - slope * share * (double)small_bytes;
-    return (struct transfer_rate){fmax(latency_s, 0) / stages, 1 / slope};
+    return (struct transfer_rate){fmax(latency_s, 0) / phases, 1 / slope};
 }
 
-static int count_stages(int length) {
-    int stages = 0;
+static int count_phases(int length) {
+    int phases = 0;
     for (int reached = 1; reached < length; reached *= 2)
-        stages++;
-    return stages;
+        phases++;
+    return phases;
 }
 
 /* All-gathers of all groups along an axis at once, by messages or in place. */
@@ -164,7 +164,7 @@ static enum status measure_axis(struct link_bench *bench, enum mesh_group_kind k
         TRY(time_trial(bench, &trial, true, &seconds[i]));
     }
     int64_t moved = large / trial.group.count * (trial.group.count - 1);
-    *out = make_rate(seconds, sizes[0], large, moved, in_place ? 1 : count_stages(trial.group.count));
+    *out = make_rate(seconds, sizes[0], large, moved, in_place ? 1 : count_phases(trial.group.count));
     return STATUS_OK;
 }
 

@@ -92,7 +92,7 @@ static enum status open_copy(struct rate_work *work) {
     TRY(work_clock_open(machine->backend, &work->clock));
     TRY(rate_arena_open(machine, TIER_DEVICE, disk ? machine->piece_bytes : machine->block_bytes, &work->device));
     if (!disk) return rate_arena_open(machine, TIER_HOST, machine->block_bytes, &work->host);
-    return machine->backend->memory ? copy_stage_open(machine->backend, &work->stage) : STATUS_OK;
+    return machine->backend->memory ? copy_staging_open(machine->backend, &work->staging) : STATUS_OK;
 }
 
 enum status rate_work_open(const struct rate_machine *machine, enum activity activity, int channel,
@@ -106,7 +106,7 @@ void rate_work_close(struct rate_work *work) {
     operator_bench_close(&work->kernel);
     bench_memory_free(&work->memory);
     graph_free(work->graph);
-    copy_stage_close(work->machine->backend, &work->stage);
+    copy_staging_close(work->machine->backend, &work->staging);
     work_clock_close(&work->clock);
     arena_close(&work->host);
     arena_close(&work->device);
@@ -118,7 +118,7 @@ static enum status copy_disk(struct rate_work *work) {
     struct tier_place disk = {&machine->disk, work->at}, memory = {&work->device, 0};
     bool reads = work->activity == ACTIVITY_DISK_READ;
     work->at = (work->at + machine->piece_bytes) % RATE_WORK_DISK_BYTES;
-    return tier_copy(machine->backend, &work->stage, reads ? disk : memory, reads ? memory : disk, machine->piece_bytes,
+    return tier_copy(machine->backend, &work->staging, reads ? disk : memory, reads ? memory : disk, machine->piece_bytes,
                      work->channel, work->clock.stream);
 }
 

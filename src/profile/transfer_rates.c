@@ -16,7 +16,7 @@ struct transfer {
     const struct rate_machine *machine;
     const struct arena *from, *to; /* zeros have no source */
     struct work_clock clock;
-    struct copy_stage stage;  /* between the disk and a device's own memory */
+    struct copy_staging staging;  /* between the disk and a device's own memory */
     int64_t limit, at, bytes; /* sizes that are moved divide the limit and the memory's bytes */
 };
 
@@ -27,11 +27,11 @@ static bool uses_disk(const struct transfer *transfer) {
 static enum status open_transfer(struct transfer *transfer) {
     const struct backend *backend = transfer->machine->backend;
     TRY(work_clock_open(backend, &transfer->clock));
-    return uses_disk(transfer) && backend->memory ? copy_stage_open(backend, &transfer->stage) : STATUS_OK;
+    return uses_disk(transfer) && backend->memory ? copy_staging_open(backend, &transfer->staging) : STATUS_OK;
 }
 
 static void close_transfer(struct transfer *transfer) {
-    copy_stage_close(transfer->machine->backend, &transfer->stage);
+    copy_staging_close(transfer->machine->backend, &transfer->staging);
     work_clock_close(&transfer->clock);
 }
 
@@ -57,7 +57,7 @@ static enum status move(void *payload) {
     int64_t bytes = transfer->bytes, at = next_at(transfer);
     transfer->at = at + bytes;
     if (transfer->from)
-        return tier_copy(backend, &transfer->stage, place_at(transfer->from, at, bytes),
+        return tier_copy(backend, &transfer->staging, place_at(transfer->from, at, bytes),
                          place_at(transfer->to, at, bytes), bytes, 0, transfer->clock.stream);
     backend->zero((char *)transfer->to->base + at, bytes, transfer->clock.stream);
     return STATUS_OK;

@@ -110,7 +110,7 @@ static struct tier_place place_of(const struct runner *runner, const struct oper
 static enum status copy_buffer(struct runner *runner, const struct instruction *instruction, void *stream) {
     const struct program *program = runner->executable->program;
     int64_t bytes = program_moved_bytes(program, program->buffers.items[instruction->operands[0].buffer].bytes);
-    return tier_copy(runner->executable->backend, &runner->stages[instruction->stream],
+    return tier_copy(runner->executable->backend, &runner->stagings[instruction->stream],
                      place_of(runner, &instruction->operands[0]),
                      place_of(runner, &instruction->operands[OP_INPUTS_MAX]), bytes, instruction->stream, stream);
 }

@@ -25,7 +25,7 @@ static enum status create_events(struct runner *runner) {
 }
 
 /* Whether the copy goes through a staging buffer. */
-static bool needs_stage(const struct runner *runner, const struct instruction *instruction) {
+static bool needs_staging(const struct runner *runner, const struct instruction *instruction) {
     const struct program *program = runner->executable->program;
     if (instruction->opcode != OPCODE_COPY || !runner_on_host(program, instruction)) return false;
     enum tier from = program->buffers.items[instruction->operands[0].buffer].tier;
@@ -43,9 +43,9 @@ enum status runner_streams_open(struct runner *runner) {
     TRY(create_events(runner));
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        struct copy_stage *stage = &runner->stages[instruction->stream];
-        if (needs_stage(runner, instruction) && !stage->place[0])
-            TRY(copy_stage_open(runner->executable->backend, stage));
+        struct copy_staging *staging = &runner->stagings[instruction->stream];
+        if (needs_staging(runner, instruction) && !staging->place[0])
+            TRY(copy_staging_open(runner->executable->backend, staging));
     }
     return STATUS_OK;
 }
@@ -54,7 +54,7 @@ void runner_streams_close(struct runner *runner) {
     const struct backend_streams *streams = streams_of(runner);
     if (!streams) return;
     for (int s = 0; s < STREAMS_MAX; s++) {
-        copy_stage_close(runner->executable->backend, &runner->stages[s]);
+        copy_staging_close(runner->executable->backend, &runner->stagings[s]);
         if (runner->streams[s]) streams->free(runner->streams[s]);
     }
     for (size_t i = 0; runner->events && i < runner->executable->program->instructions.count; i++)

@@ -4,7 +4,7 @@
 
 #include "search/space.h"
 
-enum proposal_stage {
+enum proposal_kind {
     PROPOSAL_PLACEMENT,    /* a placement, bounded as a whole */
     PROPOSAL_POLICY_CLASS, /* a policy class, bounded as a whole by closed forms */
     PROPOSAL_FULLEST,      /* a policy class whose fullest candidate was bounded */
@@ -17,7 +17,7 @@ struct proposal {
     int64_t learned; /* programs that had been compiled when `key` was found */
     int64_t number;
     int32_t policy_class; /* PROPOSAL_PLACEMENT: the placement */
-    enum proposal_stage stage;
+    enum proposal_kind kind;
     struct candidate candidate; /* the policy class's fullest; of PROPOSAL_CANDIDATE: this */
     bool device_bounded;        /* the candidate's device bytes are known */
 };

@@ -45,7 +45,7 @@ static enum status propose(const struct refinement *refinement, int32_t f, struc
         const struct proposal proposal = {.key = expected_s(refinement, &candidate->bound.seconds),
                                           .bound = outcome_min_s(refinement->input, &candidate->bound.seconds),
                                           .policy_class = f,
-                                          .stage = PROPOSAL_CANDIDATE,
+                                          .kind = PROPOSAL_CANDIDATE,
                                           .candidate = *candidate};
         if (may_win(refinement, proposal.bound) && is_worth(refinement, proposal.key)) TRY(queue_push(out, proposal));
     }
@@ -197,7 +197,7 @@ static enum status compile_alike(const struct refinement *refinement, int32_t f,
     struct proposal proposal = {.key = expected_s(refinement, &candidate->bound.seconds),
                                 .bound = outcome_min_s(refinement->input, &candidate->bound.seconds),
                                 .policy_class = f,
-                                .stage = PROPOSAL_CANDIDATE,
+                                .kind = PROPOSAL_CANDIDATE,
                                 .candidate = *candidate};
     if (!may_win(refinement, proposal.bound) || was_tried(refinement, &proposal)) return STATUS_OK;
     space_bound_device(refinement->space, policy_class_of(refinement, f), &proposal.candidate);

@@ -76,7 +76,7 @@ static enum status push_policy_classes(struct search *search, int32_t from) {
                                     .policy_class = f};
         bool moves = policy_class_moves_states(policy_class) ||
                      space_schedule(&search->space, policy_class)->tier != TIER_DEVICE;
-        proposal.stage = PROPOSAL_POLICY_CLASS;
+        proposal.kind = PROPOSAL_POLICY_CLASS;
         if (cannot_win(search, proposal.bound)) continue;
         TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
     }
@@ -90,7 +90,7 @@ static enum status push_placements(struct search *search) {
         const struct proposal proposal = {.key = estimates_placement_s(&search->estimates, placement),
                                           .bound = outcome_min_s(search->input, &placement->min),
                                           .policy_class = c,
-                                          .stage = PROPOSAL_PLACEMENT};
+                                          .kind = PROPOSAL_PLACEMENT};
         bool moves = placement->at.parameters != TIER_DEVICE || placement->at.gradients != TIER_DEVICE ||
                      placement->at.optimizer != TIER_DEVICE;
         TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
@@ -110,7 +110,7 @@ static enum status bound_fullest(struct search *search, struct proposal proposal
     struct candidate candidate;
     if (!space_fullest(&search->space, &search->space.policy_classes.items[proposal.policy_class], &candidate))
         return STATUS_OK;
-    proposal.stage = PROPOSAL_FULLEST;
+    proposal.kind = PROPOSAL_FULLEST;
     proposal.candidate = candidate;
     proposal.key = expected_s(search, proposal.policy_class, &candidate.bound.seconds);
     proposal.learned = search->result->compiled;
@@ -126,7 +126,7 @@ static enum status expand(struct search *search, int32_t policy_class, struct qu
         struct proposal proposal = {.key = expected_s(search, policy_class, &candidate->bound.seconds),
                                     .bound = outcome_min_s(search->input, &candidate->bound.seconds),
                                     .policy_class = policy_class,
-                                    .stage = PROPOSAL_CANDIDATE,
+                                    .kind = PROPOSAL_CANDIDATE,
                                     .learned = search->result->compiled,
                                     .candidate = *candidate};
         search->result->enumerated++;
@@ -217,10 +217,10 @@ static bool takes_longer(struct search *search, struct proposal *proposal) {
  * expected not to fit goes to `doubtful`; NULL: it is compiled all the same. */
 static enum status advance(struct search *search, struct proposal *proposal, struct queue *from,
                            struct queue *doubtful) {
-    if (proposal->stage == PROPOSAL_PLACEMENT) return list_placement(search, proposal->policy_class);
-    if (proposal->stage == PROPOSAL_POLICY_CLASS) return bound_fullest(search, *proposal, from);
+    if (proposal->kind == PROPOSAL_PLACEMENT) return list_placement(search, proposal->policy_class);
+    if (proposal->kind == PROPOSAL_POLICY_CLASS) return bound_fullest(search, *proposal, from);
     if (takes_longer(search, proposal)) return queue_push(from, *proposal);
-    if (proposal->stage == PROPOSAL_FULLEST) return expand(search, proposal->policy_class, from);
+    if (proposal->kind == PROPOSAL_FULLEST) return expand(search, proposal->policy_class, from);
     if (!proposal->device_bounded) {
         space_bound_device(&search->space, &search->space.policy_classes.items[proposal->policy_class],
                            &proposal->candidate);
@@ -236,7 +236,7 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
     struct proposal next;
     while (queue_pop(queue, &next)) {
         if (cannot_win(search, next.bound)) continue;
-        if (next.stage == PROPOSAL_CANDIDATE && !may_compile(search, &next)) {
+        if (next.kind == PROPOSAL_CANDIDATE && !may_compile(search, &next)) {
             search->result->proved = false;
             return queue_push(queue, next);
         }
@@ -254,7 +254,7 @@ static enum status scout(struct search *search) {
     enum status status = STATUS_OK;
     while ((max == 0 || search->result->compiled < max) && queue_pop(&search->resident, &next)) {
         if (cannot_win(search, next.bound)) continue;
-        bool waits = next.stage != PROPOSAL_PLACEMENT &&
+        bool waits = next.kind != PROPOSAL_PLACEMENT &&
                      search->scouted[search->space.policy_classes.items[next.policy_class].sharding_option];
         TRY_GOTO(status,
                  waits ? queue_push(&later, next) : advance(search, &next, &search->resident, &search->doubtful), done);
@@ -357,7 +357,7 @@ static enum status compile_smallest(struct search *search) {
     enum status status = list_smallest(search);
     for (int32_t f = 0; f < (int32_t)search->space.policy_classes.count && status == STATUS_OK; f++) {
         const struct policy_class *policy_class = &search->space.policy_classes.items[f];
-        struct proposal proposal = {.policy_class = f, .stage = PROPOSAL_CANDIDATE};
+        struct proposal proposal = {.policy_class = f, .kind = PROPOSAL_CANDIDATE};
         if (!may_need_min_memory(search, policy_class)) continue;
         if (space_is_crowded(&search->space, policy_class)) {
             search->result->crowded++;

@@ -3,7 +3,7 @@
 #define BALLAST_TOKENIZER_ADDED_TOKENS_H
 
 #include "tokenizer/string_table.h"
-#include "tokenizer/text_stage.h"
+#include "tokenizer/text_step.h"
 #include "tokenizer/token_trie.h"
 
 struct added_token {
@@ -19,7 +19,7 @@ struct added_token {
     bool special;     /* can be left out of decoded text */
 };
 
-/* The tokens that one stage looks for. */
+/* The tokens that one step looks for. */
 struct added_set {
     const struct added_token *tokens; /* the trie's values are indices into it */
     struct token_trie trie;
@@ -28,6 +28,6 @@ struct added_set {
 
 /* Settings: a struct added_set with at least one token. A token closes the segment and its id goes to output->ids; the
  * text between tokens is handed on. Leftmost, then longest match; matches do not overlap. */
-extern const struct text_stage_type text_added_stage;
+extern const struct text_step_type text_added_step;
 
 #endif

@@ -11,7 +11,7 @@
 #include "tokenizer/bpe_alphabet.h"
 #include "tokenizer/bpe_queue.h"
 #include "tokenizer/string_table.h"
-#include "tokenizer/text_stage.h"
+#include "tokenizer/text_step.h"
 #include "tokenizer/tokenizer.h"
 
 struct bpe_pair {
@@ -49,6 +49,6 @@ enum status bpe_model_encode(const struct bpe_model *model, struct bpe_workspace
                              size_t bytes, struct token_ids *out);
 
 /* Segments are words; their ids go to output->ids, by way of a cache of bounded size. Settings: a struct bpe_model. */
-extern const struct text_stage_type text_bpe_stage;
+extern const struct text_step_type text_bpe_step;
 
 #endif

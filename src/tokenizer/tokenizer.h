@@ -22,9 +22,9 @@
  * Files, in the order to read them:
  *   tokenizer: this file; tokenizer_open: reads a file; tokenizer_beside: what the files beside it change;
  *   tokenizer_encode, tokenizer_decode: text to ids and back;
- *   text_stage: a chain of stages that a text goes through in parts; text_stages: their settings;
- *   text_edit_stages, text_replace_stage, text_normalize_stage, text_split_stage, text_added_stage: those of encoders;
- *   text_token_stages: those of decoders; bpe_stage: words to ids, with a cache;
+ *   text_step: a chain of steps that a text goes through in parts; text_steps: their settings;
+ *   text_edit_steps, text_replace_step, text_normalize_step, text_split_step, text_added_step: those of encoders;
+ *   text_token_steps: those of decoders; bpe_step: words to ids, with a cache;
  *   bpe_model, bpe_alphabet, bpe_queue, rank_set: merges of a word, where words may be cut, the next merge;
  *   added_tokens, token_trie, string_table: tokens found in the text, and the tables of byte strings;
  *   byte_alphabet: how single bytes are written;

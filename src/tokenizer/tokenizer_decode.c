@@ -23,11 +23,11 @@ static enum status ids_refuse(void *payload, const uint32_t *ids, size_t count) 
 static enum status chain_make(struct tokenizer_decoder *decoder, bool early) {
     const struct tokenizer *tokenizer = decoder->tokenizer;
     size_t count = tokenizer->decoders.count;
-    struct text_stage_spec *specs = mem_array(count, sizeof *specs);
+    struct text_step_spec *specs = mem_array(count, sizeof *specs);
     if (!specs) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
         specs[i] = tokenizer->decoders.items[i];
-        if (early && specs[i].type == &text_byte_fallback_stage) specs[i].type = &text_byte_fallback_early_stage;
+        if (early && specs[i].type == &text_byte_fallback_step) specs[i].type = &text_byte_fallback_early_step;
     }
     enum status status = text_chain_create(specs, count, (struct text_sink){text_take, decoder},
                                            (struct token_sink){ids_refuse, NULL}, &decoder->chain);

@@ -1,19 +1,19 @@
-/* Decoders, as stages whose segments are tokens. */
+/* Decoders, as steps whose segments are tokens. */
 #include "base/json.h"
 #include "tokenizer/tokenizer_parts.h"
 
 static enum status decoder_add(struct tokenizer *tokenizer, const char *where, const json_t *object,
-                               const struct text_stage_type *type) {
+                               const struct text_step_type *type) {
     TRY(json_only(where, object, (const char *const[]){"type", NULL}));
-    return vec_push(&tokenizer->decoders, (struct text_stage_spec){type, NULL});
+    return vec_push(&tokenizer->decoders, (struct text_step_spec){type, NULL});
 }
 
 enum status tokenizer_read_byte_fallback(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return decoder_add(tokenizer, where, object, &text_byte_fallback_stage);
+    return decoder_add(tokenizer, where, object, &text_byte_fallback_step);
 }
 
 enum status tokenizer_read_fuse(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return decoder_add(tokenizer, where, object, &text_fuse_stage);
+    return decoder_add(tokenizer, where, object, &text_fuse_step);
 }
 
 enum status tokenizer_read_byte_level_decoder(struct tokenizer *tokenizer, const char *where, const json_t *object) {
@@ -22,12 +22,12 @@ enum status tokenizer_read_byte_level_decoder(struct tokenizer *tokenizer, const
     TRY(json_only(where, object, settings));
     for (size_t i = 1; settings[i]; i++)
         TRY(json_read_bool(where, object, settings[i], &unused));
-    TRY(vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_byte_level_stage, NULL}));
-    return vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_fix_stage, NULL});
+    TRY(vec_push(&tokenizer->decoders, (struct text_step_spec){&text_byte_level_step, NULL}));
+    return vec_push(&tokenizer->decoders, (struct text_step_spec){&text_fix_step, NULL});
 }
 
 enum status tokenizer_read_replace_decoder(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    struct text_stage_spec spec;
+    struct text_step_spec spec;
     TRY(tokenizer_read_replace(tokenizer, where, object, &spec));
     return vec_push(&tokenizer->decoders, spec);
 }
@@ -45,5 +45,5 @@ enum status tokenizer_read_strip_decoder(struct tokenizer *tokenizer, const char
     TRY(json_read_int(where, object, "stop", 0, MAX, &stop));
     strip->start = (size_t)start;
     strip->stop = (size_t)stop;
-    return vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_strip_stage, strip});
+    return vec_push(&tokenizer->decoders, (struct text_step_spec){&text_strip_step, strip});
 }

@@ -5,7 +5,7 @@
 
 enum {
     IDS_AT_ONCE = 4096,
-    /* Long texts go through the stages in parts of this size: small enough for the cache of a core. */
+    /* Long texts go through the steps in parts of this size: small enough for the cache of a core. */
     PART_BYTES = 1 << 17
 };
 
@@ -47,7 +47,7 @@ enum status tokenizer_encoder_create(const struct tokenizer *tokenizer, struct t
     if (!made) return STATUS_FAILED;
     made->tokenizer = tokenizer;
     enum status status =
-        text_chain_create(tokenizer->stages.items, tokenizer->stages.count, (struct text_sink){text_ignore, NULL},
+        text_chain_create(tokenizer->steps.items, tokenizer->steps.count, (struct text_sink){text_ignore, NULL},
                           (struct token_sink){ids_take, made}, &made->chain);
     if (status != STATUS_OK) return mem_free(made), status;
     *out = made;

@@ -124,7 +124,7 @@ enum status tokenizer_add_pattern(struct tokenizer *tokenizer, const char *where
 }
 
 enum status tokenizer_read_replace(struct tokenizer *tokenizer, const char *where, const json_t *object,
-                                   struct text_stage_spec *out) {
+                                   struct text_step_spec *out) {
     const char *text = NULL, *content = NULL;
     bool literal = false;
     TRY(json_only(where, object, (const char *const[]){"type", "pattern", "content", NULL}));
@@ -142,6 +142,6 @@ enum status tokenizer_read_replace(struct tokenizer *tokenizer, const char *wher
     } else {
         TRY(tokenizer_add_pattern(tokenizer, where, text, false, &made->pattern));
     }
-    *out = (struct text_stage_spec){&text_replace_stage, made};
+    *out = (struct text_step_spec){&text_replace_step, made};
     return STATUS_OK;
 }

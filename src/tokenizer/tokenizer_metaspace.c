@@ -43,7 +43,7 @@ static enum status metaspace_read(struct tokenizer *tokenizer, const char *where
 }
 
 static enum status replace_make(struct tokenizer *tokenizer, const char *string, const char *content,
-                                bool drop_in_first, struct text_stage_spec *out) {
+                                bool drop_in_first, struct text_step_spec *out) {
     struct text_replace *replace = scratch_alloc(&tokenizer->memory, 1, sizeof *replace);
     if (!replace) return STATUS_FAILED;
     *replace = (struct text_replace){.string = string,
@@ -51,7 +51,7 @@ static enum status replace_make(struct tokenizer *tokenizer, const char *string,
                                      .content = content,
                                      .content_bytes = strlen(content),
                                      .drop_in_first = drop_in_first};
-    *out = (struct text_stage_spec){&text_replace_stage, replace};
+    *out = (struct text_step_spec){&text_replace_step, replace};
     return STATUS_OK;
 }
 
@@ -62,7 +62,7 @@ static enum status prefix_add(struct tokenizer *tokenizer, const struct metaspac
                                    .bytes = strlen(metaspace->text),
                                    .place = metaspace->scheme == SCHEME_FIRST ? PREFIX_FIRST : PREFIX_EACH,
                                    .unless_there = true};
-    return vec_push(&tokenizer->pre_tokenizers, (struct text_stage_spec){&text_prefix_stage, prefix});
+    return vec_push(&tokenizer->pre_tokenizers, (struct text_step_spec){&text_prefix_step, prefix});
 }
 
 static enum status split_add(struct tokenizer *tokenizer, const char *where, const struct metaspace *metaspace) {
@@ -70,12 +70,12 @@ static enum status split_add(struct tokenizer *tokenizer, const char *where, con
     if (!split) return STATUS_FAILED;
     split->behavior = SPLIT_MERGED_WITH_NEXT;
     TRY(tokenizer_add_pattern(tokenizer, where, metaspace->text, true, &split->pattern));
-    return vec_push(&tokenizer->pre_tokenizers, (struct text_stage_spec){&text_split_stage, split});
+    return vec_push(&tokenizer->pre_tokenizers, (struct text_step_spec){&text_split_step, split});
 }
 
 enum status tokenizer_read_metaspace(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     struct metaspace metaspace = {0};
-    struct text_stage_spec replace;
+    struct text_step_spec replace;
     if (tokenizer->byte_level)
         return status_set(STATUS_BAD_INPUT, "%s: a pre-tokenizer after ByteLevel is not supported", where);
     TRY(metaspace_read(tokenizer, where, object, &metaspace));
@@ -89,7 +89,7 @@ enum status tokenizer_read_metaspace(struct tokenizer *tokenizer, const char *wh
 
 enum status tokenizer_read_metaspace_decoder(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     struct metaspace metaspace = {0};
-    struct text_stage_spec replace;
+    struct text_step_spec replace;
     TRY(metaspace_read(tokenizer, where, object, &metaspace));
     TRY(replace_make(tokenizer, metaspace.text, " ", metaspace.scheme != SCHEME_NEVER, &replace));
     return vec_push(&tokenizer->decoders, replace);

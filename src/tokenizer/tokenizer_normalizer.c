@@ -5,34 +5,34 @@
 #include "tokenizer/tokenizer_parts.h"
 
 static enum status normalizer_add(struct tokenizer *tokenizer, const char *where, const json_t *object,
-                                  struct text_stage_spec spec) {
+                                  struct text_step_spec spec) {
     TRY(json_only(where, object, (const char *const[]){"type", NULL}));
     return vec_push(&tokenizer->normalizers, spec);
 }
 
 enum status tokenizer_read_nfc(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return normalizer_add(tokenizer, where, object, (struct text_stage_spec){&text_normalize_stage, &text_nfc});
+    return normalizer_add(tokenizer, where, object, (struct text_step_spec){&text_normalize_step, &text_nfc});
 }
 
 enum status tokenizer_read_nfd(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return normalizer_add(tokenizer, where, object, (struct text_stage_spec){&text_normalize_stage, &text_nfd});
+    return normalizer_add(tokenizer, where, object, (struct text_step_spec){&text_normalize_step, &text_nfd});
 }
 
 enum status tokenizer_read_nfkc(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return normalizer_add(tokenizer, where, object, (struct text_stage_spec){&text_normalize_stage, &text_nfkc});
+    return normalizer_add(tokenizer, where, object, (struct text_step_spec){&text_normalize_step, &text_nfkc});
 }
 
 enum status tokenizer_read_nfkd(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return normalizer_add(tokenizer, where, object, (struct text_stage_spec){&text_normalize_stage, &text_nfkd});
+    return normalizer_add(tokenizer, where, object, (struct text_step_spec){&text_normalize_step, &text_nfkd});
 }
 
 enum status tokenizer_read_lowercase(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return normalizer_add(tokenizer, where, object, (struct text_stage_spec){&text_map_stage, &text_lowercase});
+    return normalizer_add(tokenizer, where, object, (struct text_step_spec){&text_map_step, &text_lowercase});
 }
 
 enum status tokenizer_read_strip_accents(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     tokenizer->beginning_moves = true;
-    return normalizer_add(tokenizer, where, object, (struct text_stage_spec){&text_map_stage, &text_strip_accents});
+    return normalizer_add(tokenizer, where, object, (struct text_step_spec){&text_map_step, &text_strip_accents});
 }
 
 enum status tokenizer_read_prepend(struct tokenizer *tokenizer, const char *where, const json_t *object) {
@@ -43,11 +43,11 @@ enum status tokenizer_read_prepend(struct tokenizer *tokenizer, const char *wher
     char *kept = scratch_format(&tokenizer->memory, "%s", text);
     if (!prefix || !kept) return STATUS_FAILED;
     *prefix = (struct text_prefix){.text = kept, .bytes = strlen(kept), .place = PREFIX_EACH};
-    return vec_push(&tokenizer->normalizers, (struct text_stage_spec){&text_prefix_stage, prefix});
+    return vec_push(&tokenizer->normalizers, (struct text_step_spec){&text_prefix_step, prefix});
 }
 
 enum status tokenizer_read_replace_normalizer(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    struct text_stage_spec spec;
+    struct text_step_spec spec;
     tokenizer->beginning_moves = true;
     TRY(tokenizer_read_replace(tokenizer, where, object, &spec));
     return vec_push(&tokenizer->normalizers, spec);
@@ -62,5 +62,5 @@ enum status tokenizer_read_strip_normalizer(struct tokenizer *tokenizer, const c
     if (!strip) return STATUS_FAILED;
     *strip = (struct text_strip){STRIP_SPACE, left ? SIZE_MAX : 0, right ? SIZE_MAX : 0};
     tokenizer->beginning_moves |= left;
-    return vec_push(&tokenizer->normalizers, (struct text_stage_spec){&text_strip_stage, strip});
+    return vec_push(&tokenizer->normalizers, (struct text_step_spec){&text_strip_step, strip});
 }

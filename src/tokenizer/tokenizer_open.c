@@ -1,4 +1,4 @@
-/* Reads a tokenizer.json and puts its stages together. */
+/* Reads a tokenizer.json and puts its steps together. */
 #include <string.h>
 
 #include "base/file.h"
@@ -22,17 +22,17 @@ static enum status part_read(struct tokenizer *tokenizer, const struct tokenizer
     return where ? component_read(tokenizer, table, where, json_object_get(file, field)) : STATUS_FAILED;
 }
 
-static enum status stages_join(struct tokenizer *tokenizer) {
-    TRY(vec_push(&tokenizer->stages, (struct text_stage_spec){&text_fix_stage, NULL}));
+static enum status steps_join(struct tokenizer *tokenizer) {
+    TRY(vec_push(&tokenizer->steps, (struct text_step_spec){&text_fix_step, NULL}));
     if (tokenizer->raw_added.trie.count > 0)
-        TRY(vec_push(&tokenizer->stages, (struct text_stage_spec){&text_added_stage, &tokenizer->raw_added}));
+        TRY(vec_push(&tokenizer->steps, (struct text_step_spec){&text_added_step, &tokenizer->raw_added}));
     for (size_t i = 0; i < tokenizer->normalizers.count; i++)
-        TRY(vec_push(&tokenizer->stages, tokenizer->normalizers.items[i]));
+        TRY(vec_push(&tokenizer->steps, tokenizer->normalizers.items[i]));
     if (tokenizer->normalized_added.trie.count > 0)
-        TRY(vec_push(&tokenizer->stages, (struct text_stage_spec){&text_added_stage, &tokenizer->normalized_added}));
+        TRY(vec_push(&tokenizer->steps, (struct text_step_spec){&text_added_step, &tokenizer->normalized_added}));
     for (size_t i = 0; i < tokenizer->pre_tokenizers.count; i++)
-        TRY(vec_push(&tokenizer->stages, tokenizer->pre_tokenizers.items[i]));
-    return vec_push(&tokenizer->stages, (struct text_stage_spec){&text_bpe_stage, &tokenizer->model});
+        TRY(vec_push(&tokenizer->steps, tokenizer->pre_tokenizers.items[i]));
+    return vec_push(&tokenizer->steps, (struct text_step_spec){&text_bpe_step, &tokenizer->model});
 }
 
 /* Without a decoder the library puts a space between tokens. */
@@ -41,7 +41,7 @@ static enum status decoder_read(struct tokenizer *tokenizer, const char *name, c
         .text = " ", .bytes = 1, .place = PREFIX_LATER, .unless_there = false, .empty_too = true};
     const json_t *decoder = json_object_get(file, "decoder");
     if (decoder && !json_is_null(decoder)) return part_read(tokenizer, tokenizer_decoders, name, file, "decoder");
-    return vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_prefix_stage, &space});
+    return vec_push(&tokenizer->decoders, (struct text_step_spec){&text_prefix_step, &space});
 }
 
 /* For the library a segment is the first when it comes from the text's first character as it was before normalizers,
@@ -71,7 +71,7 @@ static enum status parts_read(struct tokenizer *tokenizer, const char *name, con
     TRY(tokenizer_read_added(tokenizer, added_where, json_object_get(file, "added_tokens")));
     TRY(first_check(tokenizer, name));
     TRY(part_read(tokenizer, tokenizer_post_processors, name, file, "post_processor"));
-    return stages_join(tokenizer);
+    return steps_join(tokenizer);
 }
 
 enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **out) {
@@ -102,7 +102,7 @@ void tokenizer_free(struct tokenizer *tokenizer) {
     vec_free(&tokenizer->patterns);
     vec_free(&tokenizer->normalizers);
     vec_free(&tokenizer->pre_tokenizers);
-    vec_free(&tokenizer->stages);
+    vec_free(&tokenizer->steps);
     vec_free(&tokenizer->decoders);
     vec_free(&tokenizer->before);
     vec_free(&tokenizer->after);

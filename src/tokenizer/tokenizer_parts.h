@@ -8,7 +8,7 @@
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe_model.h"
 #include "tokenizer/split_pattern.h"
-#include "tokenizer/text_stages.h"
+#include "tokenizer/text_steps.h"
 #include "tokenizer/tokenizer.h"
 
 enum {
@@ -31,10 +31,10 @@ struct tokenizer {
     struct string_table added_ids; /* by content */
     struct added_set raw_added, normalized_added;
     VEC(struct split_pattern *) patterns; /* owned; splits borrow them */
-    VEC(struct text_stage_spec) normalizers;
-    VEC(struct text_stage_spec) pre_tokenizers;
-    VEC(struct text_stage_spec) stages;   /* the whole road from text to ids */
-    VEC(struct text_stage_spec) decoders; /* from tokens, each a segment, to text */
+    VEC(struct text_step_spec) normalizers;
+    VEC(struct text_step_spec) pre_tokenizers;
+    VEC(struct text_step_spec) steps;   /* the whole road from text to ids */
+    VEC(struct text_step_spec) decoders; /* from tokens, each a segment, to text */
     struct token_ids before, after;       /* special tokens of the template */
     const char *end_token;                /* eos_token of the files beside; NULL: they name none */
     uint64_t changes;                     /* a hash of what they change; 0: nothing */
@@ -86,9 +86,9 @@ enum status tokenizer_read_pattern(struct tokenizer *tokenizer, const char *wher
 /* Compiles a pattern that stays as long as the tokenizer. */
 enum status tokenizer_add_pattern(struct tokenizer *tokenizer, const char *where, const char *pattern, bool literal,
                                   const struct split_pattern **out);
-/* Replace, as a normalizer and as a decoder: a stage whose settings stay as long as the tokenizer. */
+/* Replace, as a normalizer and as a decoder: a step whose settings stay as long as the tokenizer. */
 enum status tokenizer_read_replace(struct tokenizer *tokenizer, const char *where, const json_t *object,
-                                   struct text_stage_spec *out);
+                                   struct text_step_spec *out);
 
 /* --- one reader for each component --- */
 

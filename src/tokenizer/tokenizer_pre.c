@@ -18,7 +18,7 @@ static enum status split_add(struct tokenizer *tokenizer, struct text_split sett
     struct text_split *split = scratch_alloc(&tokenizer->memory, 1, sizeof *split);
     if (!split) return STATUS_FAILED;
     *split = settings;
-    return vec_push(&tokenizer->pre_tokenizers, (struct text_stage_spec){&text_split_stage, split});
+    return vec_push(&tokenizer->pre_tokenizers, (struct text_step_spec){&text_split_step, split});
 }
 
 /* Bytes are the last thing that text becomes: no pre-tokenizer here works on the characters that stand for them. */
@@ -68,7 +68,7 @@ enum status tokenizer_read_byte_level(struct tokenizer *tokenizer, const char *w
     TRY(json_require_bool(where, object, "add_prefix_space", &prefix_space));
     TRY(json_read_bool(where, object, "trim_offsets", &trim_offsets)); /* offsets are not kept */
     TRY(json_read_bool(where, object, "use_regex", &use_regex));
-    if (prefix_space) TRY(vec_push(&tokenizer->pre_tokenizers, (struct text_stage_spec){&text_prefix_stage, &space}));
+    if (prefix_space) TRY(vec_push(&tokenizer->pre_tokenizers, (struct text_step_spec){&text_prefix_step, &space}));
     tokenizer->byte_level = true;
     if (!use_regex) return STATUS_OK;
     TRY(tokenizer_add_pattern(tokenizer, where, tokenizer_gpt2_pattern, false, &split.pattern));

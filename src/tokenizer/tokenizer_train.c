@@ -6,7 +6,7 @@
 #include "base/progress.h"
 #include "tokenizer/bpe_train.h"
 #include "tokenizer/split_pattern.h"
-#include "tokenizer/text_stages.h"
+#include "tokenizer/text_steps.h"
 #include "tokenizer/tokenizer_parts.h"
 
 enum { PART_BYTES = 1 << 17, PAIR_COUNT_MIN = 2, BYTES = 256 };
@@ -26,8 +26,8 @@ static enum status words_count_by(const struct file_input *text, char *buffer, s
     struct text_chain *chain = NULL;
     TRY(split_pattern_compile("ByteLevel", tokenizer_gpt2_pattern, strlen(tokenizer_gpt2_pattern), false, &pattern));
     const struct text_split split = {.pattern = pattern, .behavior = SPLIT_ISOLATED};
-    const struct text_stage_spec stages[] = {{&text_fix_stage, NULL}, {&text_split_stage, &split}};
-    enum status status = text_chain_create(stages, 2, (struct text_sink){word_take, words},
+    const struct text_step_spec steps[] = {{&text_fix_step, NULL}, {&text_split_step, &split}};
+    enum status status = text_chain_create(steps, 2, (struct text_sink){word_take, words},
                                            (struct token_sink){ids_refuse, NULL}, &chain);
     progress_begin(PROGRESS_BYTES, (int64_t)text->bytes, "tokenizer: counting words");
     for (size_t at = 0, part; status == STATUS_OK && at < text->bytes; at += part) {

@@ -50,17 +50,17 @@ void checkpoint_writer_open(const char *run_folder, struct engine *engine, const
 
 /* ---- The thread ---- */
 
-static void run_stage(struct checkpoint_writer *writer) {
+static void run_phase(struct checkpoint_writer *writer) {
     struct checkpoint_saving *saving = &writer->saving;
     bool alone = is_alone(writer);
-    if (writer->stage == WRITER_WRITES) {
+    if (writer->phase == WRITER_WRITES) {
         if (comm_of(writer)->rank == 0) writer->status = metrics_sync(writer->metrics);
         if (writer->status == STATUS_OK) writer->status = checkpoint_write_part(saving);
         release_arena(writer); /* however it failed */
         if (alone) writer->status = checkpoint_gather(saving, writer->status);
     }
-    if (writer->stage == WRITER_SUMS) writer->status = checkpoint_sum_part(saving);
-    if ((alone || writer->stage == WRITER_PUBLISHES) && writer->status == STATUS_OK)
+    if (writer->phase == WRITER_SUMS) writer->status = checkpoint_sum_part(saving);
+    if ((alone || writer->phase == WRITER_PUBLISHES) && writer->status == STATUS_OK)
         writer->status = checkpoint_publish(saving);
     if (alone) writer->status = checkpoint_end(saving, writer->status, &writer->folder);
 }
@@ -70,7 +70,7 @@ static void *work(void *payload) {
     progress_mute_thread();
     /* The compute threads are busy with the step. */
     writer->source.engine->plan->session->machine.backend->set_threads(1);
-    run_stage(writer);
+    run_phase(writer);
     snprintf(writer->message, sizeof writer->message, "%s", status_message());
     snprintf(writer->hint, sizeof writer->hint, "%s", status_hint_text());
     set_flag(writer, &writer->working, false);
@@ -109,7 +109,7 @@ static void keep_status(struct checkpoint_writer *writer, enum status status) {
 
 static void end_saving(struct checkpoint_writer *writer, enum status status) {
     keep_status(writer, checkpoint_end(&writer->saving, status, &writer->folder));
-    writer->stage = WRITER_ENDED;
+    writer->phase = WRITER_ENDED;
 }
 
 /* From its start on the status is the thread's. */
@@ -118,26 +118,26 @@ static void start_or_keep(struct checkpoint_writer *writer) {
     if (started != STATUS_OK) keep_status(writer, started);
 }
 
-/* The next stage, if all ranks can go on to it; else the saving ends. */
-static bool enter(struct checkpoint_writer *writer, enum writer_stage stage, enum status status) {
-    writer->stage = stage;
+/* The next phase, if all ranks can go on to it; else the saving ends. */
+static bool enter(struct checkpoint_writer *writer, enum writer_phase phase, enum status status) {
+    writer->phase = phase;
     keep_status(writer, status);
     if (writer->saving.folder.agreed) /* all ranks know of the failure */
         end_saving(writer, status);
     return status == STATUS_OK;
 }
 
-/* All threads are through with a stage. Rank 0 alone has anything to do in the last one. */
+/* All threads are through with a phase. Rank 0 alone has anything to do in the last one. */
 static void go_on(struct checkpoint_writer *writer) {
     join_thread(writer);
     if (is_alone(writer)) {
-        writer->stage = WRITER_ENDED;
+        writer->phase = WRITER_ENDED;
         return;
     }
     enum status status = take_status(writer);
-    if (writer->stage == WRITER_PUBLISHES) {
+    if (writer->phase == WRITER_PUBLISHES) {
         end_saving(writer, status);
-    } else if (writer->stage == WRITER_WRITES && checkpoint_meets(&writer->saving)) {
+    } else if (writer->phase == WRITER_WRITES && checkpoint_meets(&writer->saving)) {
         if (enter(writer, WRITER_SUMS, checkpoint_meet(&writer->saving, status))) start_or_keep(writer);
     } else {
         bool entered = enter(writer, WRITER_PUBLISHES, checkpoint_gather(&writer->saving, status));
@@ -165,36 +165,36 @@ static bool any_is_working(struct checkpoint_writer *writer) {
 }
 
 bool checkpoint_writer_ended(struct checkpoint_writer *writer) {
-    if (writer->stage == WRITER_IDLE) return false;
-    if (writer->stage == WRITER_ENDED) return true;
+    if (writer->phase == WRITER_IDLE) return false;
+    if (writer->phase == WRITER_ENDED) return true;
     bool working = is_alone(writer) ? is_working(writer) : any_is_working(writer);
     if (!working) go_on(writer);
-    return writer->stage == WRITER_ENDED;
+    return writer->phase == WRITER_ENDED;
 }
 
 enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const struct checkpoint_state *state) {
-    BUG_IF(writer->stage != WRITER_IDLE, "two checkpoints at once");
+    BUG_IF(writer->phase != WRITER_IDLE, "two checkpoints at once");
     writer->state = *state;
     writer->status = STATUS_OK;
     enum status status = checkpoint_begin(&writer->source, &writer->state, &writer->saving);
     if (status != STATUS_OK) return checkpoint_end(&writer->saving, status, &writer->folder);
-    writer->stage = WRITER_WRITES;
+    writer->phase = WRITER_WRITES;
     writer->reading = true;
     status = start_thread(writer);
     if (status == STATUS_OK) return STATUS_OK;
     keep_status(writer, status);
     if (!is_alone(writer)) return STATUS_OK; /* all learn it when they ask */
     end_saving(writer, status);
-    writer->stage = WRITER_IDLE;
+    writer->phase = WRITER_IDLE;
     return status_set(STATUS_FAILED, "%s", writer->message);
 }
 
 enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **folder) {
     *folder = NULL;
-    if (writer->stage == WRITER_IDLE) return STATUS_OK;
-    while (writer->stage != WRITER_ENDED)
+    if (writer->phase == WRITER_IDLE) return STATUS_OK;
+    while (writer->phase != WRITER_ENDED)
         go_on(writer); /* which waits for the thread, and then for the other ranks */
-    writer->stage = WRITER_IDLE;
+    writer->phase = WRITER_IDLE;
     TRY(take_status(writer));
     *folder = writer->folder;
     writer->folder = NULL;

@@ -18,7 +18,7 @@
 #include "train/metrics.h"
 
 /* The same on all ranks. */
-enum writer_stage {
+enum writer_phase {
     WRITER_IDLE,
     WRITER_WRITES,    /* threads write the ranks' parts */
     WRITER_SUMS,      /* where these are not whole blocks: all are written, and threads make checksums */
@@ -32,7 +32,7 @@ struct checkpoint_writer {
         *metrics; /* borrowed; synced before the checkpoint appears: going on from it cuts them to its step */
     pthread_t thread;
     bool joinable; /* the thread is to be joined */
-    enum writer_stage stage;
+    enum writer_phase phase;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool reading, working; /* under the lock: of the arena; at all */

@@ -166,7 +166,7 @@ static bool is_idle(int at, const char *text, const struct train_info *info) {
         const struct option_effect *effect = &option_effects[i];
         if (effect->option != cases[at].option) continue;
         found = true;
-        idle |= effect->is_idle(&options, effect->stage == EFFECT_OF_DATA ? &known : NULL);
+        idle |= effect->is_idle(&options, effect->phase == EFFECT_OF_DATA ? &known : NULL);
     }
     options_free(&options);
     assert_true(found);

@@ -192,7 +192,7 @@ static void groups_and_algorithms_have_their_own_costs(void **state) {
     /* Two ranks: what was measured as flat is no other operation, and is not looked up. */
     (void)cost_of(&links, peers, COMM_ALL_GATHER, true, &extrapolated);
     assert_true(extrapolated);
-    /* No kind of the mesh's: by axes. A pair in a node has one stage there, and none across. */
+    /* No kind of the mesh's: by axes. A pair in a node has one phase there, and none across. */
     double bytes = 1 << 18, seconds = cost_of(&links, pair, COMM_ALL_GATHER, false, &extrapolated);
     assert_true(extrapolated && fabs(seconds - (1e-6 + bytes / 8e9)) < 1e-12);
     struct comm_group four = {1, 2, 4};

@@ -174,14 +174,14 @@ static int count_kind(const struct comm_schedule *schedule, enum step_kind kind)
 
 static void reductions_halve(void **state) {
     (void)state;
-    for (int ranks = 2, stages = 1; ranks <= 64; ranks *= 2, stages++)
+    for (int ranks = 2, phases = 1; ranks <= 64; ranks *= 2, phases++)
         for (int rank = 0; rank < ranks; rank++) {
             struct mesh mesh = {ranks, 1};
             struct comm_spec spec = {.kind = COMM_REDUCE_SCATTER, .group = {0, 1, ranks}, .bytes = ranks * 64};
             struct comm_schedule schedule;
             assert_int_equal(comm_schedule_create(&mesh, rank, 1 << 20, &spec, &schedule), STATUS_OK);
-            assert_int_equal(count_kind(&schedule, STEP_SEND), stages);
-            assert_int_equal(count_kind(&schedule, STEP_MERGE), stages);
+            assert_int_equal(count_kind(&schedule, STEP_SEND), phases);
+            assert_int_equal(count_kind(&schedule, STEP_MERGE), phases);
             assert_int_equal(schedule.staging_bytes, ranks * 64 / 2);
             assert_int_equal(schedule.traffic.sent[MESH_ACROSS], (ranks - 1) * 64);
             comm_schedule_free(&schedule);

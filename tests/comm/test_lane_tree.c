@@ -100,8 +100,8 @@ static void ranks_hold_whole_subtrees(void **state) {
     lane_tree_free(&tree);
 }
 
-/* Sums in stages, cut anywhere, have the bits of the whole. */
-static void stages_have_the_bits_of_the_whole(void **state) {
+/* Partial sums, cut anywhere, have the bits of the whole. */
+static void partial_sums_have_the_bits_of_the_whole(void **state) {
     (void)state;
     enum { COUNT = 1337, SEED = 20 };
     static const int shapes[][2] = {{1, 8}, {2, 4}, {1, 3}, {3, 2}, {1, 7}, {4, 3}};
@@ -184,7 +184,7 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_are_cut_into_halves),         cmocka_unit_test(bad_lanes_are_refused),
-        cmocka_unit_test(ranks_hold_whole_subtrees),         cmocka_unit_test(stages_have_the_bits_of_the_whole),
+        cmocka_unit_test(ranks_hold_whole_subtrees),         cmocka_unit_test(partial_sums_have_the_bits_of_the_whole),
         cmocka_unit_test(order_and_rounding_are_as_written), cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,7 +68,7 @@ static struct job draw(uint64_t seed) {
     return job;
 }
 
-/* Owners in any order, blocks of another size, one stage, a block from elsewhere. */
+/* Owners in any order, blocks of another size, one phase, a block from elsewhere. */
 static void draw_blocks(struct job *job, uint64_t seed) {
     uint64_t next = 1000;
     int ranks = mesh_ranks(&job->mesh);

@@ -1,4 +1,4 @@
-/* Strategies and recomputation together: never slower than either stage alone, within the device's memory, and as fast
+/* Strategies and recomputation together: never slower than either phase alone, within the device's memory, and as fast
  * as the best of all strategies with the best of all schedules on small models. */
 #include "layout/joint_solution.h"
 
@@ -196,7 +196,7 @@ static void models_that_fit_no_device_are_refused(void **state) {
     graph_free(graph);
 }
 
-/* With space for all, and the second stage with little. */
+/* With space for all, and the second phase with little. */
 struct tight {
     struct shard_program program;
     struct intra_op_solution fastest;

@@ -135,7 +135,7 @@ static void words_have_the_ids_of_the_definition(void **state) {
     }
 }
 
-/* The same below the stages: one word, not cut. */
+/* The same below the steps: one word, not cut. */
 static void merging_needs_no_cuts(void **state) {
     (void)state;
     for (seed = SEED; seed < SEED + MODELS; seed++) {

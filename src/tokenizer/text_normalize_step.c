@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "tokenizer/text_stages.h"
+#include "tokenizer/text_steps.h"
 
 struct text_normal_form {
     utf8proc_option_t options;
@@ -196,7 +196,7 @@ static void normalize_stop(void *state) {
     vec_free(&own->text);
 }
 
-const struct text_stage_type text_normalize_stage = {
+const struct text_step_type text_normalize_step = {
     .name = "normalize",
     .state_bytes = sizeof(struct normalize_state),
     .apply = normalize_apply,

@@ -1,4 +1,4 @@
-/* The stage that turns words into ids, with a cache of words. */
+/* The step that turns words into ids, with a cache of words. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -15,7 +15,7 @@ struct cache_entry {
     uint32_t ids[CACHED_IDS];
 };
 
-struct bpe_stage_state {
+struct bpe_step_state {
     struct bpe_workspace workspace;
     struct token_ids ids;
     struct cache_entry *cache;
@@ -23,7 +23,7 @@ struct bpe_stage_state {
     size_t scanned_bytes;         /* at the beginning of the view: no cut in them */
 };
 
-static enum status cache_make(struct bpe_stage_state *own, size_t entries) {
+static enum status cache_make(struct bpe_step_state *own, size_t entries) {
     struct cache_entry *cache = mem_array(entries, sizeof *cache);
     if (!cache) return STATUS_FAILED;
     mem_free(own->cache);
@@ -38,7 +38,7 @@ static enum status bpe_start(const void *settings, void *state) {
     return cache_make(state, CACHE_FIRST_ENTRIES);
 }
 
-static enum status cache_store(struct bpe_stage_state *own, uint64_t hash, const char *word, size_t bytes) {
+static enum status cache_store(struct bpe_step_state *own, uint64_t hash, const char *word, size_t bytes) {
     const struct token_ids *ids = &own->ids;
     if (bytes > CACHED_WORD_BYTES || ids->count > CACHED_IDS) return STATUS_OK;
     if (own->stored++ == own->cache_entries && own->cache_entries < CACHE_ENTRIES_MAX)
@@ -51,7 +51,7 @@ static enum status cache_store(struct bpe_stage_state *own, uint64_t hash, const
     return STATUS_OK;
 }
 
-static enum status word_encode(const struct bpe_model *model, struct bpe_stage_state *own, const char *word,
+static enum status word_encode(const struct bpe_model *model, struct bpe_step_state *own, const char *word,
                                size_t bytes, const struct token_sink *sink) {
     uint64_t hash = 0;
     if (bytes <= CACHED_WORD_BYTES) {
@@ -67,7 +67,7 @@ static enum status word_encode(const struct bpe_model *model, struct bpe_stage_s
 }
 
 /* The words that a segment may be cut into, except the last, which begins at *rest. */
-static enum status words_encode(const struct bpe_model *model, struct bpe_stage_state *own, struct text_view view,
+static enum status words_encode(const struct bpe_model *model, struct bpe_step_state *own, struct text_view view,
                                 const struct token_sink *sink, size_t *rest) {
     const struct bpe_alphabet *alphabet = &model->alphabet;
     uint32_t left, right;
@@ -103,18 +103,18 @@ static enum status bpe_apply(const void *settings, void *state, struct text_view
     return word_encode(settings, state, view.text + rest, view.bytes - rest, &output->ids);
 }
 
-static void bpe_reset(void *state) { ((struct bpe_stage_state *)state)->scanned_bytes = 0; }
+static void bpe_reset(void *state) { ((struct bpe_step_state *)state)->scanned_bytes = 0; }
 
 static void bpe_stop(void *state) {
-    struct bpe_stage_state *own = state;
+    struct bpe_step_state *own = state;
     bpe_workspace_free(&own->workspace);
     vec_free(&own->ids);
     mem_free(own->cache);
 }
 
-const struct text_stage_type text_bpe_stage = {
+const struct text_step_type text_bpe_step = {
     .name = "bpe",
-    .state_bytes = sizeof(struct bpe_stage_state),
+    .state_bytes = sizeof(struct bpe_step_state),
     .start = bpe_start,
     .apply = bpe_apply,
     .reset = bpe_reset,

@@ -1,6 +1,6 @@
 /* Stages of decoders, whose segments are tokens: fuse, byte level, byte fallback. */
 #include "tokenizer/byte_alphabet.h"
-#include "tokenizer/text_stages.h"
+#include "tokenizer/text_steps.h"
 
 static enum status fuse_apply(const void *settings, void *state, struct text_view view,
                               const struct text_output *output, size_t *consumed) {
@@ -14,7 +14,7 @@ static enum status fuse_finish(const void *settings, void *state, const struct t
     return output->next.write(output->next.payload, "", 0, true);
 }
 
-const struct text_stage_type text_fuse_stage = {.name = "fuse", .apply = fuse_apply, .finish = fuse_finish};
+const struct text_step_type text_fuse_step = {.name = "fuse", .apply = fuse_apply, .finish = fuse_finish};
 
 struct byte_level_state {
     struct text_buffer bytes;
@@ -38,7 +38,7 @@ static enum status byte_level_finish(const void *settings, void *state, const st
 
 static void byte_level_stop(void *state) { vec_free(&((struct byte_level_state *)state)->bytes); }
 
-const struct text_stage_type text_byte_level_stage = {
+const struct text_step_type text_byte_level_step = {
     .name = "byte level",
     .state_bytes = sizeof(struct byte_level_state),
     .apply = byte_level_apply,
@@ -140,7 +140,7 @@ static void fallback_drop(void *state) {
 
 static void fallback_stop(void *state) { vec_free(&((struct fallback_state *)state)->bytes); }
 
-const struct text_stage_type text_byte_fallback_stage = {
+const struct text_step_type text_byte_fallback_step = {
     .name = "byte fallback",
     .state_bytes = sizeof(struct fallback_state),
     .apply = fallback_apply,
@@ -149,7 +149,7 @@ const struct text_stage_type text_byte_fallback_stage = {
     .stop = fallback_stop,
 };
 
-const struct text_stage_type text_byte_fallback_early_stage = {
+const struct text_step_type text_byte_fallback_early_step = {
     .name = "byte fallback, early",
     .state_bytes = sizeof(struct fallback_state),
     .apply = fallback_early_apply,

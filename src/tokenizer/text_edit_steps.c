@@ -2,7 +2,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "tokenizer/text_stages.h"
+#include "tokenizer/text_steps.h"
 #include "tokenizer/unicode_class.h"
 
 static enum status fix_apply(const void *settings, void *state, struct text_view view, const struct text_output *output,
@@ -26,7 +26,7 @@ static enum status fix_apply(const void *settings, void *state, struct text_view
     return view.end ? next->write(next->payload, "", 0, true) : STATUS_OK;
 }
 
-const struct text_stage_type text_fix_stage = {.name = "mend", .apply = fix_apply};
+const struct text_step_type text_fix_step = {.name = "mend", .apply = fix_apply};
 
 struct prefix_state {
     bool begun; /* the segment's beginning was handed on */
@@ -56,7 +56,7 @@ static enum status prefix_apply(const void *settings, void *state, struct text_v
 
 static void prefix_reset(void *state) { *(struct prefix_state *)state = (struct prefix_state){0}; }
 
-const struct text_stage_type text_prefix_stage = {
+const struct text_step_type text_prefix_step = {
     .name = "prefix",
     .state_bytes = sizeof(struct prefix_state),
     .apply = prefix_apply,
@@ -104,7 +104,7 @@ static enum status map_apply(const void *settings, void *state, struct text_view
 
 static void map_stop(void *state) { vec_free(&((struct map_state *)state)->text); }
 
-const struct text_stage_type text_map_stage = {
+const struct text_step_type text_map_step = {
     .name = "map",
     .state_bytes = sizeof(struct map_state),
     .apply = map_apply,
@@ -149,7 +149,7 @@ static enum status strip_apply(const void *settings, void *state, struct text_vi
 
 static void strip_reset(void *state) { *(struct strip_state *)state = (struct strip_state){0}; }
 
-const struct text_stage_type text_strip_stage = {
+const struct text_step_type text_strip_step = {
     .name = "strip",
     .state_bytes = sizeof(struct strip_state),
     .apply = strip_apply,

@@ -1,7 +1,7 @@
-/* The stage that replaces matches of a pattern or a string. */
+/* The step that replaces matches of a pattern or a string. */
 #include <string.h>
 
-#include "tokenizer/text_stages.h"
+#include "tokenizer/text_steps.h"
 
 struct replace_state {
     struct split_matcher *matcher; /* NULL for a string */
@@ -76,7 +76,7 @@ static void replace_stop(void *state) {
     vec_free(&own->text);
 }
 
-const struct text_stage_type text_replace_stage = {
+const struct text_step_type text_replace_step = {
     .name = "replace",
     .state_bytes = sizeof(struct replace_state),
     .start = replace_start,

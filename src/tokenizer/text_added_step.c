@@ -1,4 +1,4 @@
-/* The stage that finds added tokens in the text. */
+/* The step that finds added tokens in the text. */
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/unicode_class.h"
 
@@ -116,7 +116,7 @@ static enum status added_apply(const void *settings, void *state, struct text_vi
 
 static void added_reset(void *state) { *(struct added_state *)state = (struct added_state){0}; }
 
-const struct text_stage_type text_added_stage = {
+const struct text_step_type text_added_step = {
     .name = "added tokens",
     .state_bytes = sizeof(struct added_state),
     .apply = added_apply,

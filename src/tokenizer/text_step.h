@@ -1,11 +1,11 @@
-/* A chain of stages that text passes through: each stage takes text in parts and hands text on.
+/* A chain of steps that text passes through: each step takes text in parts and hands text on.
  *
- * Text comes in segments: the parts of one segment follow each other, and the last has `end` set. What a stage does
+ * Text comes in segments: the parts of one segment follow each other, and the last has `end` set. What a step does
  * depends on the segments alone, not on how they were cut into parts. So a text larger than memory can be passed in
- * parts, with the same result as in one piece. Text between stages is valid UTF-8, cut between characters, except
- * before the stage that fixes it (text_fix_stage). */
-#ifndef BALLAST_TOKENIZER_TEXT_STAGE_H
-#define BALLAST_TOKENIZER_TEXT_STAGE_H
+ * parts, with the same result as in one piece. Text between steps is valid UTF-8, cut between characters, except
+ * before the step that fixes it (text_fix_step). */
+#ifndef BALLAST_TOKENIZER_TEXT_STEP_H
+#define BALLAST_TOKENIZER_TEXT_STEP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ enum text_position {
     SEGMENT_LATER      /* a segment or a token came before it */
 };
 
-/* What a stage sees: the bytes of the segment that it has not yet consumed. */
+/* What a step sees: the bytes of the segment that it has not yet consumed. */
 struct text_view {
     const char *text;
     size_t bytes;
@@ -37,10 +37,10 @@ struct text_view {
 
 struct text_output {
     struct text_sink next;
-    struct token_sink ids; /* for stages that find tokens themselves */
+    struct token_sink ids; /* for steps that find tokens themselves */
 };
 
-struct text_stage_type {
+struct text_step_type {
     const char *name;
     size_t state_bytes;
     /* Prepares zeroed state; NULL if zeroes will do. On failure `stop` is called all the same. */
@@ -51,25 +51,25 @@ struct text_stage_type {
                          size_t *consumed);
     /* Makes the state ready for a new segment; may be NULL. */
     void (*reset)(void *state);
-    /* For stages that join segments, else NULL: `finish` hands on what is left when the text ends, `drop` discards it
+    /* For steps that join segments, else NULL: `finish` hands on what is left when the text ends, `drop` discards it
      * when a new text begins instead. */
     enum status (*finish)(const void *settings, void *state, const struct text_output *output);
     void (*drop)(void *state);
     void (*stop)(void *state); /* may be NULL */
 };
 
-/* A stage of a tokenizer: what it does and its settings, which several chains may share. */
-struct text_stage_spec {
-    const struct text_stage_type *type;
+/* A step of a tokenizer: what it does and its settings, which several chains may share. */
+struct text_step_spec {
+    const struct text_step_type *type;
     const void *settings;
 };
 
-/* A chain belongs to one thread. `last` takes the text of the last stage; specs and settings must outlive it. */
+/* A chain belongs to one thread. `last` takes the text of the last step; specs and settings must outlive it. */
 struct text_chain;
-enum status text_chain_create(const struct text_stage_spec *specs, size_t count, struct text_sink last,
+enum status text_chain_create(const struct text_step_spec *specs, size_t count, struct text_sink last,
                               struct token_sink ids, struct text_chain **out);
 enum status text_chain_write(struct text_chain *chain, const char *text, size_t bytes, bool end);
-/* After the last segment of a text: hands on what the stages still hold and makes the chain ready for the next text. */
+/* After the last segment of a text: hands on what the steps still hold and makes the chain ready for the next text. */
 enum status text_chain_finish(struct text_chain *chain);
 /* Discards the text under way. The next text is a new one, or continues one that another chain began (`continues`). */
 void text_chain_reset(struct text_chain *chain, bool continues);

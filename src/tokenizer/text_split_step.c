@@ -1,5 +1,5 @@
-/* The stage that cuts a segment into pieces by the matches of a pattern. */
-#include "tokenizer/text_stages.h"
+/* The step that cuts a segment into pieces by the matches of a pattern. */
+#include "tokenizer/text_steps.h"
 
 /* The segment is a sequence of parts: matches and the text between them. A part is held as long as a later one may join
  * it; the held part is always the beginning of the view. */
@@ -84,7 +84,7 @@ static void split_reset(void *state) {
 
 static void split_stop(void *state) { split_matcher_free(((struct split_state *)state)->matcher); }
 
-const struct text_stage_type text_split_stage = {
+const struct text_step_type text_split_step = {
     .name = "split",
     .state_bytes = sizeof(struct split_state),
     .start = split_start,
