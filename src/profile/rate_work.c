@@ -118,8 +118,8 @@ static enum status copy_disk(struct rate_work *work) {
     struct tier_place disk = {&machine->disk, work->at}, memory = {&work->device, 0};
     bool reads = work->activity == ACTIVITY_DISK_READ;
     work->at = (work->at + machine->piece_bytes) % RATE_WORK_DISK_BYTES;
-    return tier_copy(machine->backend, &work->staging, reads ? disk : memory, reads ? memory : disk, machine->piece_bytes,
-                     work->channel, work->clock.stream);
+    return tier_copy(machine->backend, &work->staging, reads ? disk : memory, reads ? memory : disk,
+                     machine->piece_bytes, work->channel, work->clock.stream);
 }
 
 static enum status copy_memory(struct rate_work *work) {

@@ -16,8 +16,8 @@ struct transfer {
     const struct rate_machine *machine;
     const struct arena *from, *to; /* zeros have no source */
     struct work_clock clock;
-    struct copy_staging staging;  /* between the disk and a device's own memory */
-    int64_t limit, at, bytes; /* sizes that are moved divide the limit and the memory's bytes */
+    struct copy_staging staging; /* between the disk and a device's own memory */
+    int64_t limit, at, bytes;    /* sizes that are moved divide the limit and the memory's bytes */
 };
 
 static bool uses_disk(const struct transfer *transfer) {

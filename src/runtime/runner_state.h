@@ -51,10 +51,10 @@ struct runner {
     double left[SCALAR_COUNT]; /* the last step's values */
     void *bounce_buffer;       /* RUNNER_BOUNCE_BYTES, aligned for the disk: NULL in programs that do not use it */
     /* Backends with streams and memory of their own: */
-    void *streams[STREAMS_MAX];            /* the backend's, by the program's; all NULL where it has none */
-    void **events;                         /* by instruction; NULL for one that no other waits for */
+    void *streams[STREAMS_MAX];                /* the backend's, by the program's; all NULL where it has none */
+    void **events;                             /* by instruction; NULL for one that no other waits for */
     struct copy_staging stagings[STREAMS_MAX]; /* by stream; for those that need one */
-    void **mirrors;                        /* by buffer; NULL for those with addresses for the CPU */
+    void **mirrors;                            /* by buffer; NULL for those with addresses for the CPU */
     double *values; /* where the device's kernels read a step's values: those of the present step, then `left` */
     /* Backends with graphs: */
     struct graph_segments graph_segments;

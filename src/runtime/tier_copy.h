@@ -10,7 +10,7 @@ enum { STAGING_BYTES = 8 << 20, STAGING_PLACES = 2 };
 struct copy_staging {
     char *place[STAGING_PLACES];
     void *event[STAGING_PLACES]; /* recorded after the copies out of or into the place */
-    int next;                  /* place */
+    int next;                    /* place */
 };
 
 /* Takes STAGING_PLACES times STAGING_BYTES of the backend's host memory; the backend has streams, and the thread has

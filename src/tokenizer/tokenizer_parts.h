@@ -33,16 +33,16 @@ struct tokenizer {
     VEC(struct split_pattern *) patterns; /* owned; splits borrow them */
     VEC(struct text_step_spec) normalizers;
     VEC(struct text_step_spec) pre_tokenizers;
-    VEC(struct text_step_spec) steps;   /* the whole road from text to ids */
+    VEC(struct text_step_spec) steps;    /* the whole road from text to ids */
     VEC(struct text_step_spec) decoders; /* from tokens, each a segment, to text */
-    struct token_ids before, after;       /* special tokens of the template */
-    const char *end_token;                /* eos_token of the files beside; NULL: they name none */
-    uint64_t changes;                     /* a hash of what they change; 0: nothing */
-    bool byte_level;                      /* the pre-tokenizers end with ByteLevel */
-    bool beginning_moves;                 /* a normalizer may take or replace the beginning of the text */
-    bool first_matters;                   /* a pre-tokenizer asks whether a segment is the text's first ... */
-    bool first_of_split;                  /* ... after another one has split it */
-    int depth;                            /* of the Sequence that is being read */
+    struct token_ids before, after;      /* special tokens of the template */
+    const char *end_token;               /* eos_token of the files beside; NULL: they name none */
+    uint64_t changes;                    /* a hash of what they change; 0: nothing */
+    bool byte_level;                     /* the pre-tokenizers end with ByteLevel */
+    bool beginning_moves;                /* a normalizer may take or replace the beginning of the text */
+    bool first_matters;                  /* a pre-tokenizer asks whether a segment is the text's first ... */
+    bool first_of_split;                 /* ... after another one has split it */
+    int depth;                           /* of the Sequence that is being read */
 };
 
 /* --- tokenizer_json.c --- */
