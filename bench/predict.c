@@ -239,12 +239,12 @@ struct verdict {
 
 /* More forwards than blocks: some are computed again. */
 static bool recomputes(const struct policy *policy, int32_t blocks) {
-    struct stage_list stages;
+    struct activation_steps steps;
     int64_t forwards = 0;
-    if (activations_parse(policy->schedule, blocks, &stages) != STATUS_OK) status_clear();
-    for (size_t s = 0; s < stages.list.count; s++)
-        forwards += stages.list.items[s].action == STAGE_FORWARD;
-    stage_list_free(&stages);
+    if (activations_parse(policy->schedule, blocks, &steps) != STATUS_OK) status_clear();
+    for (size_t s = 0; s < steps.list.count; s++)
+        forwards += steps.list.items[s].action == ACTIVATION_FORWARD;
+    activation_steps_free(&steps);
     return forwards > blocks;
 }
 

@@ -55,33 +55,33 @@ static enum status choose_buffers(const struct graph *graph, const struct turn *
     return status;
 }
 
-static enum status append(struct stage_list *stages, enum stage_action action, int32_t block, enum tier tier) {
-    return vec_push(&stages->list, (struct stage){action, block, tier});
+static enum status append(struct activation_steps *steps, enum activation_action action, int32_t block, enum tier tier) {
+    return vec_push(&steps->list, (struct activation_step){action, block, tier});
 }
 
 enum { SCHEDULE_KEEP, SCHEDULE_RECOMPUTE, SCHEDULE_HALF, SCHEDULE_HOST, SCHEDULE_DISK, SCHEDULES };
 
-static enum status list_stages(int32_t blocks, int64_t kind, struct stage_list *stages) {
+static enum status list_steps(int32_t blocks, int64_t kind, struct activation_steps *steps) {
     for (int32_t i = 0; i < blocks; i++) {
-        TRY(append(stages, STAGE_FORWARD, i, TIER_DEVICE));
+        TRY(append(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
         bool moves = i > 0 && i < blocks - 1 && i % 2;
-        if (moves && kind == SCHEDULE_HOST) TRY(append(stages, STAGE_MOVE, i, TIER_HOST));
-        if (moves && kind == SCHEDULE_DISK) TRY(append(stages, STAGE_MOVE, i, TIER_DISK));
+        if (moves && kind == SCHEDULE_HOST) TRY(append(steps, ACTIVATION_MOVE, i, TIER_HOST));
+        if (moves && kind == SCHEDULE_DISK) TRY(append(steps, ACTIVATION_MOVE, i, TIER_DISK));
     }
     for (int32_t i = blocks; i-- > 0;) {
         bool layer = i > 0 && i < blocks - 1;
         if (layer && (kind == SCHEDULE_RECOMPUTE || (kind == SCHEDULE_HALF && i % 2)))
-            TRY(append(stages, STAGE_FORWARD, i, TIER_DEVICE));
-        TRY(append(stages, STAGE_BACKWARD, i, TIER_DEVICE));
+            TRY(append(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
+        TRY(append(steps, ACTIVATION_BACKWARD, i, TIER_DEVICE));
     }
     return STATUS_OK;
 }
 
 static enum status choose_schedule(const struct graph *graph, const struct turn *turn, struct policy *policy) {
-    struct stage_list stages = {0};
-    enum status status = list_stages(graph_count_blocks(graph), choose(turn, CHOICE_SCHEDULE, SCHEDULES), &stages);
-    if (status == STATUS_OK) status = activations_print(&stages, policy->schedule, sizeof policy->schedule);
-    stage_list_free(&stages);
+    struct activation_steps steps = {0};
+    enum status status = list_steps(graph_count_blocks(graph), choose(turn, CHOICE_SCHEDULE, SCHEDULES), &steps);
+    if (status == STATUS_OK) status = activations_print(&steps, policy->schedule, sizeof policy->schedule);
+    activation_steps_free(&steps);
     return status;
 }
 

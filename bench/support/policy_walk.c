@@ -33,37 +33,37 @@ static enum tier draw_tier(struct wanderer *walk) {
     return tier;
 }
 
-static enum status append(struct stage_list *stages, enum stage_action action, int32_t block, enum tier tier) {
-    return vec_push(&stages->list, (struct stage){action, block, tier});
+static enum status append(struct activation_steps *steps, enum activation_action action, int32_t block, enum tier tier) {
+    return vec_push(&steps->list, (struct activation_step){action, block, tier});
 }
 
 /* Of each layer by itself whether it is kept, computed again or moved. */
-static enum status draw_stages(struct wanderer *walk, struct stage_list *stages) {
+static enum status draw_steps(struct wanderer *walk, struct activation_steps *steps) {
     int32_t last = walk->blocks - 1, first_kept = 1 + (int32_t)draw(walk, last), period = 1 + (int32_t)draw(walk, 4);
     enum tier tier = draw_tier(walk);
     bool recomputes = tier == TIER_DEVICE, inputs = draw(walk, 2);
     for (int32_t i = 0; i <= last; i++)
-        TRY(append(stages, STAGE_FORWARD, i, TIER_DEVICE));
+        TRY(append(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
     for (int32_t i = 0; i < first_kept && !recomputes; i++)
-        if (i % period == 0) TRY(append(stages, STAGE_MOVE, i, tier));
+        if (i % period == 0) TRY(append(steps, ACTIVATION_MOVE, i, tier));
     for (int32_t i = last; i >= 0; i--) {
         bool again = i > 0 && i < first_kept && (recomputes ? i % period == 0 : inputs && i % period != 0);
-        if (again) TRY(append(stages, STAGE_FORWARD, i, TIER_DEVICE));
-        TRY(append(stages, STAGE_BACKWARD, i, TIER_DEVICE));
+        if (again) TRY(append(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
+        TRY(append(steps, ACTIVATION_BACKWARD, i, TIER_DEVICE));
     }
     return STATUS_OK;
 }
 
 static enum status draw_schedule(struct wanderer *walk, struct policy *policy) {
-    struct stage_list stages = {0};
+    struct activation_steps steps = {0};
     if (draw(walk, 2) && walk->space.schedules.list.count > 0) {
         int64_t at = draw(walk, (int64_t)walk->space.schedules.list.count);
         snprintf(policy->schedule, sizeof policy->schedule, "%s", walk->space.schedules.list.items[at].text);
         return STATUS_OK;
     }
-    enum status status = draw_stages(walk, &stages);
-    if (status == STATUS_OK) status = activations_print(&stages, policy->schedule, sizeof policy->schedule);
-    stage_list_free(&stages);
+    enum status status = draw_steps(walk, &steps);
+    if (status == STATUS_OK) status = activations_print(&steps, policy->schedule, sizeof policy->schedule);
+    activation_steps_free(&steps);
     return status;
 }
 

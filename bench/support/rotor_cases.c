@@ -14,7 +14,7 @@ const char *const rotor_case_kind_names[ROTOR_CASE_KINDS] = {
 #undef ROTOR_CASE_NAME
 };
 
-#define SLOTS_MAX (CHAIN_SIZE_MAX * CHAIN_STAGES_MAX)
+#define SLOTS_MAX (CHAIN_SIZE_MAX * CHAIN_BLOCKS_MAX)
 
 static enum status check_times(const char *place, const json_t *object, const char *field, size_t count,
                                const json_t **out) {
@@ -43,13 +43,13 @@ static enum status read_chain_times(const char *place, const json_t *object, str
     TRY(check_times(place, object, "ftime", count - 1, &forward));
     TRY(check_times(place, object, "btime", count, &backward));
     for (size_t i = 0; i < count; i++) {
-        chain->stages[i].forward_time = json_number_value(json_array_get(forward, i)); /* 0 past the end */
-        chain->stages[i].backward_time = json_number_value(json_array_get(backward, i));
+        chain->blocks[i].forward_time = json_number_value(json_array_get(forward, i)); /* 0 past the end */
+        chain->blocks[i].backward_time = json_number_value(json_array_get(backward, i));
     }
     return STATUS_OK;
 }
 
-/* Sizes at 0 are the chain's input, those at i+1 are made by stage i; the loss makes nothing. */
+/* Sizes at 0 are the chain's input, those at i+1 are made by block i; the loss makes nothing. */
 static enum status read_chain_sizes(const char *place, const json_t *object, struct chain *chain) {
     size_t count = (size_t)chain->count;
     const json_t *values, *saved, *forward, *backward;
@@ -59,11 +59,11 @@ static enum status read_chain_sizes(const char *place, const json_t *object, str
     TRY(check_sizes(place, object, "btmp", count, &backward));
     chain->input = json_integer_value(json_array_get(values, 0));
     for (size_t i = 0; i < count; i++) {
-        struct chain_stage *stage = &chain->stages[i];
-        stage->output = json_integer_value(json_array_get(values, i + 1)); /* 0 past the end */
-        stage->saved = json_integer_value(json_array_get(saved, i + 1));
-        stage->forward_temporary = json_integer_value(json_array_get(forward, i));
-        stage->backward_temporary = json_integer_value(json_array_get(backward, i));
+        struct chain_block *block = &chain->blocks[i];
+        block->output = json_integer_value(json_array_get(values, i + 1)); /* 0 past the end */
+        block->saved = json_integer_value(json_array_get(saved, i + 1));
+        block->forward_temporary = json_integer_value(json_array_get(forward, i));
+        block->backward_temporary = json_integer_value(json_array_get(backward, i));
     }
     return STATUS_OK;
 }
@@ -71,11 +71,11 @@ static enum status read_chain_sizes(const char *place, const json_t *object, str
 static enum status read_chain(const char *place, const json_t *object, struct chain *out) {
     const json_t *times;
     TRY(case_array(place, object, "ftime", &times));
-    size_t stages = json_array_size(times);
-    if (stages < 1 || stages >= CHAIN_STAGES_MAX)
-        return status_set(STATUS_BAD_INPUT, "%s: ftime: must hold 1 to %d numbers", place, CHAIN_STAGES_MAX - 1);
+    size_t blocks = json_array_size(times);
+    if (blocks < 1 || blocks >= CHAIN_BLOCKS_MAX)
+        return status_set(STATUS_BAD_INPUT, "%s: ftime: must hold 1 to %d numbers", place, CHAIN_BLOCKS_MAX - 1);
     struct chain chain;
-    TRY(chain_create((int)stages + 1, &chain));
+    TRY(chain_create((int)blocks + 1, &chain));
     enum status status = read_chain_times(place, object, &chain);
     if (status == STATUS_OK) status = read_chain_sizes(place, object, &chain);
     if (status == STATUS_OK)
@@ -102,13 +102,13 @@ static enum status add_case(struct rotor_cases *cases, const struct rotor_case *
     struct rotor_case added = *like;
     TRY(chain_create(like->chain.count, &added.chain));
     added.chain.input = like->chain.input;
-    memcpy(added.chain.stages, like->chain.stages, (size_t)added.chain.count * sizeof *added.chain.stages);
+    memcpy(added.chain.blocks, like->chain.blocks, (size_t)added.chain.count * sizeof *added.chain.blocks);
     enum status status = vec_push(cases, added);
     if (status != STATUS_OK) chain_free(&added.chain);
     return status;
 }
 
-/* The budget must hold for bare chains, so the answer is the one by the original rule, whose limit of a stage has the
+/* The budget must hold for bare chains, so the answer is the one by the original rule, whose limit of a block has the
  * gradient that it makes; "opt_cost" is by a rule without it. */
 static enum status read_results(const char *place, const json_t *object, struct rotor_case *row,
                                 struct rotor_cases *out) {
@@ -132,12 +132,12 @@ static enum status read_synthetic(const char *place, const json_t *object, struc
     return read_results(place, object, row, out);
 }
 
-/* These chains were traced with the gradient that a stage makes inside its btmp, and solved by a limit that leaves it
+/* These chains were traced with the gradient that a block makes inside its btmp, and solved by a limit that leaves it
  * out elsewhere. Taking it out of btmp makes both rules the same. */
 static void take_gradients_out(struct chain *chain) {
     for (int i = 0; i < chain->count; i++) {
-        int64_t rest = chain->stages[i].backward_temporary - chain_value(chain, i);
-        chain->stages[i].backward_temporary = rest > 0 ? rest : 0;
+        int64_t rest = chain->blocks[i].backward_temporary - chain_value(chain, i);
+        chain->blocks[i].backward_temporary = rest > 0 ? rest : 0;
     }
 }
 

@@ -26,7 +26,7 @@ struct rotor_case {
     enum rotor_case_kind kind;
     int index;          /* of the case in its section */
     int64_t slots;      /* the budget, x_0 included */
-    struct chain chain; /* in slots; its last stage is the loss */
+    struct chain chain; /* in slots; its last block is the loss */
     bool answered;      /* the file holds the least time; rotor_cases_from_json does not need it */
     double time;        /* infinite where no schedule fits */
 };

@@ -97,16 +97,16 @@ static void describe_states(const struct policy *policy, struct traits *out) {
 
 static void describe_schedule(const struct policy *policy, int32_t blocks, struct traits *out) {
     static const enum trait sent[TIER_COUNT] = {[TIER_HOST] = TRAIT_SENT_HOST, [TIER_DISK] = TRAIT_SENT_DISK};
-    struct stage_list stages;
+    struct activation_steps steps;
     struct phrase again = phrase_of(out, TRAIT_AGAIN);
     int64_t moved[TIER_COUNT] = {0}, forwards = 0;
-    enum status status = activations_parse(policy->schedule, blocks, &stages);
-    for (size_t s = 0; s < stages.list.count && status == STATUS_OK; s++) {
-        const struct stage *stage = &stages.list.items[s];
-        if (stage->action == STAGE_MOVE) moved[stage->tier]++;
-        forwards += stage->action == STAGE_FORWARD;
+    enum status status = activations_parse(policy->schedule, blocks, &steps);
+    for (size_t s = 0; s < steps.list.count && status == STATUS_OK; s++) {
+        const struct activation_step *step = &steps.list.items[s];
+        if (step->action == ACTIVATION_MOVE) moved[step->tier]++;
+        forwards += step->action == ACTIVATION_FORWARD;
     }
-    stage_list_free(&stages);
+    activation_steps_free(&steps);
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
         struct phrase phrase = phrase_of(out, sent[tier]);
         if (moved[tier] > 0)

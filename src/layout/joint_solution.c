@@ -12,10 +12,10 @@ enum { SWEEP_NODES = 1 << 16 };
 
 /* --- the second phase --- */
 
-static enum status keep_all(int stages, struct recompute_schedule *out) {
-    for (int i = 0; i < stages; i++)
+static enum status keep_all(int blocks, struct recompute_schedule *out) {
+    for (int i = 0; i < blocks; i++)
         TRY(vec_push(out, (struct recompute_step){FORWARD_ALL, i}));
-    for (int i = stages; i-- > 0;)
+    for (int i = blocks; i-- > 0;)
         TRY(vec_push(out, (struct recompute_step){BACKWARD, i}));
     return STATUS_OK;
 }

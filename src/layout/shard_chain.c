@@ -41,9 +41,9 @@ static void add_values(const struct making *making) {
     const struct symbolic_profile *profile = &making->program->profile;
     for (size_t i = 0; i < profile->values.count; i++) {
         const struct value_profile *value = &profile->values.items[i];
-        struct chain_stage *stage = &making->chain->stages[value->tensor->block];
-        if (value->leaves_block) stage->output += making->bytes[i];
-        if (value->leaves_block || value->saved) stage->saved += making->bytes[i];
+        struct chain_block *chain_block = &making->chain->blocks[value->tensor->block];
+        if (value->leaves_block) chain_block->output += making->bytes[i];
+        if (value->leaves_block || value->saved) chain_block->saved += making->bytes[i];
     }
 }
 
@@ -61,10 +61,10 @@ static void add_node_times(const struct making *making) {
     const struct graph *graph = making->program->graph;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct strategy *one = shard_program_strategy(making->program, (int)i, making->choice[i]);
-        struct chain_stage *stage = &making->chain->stages[graph->nodes.items[i]->block];
+        struct chain_block *chain_block = &making->chain->blocks[graph->nodes.items[i]->block];
         double part = forward_part(&making->program->profile.nodes[i]);
-        stage->forward_time += one->compute_s * part + one->forward_s;
-        stage->backward_time += one->compute_s * (1 - part) + one->backward_s;
+        chain_block->forward_time += one->compute_s * part + one->forward_s;
+        chain_block->backward_time += one->compute_s * (1 - part) + one->backward_s;
     }
 }
 
@@ -74,8 +74,8 @@ static void add_edge_times(const struct making *making) {
     for (int e = 0; e < program->program.edge_count; e++) {
         struct step_price price = shard_program_edge_price(program, e, making->choice);
         int block = program->graph->nodes.items[program->program.edges[e].to]->block;
-        making->chain->stages[block].forward_time += price.forward;
-        making->chain->stages[block].backward_time += price.backward;
+        making->chain->blocks[block].forward_time += price.forward;
+        making->chain->blocks[block].backward_time += price.backward;
     }
 }
 
@@ -105,7 +105,7 @@ static void count_before(const struct making *making, struct block_pass *block_p
 /* The last block's backward follows its forward: both are one. */
 static void add_block_temporaries(const struct making *making, int block) {
     const struct graph *step = making->program->profile.graph;
-    struct chain_stage *stage = &making->chain->stages[block];
+    struct chain_block *chain_block = &making->chain->blocks[block];
     struct block_pass forward = {.first = -1}, backward = {.first = -1};
     bool last = block + 1 == making->chain->count;
     for (size_t n = 0; n < step->nodes.count; n++) {
@@ -114,9 +114,9 @@ static void add_block_temporaries(const struct making *making, int block) {
     }
     if (forward.first >= 0) count_before(making, &forward);
     if (backward.first >= 0) count_before(making, &backward);
-    int64_t made = last ? stage->saved : 0;
-    stage->forward_temporary = larger(forward.peak - forward.before - stage->saved, 0);
-    stage->backward_temporary = larger(backward.peak - backward.before - made - chain_value(making->chain, block), 0);
+    int64_t made = last ? chain_block->saved : 0;
+    chain_block->forward_temporary = larger(forward.peak - forward.before - chain_block->saved, 0);
+    chain_block->backward_temporary = larger(backward.peak - backward.before - made - chain_value(making->chain, block), 0);
 }
 
 static enum status fill(const struct making *making, struct shard_chain *out) {

@@ -8,7 +8,7 @@
 #include "plan/chain.h"
 
 struct shard_chain {
-    struct chain chain;  /* a stage a block, in seconds and bytes of a device */
+    struct chain chain;  /* in seconds and bytes of a device */
     int64_t state_bytes; /* of a device: parameters, their gradients and optimizer state */
 };
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The state of reading, token by token, for the rules that stages must keep. */
+/* The state of reading, token by token, for the rules that steps must keep. */
 struct reader {
-    struct stage_list *stages;
+    struct activation_steps *steps;
     int32_t blocks;
     int32_t forwards; /* blocks whose first forward has come */
     int32_t backwards_left;
@@ -27,7 +27,7 @@ static enum status add_forward(struct reader *reader, int32_t block) {
     else if (block >= reader->backwards_left)
         return status_hint(REFUSE("f%" PRId32 " comes after the backward of its block, where nothing reads it", block),
                            "leave it out");
-    return vec_push(&reader->stages->list, (struct stage){.action = STAGE_FORWARD, .block = block});
+    return vec_push(&reader->steps->list, (struct activation_step){.action = ACTIVATION_FORWARD, .block = block});
 }
 
 static enum status add_backward(struct reader *reader, int32_t block) {
@@ -40,7 +40,7 @@ static enum status add_backward(struct reader *reader, int32_t block) {
         return status_hint(REFUSE("b%" PRId32 " is out of turn: backwards come once each, descending", block),
                            "the nearest legal one is b%" PRId32, reader->backwards_left - 1);
     reader->backwards_left--;
-    return vec_push(&reader->stages->list, (struct stage){.action = STAGE_BACKWARD, .block = block});
+    return vec_push(&reader->steps->list, (struct activation_step){.action = ACTIVATION_BACKWARD, .block = block});
 }
 
 static enum status add_move(struct reader *reader, int32_t block, enum tier tier) {
@@ -52,10 +52,10 @@ static enum status add_move(struct reader *reader, int32_t block, enum tier tier
                            "the nearest legal place is before b%" PRId32, reader->blocks - 1);
     if (reader->moved[block]) return status_hint(REFUSE("block %" PRId32 " is moved twice", block), "leave one out");
     reader->moved[block] = true;
-    return vec_push(&reader->stages->list, (struct stage){STAGE_MOVE, block, tier});
+    return vec_push(&reader->steps->list, (struct activation_step){ACTIVATION_MOVE, block, tier});
 }
 
-static enum status add_stage(struct reader *reader, char letter, int32_t block) {
+static enum status add_step(struct reader *reader, char letter, int32_t block) {
     if (block >= reader->blocks)
         return status_hint(
             REFUSE("%c%" PRId32 " is not legal: the model has %" PRId32 " blocks", letter, block, reader->blocks),
@@ -88,10 +88,10 @@ static enum status read_token(struct reader *reader, const char **at) {
         return status_hint(REFUSE("'%.12s' is no stage", begin),
                            "stages are f3, b3, h3, d3, or ranges of them as f0-11");
     int32_t step = last < first ? -1 : 1;
-    if (reader->stages->list.count >= STAGES_MAX)
-        return status_hint(REFUSE("has more than %d stages", STAGES_MAX), "recompute less often");
+    if (reader->steps->list.count >= ACTIVATION_STEPS_MAX)
+        return status_hint(REFUSE("has more than %d stages", ACTIVATION_STEPS_MAX), "recompute less often");
     for (int32_t block = first;; block += step) {
-        TRY(add_stage(reader, letter, block));
+        TRY(add_step(reader, letter, block));
         if (block == last) return STATUS_OK;
     }
 }
@@ -107,55 +107,55 @@ static enum status read_all(struct reader *reader, const char *text) {
                        "the nearest legal end is b%" PRId32 "-0", reader->backwards_left - 1);
 }
 
-enum status activations_parse(const char *text, int32_t blocks, struct stage_list *out) {
-    *out = (struct stage_list){0};
+enum status activations_parse(const char *text, int32_t blocks, struct activation_steps *out) {
+    *out = (struct activation_steps){0};
     if (!text[strspn(text, " ")]) {
         for (int32_t i = 0; i < 2 * blocks; i++) {
             bool forward = i < blocks;
-            struct stage stage = {.action = forward ? STAGE_FORWARD : STAGE_BACKWARD,
+            struct activation_step step = {.action = forward ? ACTIVATION_FORWARD : ACTIVATION_BACKWARD,
                                   .block = forward ? i : 2 * blocks - 1 - i};
-            TRY(vec_push(&out->list, stage));
+            TRY(vec_push(&out->list, step));
         }
         return STATUS_OK;
     }
-    struct reader reader = {.stages = out, .blocks = blocks, .backwards_left = blocks};
+    struct reader reader = {.steps = out, .blocks = blocks, .backwards_left = blocks};
     reader.moved = mem_array((size_t)blocks, sizeof *reader.moved);
     enum status status = reader.moved ? read_all(&reader, text) : STATUS_FAILED;
     mem_free(reader.moved);
     return status;
 }
 
-void stage_list_free(struct stage_list *stages) { vec_free(&stages->list); }
+void activation_steps_free(struct activation_steps *steps) { vec_free(&steps->list); }
 
-static char stage_letter(const struct stage *stage) {
-    if (stage->action == STAGE_MOVE) return stage->tier == TIER_HOST ? 'h' : 'd';
-    return stage->action == STAGE_FORWARD ? 'f' : 'b';
+static char step_letter(const struct activation_step *step) {
+    if (step->action == ACTIVATION_MOVE) return step->tier == TIER_HOST ? 'h' : 'd';
+    return step->action == ACTIVATION_FORWARD ? 'f' : 'b';
 }
 
 /* Stages from `first` on that one token says: neighbours of one letter. */
-static size_t run_length(const struct stage_list *stages, size_t first) {
-    const struct stage *items = stages->list.items;
-    size_t length = 1, left = stages->list.count - first;
+static size_t run_length(const struct activation_steps *steps, size_t first) {
+    const struct activation_step *items = steps->list.items;
+    size_t length = 1, left = steps->list.count - first;
     if (left < 2) return 1;
     int32_t step = items[first + 1].block - items[first].block;
     if (step != 1 && step != -1) return 1;
-    while (length < left && stage_letter(&items[first + length]) == stage_letter(&items[first]) &&
+    while (length < left && step_letter(&items[first + length]) == step_letter(&items[first]) &&
            items[first + length].block == items[first].block + step * (int32_t)length)
         length++;
     return length;
 }
 
-enum status activations_print(const struct stage_list *stages, char *text, size_t bytes) {
+enum status activations_print(const struct activation_steps *steps, char *text, size_t bytes) {
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0, length; i < stages->list.count; i += length) {
-        const struct stage *stage = &stages->list.items[i];
-        length = run_length(stages, i);
+    for (size_t i = 0, length; i < steps->list.count; i += length) {
+        const struct activation_step *step = &steps->list.items[i];
+        length = run_length(steps, i);
         int wrote =
-            snprintf(text + used, bytes - used, "%s%c%" PRId32, i ? " " : "", stage_letter(stage), stage->block);
+            snprintf(text + used, bytes - used, "%s%c%" PRId32, i ? " " : "", step_letter(step), step->block);
         if (length > 1 && wrote > 0 && (size_t)wrote < bytes - used)
             wrote += snprintf(text + used + wrote, bytes - used - (size_t)wrote, "-%" PRId32,
-                              stages->list.items[i + length - 1].block);
+                              steps->list.items[i + length - 1].block);
         if (wrote < 0 || (size_t)wrote >= bytes - used)
             return status_set(STATUS_FAILED, "an activation schedule is longer than %zu bytes", bytes - 1);
         used += (size_t)wrote;
@@ -163,12 +163,12 @@ enum status activations_print(const struct stage_list *stages, char *text, size_
     return STATUS_OK;
 }
 
-enum status activations_from_recompute(const struct recompute_schedule *schedule, struct stage_list *out) {
-    *out = (struct stage_list){0};
+enum status activations_from_recompute(const struct recompute_schedule *schedule, struct activation_steps *out) {
+    *out = (struct activation_steps){0};
     for (size_t i = 0; i < schedule->count; i++) {
         const struct recompute_step *step = &schedule->items[i];
-        enum stage_action action = step->operation == BACKWARD ? STAGE_BACKWARD : STAGE_FORWARD;
-        TRY(vec_push(&out->list, (struct stage){.action = action, .block = step->stage}));
+        enum activation_action action = step->operation == BACKWARD ? ACTIVATION_BACKWARD : ACTIVATION_FORWARD;
+        TRY(vec_push(&out->list, (struct activation_step){.action = action, .block = step->block}));
     }
     return STATUS_OK;
 }

@@ -16,33 +16,33 @@
 #include "cluster/tier.h"
 #include "plan/recompute.h"
 
-/* A stage is a whole block, so this is far more than any schedule needs. */
-enum { STAGES_MAX = 1 << 14 };
+/* A step is a whole block, so this is far more than any schedule needs. */
+enum { ACTIVATION_STEPS_MAX = 1 << 14 };
 
-enum stage_action { STAGE_FORWARD, STAGE_BACKWARD, STAGE_MOVE };
+enum activation_action { ACTIVATION_FORWARD, ACTIVATION_BACKWARD, ACTIVATION_MOVE };
 
-struct stage {
-    enum stage_action action;
+struct activation_step {
+    enum activation_action action;
     int32_t block;
-    enum tier tier; /* STAGE_MOVE: host or disk */
+    enum tier tier; /* ACTIVATION_MOVE: host or disk */
 };
 
-struct stage_list {
-    VEC(struct stage) list;
+struct activation_steps {
+    VEC(struct activation_step) list;
 };
 
-/* The stages of a text for a model of `blocks` blocks (embedding and head among them). BAD_INPUT naming the rule and
+/* The steps of a text for a model of `blocks` blocks (embedding and head among them). BAD_INPUT naming the rule and
  * the place: the first forwards come ascending, before all backwards; each backward comes once, descending; a forward
  * that is repeated is that of a block whose backward is still to come; a block's results are moved at most once, after
- * its forward and before the first backward. The caller frees with stage_list_free, also after a failure. */
-enum status activations_parse(const char *text, int32_t blocks, struct stage_list *out);
-void stage_list_free(struct stage_list *stages);
+ * its forward and before the first backward. The caller frees with activation_steps_free, also after a failure. */
+enum status activations_parse(const char *text, int32_t blocks, struct activation_steps *out);
+void activation_steps_free(struct activation_steps *steps);
 
-/* Writes these stages as text, neighbours as ranges. FAILED when it does not fit. */
-enum status activations_print(const struct stage_list *stages, char *text, size_t bytes);
+/* Writes these steps as text, neighbours as ranges. FAILED when it does not fit. */
+enum status activations_print(const struct activation_steps *steps, char *text, size_t bytes);
 
-/* The stages of a recomputation schedule in which each block is one stage of the chain. What its forwards keep is left
+/* The steps of a recomputation schedule in which each block is one block of the chain. What its forwards keep is left
  * out, since a block with another forward to come keeps nothing. The caller frees, also after a failure. */
-enum status activations_from_recompute(const struct recompute_schedule *schedule, struct stage_list *out);
+enum status activations_from_recompute(const struct recompute_schedule *schedule, struct activation_steps *out);
 
 #endif

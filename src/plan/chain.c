@@ -5,42 +5,42 @@
 #include "base/mem.h"
 
 enum status chain_create(int count, struct chain *out) {
-    if (count < 1 || count > CHAIN_STAGES_MAX)
-        return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", count, CHAIN_STAGES_MAX);
-    struct chain_stage *stages = mem_array((size_t)count, sizeof *stages);
-    if (!stages) return STATUS_FAILED;
-    *out = (struct chain){.count = count, .stages = stages};
+    if (count < 1 || count > CHAIN_BLOCKS_MAX)
+        return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", count, CHAIN_BLOCKS_MAX);
+    struct chain_block *blocks = mem_array((size_t)count, sizeof *blocks);
+    if (!blocks) return STATUS_FAILED;
+    *out = (struct chain){.count = count, .blocks = blocks};
     return STATUS_OK;
 }
 
 void chain_free(struct chain *chain) {
-    mem_free(chain->stages);
+    mem_free(chain->blocks);
     *chain = (struct chain){0};
 }
 
-static enum status check_size(int stage, const char *field, int64_t size) {
+static enum status check_size(int block, const char *field, int64_t size) {
     if (size >= 0 && size <= CHAIN_SIZE_MAX) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "stage %d: %s: %lld is outside 0 to %lld", stage, field, (long long)size,
+    return status_set(STATUS_BAD_INPUT, "stage %d: %s: %lld is outside 0 to %lld", block, field, (long long)size,
                       (long long)CHAIN_SIZE_MAX);
 }
 
-static enum status check_time(int stage, const char *field, double time) {
+static enum status check_time(int block, const char *field, double time) {
     if (time >= 0 && time <= CHAIN_TIME_MAX) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "stage %d: %s: %g is outside 0 to %g", stage, field, time, CHAIN_TIME_MAX);
+    return status_set(STATUS_BAD_INPUT, "stage %d: %s: %g is outside 0 to %g", block, field, time, CHAIN_TIME_MAX);
 }
 
 enum status chain_check(const struct chain *chain) {
-    if (chain->count < 1 || chain->count > CHAIN_STAGES_MAX)
-        return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", chain->count, CHAIN_STAGES_MAX);
+    if (chain->count < 1 || chain->count > CHAIN_BLOCKS_MAX)
+        return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", chain->count, CHAIN_BLOCKS_MAX);
     TRY(check_size(0, "input", chain->input));
     for (int i = 0; i < chain->count; i++) {
-        const struct chain_stage *stage = &chain->stages[i];
-        TRY(check_time(i, "forward_time", stage->forward_time));
-        TRY(check_time(i, "backward_time", stage->backward_time));
-        TRY(check_size(i, "output", stage->output));
-        TRY(check_size(i, "saved", stage->saved));
-        TRY(check_size(i, "forward_temporary", stage->forward_temporary));
-        TRY(check_size(i, "backward_temporary", stage->backward_temporary));
+        const struct chain_block *block = &chain->blocks[i];
+        TRY(check_time(i, "forward_time", block->forward_time));
+        TRY(check_time(i, "backward_time", block->backward_time));
+        TRY(check_size(i, "output", block->output));
+        TRY(check_size(i, "saved", block->saved));
+        TRY(check_size(i, "forward_temporary", block->forward_temporary));
+        TRY(check_size(i, "backward_temporary", block->backward_temporary));
     }
     return STATUS_OK;
 }
@@ -61,14 +61,14 @@ enum status chain_discretise(const struct chain *chain, int64_t budget_bytes, in
                           (long long)slots, (long long)budget_bytes);
     const struct slot_size size = {budget_bytes, slots};
     TRY(chain_create(chain->count, out));
-    memcpy(out->stages, chain->stages, (size_t)chain->count * sizeof *chain->stages);
+    memcpy(out->blocks, chain->blocks, (size_t)chain->count * sizeof *chain->blocks);
     out->input = slots_of(&size, chain->input);
     for (int i = 0; i < chain->count; i++) {
-        struct chain_stage *stage = &out->stages[i];
-        stage->output = slots_of(&size, stage->output);
-        stage->saved = slots_of(&size, stage->saved);
-        stage->forward_temporary = slots_of(&size, stage->forward_temporary);
-        stage->backward_temporary = slots_of(&size, stage->backward_temporary);
+        struct chain_block *block = &out->blocks[i];
+        block->output = slots_of(&size, block->output);
+        block->saved = slots_of(&size, block->saved);
+        block->forward_temporary = slots_of(&size, block->forward_temporary);
+        block->backward_temporary = slots_of(&size, block->backward_temporary);
     }
     return STATUS_OK;
 }

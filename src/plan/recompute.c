@@ -13,8 +13,8 @@ static const char *recompute_operation_name(enum recompute_operation operation) 
 struct walk {
     const struct chain *chain;
     bool *alone;  /* [count + 1]: x_i by itself */
-    bool *saved;  /* [count + 1]: what stage i-1 saved, x_i in it */
-    int gradient; /* the gradient of x_i is there; backward of stage i-1 is next */
+    bool *saved;  /* [count + 1]: what block i-1 saved, x_i in it */
+    int gradient; /* the gradient of x_i is there; backward of block i-1 is next */
     int64_t held; /* the sizes of all these */
     struct recompute_cost cost;
 };
@@ -32,41 +32,41 @@ static void forget_alone(struct walk *walk, int value) {
 }
 
 static const char *walk_forward(struct walk *walk, enum recompute_operation operation, int i) {
-    const struct chain_stage *stage = &walk->chain->stages[i];
+    const struct chain_block *block = &walk->chain->blocks[i];
     if (i >= walk->gradient) return "its backward is done";
     if (!is_there(walk, i)) return "its input is not there";
     if (is_there(walk, i + 1)) return "its output is there already";
     bool all = operation == FORWARD_ALL;
-    hold(walk, all ? stage->saved : stage->output, stage->forward_temporary);
+    hold(walk, all ? block->saved : block->output, block->forward_temporary);
     *(all ? &walk->saved[i + 1] : &walk->alone[i + 1]) = true;
     if (operation == FORWARD_NONE) forget_alone(walk, i);
-    walk->cost.time += stage->forward_time;
+    walk->cost.time += block->forward_time;
     return NULL;
 }
 
 static const char *walk_backward(struct walk *walk, int i) {
-    const struct chain_stage *stage = &walk->chain->stages[i];
+    const struct chain_block *block = &walk->chain->blocks[i];
     if (i + 1 != walk->gradient) return "the gradient of its output is not there";
     if (!is_there(walk, i)) return "its input is not there";
     if (!walk->saved[i + 1]) return "what it saves is not there";
-    hold(walk, chain_value(walk->chain, i), stage->backward_temporary);
-    walk->held -= stage->saved + stage->output;
+    hold(walk, chain_value(walk->chain, i), block->backward_temporary);
+    walk->held -= block->saved + block->output;
     walk->saved[i + 1] = false;
     forget_alone(walk, i);
     walk->gradient = i;
-    walk->cost.time += stage->backward_time;
+    walk->cost.time += block->backward_time;
     return NULL;
 }
 
 static enum status walk_all(struct walk *walk, const struct recompute_schedule *schedule) {
     for (size_t k = 0; k < schedule->count; k++) {
         const struct recompute_step *step = &schedule->items[k];
-        const char *fault = step->stage < 0 || step->stage >= walk->chain->count ? "there is no such stage"
-                            : step->operation == BACKWARD                        ? walk_backward(walk, step->stage)
-                                                          : walk_forward(walk, step->operation, step->stage);
+        const char *fault = step->block < 0 || step->block >= walk->chain->count ? "there is no such stage"
+                            : step->operation == BACKWARD                        ? walk_backward(walk, step->block)
+                                                          : walk_forward(walk, step->operation, step->block);
         if (fault)
             return status_set(STATUS_BAD_INPUT, "step %zu: %s of stage %d: %s", k,
-                              recompute_operation_name(step->operation), step->stage, fault);
+                              recompute_operation_name(step->operation), step->block, fault);
     }
     if (walk->gradient == 0) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "step %zu: the schedule ends before backward of stage %d", schedule->count,

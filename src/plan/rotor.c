@@ -19,13 +19,13 @@ static double *table_row(const struct table *table, int i, int l) {
     return table->times + row * (size_t)(table->max + 1);
 }
 
-/* Memory in which every stage keeps all, so that more slots change nothing. */
+/* Memory in which every block keeps all, so that more slots change nothing. */
 static int64_t ample_memory(const struct chain *chain) {
     int64_t sum = chain->input, temporary = 0;
     for (int i = 0; i < chain->count; i++) {
-        const struct chain_stage *stage = &chain->stages[i];
-        sum += stage->saved + stage->output;
-        temporary = larger(temporary, larger(stage->forward_temporary, stage->backward_temporary));
+        const struct chain_block *block = &chain->blocks[i];
+        sum += block->saved + block->output;
+        temporary = larger(temporary, larger(block->forward_temporary, block->backward_temporary));
     }
     return sum + temporary;
 }
@@ -44,29 +44,29 @@ static enum status table_create(const struct chain *chain, int64_t max, struct t
     return STATUS_OK;
 }
 
-/* Least m for the forward of stage i with nothing in memory but its input and the gradient of x_{l+1}. */
+/* Least m for the forward of block i with nothing in memory but its input and the gradient of x_{l+1}. */
 static int64_t forward_min(const struct chain *chain, int i, int l) {
-    return chain->stages[l].output + chain->stages[i].output + chain->stages[i].forward_temporary;
+    return chain->blocks[l].output + chain->blocks[i].output + chain->blocks[i].forward_temporary;
 }
 
 static int64_t keep_all_min(const struct chain *chain, int i, int l) {
-    return chain->stages[l].output + chain->stages[i].saved + chain->stages[i].forward_temporary;
+    return chain->blocks[l].output + chain->blocks[i].saved + chain->blocks[i].forward_temporary;
 }
 
-static void fill_stage(const struct table *table, int i) {
-    const struct chain_stage *stage = &table->chain->stages[i];
-    int64_t backward = chain_value(table->chain, i) + stage->output + stage->saved + stage->backward_temporary;
+static void fill_block(const struct table *table, int i) {
+    const struct chain_block *block = &table->chain->blocks[i];
+    int64_t backward = chain_value(table->chain, i) + block->output + block->saved + block->backward_temporary;
     int64_t min = larger(keep_all_min(table->chain, i, i), backward);
     double *times = table_row(table, i, i);
     for (int64_t m = 0; m <= table->max; m++)
-        times[m] = m < min ? INFINITY : stage->forward_time + stage->backward_time;
+        times[m] = m < min ? INFINITY : block->forward_time + block->backward_time;
 }
 
-/* The two choices of C(i,l,m): keep all of stage i, or make x_j a checkpoint that `forward` time leads to. */
+/* The two choices of C(i,l,m): keep all of block i, or make x_j a checkpoint that `forward` time leads to. */
 static double keep_time(const struct table *table, int i, int l, int64_t m) {
     const struct chain *chain = table->chain;
     if (m < keep_all_min(chain, i, l)) return INFINITY;
-    return table_row(table, i, i)[m] + table_row(table, i + 1, l)[m - chain->stages[i].saved];
+    return table_row(table, i, i)[m] + table_row(table, i + 1, l)[m - chain->blocks[i].saved];
 }
 
 /* The less of `times` and the sum, slot by slot: where the solver spends its time. Without `omp simd` -O2 would leave
@@ -96,26 +96,26 @@ static void fill_segment(const struct table *table, int i, int l) {
     for (int64_t m = 0; m <= table->max; m++)
         times[m] = m < min ? INFINITY : keep_time(table, i, l, m);
     for (int j = i + 1; j <= l; j++) {
-        forward += chain->stages[j - 1].forward_time;
+        forward += chain->blocks[j - 1].forward_time;
         take_checkpoint(table, i, l, j, min, forward);
     }
 }
 
 static void table_fill(const struct table *table) {
     for (int l = 0; l < table->chain->count; l++) {
-        fill_stage(table, l);
+        fill_block(table, l);
         for (int i = l - 1; i >= 0; i--)
             fill_segment(table, i, l);
     }
 }
 
-/* The checkpoint of the fastest choice of C(i,l,m), or i where stage i keeps all. */
+/* The checkpoint of the fastest choice of C(i,l,m), or i where block i keeps all. */
 static int best_checkpoint(const struct table *table, int i, int l, int64_t m) {
     const struct chain *chain = table->chain;
     double min = keep_time(table, i, l, m), forward = 0;
     int best = i;
     for (int j = i + 1; j <= l; j++) {
-        forward += chain->stages[j - 1].forward_time;
+        forward += chain->blocks[j - 1].forward_time;
         int64_t value = chain_value(chain, j);
         double time =
             value > m ? INFINITY : forward + table_row(table, j, l)[m - value] + table_row(table, i, j - 1)[m];
@@ -124,15 +124,15 @@ static int best_checkpoint(const struct table *table, int i, int l, int64_t m) {
     return best;
 }
 
-static enum status add_step(struct recompute_schedule *schedule, enum recompute_operation operation, int stage) {
-    return vec_push(schedule, (struct recompute_step){operation, stage});
+static enum status add_step(struct recompute_schedule *schedule, enum recompute_operation operation, int block) {
+    return vec_push(schedule, (struct recompute_step){operation, block});
 }
 
 static enum status write_segment(const struct table *table, int i, int l, int64_t m, struct recompute_schedule *out) {
     int j = i == l ? i : best_checkpoint(table, i, l, m);
     if (j == i) {
         TRY(add_step(out, FORWARD_ALL, i));
-        if (i < l) TRY(write_segment(table, i + 1, l, m - table->chain->stages[i].saved, out));
+        if (i < l) TRY(write_segment(table, i + 1, l, m - table->chain->blocks[i].saved, out));
         return add_step(out, BACKWARD, i);
     }
     TRY(add_step(out, FORWARD_CHECKPOINT, i));

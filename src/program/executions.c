@@ -149,9 +149,9 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
 static enum status find_crossings(struct execution_source *source);
 
 static void find_openings(struct execution_source *source) {
-    for (size_t s = source->stages.list.count; s-- > 0;)
-        if (source->stages.list.items[s].action == STAGE_FORWARD)
-            source->opening[source->stages.list.items[s].block] = (int32_t)s;
+    for (size_t s = source->activations.list.count; s-- > 0;)
+        if (source->activations.list.items[s].action == ACTIVATION_FORWARD)
+            source->opening[source->activations.list.items[s].block] = (int32_t)s;
 }
 
 enum status execution_source_create_stage(const struct graph *graph, const struct policy *policy,
@@ -167,7 +167,7 @@ enum status execution_source_create_stage(const struct graph *graph, const struc
     out->cuts = partition_cuts(&policy->partition);
     out->cuts_gradients = partition_width(policy->partition.gradients) > 1;
     /* The plan's schedule is that of training; a graph without backward has only forwards. */
-    TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
+    TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->activations));
     out->forward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->forward_groups);
     out->backward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->backward_groups);
     out->summed_in = mem_array((size_t)out->blocks + 1, sizeof *out->summed_in);
@@ -193,7 +193,7 @@ static void free_groups(struct node_groups *groups) {
 }
 
 void execution_source_free(struct execution_source *source) {
-    stage_list_free(&source->stages);
+    activation_steps_free(&source->activations);
     free_groups(&source->waves);
     free_groups(&source->tied);
     free_groups(&source->finish);
@@ -223,17 +223,17 @@ static enum status add_nodes(struct execution_source *source, enum phase phase, 
 
 /* A block for all micro-batches: forward, backward, or for each micro-batch forward and then backward. What other ranks
  * compute is that of one micro-batch. */
-static enum status add_block(struct execution_source *source, const struct stage *stage, bool pair,
+static enum status add_block(struct execution_source *source, const struct activation_step *step, bool pair,
                              const struct wave_part *wave, struct execution_list *out) {
     size_t begin = out->list.count;
     int64_t slots = wave->slots > 0 ? wave->slots : 1;
     for (int64_t slot = wave->first_slot; slot < wave->first_slot + slots; slot++) {
-        if (stage->action == STAGE_FORWARD) TRY(add_nodes(source, PHASE_FORWARD, stage->block, slot, out));
-        if (stage->action == STAGE_BACKWARD || pair) TRY(add_nodes(source, PHASE_BACKWARD, stage->block, slot, out));
+        if (step->action == ACTIVATION_FORWARD) TRY(add_nodes(source, PHASE_FORWARD, step->block, slot, out));
+        if (step->action == ACTIVATION_BACKWARD || pair) TRY(add_nodes(source, PHASE_BACKWARD, step->block, slot, out));
     }
     for (size_t i = begin; i < out->list.count; i++) {
         out->list.items[i].elsewhere = wave->slots == 0;
-        out->list.items[i].repeated = stage > &source->stages.list.items[source->opening[stage->block]];
+        out->list.items[i].repeated = step > &source->activations.list.items[source->opening[step->block]];
     }
     return STATUS_OK;
 }
@@ -353,11 +353,11 @@ done:
     return status;
 }
 
-/* Whether stage s is a forward whose backward follows at once, so that each micro-batch does both before the next
+/* Whether step s is a forward whose backward follows at once, so that each micro-batch does both before the next
  * micro-batch. */
-static bool is_pair(const struct stage_list *stages, size_t s) {
-    const struct stage *items = stages->list.items;
-    return items[s].action == STAGE_FORWARD && s + 1 < stages->list.count && items[s + 1].action == STAGE_BACKWARD &&
+static bool is_pair(const struct activation_steps *steps, size_t s) {
+    const struct activation_step *items = steps->list.items;
+    return items[s].action == ACTIVATION_FORWARD && s + 1 < steps->list.count && items[s + 1].action == ACTIVATION_BACKWARD &&
            items[s + 1].block == items[s].block;
 }
 
@@ -369,22 +369,22 @@ static void note_groups(struct execution_source *source, int32_t block, bool for
 /* Stage s of the schedule; with its backward where `pair`. */
 static enum status add_stage(struct execution_source *source, const struct wave_part *wave, size_t s, bool pair,
                              struct execution_list *out) {
-    const struct stage *stage = &source->stages.list.items[s];
-    bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
-    if (wave->opens_step && forward) TRY(execution_updates_add_deferred(source, stage->block, out));
-    TRY(add_block(source, stage, pair, wave, out));
-    if (wave->closes_share && backward) TRY(add_sums(source, stage->block, wave->slots > 0, out));
+    const struct activation_step *step = &source->activations.list.items[s];
+    bool forward = step->action == ACTIVATION_FORWARD, backward = pair || !forward;
+    if (wave->opens_step && forward) TRY(execution_updates_add_deferred(source, step->block, out));
+    TRY(add_block(source, step, pair, wave, out));
+    if (wave->closes_share && backward) TRY(add_sums(source, step->block, wave->slots > 0, out));
     if (wave->closes_share) TRY(add_late(source, wave->closes_step, out));
-    note_groups(source, stage->block, forward, backward);
+    note_groups(source, step->block, forward, backward);
     source->group++;
     return STATUS_OK;
 }
 
-static enum status add_stages(struct execution_source *source, const struct wave_part *wave,
+static enum status add_steps(struct execution_source *source, const struct wave_part *wave,
                               struct execution_list *out) {
-    for (size_t s = 0; s < source->stages.list.count; s++) {
-        bool pair = is_pair(&source->stages, s);
-        if (source->stages.list.items[s].action == STAGE_MOVE) continue;
+    for (size_t s = 0; s < source->activations.list.count; s++) {
+        bool pair = is_pair(&source->activations, s);
+        if (source->activations.list.items[s].action == ACTIVATION_MOVE) continue;
         TRY(add_stage(source, wave, s, pair, out));
         s += pair;
     }
@@ -418,7 +418,7 @@ enum status executions_of_wave(struct execution_source *source, const struct wav
     size_t begin = out->list.count;
     begin_share(source, wave->closes_share);
     bool stages = wave->slots > 0 || source->cuts;
-    TRY(stages ? add_stages(source, wave, out) : add_empty(source, wave, out));
+    TRY(stages ? add_steps(source, wave, out) : add_empty(source, wave, out));
     TRY(add_latest(source, wave->closes_step, out));
     return sweep_wave(source->graph, wave->slots > 0 ? wave->slots : 1, begin, out);
 }
@@ -469,17 +469,17 @@ static enum status find_crossings(struct execution_source *source) {
 /* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a micro-batch's last
  * forward that is directly followed by its backward belongs to that. */
 static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
-    const struct stage *stage = &source->stages.list.items[s];
-    if (stage->action == STAGE_MOVE || stage_spans_of_block(&source->spans, stage->block) != event->span) return false;
+    const struct activation_step *step = &source->activations.list.items[s];
+    if (step->action == ACTIVATION_MOVE || stage_spans_of_block(&source->spans, step->block) != event->span) return false;
     if (!source->pipeline.trains) return true;
-    bool opens = stage->action == STAGE_FORWARD && source->opening[stage->block] == (int32_t)s && !pair;
+    bool opens = step->action == ACTIVATION_FORWARD && source->opening[step->block] == (int32_t)s && !pair;
     return opens != event->backward;
 }
 
 static enum status add_event(struct execution_source *source, const struct pipeline_event *event,
                              const struct wave_part *wave, struct execution_list *out) {
-    for (size_t s = 0; s < source->stages.list.count; s++) {
-        bool pair = is_pair(&source->stages, s);
+    for (size_t s = 0; s < source->activations.list.count; s++) {
+        bool pair = is_pair(&source->activations, s);
         if (is_in(source, event, s, pair)) TRY(add_stage(source, wave, s, pair, out));
         s += pair;
     }

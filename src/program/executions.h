@@ -1,7 +1,7 @@
 /* Executions: which node is executed for which micro-batch, in which order. Scheduling decides this first and buffers
  * after.
  *
- * A wave follows the stages of the activation schedule. Each stage (forward or backward of one block, or a forward
+ * A wave follows the steps of the activation schedule. Each step (forward or backward of one block, or a forward
  * directly followed by its backward) is a group: its nodes are executed for one micro-batch after the other, so that
  * weights are fetched once for all micro-batches and micro-batches share a block's temporaries. Every accumulator
  * receives its micro-batches in order, whatever the wave.
@@ -58,7 +58,7 @@ struct execution_source {
     const struct graph *graph;
     const struct policy *policy;
     const struct chunk_list *chunks;
-    struct stage_list stages;
+    struct activation_steps activations;
     int32_t blocks;           /* with forward or backward nodes; the update's own block is not counted */
     struct stage_spans spans; /* of the pipeline; of nodes, only those of this rank's stage are listed */
     int stage;

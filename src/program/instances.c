@@ -2,16 +2,16 @@
 
 #include <string.h>
 
-enum status instances_create(const struct graph *graph, const struct stage_list *stages, int64_t slots,
+enum status instances_create(const struct graph *graph, const struct activation_steps *steps, int64_t slots,
                              struct instances *out) {
     *out = (struct instances){.graph = graph, .slots = slots};
     out->current = mem_array((graph->tensors.count + 1) * (size_t)slots, sizeof *out->current);
     out->home_tiers = mem_array(graph->blocks.count + 1, sizeof *out->home_tiers);
     if (!out->current || !out->home_tiers) return STATUS_FAILED;
     instances_clear(out);
-    for (size_t s = 0; s < stages->list.count; s++)
-        if (stages->list.items[s].action == STAGE_MOVE)
-            out->home_tiers[stages->list.items[s].block] = stages->list.items[s].tier;
+    for (size_t s = 0; s < steps->list.count; s++)
+        if (steps->list.items[s].action == ACTIVATION_MOVE)
+            out->home_tiers[steps->list.items[s].block] = steps->list.items[s].tier;
     return STATUS_OK;
 }
 

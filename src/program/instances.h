@@ -14,7 +14,7 @@ struct instances {
 };
 
 /* None yet. The caller frees, also after a failure. */
-enum status instances_create(const struct graph *graph, const struct stage_list *stages, int64_t slots,
+enum status instances_create(const struct graph *graph, const struct activation_steps *steps, int64_t slots,
                              struct instances *out);
 void instances_free(struct instances *instances);
 

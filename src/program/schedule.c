@@ -345,7 +345,7 @@ static enum status schedule_all(struct scheduler *scheduler) {
     TRY(cut_step(scheduler));
     TRY(make_source(scheduler));
     TRY(make_buffers(scheduler));
-    TRY(instances_create(graph, &scheduler->source.stages, count_slots(scheduler), &scheduler->activations));
+    TRY(instances_create(graph, &scheduler->source.activations, count_slots(scheduler), &scheduler->activations));
     enum status status = schedule_sections(scheduler, &executions);
     vec_free(&executions.list);
     return status;

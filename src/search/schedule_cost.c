@@ -196,7 +196,7 @@ static enum status note_groups(struct measurer *measurer) {
 static enum status measure_executions(struct measurer *measurer, const struct execution_list *executions) {
     const struct graph *graph = measurer->source->graph;
     TRY(find_groups(measurer, executions));
-    TRY(instances_create(graph, &measurer->source->stages, 1, &measurer->current));
+    TRY(instances_create(graph, &measurer->source->activations, 1, &measurer->current));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         measurer->changes[tier] = mem_array(PLACES * ((size_t)measurer->count + 1), sizeof(int64_t));
         if (!measurer->changes[tier]) return STATUS_FAILED;
@@ -212,8 +212,8 @@ static enum status measure_executions(struct measurer *measurer, const struct ex
 
 enum status schedule_list_executions(struct execution_source *source, const char *schedule,
                                      struct execution_list *executions) {
-    stage_list_free(&source->stages);
-    TRY(activations_parse(schedule, source->blocks, &source->stages));
+    activation_steps_free(&source->activations);
+    TRY(activations_parse(schedule, source->blocks, &source->activations));
     source->group = 0;
     executions->list.count = 0;
     return executions_of_wave(source, &(struct wave_part){.slots = 1}, executions);

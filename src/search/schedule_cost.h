@@ -33,7 +33,7 @@ struct schedule_cost {
 };
 
 /* The executions of one micro-batch under `schedule`; what `executions` held before is dropped. `source` was made for
- * the graph and any schedule; its stages become those of this one. BAD_INPUT when the schedule does not fit the graph.
+ * the graph and any schedule; its steps become those of this one. BAD_INPUT when the schedule does not fit the graph.
  */
 enum status schedule_list_executions(struct execution_source *source, const char *schedule,
                                      struct execution_list *executions);

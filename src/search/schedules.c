@@ -17,31 +17,31 @@ struct split {
     bool inputs; /* of all layers move, the recomputed ones' too */
 };
 
-static enum status push(struct stage_list *stages, enum stage_action action, int32_t block, enum tier tier) {
-    return vec_push(&stages->list, (struct stage){action, block, tier});
+static enum status push(struct activation_steps *steps, enum activation_action action, int32_t block, enum tier tier) {
+    return vec_push(&steps->list, (struct activation_step){action, block, tier});
 }
 
 /* The embedding is no work and the head's backward comes at once: neither is recomputed, and what the head made is not
  * moved. */
-static enum status write_stages(int32_t blocks, const struct split *split, enum tier tier, struct stage_list *stages) {
+static enum status write_steps(int32_t blocks, const struct split *split, enum tier tier, struct activation_steps *steps) {
     int32_t moving = split->inputs ? blocks - 1 : split->moved > 0 ? 1 + split->moved : 0;
     for (int32_t i = 0; i < blocks; i++)
-        TRY(push(stages, STAGE_FORWARD, i, TIER_DEVICE));
+        TRY(push(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
     for (int32_t i = 0; i < moving; i++)
-        TRY(push(stages, STAGE_MOVE, i, tier));
+        TRY(push(steps, ACTIVATION_MOVE, i, tier));
     for (int32_t i = blocks; i-- > 0;) {
         bool again = i > split->moved && i <= split->moved + split->recomputed;
-        if (again) TRY(push(stages, STAGE_FORWARD, i, TIER_DEVICE));
-        TRY(push(stages, STAGE_BACKWARD, i, TIER_DEVICE));
+        if (again) TRY(push(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
+        TRY(push(steps, ACTIVATION_BACKWARD, i, TIER_DEVICE));
     }
     return STATUS_OK;
 }
 
 /* One that no text of a policy holds is left out, and one that is there. */
-static enum status add_stages(struct schedule_list *out, enum schedule_kind kind, enum tier tier,
-                              const struct stage_list *stages) {
+static enum status add_steps(struct schedule_list *out, enum schedule_kind kind, enum tier tier,
+                              const struct activation_steps *steps) {
     char text[POLICY_SCHEDULE_BYTES];
-    if (activations_print(stages, text, sizeof text) != STATUS_OK) return STATUS_OK;
+    if (activations_print(steps, text, sizeof text) != STATUS_OK) return STATUS_OK;
     for (size_t i = 0; i < out->list.count; i++)
         if (strcmp(out->list.items[i].text, text) == 0) return STATUS_OK;
     char *kept = scratch_format(&out->memory, "%s", text);
@@ -51,12 +51,12 @@ static enum status add_stages(struct schedule_list *out, enum schedule_kind kind
 
 static enum status add_split(struct schedule_list *out, enum schedule_kind kind, enum tier tier, int32_t blocks,
                              struct split split) {
-    struct stage_list stages = {0};
+    struct activation_steps steps = {0};
     enum status status;
-    TRY_GOTO(status, write_stages(blocks, &split, tier, &stages), done);
-    TRY_GOTO(status, add_stages(out, kind, tier, &stages), done);
+    TRY_GOTO(status, write_steps(blocks, &split, tier, &steps), done);
+    TRY_GOTO(status, add_steps(out, kind, tier, &steps), done);
 done:
-    stage_list_free(&stages);
+    activation_steps_free(&steps);
     return status;
 }
 
@@ -78,28 +78,28 @@ static enum status add_moving(struct schedule_list *out, enum tier tier, int32_t
 }
 
 /* Segments of `length` layers, each computed again from the input of its first, then once more layer by layer. */
-static enum status write_nested(int32_t blocks, int32_t length, struct stage_list *stages) {
+static enum status write_nested(int32_t blocks, int32_t length, struct activation_steps *steps) {
     for (int32_t i = 0; i < blocks; i++)
-        TRY(push(stages, STAGE_FORWARD, i, TIER_DEVICE));
+        TRY(push(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
     for (int32_t i = blocks; i-- > 0;) {
         bool layer = i > 0 && i < blocks - 1;
         int32_t first = layer ? i - (i - 1) % length : i;
         bool ends = layer && (i == blocks - 2 || i % length == 0);
         for (int32_t k = first; ends && k < i; k++)
-            TRY(push(stages, STAGE_FORWARD, k, TIER_DEVICE));
-        if (layer) TRY(push(stages, STAGE_FORWARD, i, TIER_DEVICE));
-        TRY(push(stages, STAGE_BACKWARD, i, TIER_DEVICE));
+            TRY(push(steps, ACTIVATION_FORWARD, k, TIER_DEVICE));
+        if (layer) TRY(push(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
+        TRY(push(steps, ACTIVATION_BACKWARD, i, TIER_DEVICE));
     }
     return STATUS_OK;
 }
 
 static enum status add_nested(struct schedule_list *out, int32_t blocks, int32_t length) {
-    struct stage_list stages = {0};
+    struct activation_steps steps = {0};
     enum status status;
-    TRY_GOTO(status, write_nested(blocks, length, &stages), done);
-    TRY_GOTO(status, add_stages(out, SCHEDULE_NESTED, TIER_DEVICE, &stages), done);
+    TRY_GOTO(status, write_nested(blocks, length, &steps), done);
+    TRY_GOTO(status, add_steps(out, SCHEDULE_NESTED, TIER_DEVICE, &steps), done);
 done:
-    stage_list_free(&stages);
+    activation_steps_free(&steps);
     return status;
 }
 
@@ -125,11 +125,11 @@ enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t
 }
 
 static enum status add_solved(const struct recompute_schedule *solved, struct schedule_list *out) {
-    struct stage_list stages;
+    struct activation_steps steps;
     if (solved->count == 0) return STATUS_OK;
-    enum status status = activations_from_recompute(solved, &stages);
-    if (status == STATUS_OK) status = add_stages(out, SCHEDULE_FASTEST, TIER_DEVICE, &stages);
-    stage_list_free(&stages);
+    enum status status = activations_from_recompute(solved, &steps);
+    if (status == STATUS_OK) status = add_steps(out, SCHEDULE_FASTEST, TIER_DEVICE, &steps);
+    activation_steps_free(&steps);
     return status;
 }
 

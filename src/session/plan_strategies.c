@@ -83,7 +83,7 @@ bool plan_strategies_repeats(const struct plan_strategies *strategies, int block
     int forwards = 0;
     for (size_t i = 0; i < strategies->solution.schedule.count; i++) {
         const struct recompute_step *step = &strategies->solution.schedule.items[i];
-        forwards += step->operation != BACKWARD && step->stage == block;
+        forwards += step->operation != BACKWARD && step->block == block;
     }
     return forwards > 1;
 }

@@ -10,24 +10,24 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static bool equal_stages(const struct stage_list *a, const struct stage_list *b) {
+static bool equal_steps(const struct activation_steps *a, const struct activation_steps *b) {
     bool equal = a->list.count == b->list.count;
     for (size_t i = 0; equal && i < a->list.count; i++) {
-        const struct stage *x = &a->list.items[i], *y = &b->list.items[i];
-        equal = x->action == y->action && x->block == y->block && (x->action != STAGE_MOVE || x->tier == y->tier);
+        const struct activation_step *x = &a->list.items[i], *y = &b->list.items[i];
+        equal = x->action == y->action && x->block == y->block && (x->action != ACTIVATION_MOVE || x->tier == y->tier);
     }
     return equal;
 }
 
 static void check_schedule(const char *text, int32_t blocks) {
     static char printed[2 * POLICY_SCHEDULE_BYTES]; /* "f1 f2-0" comes back as "f1-2 f1-0" */
-    struct stage_list stages, back = {0};
-    if (activations_parse(text, blocks, &stages) == STATUS_OK) {
-        if (activations_print(&stages, printed, sizeof printed) != STATUS_OK) abort();
-        if (activations_parse(printed, blocks, &back) != STATUS_OK || !equal_stages(&stages, &back)) abort();
+    struct activation_steps steps, back = {0};
+    if (activations_parse(text, blocks, &steps) == STATUS_OK) {
+        if (activations_print(&steps, printed, sizeof printed) != STATUS_OK) abort();
+        if (activations_parse(printed, blocks, &back) != STATUS_OK || !equal_steps(&steps, &back)) abort();
     }
-    stage_list_free(&back);
-    stage_list_free(&stages);
+    activation_steps_free(&back);
+    activation_steps_free(&steps);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

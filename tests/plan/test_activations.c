@@ -1,4 +1,4 @@
-/* Activation schedules: text and stages are one thing, every rule is refused by name, and Rotor's sequences are such
+/* Activation schedules: text and steps are one thing, every rule is refused by name, and Rotor's sequences are such
  * schedules. */
 #include "plan/activations.h"
 
@@ -21,47 +21,47 @@ static int32_t roll(struct dice *dice, int32_t sides) {
     return (int32_t)(random_u64(dice->seed, RANDOM_TEST, 3, dice->draws++) % (uint64_t)sides);
 }
 
-static void append(struct stage_list *stages, struct stage stage) {
-    assert_int_equal(vec_push(&stages->list, stage), STATUS_OK);
+static void append(struct activation_steps *steps, struct activation_step step) {
+    assert_int_equal(vec_push(&steps->list, step), STATUS_OK);
 }
 
 /* Any legal schedule: moves anywhere between, forwards again in any order. */
-static struct stage_list draw_schedule(struct dice *dice, int32_t blocks) {
-    struct stage_list stages = {0};
+static struct activation_steps draw_schedule(struct dice *dice, int32_t blocks) {
+    struct activation_steps steps = {0};
     bool moved[BLOCKS_MAX] = {false};
     for (int32_t i = 0; i < blocks; i++) {
-        append(&stages, (struct stage){.action = STAGE_FORWARD, .block = i});
+        append(&steps, (struct activation_step){.action = ACTIVATION_FORWARD, .block = i});
         int32_t block = roll(dice, i + 1);
         if (roll(dice, 2) || moved[block]) continue;
         moved[block] = true;
-        append(&stages, (struct stage){STAGE_MOVE, block, roll(dice, 2) ? TIER_HOST : TIER_DISK});
+        append(&steps, (struct activation_step){ACTIVATION_MOVE, block, roll(dice, 2) ? TIER_HOST : TIER_DISK});
     }
     for (int32_t i = blocks; i-- > 0;) {
         for (int32_t again = roll(dice, 4); again > 0; again--)
-            append(&stages, (struct stage){.action = STAGE_FORWARD, .block = roll(dice, i + 1)});
-        append(&stages, (struct stage){.action = STAGE_BACKWARD, .block = i});
+            append(&steps, (struct activation_step){.action = ACTIVATION_FORWARD, .block = roll(dice, i + 1)});
+        append(&steps, (struct activation_step){.action = ACTIVATION_BACKWARD, .block = i});
     }
-    return stages;
+    return steps;
 }
 
-static void assert_equal_stages(const struct stage_list *a, const struct stage_list *b, const char *text) {
+static void assert_equal_steps(const struct activation_steps *a, const struct activation_steps *b, const char *text) {
     if (a->list.count != b->list.count) fail_msg("'%s': %zu stages for %zu", text, b->list.count, a->list.count);
     for (size_t i = 0; i < a->list.count; i++) {
-        const struct stage *x = &a->list.items[i], *y = &b->list.items[i];
-        if (x->action != y->action || x->block != y->block || (x->action == STAGE_MOVE && x->tier != y->tier))
+        const struct activation_step *x = &a->list.items[i], *y = &b->list.items[i];
+        if (x->action != y->action || x->block != y->block || (x->action == ACTIVATION_MOVE && x->tier != y->tier))
             fail_msg("'%s': stage %zu is another", text, i);
     }
 }
 
-/* Prints the stages, reads them again and compares; frees them. */
-static void expect_round_trip(struct stage_list *stages, int32_t blocks) {
+/* Prints the steps, reads them again and compares; frees them. */
+static void expect_round_trip(struct activation_steps *steps, int32_t blocks) {
     static char text[POLICY_SCHEDULE_BYTES];
-    struct stage_list back;
-    assert_int_equal(activations_print(stages, text, sizeof text), STATUS_OK);
+    struct activation_steps back;
+    assert_int_equal(activations_print(steps, text, sizeof text), STATUS_OK);
     if (activations_parse(text, blocks, &back) != STATUS_OK) fail_msg("'%s': %s", text, status_message());
-    assert_equal_stages(stages, &back, text);
-    stage_list_free(stages);
-    stage_list_free(&back);
+    assert_equal_steps(steps, &back, text);
+    activation_steps_free(steps);
+    activation_steps_free(&back);
 }
 
 static void schedules_come_back_the_same(void **state) {
@@ -69,18 +69,18 @@ static void schedules_come_back_the_same(void **state) {
     for (uint64_t seed = 1, last = unit_sweep(500, 20000); seed <= last; seed++) {
         struct dice dice = {.seed = seed};
         int32_t blocks = 1 + roll(&dice, BLOCKS_MAX);
-        struct stage_list stages = draw_schedule(&dice, blocks);
-        expect_round_trip(&stages, blocks);
+        struct activation_steps steps = draw_schedule(&dice, blocks);
+        expect_round_trip(&steps, blocks);
     }
 }
 
 static void expect_text(const char *text, int32_t blocks, const char *shortest) {
     char printed[256];
-    struct stage_list stages;
-    if (activations_parse(text, blocks, &stages) != STATUS_OK) fail_msg("'%s': %s", text, status_message());
-    assert_int_equal(activations_print(&stages, printed, sizeof printed), STATUS_OK);
+    struct activation_steps steps;
+    if (activations_parse(text, blocks, &steps) != STATUS_OK) fail_msg("'%s': %s", text, status_message());
+    assert_int_equal(activations_print(&steps, printed, sizeof printed), STATUS_OK);
     assert_string_equal(printed, shortest);
-    stage_list_free(&stages);
+    activation_steps_free(&steps);
 }
 
 static void texts_are_read(void **state) {
@@ -97,15 +97,15 @@ static void texts_are_read(void **state) {
 
 static void too_long_texts_are_refused(void **state) {
     (void)state;
-    struct stage_list stages;
+    struct activation_steps steps;
     char text[10];
-    assert_int_equal(activations_parse("f0-2 b2-0", 3, &stages), STATUS_OK);
-    assert_int_equal(activations_print(&stages, text, sizeof text), STATUS_OK);
+    assert_int_equal(activations_parse("f0-2 b2-0", 3, &steps), STATUS_OK);
+    assert_int_equal(activations_print(&steps, text, sizeof text), STATUS_OK);
     for (size_t bytes = 1; bytes < sizeof text; bytes++) {
-        assert_int_equal(activations_print(&stages, text, bytes), STATUS_FAILED);
+        assert_int_equal(activations_print(&steps, text, bytes), STATUS_FAILED);
         assert_non_null(strstr(status_message(), "longer than"));
     }
-    stage_list_free(&stages);
+    activation_steps_free(&steps);
 }
 
 static const struct refusal {
@@ -156,10 +156,10 @@ static const struct refusal {
 static void bad_schedules_are_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        struct stage_list stages;
+        struct activation_steps steps;
         status_clear();
-        enum status status = activations_parse(refusals[i].text, 3, &stages);
-        stage_list_free(&stages);
+        enum status status = activations_parse(refusals[i].text, 3, &steps);
+        activation_steps_free(&steps);
         if (status != STATUS_BAD_INPUT || !strstr(status_message(), refusals[i].rule) ||
             !strstr(status_message(), "policy.schedule: ") || !strstr(status_hint_text(), refusals[i].hint))
             fail_msg("'%s': status %d, '%s', hint '%s'", refusals[i].text, status, status_message(),
@@ -167,7 +167,7 @@ static void bad_schedules_are_refused(void **state) {
     }
 }
 
-/* Stages in any order, some of them spoilt, give stages that print and read back, or a refusal. */
+/* Steps in any order, some of them spoilt, give steps that print and read back, or a refusal. */
 static void random_texts_are_survived(void **state) {
     (void)state;
     static const char *const words[] = {"f0", "f1", "f0-1", "b1", "b0", "b1-0", "h0", "d1", "b", "f1-"};
@@ -178,15 +178,15 @@ static void random_texts_are_survived(void **state) {
         for (int32_t count = 1 + roll(&dice, 6); count > 0; count--)
             strcat(strcat(text, " "), words[roll(&dice, sizeof words / sizeof *words)]);
         if (roll(&dice, 8) == 0) text[roll(&dice, (int32_t)strlen(text))] = (char)(1 + roll(&dice, 255));
-        struct stage_list stages;
+        struct activation_steps steps;
         status_clear();
-        if (activations_parse(text, 2, &stages) == STATUS_OK) {
+        if (activations_parse(text, 2, &steps) == STATUS_OK) {
             taken++;
-            expect_round_trip(&stages, 2);
+            expect_round_trip(&steps, 2);
         } else {
             refused++;
             assert_string_not_equal(status_message(), "");
-            stage_list_free(&stages);
+            activation_steps_free(&steps);
         }
     }
     print_message("%d random texts are schedules, %d are not\n", taken, refused);
@@ -201,21 +201,21 @@ static struct chain random_chain(uint64_t seed) {
     assert_int_equal(chain_create(1 + roll(&dice, BLOCKS_MAX), &chain), STATUS_OK);
     chain.input = roll(&dice, 4);
     for (int i = 0; i < chain.count; i++) {
-        struct chain_stage *stage = &chain.stages[i];
-        *stage = (struct chain_stage){.forward_time = 1 + roll(&dice, 9),
+        struct chain_block *block = &chain.blocks[i];
+        *block = (struct chain_block){.forward_time = 1 + roll(&dice, 9),
                                       .backward_time = 1 + roll(&dice, 9),
                                       .output = i + 1 < chain.count ? 1 + roll(&dice, 4) : 0,
                                       .forward_temporary = roll(&dice, 3),
                                       .backward_temporary = roll(&dice, 3)};
-        stage->saved = stage->output + roll(&dice, 9);
+        block->saved = block->output + roll(&dice, 9);
     }
     return chain;
 }
 
-static int64_t count_again(const struct stage_list *stages, int32_t blocks) {
+static int64_t count_again(const struct activation_steps *steps, int32_t blocks) {
     int64_t forwards = 0;
-    for (size_t i = 0; i < stages->list.count; i++)
-        forwards += stages->list.items[i].action == STAGE_FORWARD;
+    for (size_t i = 0; i < steps->list.count; i++)
+        forwards += steps->list.items[i].action == ACTIVATION_FORWARD;
     return forwards - blocks;
 }
 
@@ -229,11 +229,11 @@ static void rotor_schedules_are_legal(void **state) {
         struct recompute_cost cost;
         int64_t slots = 12 + (int64_t)(seed * 7 % 150);
         if (rotor_solve(&chain, slots, &schedule, &cost) == STATUS_OK) {
-            struct stage_list stages;
-            assert_int_equal(activations_from_recompute(&schedule, &stages), STATUS_OK);
-            assert_int_equal(stages.list.count, schedule.count);
-            again += count_again(&stages, chain.count);
-            expect_round_trip(&stages, chain.count);
+            struct activation_steps steps;
+            assert_int_equal(activations_from_recompute(&schedule, &steps), STATUS_OK);
+            assert_int_equal(steps.list.count, schedule.count);
+            again += count_again(&steps, chain.count);
+            expect_round_trip(&steps, chain.count);
             solved++;
         }
         vec_free(&schedule);
@@ -244,11 +244,11 @@ static void rotor_schedules_are_legal(void **state) {
 }
 
 static enum status parse_and_print(void *payload) {
-    struct stage_list stages;
+    struct activation_steps steps;
     char text[64];
-    enum status status = activations_parse(payload, 3, &stages);
-    if (status == STATUS_OK) status = activations_print(&stages, text, sizeof text);
-    stage_list_free(&stages);
+    enum status status = activations_parse(payload, 3, &steps);
+    if (status == STATUS_OK) status = activations_print(&steps, text, sizeof text);
+    activation_steps_free(&steps);
     return status;
 }
 

@@ -5,11 +5,11 @@
 #include "support/unit.h"
 
 /* Sizes are powers of two, so that each peak shows what was held. */
-static struct chain_stage stages[] = {
+static struct chain_block blocks[] = {
     {.forward_time = 1, .backward_time = 2, .output = 2, .saved = 16, .forward_temporary = 64},
     {.forward_time = 3, .backward_time = 5, .output = 4, .saved = 32, .backward_temporary = 128},
 };
-static const struct chain chain = {.input = 1, .count = 2, .stages = stages};
+static const struct chain chain = {.input = 1, .count = 2, .blocks = blocks};
 
 #define SCHEDULE(...)                                                                                                  \
     (&(struct recompute_schedule){.items = (struct recompute_step[]){__VA_ARGS__},                                     \
@@ -31,16 +31,16 @@ static void refuse(const struct recompute_schedule *schedule, const char *expect
 
 static void costs_are_counted(void **state) {
     (void)state;
-    /* Backward of stage 1: x_0, both saved sets, gradients of x_2 and x_1, the temporary. */
+    /* Backward of block 1: x_0, both saved sets, gradients of x_2 and x_1, the temporary. */
     expect(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}, {BACKWARD, 0}), 11, 1 + 16 + 32 + 4 + 2 + 128);
-    /* The same with x_1 in place of what stage 0 saves. */
+    /* The same with x_1 in place of what block 0 saves. */
     expect(SCHEDULE({FORWARD_CHECKPOINT, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}, {FORWARD_ALL, 0}, {BACKWARD, 0}), 12,
            1 + 2 + 32 + 4 + 2 + 128);
 }
 
 static void what_is_saved_is_not_forgotten(void **state) {
     (void)state;
-    /* x_1 lies in what stage 0 saved: forward of stage 1 does not forget it, and x_2 may be made. */
+    /* x_1 lies in what block 0 saved: forward of block 1 does not forget it, and x_2 may be made. */
     refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_NONE, 1}, {FORWARD_ALL, 1}), "step 2: forward_all of stage 1");
     refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_NONE, 1}, {BACKWARD, 1}), "what it saves is not there");
 }

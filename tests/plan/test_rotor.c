@@ -10,15 +10,15 @@
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
-enum { STAGES_MAX = 5 };
+enum { BLOCKS_MAX = 5 };
 
-/* A state of the search: which values are kept, which stages' saved sets, which gradient is there, and the value that
+/* A state of the search: which values are kept, which blocks' saved sets, which gradient is there, and the value that
  * the last forward left and nobody has kept (count: none). */
 struct state {
     unsigned kept, saved;
     int gradient, tip;
 };
-enum { STATES_MAX = (1 << (2 * STAGES_MAX)) * (STAGES_MAX + 1) * (STAGES_MAX + 1) };
+enum { STATES_MAX = (1 << (2 * BLOCKS_MAX)) * (BLOCKS_MAX + 1) * (BLOCKS_MAX + 1) };
 
 /* Relaxes a queue of states until none gets better; times are whole numbers, so it ends. */
 struct search {
@@ -50,29 +50,29 @@ static int64_t state_memory(const struct chain *chain, struct state state) {
     if (state.tip < chain->count) sum += chain_value(chain, state.tip);
     for (int i = 0; i < chain->count; i++) {
         if (state.kept >> i & 1) sum += chain_value(chain, i);
-        if (state.saved >> i & 1) sum += chain->stages[i].saved;
+        if (state.saved >> i & 1) sum += chain->blocks[i].saved;
     }
     return sum;
 }
 
 static void try_forward(struct search *search, struct state state, double time, int i) {
     const struct chain *chain = search->chain;
-    const struct chain_stage *stage = &chain->stages[i];
+    const struct chain_block *block = &chain->blocks[i];
     int none = chain->count;
     bool held = state.kept >> i & 1 || (i > 0 && state.saved >> (i - 1) & 1);
     if (held ? state.tip != none : state.tip != i) return;
-    int64_t memory = state_memory(chain, state) + stage->forward_temporary, all = memory;
+    int64_t memory = state_memory(chain, state) + block->forward_temporary, all = memory;
     if (search->published) {
-        int64_t own = memory - chain_value(chain, state.gradient) + stage->output;
+        int64_t own = memory - chain_value(chain, state.gradient) + block->output;
         all = own > all ? own : all;
     }
     unsigned with_input = held ? state.kept : state.kept | 1u << i;
-    time += stage->forward_time;
-    if (i + 1 < chain->count && memory + stage->output <= search->slots) {
+    time += block->forward_time;
+    if (i + 1 < chain->count && memory + block->output <= search->slots) {
         reach(search, (struct state){state.kept, state.saved, state.gradient, i + 1}, time);
         reach(search, (struct state){with_input, state.saved, state.gradient, i + 1}, time);
     }
-    if (!(state.saved >> i & 1) && all + stage->saved <= search->slots)
+    if (!(state.saved >> i & 1) && all + block->saved <= search->slots)
         reach(search, (struct state){with_input, state.saved | 1u << i, state.gradient, none}, time);
 }
 
@@ -80,10 +80,10 @@ static void try_backward(struct search *search, struct state state, double time)
     const struct chain *chain = search->chain;
     int i = state.gradient - 1;
     bool input = state.kept >> i & 1 || (i > 0 && state.saved >> (i - 1) & 1);
-    int64_t memory = state_memory(chain, state) + chain_value(chain, i) + chain->stages[i].backward_temporary;
+    int64_t memory = state_memory(chain, state) + chain_value(chain, i) + chain->blocks[i].backward_temporary;
     if (state.tip != chain->count || !input || !(state.saved >> i & 1) || memory > search->slots) return;
     reach(search, (struct state){state.kept & ~(1u << i), state.saved & ~(1u << i), i, chain->count},
-          time + chain->stages[i].backward_time);
+          time + chain->blocks[i].backward_time);
 }
 
 static void expand(struct search *search, struct state state) {
@@ -137,21 +137,21 @@ static int64_t draw(uint64_t seed, uint64_t *counter, int64_t min, int64_t max) 
 }
 
 /* A saved set holds the output. Odd seeds have forward temporaries up to `max_temporary`, even ones none larger than
- * what backward needs, so that the published limit of one stage is not stricter than memory is. */
+ * what backward needs, so that the published limit of one block is not stricter than memory is. */
 static struct chain random_chain(uint64_t seed, int64_t max_temporary) {
     struct chain chain;
     uint64_t counter = 0;
-    assert_int_equal(chain_create((int)draw(seed, &counter, 1, STAGES_MAX), &chain), STATUS_OK);
+    assert_int_equal(chain_create((int)draw(seed, &counter, 1, BLOCKS_MAX), &chain), STATUS_OK);
     chain.input = draw(seed, &counter, 0, 6);
     for (int i = 0; i < chain.count; i++) {
-        struct chain_stage *stage = &chain.stages[i];
-        stage->forward_time = (double)draw(seed, &counter, 0, 9);
-        stage->backward_time = (double)draw(seed, &counter, 0, 15);
-        stage->output = draw(seed, &counter, 0, 6);
-        stage->saved = stage->output + draw(seed, &counter, 0, 8);
-        stage->backward_temporary = draw(seed, &counter, 0, 4);
-        int64_t backward = chain_value(&chain, i) + stage->backward_temporary;
-        stage->forward_temporary = draw(seed, &counter, 0, seed % 2 ? max_temporary : backward);
+        struct chain_block *block = &chain.blocks[i];
+        block->forward_time = (double)draw(seed, &counter, 0, 9);
+        block->backward_time = (double)draw(seed, &counter, 0, 15);
+        block->output = draw(seed, &counter, 0, 6);
+        block->saved = block->output + draw(seed, &counter, 0, 8);
+        block->backward_temporary = draw(seed, &counter, 0, 4);
+        int64_t backward = chain_value(&chain, i) + block->backward_temporary;
+        block->forward_temporary = draw(seed, &counter, 0, seed % 2 ? max_temporary : backward);
     }
     return chain;
 }
@@ -159,8 +159,8 @@ static struct chain random_chain(uint64_t seed, int64_t max_temporary) {
 static int64_t ample_slots(const struct chain *chain) {
     int64_t sum = 2 * chain->input;
     for (int i = 0; i < chain->count; i++)
-        sum += chain->stages[i].output + chain->stages[i].saved + chain->stages[i].forward_temporary +
-               chain->stages[i].backward_temporary;
+        sum += chain->blocks[i].output + chain->blocks[i].saved + chain->blocks[i].forward_temporary +
+               chain->blocks[i].backward_temporary;
     return sum;
 }
 
@@ -196,8 +196,8 @@ static struct chain uniform_chain(int count) {
     assert_int_equal(chain_create(count + 1, &chain), STATUS_OK);
     chain.input = 1;
     for (int i = 0; i < count; i++)
-        chain.stages[i] = (struct chain_stage){.forward_time = 1, .backward_time = 2, .output = 1, .saved = 2};
-    return chain; /* the last stage, the loss, takes nothing */
+        chain.blocks[i] = (struct chain_block){.forward_time = 1, .backward_time = 2, .output = 1, .saved = 2};
+    return chain; /* the last block, the loss, takes nothing */
 }
 
 static void the_example_is_solved(void **state) {
@@ -216,13 +216,13 @@ static void the_example_is_solved(void **state) {
  * slots, where it takes 18. */
 static void large_later_gradients_fit(void **state) {
     (void)state;
-    struct chain_stage stages[] = {
+    struct chain_block blocks[] = {
         {.forward_time = 1, .backward_time = 1, .output = 1, .saved = 4, .forward_temporary = 8},
         {.forward_time = 9, .backward_time = 1, .output = 5, .saved = 5},
     };
-    struct chain chain = {.input = 1, .count = 2, .stages = stages};
+    struct chain chain = {.input = 1, .count = 2, .blocks = blocks};
     assert_true(isinf(solved_time(&chain, 14)));
-    assert_true(solved_time(&chain, 15) == 13); /* stage 0 runs forward twice */
+    assert_true(solved_time(&chain, 15) == 13); /* block 0 runs forward twice */
     assert_true(solved_time(&chain, 17) == 13);
     assert_true(solved_time(&chain, 18) == 12);
 }
@@ -252,7 +252,7 @@ static void long_chains_are_solved(void **state) {
     chain.input = 3;
     for (int i = 0; i < chain.count; i++) {
         int64_t output = draw(7, &counter, 1, 6);
-        chain.stages[i] = (struct chain_stage){.forward_time = 0.1 * (double)draw(7, &counter, 1, 9),
+        chain.blocks[i] = (struct chain_block){.forward_time = 0.1 * (double)draw(7, &counter, 1, 9),
                                                .backward_time = 0.3,
                                                .output = output,
                                                .saved = draw(7, &counter, 0, 12),
@@ -280,20 +280,20 @@ static void refuse(const struct chain *chain, int64_t slots, const char *expecte
 static void bad_chains_are_refused(void **state) {
     (void)state;
     struct chain chain = uniform_chain(2);
-    chain.stages[1].saved = -1;
+    chain.blocks[1].saved = -1;
     refuse(&chain, 9, "stage 1: saved");
-    chain.stages[1].saved = CHAIN_SIZE_MAX + 1;
+    chain.blocks[1].saved = CHAIN_SIZE_MAX + 1;
     refuse(&chain, 9, "stage 1: saved");
-    chain.stages[1].saved = CHAIN_SIZE_MAX;
+    chain.blocks[1].saved = CHAIN_SIZE_MAX;
     refuse(&chain, INT64_MAX, "table");
-    chain.stages[1].saved = 2;
-    chain.stages[0].forward_time = NAN;
+    chain.blocks[1].saved = 2;
+    chain.blocks[0].forward_time = NAN;
     refuse(&chain, 9, "stage 0: forward_time");
-    chain.stages[0].forward_time = INFINITY;
+    chain.blocks[0].forward_time = INFINITY;
     refuse(&chain, 9, "stage 0: forward_time");
     chain_free(&chain);
     assert_int_equal(chain_create(0, &chain), STATUS_BAD_INPUT);
-    assert_int_equal(chain_create(CHAIN_STAGES_MAX + 1, &chain), STATUS_BAD_INPUT);
+    assert_int_equal(chain_create(CHAIN_BLOCKS_MAX + 1, &chain), STATUS_BAD_INPUT);
 }
 
 static enum status solve_and_free(void *payload) {
@@ -318,17 +318,17 @@ static void slots_cover_bytes(void **state) {
     (void)state;
     struct chain chain = uniform_chain(1), slots;
     chain.input = 101;
-    chain.stages[0].output = 100;
-    chain.stages[0].saved = 1;
-    chain.stages[0].forward_temporary = CHAIN_SIZE_MAX;
-    chain.stages[0].backward_temporary = 0;
+    chain.blocks[0].output = 100;
+    chain.blocks[0].saved = 1;
+    chain.blocks[0].forward_temporary = CHAIN_SIZE_MAX;
+    chain.blocks[0].backward_temporary = 0;
     assert_int_equal(chain_discretise(&chain, 50000, 500, &slots), STATUS_OK);
     assert_int_equal(slots.input, 2);
-    assert_int_equal(slots.stages[0].output, 1);
-    assert_int_equal(slots.stages[0].saved, 1);
-    assert_int_equal(slots.stages[0].forward_temporary, (CHAIN_SIZE_MAX + 99) / 100);
-    assert_int_equal(slots.stages[0].backward_temporary, 0);
-    assert_true(slots.stages[0].backward_time == 2);
+    assert_int_equal(slots.blocks[0].output, 1);
+    assert_int_equal(slots.blocks[0].saved, 1);
+    assert_int_equal(slots.blocks[0].forward_temporary, (CHAIN_SIZE_MAX + 99) / 100);
+    assert_int_equal(slots.blocks[0].backward_temporary, 0);
+    assert_true(slots.blocks[0].backward_time == 2);
     chain_free(&slots);
     assert_int_equal(chain_discretise(&chain, 0, 500, &slots), STATUS_BAD_INPUT);
     assert_int_equal(chain_discretise(&chain, 10, 0, &slots), STATUS_BAD_INPUT);

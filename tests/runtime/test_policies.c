@@ -130,20 +130,20 @@ static struct chain chain_of(int blocks) {
     struct chain chain;
     assert_int_equal(chain_create(blocks, &chain), STATUS_OK);
     for (int i = 0; i < blocks; i++)
-        chain.stages[i] = (struct chain_stage){
+        chain.blocks[i] = (struct chain_block){
             .forward_time = 1, .backward_time = 2, .output = i + 1 < blocks, .saved = i + 1 < blocks ? 8 : 1};
     return chain;
 }
 
 /* Runs forward more often than blocks there are behind a first recomputation: it nests. */
-static bool nests(const struct stage_list *stages) {
+static bool nests(const struct activation_steps *steps) {
     int32_t backward = INT32_MAX, before = -1;
-    for (size_t i = 0; i < stages->list.count; i++) {
-        const struct stage *stage = &stages->list.items[i];
-        if (stage->action == STAGE_BACKWARD) backward = stage->block, before = -1;
-        if (stage->action != STAGE_FORWARD || backward == INT32_MAX) continue;
-        if (before >= 0 && stage->block == before + 1) return true;
-        before = stage->block;
+    for (size_t i = 0; i < steps->list.count; i++) {
+        const struct activation_step *step = &steps->list.items[i];
+        if (step->action == ACTIVATION_BACKWARD) backward = step->block, before = -1;
+        if (step->action != ACTIVATION_FORWARD || backward == INT32_MAX) continue;
+        if (before >= 0 && step->block == before + 1) return true;
+        before = step->block;
     }
     return false;
 }
@@ -160,12 +160,12 @@ static void rotor_schedules_give_the_same_bits(void **state) {
         struct policy policy = {.micro_batches_per_wave = 2};
         struct recompute_schedule schedule = {0};
         struct recompute_cost cost;
-        struct stage_list stages;
+        struct activation_steps steps;
         if (rotor_solve(&chain, slots, &schedule, &cost) != STATUS_OK) continue;
-        assert_int_equal(activations_from_recompute(&schedule, &stages), STATUS_OK);
-        assert_int_equal(activations_print(&stages, policy.schedule, sizeof policy.schedule), STATUS_OK);
-        nesting += nests(&stages);
-        stage_list_free(&stages);
+        assert_int_equal(activations_from_recompute(&schedule, &steps), STATUS_OK);
+        assert_int_equal(activations_print(&steps, policy.schedule, sizeof policy.schedule), STATUS_OK);
+        nesting += nests(&steps);
+        activation_steps_free(&steps);
         vec_free(&schedule);
         if (strcmp(last, policy.schedule) == 0) continue;
         strcpy(last, policy.schedule);

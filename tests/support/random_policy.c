@@ -18,8 +18,8 @@ static int64_t roll(struct dice *dice, int64_t sides) {
     return (int64_t)(random_u64(dice->seed, RANDOM_TEST, 7, dice->draws++) % (uint64_t)sides);
 }
 
-static void append(struct stage_list *stages, enum stage_action action, int32_t block, enum tier tier) {
-    assert_int_equal(vec_push(&stages->list, (struct stage){action, block, tier}), STATUS_OK);
+static void append(struct activation_steps *steps, enum activation_action action, int32_t block, enum tier tier) {
+    assert_int_equal(vec_push(&steps->list, (struct activation_step){action, block, tier}), STATUS_OK);
 }
 
 /* Of four blocks, how many move or are computed again; a third of the schedules nest recomputation over several. */
@@ -41,22 +41,22 @@ static struct odds draw_odds(struct dice *dice, const struct policy_traits *trai
 
 static void draw_schedule(struct dice *dice, int32_t blocks, const struct policy_traits *traits,
                           struct policy *policy) {
-    struct stage_list stages = {0};
+    struct activation_steps steps = {0};
     const struct odds odds = draw_odds(dice, traits);
     for (int32_t i = 0; i < blocks; i++) {
-        append(&stages, STAGE_FORWARD, i, TIER_DEVICE);
-        if (roll(dice, 4) < odds.moving) append(&stages, STAGE_MOVE, i, roll(dice, 2) ? TIER_HOST : TIER_DISK);
+        append(&steps, ACTIVATION_FORWARD, i, TIER_DEVICE);
+        if (roll(dice, 4) < odds.moving) append(&steps, ACTIVATION_MOVE, i, roll(dice, 2) ? TIER_HOST : TIER_DISK);
     }
     for (int32_t i = blocks; i-- > 0;) {
         if (roll(dice, 4) < odds.recomputing) {
             int32_t from = odds.nested ? (int32_t)roll(dice, i + 1) : i;
             for (int32_t k = from; k <= i; k++)
-                append(&stages, STAGE_FORWARD, k, TIER_DEVICE);
+                append(&steps, ACTIVATION_FORWARD, k, TIER_DEVICE);
         }
-        append(&stages, STAGE_BACKWARD, i, TIER_DEVICE);
+        append(&steps, ACTIVATION_BACKWARD, i, TIER_DEVICE);
     }
-    assert_int_equal(activations_print(&stages, policy->schedule, sizeof policy->schedule), STATUS_OK);
-    stage_list_free(&stages);
+    assert_int_equal(activations_print(&steps, policy->schedule, sizeof policy->schedule), STATUS_OK);
+    activation_steps_free(&steps);
 }
 
 static int64_t total_bytes(const struct graph *graph) {
