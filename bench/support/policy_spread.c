@@ -55,7 +55,8 @@ static enum status choose_buffers(const struct graph *graph, const struct turn *
     return status;
 }
 
-static enum status append(struct activation_steps *steps, enum activation_action action, int32_t block, enum tier tier) {
+static enum status append(struct activation_steps *steps, enum activation_action action, int32_t block,
+                          enum tier tier) {
     return vec_push(&steps->list, (struct activation_step){action, block, tier});
 }
 

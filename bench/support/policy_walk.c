@@ -33,7 +33,8 @@ static enum tier draw_tier(struct wanderer *walk) {
     return tier;
 }
 
-static enum status append(struct activation_steps *steps, enum activation_action action, int32_t block, enum tier tier) {
+static enum status append(struct activation_steps *steps, enum activation_action action, int32_t block,
+                          enum tier tier) {
     return vec_push(&steps->list, (struct activation_step){action, block, tier});
 }
 

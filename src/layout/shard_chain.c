@@ -116,7 +116,8 @@ static void add_block_temporaries(const struct making *making, int block) {
     if (backward.first >= 0) count_before(making, &backward);
     int64_t made = last ? chain_block->saved : 0;
     chain_block->forward_temporary = larger(forward.peak - forward.before - chain_block->saved, 0);
-    chain_block->backward_temporary = larger(backward.peak - backward.before - made - chain_value(making->chain, block), 0);
+    chain_block->backward_temporary =
+        larger(backward.peak - backward.before - made - chain_value(making->chain, block), 0);
 }
 
 static enum status fill(const struct making *making, struct shard_chain *out) {

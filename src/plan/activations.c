@@ -113,7 +113,7 @@ enum status activations_parse(const char *text, int32_t blocks, struct activatio
         for (int32_t i = 0; i < 2 * blocks; i++) {
             bool forward = i < blocks;
             struct activation_step step = {.action = forward ? ACTIVATION_FORWARD : ACTIVATION_BACKWARD,
-                                  .block = forward ? i : 2 * blocks - 1 - i};
+                                           .block = forward ? i : 2 * blocks - 1 - i};
             TRY(vec_push(&out->list, step));
         }
         return STATUS_OK;
@@ -151,8 +151,7 @@ enum status activations_print(const struct activation_steps *steps, char *text, 
     for (size_t i = 0, length; i < steps->list.count; i += length) {
         const struct activation_step *step = &steps->list.items[i];
         length = run_length(steps, i);
-        int wrote =
-            snprintf(text + used, bytes - used, "%s%c%" PRId32, i ? " " : "", step_letter(step), step->block);
+        int wrote = snprintf(text + used, bytes - used, "%s%c%" PRId32, i ? " " : "", step_letter(step), step->block);
         if (length > 1 && wrote > 0 && (size_t)wrote < bytes - used)
             wrote += snprintf(text + used + wrote, bytes - used - (size_t)wrote, "-%" PRId32,
                               steps->list.items[i + length - 1].block);

@@ -357,8 +357,8 @@ done:
  * micro-batch. */
 static bool is_pair(const struct activation_steps *steps, size_t s) {
     const struct activation_step *items = steps->list.items;
-    return items[s].action == ACTIVATION_FORWARD && s + 1 < steps->list.count && items[s + 1].action == ACTIVATION_BACKWARD &&
-           items[s + 1].block == items[s].block;
+    return items[s].action == ACTIVATION_FORWARD && s + 1 < steps->list.count &&
+           items[s + 1].action == ACTIVATION_BACKWARD && items[s + 1].block == items[s].block;
 }
 
 static void note_groups(struct execution_source *source, int32_t block, bool forward, bool backward) {
@@ -381,7 +381,7 @@ static enum status add_stage(struct execution_source *source, const struct wave_
 }
 
 static enum status add_steps(struct execution_source *source, const struct wave_part *wave,
-                              struct execution_list *out) {
+                             struct execution_list *out) {
     for (size_t s = 0; s < source->activations.list.count; s++) {
         bool pair = is_pair(&source->activations, s);
         if (source->activations.list.items[s].action == ACTIVATION_MOVE) continue;
@@ -470,7 +470,8 @@ static enum status find_crossings(struct execution_source *source) {
  * forward that is directly followed by its backward belongs to that. */
 static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
     const struct activation_step *step = &source->activations.list.items[s];
-    if (step->action == ACTIVATION_MOVE || stage_spans_of_block(&source->spans, step->block) != event->span) return false;
+    if (step->action == ACTIVATION_MOVE || stage_spans_of_block(&source->spans, step->block) != event->span)
+        return false;
     if (!source->pipeline.trains) return true;
     bool opens = step->action == ACTIVATION_FORWARD && source->opening[step->block] == (int32_t)s && !pair;
     return opens != event->backward;

@@ -23,7 +23,8 @@ static enum status push(struct activation_steps *steps, enum activation_action a
 
 /* The embedding is no work and the head's backward comes at once: neither is recomputed, and what the head made is not
  * moved. */
-static enum status write_steps(int32_t blocks, const struct split *split, enum tier tier, struct activation_steps *steps) {
+static enum status write_steps(int32_t blocks, const struct split *split, enum tier tier,
+                               struct activation_steps *steps) {
     int32_t moving = split->inputs ? blocks - 1 : split->moved > 0 ? 1 + split->moved : 0;
     for (int32_t i = 0; i < blocks; i++)
         TRY(push(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
@@ -39,7 +40,7 @@ static enum status write_steps(int32_t blocks, const struct split *split, enum t
 
 /* One that no text of a policy holds is left out, and one that is there. */
 static enum status add_steps(struct schedule_list *out, enum schedule_kind kind, enum tier tier,
-                              const struct activation_steps *steps) {
+                             const struct activation_steps *steps) {
     char text[POLICY_SCHEDULE_BYTES];
     if (activations_print(steps, text, sizeof text) != STATUS_OK) return STATUS_OK;
     for (size_t i = 0; i < out->list.count; i++)

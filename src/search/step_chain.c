@@ -19,7 +19,8 @@ static void add_times(const struct graph *graph, const struct costs *costs, stru
         if (node->phase > PHASE_BACKWARD) continue;
         struct chain_block *chain_block = &chain->blocks[node->block];
         bool backward = node->phase == PHASE_BACKWARD;
-        *(backward ? &chain_block->backward_time : &chain_block->forward_time) += costs->kernels[n].seconds + costs->rates.issue_s;
+        *(backward ? &chain_block->backward_time : &chain_block->forward_time) +=
+            costs->kernels[n].seconds + costs->rates.issue_s;
     }
 }
 
