@@ -243,3 +243,23 @@ enum status json_refuse_unknown(const char *file, const char *where, const json_
     }
     return STATUS_OK;
 }
+
+const char *json_name_now(const struct json_renamed *renamed, size_t count, const char *before) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(before, renamed[i].before) == 0) return renamed[i].now;
+    return before;
+}
+
+enum status json_rename_keys(const char *file, const char *where, json_t *object, const struct json_renamed *renamed,
+                             size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        json_t *value = json_object_get(object, renamed[i].before);
+        if (json_object_get(object, renamed[i].now))
+            return status_hint(status_set(STATUS_BAD_INPUT, "%s: %s%s: unknown field", file, where, renamed[i].now),
+                               "this version of the format calls it \"%s\"", renamed[i].before);
+        if (!value) continue;
+        if (json_object_set(object, renamed[i].now, value) != 0) return status_no_memory(0, "a file's JSON");
+        (void)json_object_del(object, renamed[i].before);
+    }
+    return STATUS_OK;
+}

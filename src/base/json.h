@@ -34,6 +34,16 @@ enum status json_read_bool(const char *file, const json_t *object, const char *f
 /* BAD_INPUT "FILE: WHEREkey: unknown field" for a key that is not among the known ones; the hint names the nearest. */
 enum status json_refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
                                 size_t count);
+/* The names of one thing in an older version of a format and now. */
+struct json_renamed {
+    const char *before, *now;
+};
+/* The name now of what an older version calls `before`. */
+const char *json_name_now(const struct json_renamed *renamed, size_t count, const char *before);
+/* Renames the keys of an object that an older version wrote. BAD_INPUT "FILE: WHEREkey: unknown field" for a name that
+ * the older version lacks. */
+enum status json_rename_keys(const char *file, const char *where, json_t *object, const struct json_renamed *renamed,
+                             size_t count);
 /* Borrowed from the object. */
 enum status json_read_string(const char *file, const json_t *object, const char *field, const char **out);
 /* Copied; BAD_INPUT with the most that is legal as hint where text and NUL are more than `bytes`. */

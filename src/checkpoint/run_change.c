@@ -11,6 +11,10 @@
 
 enum { NUMBER_MAX = SETTING_SIZE_MAX };
 
+/* Fields in runs before RUN_FIRST_TERMS. */
+static const struct json_renamed renamed_fields[] = {
+    {"tensor", "tensor_parallel"}, {"sequence", "sequence_parallel"}, {"round_grains", "round_micro_batches"}};
+
 void run_changes_free(struct run_changes *changes) { vec_free(&changes->items); }
 
 static enum status add(struct run_changes *changes, int64_t step, const char *field, const char *from, const char *to) {
@@ -40,20 +44,20 @@ enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, co
     char before[LANE_SHAPE_BYTES], after[LANE_SHAPE_BYTES];
     TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
     TRY(add(changes, step, "reduce_dtype", reduce_name(from), reduce_name(to)));
-    TRY(add_number(changes, step, "tensor", recipe_tensor(from), recipe_tensor(to)));
-    TRY(add(changes, step, "sequence", from->sequence ? "on" : "off", to->sequence ? "on" : "off"));
-    return add_number(changes, step, "round_grains", from->round_micro_batches, to->round_micro_batches);
+    TRY(add_number(changes, step, "tensor_parallel", recipe_tensor(from), recipe_tensor(to)));
+    TRY(add(changes, step, "sequence_parallel", from->sequence ? "on" : "off", to->sequence ? "on" : "off"));
+    return add_number(changes, step, "round_micro_batches", from->round_micro_batches, to->round_micro_batches);
 }
 
 /* The number of threads was a part of recipes once: what was changed then is kept, and changes nothing now. */
 static bool is_number(const char *field) {
     return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0 ||
-           strcmp(field, "round_grains") == 0 || strcmp(field, "tensor") == 0;
+           strcmp(field, "round_micro_batches") == 0 || strcmp(field, "tensor_parallel") == 0;
 }
 
 static bool is_known(const char *field) {
     return is_number(field) || strcmp(field, "isa") == 0 || strcmp(field, "lanes") == 0 ||
-           strcmp(field, "reduce_dtype") == 0 || strcmp(field, "sequence") == 0 || run_change_is_option(field);
+           strcmp(field, "reduce_dtype") == 0 || strcmp(field, "sequence_parallel") == 0 || run_change_is_option(field);
 }
 
 static void apply(const struct run_change *change, struct recipe *recipe) {
@@ -62,12 +66,12 @@ static void apply(const struct run_change *change, struct recipe *recipe) {
         recipe->products = NULL; /* they are the other's */
     }
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
-    if (strcmp(change->field, "round_grains") == 0) recipe->round_micro_batches = atoll(change->to);
-    if (strcmp(change->field, "tensor") == 0) {
+    if (strcmp(change->field, "round_micro_batches") == 0) recipe->round_micro_batches = atoll(change->to);
+    if (strcmp(change->field, "tensor_parallel") == 0) {
         recipe->tensor = atoi(change->to);
         recipe->strategies = NULL; /* they are of so many ranks */
     }
-    if (strcmp(change->field, "sequence") == 0) recipe->sequence = strcmp(change->to, "on") == 0;
+    if (strcmp(change->field, "sequence_parallel") == 0) recipe->sequence = strcmp(change->to, "on") == 0;
     if (strcmp(change->field, "reduce_dtype") == 0) recipe->reduce_dtype = dtype_find(change->to);
     if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */
 }
@@ -147,36 +151,42 @@ static enum status read_value(const char *where, const json_t *object, const cha
         return known ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
     }
     bool number = is_number(field);
-    int64_t min = strcmp(field, "round_grains") != 0;
+    int64_t min = strcmp(field, "round_micro_batches") != 0;
     char *end = out;
     long value = number ? strtol(out, &end, 10) : 1;
     bool good = number ? *out && !*end && value >= min && value <= NUMBER_MAX : *out != '\0';
     return good ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
 }
 
-static enum status read_change(const char *where, const json_t *object, struct run_change *out) {
+static enum status read_change(const char *where, const json_t *object, int64_t version, struct run_change *out) {
     struct run_change change = {0};
+    const char *field = "";
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
     TRY(json_require(where, object, "step"));
     TRY(json_read_int(where, object, "step", 0, INT64_MAX, &change.step));
     TRY(json_require(where, object, "field"));
-    TRY(json_read_text(where, object, "field", sizeof change.field, change.field));
-    if (!is_known(change.field))
-        return status_set(STATUS_BAD_INPUT, "%s: field: a run cannot change '%s'", where, change.field);
+    TRY(json_read_string(where, object, "field", &field));
+    if (version < RUN_FIRST_TERMS)
+        field = json_name_now(renamed_fields, sizeof renamed_fields / sizeof *renamed_fields, field);
+    if (!is_known(field)) return status_set(STATUS_BAD_INPUT, "%s: field: a run cannot change '%s'", where, field);
+    snprintf(change.field, sizeof change.field, "%s", field);
     TRY(read_value(where, object, "from", change.field, change.from));
     TRY(read_value(where, object, "to", change.field, change.to));
     *out = change;
     return STATUS_OK;
 }
 
-enum status run_changes_from_json(const char *file, const json_t *object, const char *key, struct run_changes *out) {
+const char *run_changes_key(int64_t version) { return version < RUN_FIRST_CHANGES ? "recipe_changes" : "changes"; }
+
+enum status run_changes_from_json(const char *file, const json_t *object, int64_t version, struct run_changes *out) {
+    const char *key = run_changes_key(version);
     const json_t *array = json_object_get(object, key);
     if (!array) return STATUS_OK;
     if (!json_is_array(array)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, key);
     for (size_t i = 0; i < json_array_size(array); i++) {
         char *where = mem_format("%s: %s: number %zu", file, key, i);
         struct run_change change;
-        enum status status = where ? read_change(where, json_array_get(array, i), &change) : STATUS_FAILED;
+        enum status status = where ? read_change(where, json_array_get(array, i), version, &change) : STATUS_FAILED;
         mem_free(where);
         TRY(status);
         TRY(vec_push(&out->items, change));

@@ -9,6 +9,8 @@
 #include "plan/plan.h"
 
 enum { RUN_CHANGE_BYTES = 64 };
+/* The version of run.json, and the first that has the changes of options and the field's terms. */
+enum { RUN_VERSION = 3, RUN_FIRST_CHANGES = 2, RUN_FIRST_TERMS = 3 };
 
 struct run_change {
     int64_t step; /* the last one with the old value */
@@ -20,8 +22,8 @@ struct run_changes {
 };
 void run_changes_free(struct run_changes *changes);
 
-/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor and round_micro_batches that
- * is another in `to`. */
+/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor_parallel, sequence_parallel
+ * and round_micro_batches that is another in `to`. */
 enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, const struct recipe *from,
                                    const struct recipe *to);
 /* Makes a checkpoint's recipe, of `step`, the one that the run continues with. The checkpoint lacks the changes that
@@ -38,7 +40,9 @@ enum status run_changes_add_options(struct run_changes *changes, int64_t step, c
 
 /* [{"step": 120, "field": "learning_rate", "from": "0.0003", "to": "0.0001"}, ...]; NULL without memory. */
 json_t *run_changes_to_json(const struct run_changes *changes);
-/* Reads the list under `key` (run_changes_key); there may be none. BAD_INPUT naming the field. */
-enum status run_changes_from_json(const char *file, const json_t *object, const char *key, struct run_changes *out);
+/* The key of the list in a run.json of that version. */
+const char *run_changes_key(int64_t version);
+/* Reads the list of a run.json; there may be none. BAD_INPUT naming the field. */
+enum status run_changes_from_json(const char *file, const json_t *object, int64_t version, struct run_changes *out);
 
 #endif

@@ -137,8 +137,6 @@ static enum status read_limits(const char *file, const json_t *object, struct me
     return STATUS_OK;
 }
 
-const char *run_changes_key(int64_t version) { return version < RUN_FIRST_CHANGES ? "recipe_changes" : "changes"; }
-
 enum status run_settings_from_json(const char *file, const json_t *object, struct run_settings *out) {
     int64_t version = 0;
     const char *model = NULL;
@@ -155,7 +153,7 @@ enum status run_settings_from_json(const char *file, const json_t *object, struc
     if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
     TRY(train_options_from_json(file, options, &out->memory, &out->options));
     TRY(read_limits(file, json_object_get(object, "memory"), &out->limits));
-    TRY(run_changes_from_json(file, object, run_changes_key(version), &out->changes));
+    TRY(run_changes_from_json(file, object, version, &out->changes));
     return plan_from_json(file, plan, &out->plan);
 }
 

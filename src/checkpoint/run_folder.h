@@ -18,8 +18,6 @@
 #include "checkpoint/run_change.h"
 #include "session/train_options.h"
 
-enum { RUN_VERSION = 2, RUN_FIRST_CHANGES = 2 };
-
 struct run_settings {
     const char *model_folder; /* absolute */
     struct train_options options;
@@ -41,8 +39,6 @@ enum status run_folder_create(const char *path, const struct run_settings *setti
 enum status run_folder_read(const char *path, struct run_settings *out);
 /* What run.json holds; `file` is its name in messages. The caller calls run_settings_free, after an error too. */
 enum status run_settings_from_json(const char *file, const json_t *object, struct run_settings *out);
-/* The key of its changes. */
-const char *run_changes_key(int64_t version);
 /* Writes run.json again. */
 enum status run_folder_write(const char *path, const struct run_settings *settings);
 void run_settings_free(struct run_settings *settings);

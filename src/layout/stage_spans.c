@@ -16,7 +16,8 @@ static enum status print_cut(const struct stage_cut *cut, char text[POLICY_SPANS
         int written =
             snprintf(text + used, POLICY_SPANS_BYTES - used, "%s%d", used > 0 ? " " : "", cut->stages[s].first);
         if (written < 0 || used + (size_t)written >= POLICY_SPANS_BYTES)
-            return status_set(STATUS_BAD_INPUT, "plan: policy.spans: %d spans are too many", cut->count);
+            return status_set(STATUS_BAD_INPUT, "plan: policy.stage_starts: %d virtual stages are too many",
+                              cut->count);
         used += (size_t)written;
     }
     return STATUS_OK;
@@ -41,11 +42,13 @@ static enum status cut_costs(const struct block_costs *costs, bool limited, stru
 }
 
 static enum status refuse_blocks(int32_t blocks, int32_t count) {
-    return status_hint(status_set(STATUS_BAD_INPUT,
-                                  "plan: policy.stages: %d spans need as many blocks, embedding and head among them; "
-                                  "the model has %d",
-                                  count, blocks),
-                       "the most stages are %d", blocks);
+    return status_hint(
+        status_set(
+            STATUS_BAD_INPUT,
+            "plan: policy.pipeline_parallel: %d virtual stages need as many blocks, embedding and head among them; "
+            "the model has %d",
+            count, blocks),
+        "the most stages are %d", blocks);
 }
 
 static enum status choose(const struct block_costs *costs, const struct span_request *request, bool limited,
@@ -94,7 +97,7 @@ static enum status cut_by_flops(const struct graph *graph, int stages, char text
 /* ---- text ---- */
 
 static enum status refuse_text(const char *text, const char *rule) {
-    return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.spans: '%s' is not legal: %s", text, rule),
+    return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.stage_starts: '%s' is not legal: %s", text, rule),
                        "a legal value is ''");
 }
 
@@ -106,13 +109,13 @@ static enum status parse(const char *text, int32_t blocks, struct stage_spans *o
         long block = strtol(at, &end, 10);
         if (end == at || (*end && *end != ' ')) return refuse_text(text, "blocks, with a space between");
         if (block <= out->first[out->count - 1] || block >= blocks)
-            return refuse_text(text, "blocks at which spans begin, ascending, from 1 to the model's last");
+            return refuse_text(text, "blocks at which virtual stages begin, ascending, from 1 to the model's last");
         out->first[out->count++] = (int32_t)block;
         at = *end ? end + 1 : end;
     }
     out->first[out->count] = blocks;
     if (out->count % out->stages == 0) return STATUS_OK;
-    return refuse_text(text, "each stage has as many spans as the others");
+    return refuse_text(text, "each rank has the same number of virtual stages");
 }
 
 enum status stage_spans_create(const struct graph *graph, const char *text, int stages, struct stage_spans *out) {

@@ -15,7 +15,7 @@ struct stage_spans {
     int32_t *first; /* by span: its first block; one more at the end */
 };
 
-/* The spans of policy.spans; where that says none, one a stage, cut by FLOPs.
+/* The spans of policy.spans ("stage_starts" in files); where that says none, one a stage, cut by FLOPs.
  * BAD_INPUT where the model has too few blocks, or spans are no legal ones of it. The caller frees, also after a
  * failure. */
 enum status stage_spans_create(const struct graph *graph, const char *text, int stages, struct stage_spans *out);

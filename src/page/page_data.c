@@ -13,6 +13,7 @@
 #include "page/page_timeline.h"
 #include "page/samples_reader.h"
 #include "plan/plan.h"
+#include "plan/plan_keys.h"
 #include "train/run_end.h"
 
 enum { FILE_LIMIT_BYTES = 1 << 24, MODEL_FIELDS_MAX = 64, MODEL_TEXT_MAX = 200 };
@@ -60,10 +61,8 @@ static enum status read_plan(const char *path, json_t **out) {
     json_t *object;
     TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
     enum status status = check_plan(path, object);
-    if (status == STATUS_OK)
-        *out = object;
-    else
-        json_decref(object);
+    if (status == STATUS_OK) status = plan_update_keys(path, object, out);
+    json_decref(object);
     return status;
 }
 
@@ -260,18 +259,14 @@ static enum status put_timeline(struct page_run *run, json_t *document, const ch
 
 /* run.json's plan, or plan.json's, which knows what the program takes. */
 static enum status put_plan(struct page_run *run, json_t *document, const json_t *settings) {
-    json_t *plan = json_incref(json_object_get(settings, "plan"));
+    json_t *plan = NULL;
     char *path = path_join(run->folder, "plan.json");
-    enum status status = path ? STATUS_OK : STATUS_FAILED;
-    if (path && file_exists(path)) {
-        json_decref(plan);
-        plan = NULL;
-        status = read_plan(path, &plan);
-    }
+    enum status status = STATUS_FAILED;
+    if (path)
+        status = file_exists(path) ? read_plan(path, &plan)
+                                   : plan_update_keys("run.json", json_object_get(settings, "plan"), &plan);
     mem_free(path);
-    if (status == STATUS_OK) return put(document, "plan", plan);
-    json_decref(plan);
-    return status;
+    return status == STATUS_OK ? put(document, "plan", plan) : status;
 }
 
 static enum status begin_run(struct page_run *run, const char *model, json_t **out) {

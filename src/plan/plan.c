@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/nearest.h"
+#include "plan/plan_keys.h"
 #include "plan/recipe_lines.h"
 #include "plan/recipe_pairs.h"
 #include "plan/settings.h"
@@ -133,13 +134,13 @@ enum master master_find(const char *name) {
 #define SETTING_MIN(field) setting_table[SETTING_##field].min
 #define SETTING_MAX(field) setting_table[SETTING_##field].max
 #define RECIPE_INTEGERS(X)                                                                                             \
-    X(round_micro_batches, "round_grains", int64_t, SETTING_MIN(round_micro_batches),                                  \
-      SETTING_MAX(round_micro_batches), "0 for all grains of a lane")                                                  \
+    X(round_micro_batches, "round_micro_batches", int64_t, SETTING_MIN(round_micro_batches),                           \
+      SETTING_MAX(round_micro_batches), "0 for all micro-batches of a lane")                                           \
     X(batch, "batch", int64_t, SETTING_MIN(batch), SETTING_MAX(batch), "a step needs at least one sequence")           \
     X(sequence_length, "sequence_length", int64_t, SETTING_MIN(sequence_length), SETTING_MAX(sequence_length),         \
       "a sequence needs at least one token")                                                                           \
-    X(micro_batch_sequences, "grain_sequences", int64_t, SETTING_MIN(micro_batch_sequences), recipe->batch,            \
-      "a grain holds whole sequences and at most the batch")                                                           \
+    X(micro_batch_sequences, "micro_batch", int64_t, SETTING_MIN(micro_batch_sequences), recipe->batch,                \
+      "a micro-batch holds whole sequences and at most the batch")                                                     \
     X(seed, "seed", uint64_t, SETTING_MIN(seed), SETTING_MAX(seed), "a seed is not negative")                          \
     X(kernels_version, "kernels_version", int, 0, INT32_MAX, "a version is not negative")
 #define RECIPE_DOUBLES(X)                                                                                              \
@@ -153,20 +154,19 @@ static enum status check_axes(const struct plan *plan) {
     int ranks = rank_place_ranks(&plan->place), tensor = recipe_tensor(&plan->recipe);
     int stages = rank_place_stages(&plan->place), nearest = stages;
     if (rank_place_tensor(&plan->place) != tensor)
-        return status_set(STATUS_BAD_INPUT, "plan: recipe.tensor: %d is not the %d of its ranks", tensor,
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.tensor_parallel: %d is not the %d of its ranks", tensor,
                           rank_place_tensor(&plan->place));
     if (ranks % tensor != 0)
-        return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "plan: recipe.tensor: %d ranks that share tensors do not divide %d", tensor,
-                                      ranks),
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.tensor_parallel: %d does not divide the %d ranks",
+                                      tensor, ranks),
                            "start a multiple of %d ranks by --ranks", tensor);
     if (plan->recipe.sequence && tensor == 1)
-        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.sequence: on cuts positions among ranks that "
-                                                        "share tensors, and none do"),
-                           "--tensor-parallel N, or --sequence-parallel off");
+        return status_hint(
+            status_set(STATUS_BAD_INPUT, "plan: recipe.sequence_parallel: on requires tensor parallelism"),
+            "--tensor-parallel N, or --sequence-parallel off");
     if (plan->recipe.sequence && plan->recipe.layout == TENSOR_LAYOUT_SOLVER)
         return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "plan: recipe.sequence: on, but the solver says where positions "
+                                      "plan: recipe.sequence_parallel: on, but the solver says where positions "
                                       "are cut"),
                            "--sequence-parallel off, or --layout megatron");
     if (tensor > 1 && plan->recipe.optimizer_dtype == STATE_INT8)
@@ -182,8 +182,8 @@ static enum status check_axes(const struct plan *plan) {
         nearest--;
     if (nearest == stages) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT,
-                                  "plan: policy.stages: %d is not legal: stages do not divide %d ranks", stages,
-                                  ranks / tensor),
+                                  "plan: policy.pipeline_parallel: %d is not legal: stages do not divide %d ranks",
+                                  stages, ranks / tensor),
                        "the nearest legal value is %d", nearest);
 }
 
@@ -272,12 +272,12 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     if (recipe->optimizer == UPDATE_MUON)
         failed |= json_object_set_new(object, "muon_momentum", json_real(recipe->muon_momentum));
     failed |= json_object_set_new(object, "optimizer_dtype", json_string(state_format_name(recipe->optimizer_dtype)));
-    failed |= json_object_set_new(object, "base_dtype", json_string(weight_format_name(recipe->base_dtype)));
-    failed |= json_object_set_new(object, "master", json_string(master_name(recipe->master)));
+    failed |= json_object_set_new(object, "quantize_base", json_string(weight_format_name(recipe->base_dtype)));
+    failed |= json_object_set_new(object, "master_weights", json_string(master_name(recipe->master)));
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
-    failed |= json_object_set_new(object, "tensor", json_integer(recipe_tensor(recipe)));
-    failed |= json_object_set_new(object, "sequence", json_string(recipe->sequence ? "on" : "off"));
+    failed |= json_object_set_new(object, "tensor_parallel", json_integer(recipe_tensor(recipe)));
+    failed |= json_object_set_new(object, "sequence_parallel", json_string(recipe->sequence ? "on" : "off"));
     failed |= json_object_set_new(object, "layout", json_string(tensor_layout_name(recipe->layout)));
     if (recipe->layout_rates.flops_per_s > 0)
         failed |= json_object_set_new(object, "layout_rates", layout_rates_to_json(&recipe->layout_rates));
@@ -304,7 +304,7 @@ json_t *plan_to_json(const struct plan *plan) {
     char ranks[LANE_SHAPE_BYTES];
     const struct lane_shape mesh = {plan->place.mesh.nodes, plan->place.mesh.per_node};
     if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0 ||
-        json_object_set_new(policy, "stages", json_integer(rank_place_stages(&plan->place))) != 0) {
+        json_object_set_new(policy, "pipeline_parallel", json_integer(rank_place_stages(&plan->place))) != 0) {
         json_decref(recipe);
         json_decref(policy);
         (void)status_no_memory(0, "a plan's JSON");
@@ -405,15 +405,15 @@ static enum status read_state_formats(const char *file, const json_t *object, st
     static const char *const formats[] = {"fp32", "bf16", "int8"}, *const masters[] = {"fp32", "split", "none"};
     const char *format = "fp32", *master = "fp32";
     TRY(json_read_string(file, object, "optimizer_dtype", &format));
-    TRY(json_read_string(file, object, "master", &master));
+    TRY(json_read_string(file, object, "master_weights", &master));
     out->optimizer_dtype = state_format_find(format);
     out->master = master_find(master);
     if (out->optimizer_dtype == STATE_FORMAT_COUNT)
         return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: optimizer_dtype: '%s' is not known", file, format),
                             "value", format, formats, sizeof formats / sizeof *formats);
     if (out->master == MASTER_COUNT)
-        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: master: '%s' is not known", file, master), "value",
-                            master, masters, sizeof masters / sizeof *masters);
+        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: master_weights: '%s' is not known", file, master),
+                            "value", master, masters, sizeof masters / sizeof *masters);
     return STATUS_OK;
 }
 
@@ -423,10 +423,10 @@ static enum status read_base_dtype(const char *file, const json_t *object, enum 
     static const char *const formats[] = {WEIGHT_FORMAT_LIST(FORMAT_TEXT)};
 #undef FORMAT_TEXT
     const char *format = weight_format_name(WEIGHT_PLAIN);
-    TRY(json_read_string(file, object, "base_dtype", &format));
+    TRY(json_read_string(file, object, "quantize_base", &format));
     *out = weight_format_find(format);
     if (*out != WEIGHT_FORMAT_COUNT) return STATUS_OK;
-    return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: base_dtype: '%s' is not known", file, format), "value",
+    return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: quantize_base: '%s' is not known", file, format), "value",
                         format, formats, WEIGHT_FORMAT_COUNT);
 }
 
@@ -451,17 +451,17 @@ static enum status read_shape(const char *file, const json_t *object, const char
 /* Off where the file says nothing. */
 static enum status read_sequence(const char *file, const json_t *object, bool *out) {
     const char *text = "off";
-    TRY(json_read_string(file, object, "sequence", &text));
+    TRY(json_read_string(file, object, "sequence_parallel", &text));
     *out = strcmp(text, "on") == 0;
     if (*out || strcmp(text, "off") == 0) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: recipe.sequence: '%s' is neither on nor off", file, text);
+    return status_set(STATUS_BAD_INPUT, "%s: recipe.sequence_parallel: '%s' is neither on nor off", file, text);
 }
 
 /* Old recipes may hold "threads", which plan_from_json reads. */
 static enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
     enum { OPTIONAL_FIELDS = 22 };
     static const char *const known[] = {"threads",
-                                        "base_dtype",
+                                        "quantize_base",
                                         "lora",
                                         "freeze",
                                         "products",
@@ -474,10 +474,10 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
                                         "optimizer",
                                         "muon_momentum",
                                         "optimizer_dtype",
-                                        "master",
+                                        "master_weights",
                                         "reduce_dtype",
-                                        "tensor",
-                                        "sequence",
+                                        "tensor_parallel",
+                                        "sequence_parallel",
                                         "layout",
                                         "layout_rates",
                                         "strategies",
@@ -511,8 +511,8 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     TRY(read_base_dtype(file, object, &recipe->base_dtype));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
-    TRY(read_integer(file, object, "recipe.", "tensor", SETTING_MIN(tensor), SETTING_MAX(tensor),
-                     "ranks that share tensors", &tensor));
+    TRY(read_integer(file, object, "recipe.", "tensor_parallel", SETTING_MIN(tensor), SETTING_MAX(tensor),
+                     "at least one rank", &tensor));
     recipe->tensor = (int)tensor;
     TRY(read_sequence(file, object, &recipe->sequence));
     TRY(read_layout(file, object, recipe));
@@ -538,8 +538,6 @@ static enum status read_threads(const char *file, const json_t *plan, int *out) 
 }
 
 static enum status read_plan(const char *file, const json_t *object, struct plan *out) {
-    int64_t version = 0;
-    TRY(json_read_version(file, object, PLAN_VERSION, &version));
     const json_t *recipe = json_object_get(object, "recipe"), *policy = json_object_get(object, "policy");
     if (!json_is_object(recipe)) return status_set(STATUS_BAD_INPUT, "%s: recipe: must be an object", file);
     if (!json_is_object(policy)) return status_set(STATUS_BAD_INPUT, "%s: policy: must be an object", file);
@@ -548,7 +546,8 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     struct lane_shape ranks = {0};
     TRY(read_shape(file, policy, "ranks", &ranks));
     int64_t stages = 1;
-    TRY(read_integer(file, policy, "policy.", "stages", 1, LANES_MAX, "a pipeline has at least one stage", &stages));
+    TRY(read_integer(file, policy, "policy.", "pipeline_parallel", 1, LANES_MAX, "a pipeline has at least one stage",
+                     &stages));
     out->place =
         (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor = out->recipe.tensor, .stages = (int)stages};
     TRY(read_threads(file, object, &out->threads));
@@ -559,7 +558,10 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
 
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out) {
     struct plan plan = {0};
-    enum status status = read_plan(file, object, &plan);
+    json_t *updated = NULL;
+    enum status status = plan_update_keys(file, object, &updated);
+    if (status == STATUS_OK) status = read_plan(file, updated, &plan);
+    json_decref(updated);
     if (status == STATUS_OK)
         *out = plan;
     else if (!status_hint_text()[0]) /* what is missing, or of another type, has no nearest value */
@@ -613,8 +615,8 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->dtype != actual->dtype) DIFFERENT("dtype")
     if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT("lanes")
     if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT("reduce_dtype")
-    if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT("tensor")
-    if (expected->sequence != actual->sequence) DIFFERENT("sequence")
+    if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT("tensor_parallel")
+    if (expected->sequence != actual->sequence) DIFFERENT("sequence_parallel")
     if (expected->layout != actual->layout) DIFFERENT("layout")
 #define COMPARE_RATE(field, key)                                                                                       \
     if (expected->layout_rates.field < actual->layout_rates.field ||                                                   \
@@ -634,8 +636,8 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->muon_momentum < actual->muon_momentum || expected->muon_momentum > actual->muon_momentum)
         DIFFERENT("muon_momentum")
     if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT("optimizer_dtype")
-    if (expected->master != actual->master) DIFFERENT("master")
-    if (expected->base_dtype != actual->base_dtype) DIFFERENT("base_dtype")
+    if (expected->master != actual->master) DIFFERENT("master_weights")
+    if (expected->base_dtype != actual->base_dtype) DIFFERENT("quantize_base")
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT("isa")
     return STATUS_OK;
 }

@@ -5,9 +5,10 @@
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
  * (who has which of a chunk's elements), lane_shares (a step cut into
  * lanes and rounds), gpu_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name),
- * recipe_pairs (and of pairs), chunks (parameters in chunks), pipeline_order (which stage works on what when), movement
- * (when copies come and go), activations (activation schedules as text), recompute (recomputation schedules and their
- * cost), chain (a step as a chain), rotor (the fastest recomputation in given memory). */
+ * recipe_pairs (and of pairs), plan_keys (keys of older plan files), chunks (parameters in chunks), pipeline_order
+ * (which stage works on what when), movement (when copies come and go), activations (activation schedules as text),
+ * recompute (recomputation schedules and their cost), chain (a step as a chain), rotor (the fastest recomputation in
+ * given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -25,7 +26,7 @@
 #include "plan/rank_place.h"
 
 enum {
-    PLAN_VERSION = 1,
+    PLAN_VERSION = 2,
     RECIPE_NAME_BYTES = 64,
     RECIPE_TEXT_BYTES = 1024,
     POLICY_SCHEDULE_BYTES = 16384,
@@ -233,6 +234,7 @@ json_t *plan_to_json(const struct plan *plan);
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out);
 /* The part of plan_check that is about the policy; `micro_batches`: recipe_share_micro_batches. */
 enum status policy_check(const struct policy *policy, int64_t micro_batches);
+/* Reads older versions too (plan_keys.h). */
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
 /* The plan of a plan file, or of a run.json, which holds one as "plan". */
 const json_t *plan_find(const json_t *object);

@@ -21,7 +21,7 @@ enum status plan_check_float(const char *field, double value, double min, double
 
 /* One list of the policy's numbers and tiers, with their keys in files, serves reading and writing. */
 #define POLICY_INTEGERS(X)                                                                                             \
-    X(micro_batches_per_wave, "grains_per_pass")                                                                       \
+    X(micro_batches_per_wave, "micro_batches_per_wave")                                                                \
     X(chunk_bytes, "chunk_bytes")                                                                                      \
     X(persistent_chunks, "persistent_chunks")                                                                          \
     X(buffers, "buffers")                                                                                              \
@@ -37,8 +37,8 @@ enum status plan_check_float(const char *field, double value, double min, double
 enum { BUFFERS_MAX = 1 << 20, LOOKAHEAD_MAX = 64 };
 
 enum status policy_check(const struct policy *policy, int64_t micro_batches) {
-    TRY(plan_check_range("policy.grains_per_pass", policy->micro_batches_per_wave, 1, micro_batches,
-                         "a pass holds at least one grain and at most those that a lane adds up at once"));
+    TRY(plan_check_range("policy.micro_batches_per_wave", policy->micro_batches_per_wave, 1, micro_batches,
+                         "a wave holds at least one micro-batch and at most those that a lane adds up at once"));
     TRY(plan_check_range("policy.chunk_bytes", policy->chunk_bytes, 0, INT64_MAX, "a chunk has a size"));
     TRY(plan_check_range("policy.persistent_chunks", policy->persistent_chunks, 0, INT64_MAX, "a count of chunks"));
     if (policy->tile_tokens % OP_ROWS_APART != 0) {
@@ -95,9 +95,9 @@ json_t *policy_to_json(const struct policy *policy) {
 #define SET_TIER(field, key) failed |= json_object_set_new(object, key, json_string(tier_name(policy->field)));
     POLICY_TIERS(SET_TIER)
     failed |= json_object_set_new(object, "partition", partition_to_json(&policy->partition));
-    failed |= json_object_set_new(object, "remake", json_boolean(policy->selective_recompute));
+    failed |= json_object_set_new(object, "selective_recompute", json_boolean(policy->selective_recompute));
     failed |= json_object_set_new(object, "flat", json_boolean(policy->flat));
-    failed |= json_object_set_new(object, "spans", json_string(policy->spans));
+    failed |= json_object_set_new(object, "stage_starts", json_string(policy->spans));
     failed |= json_object_set_new(object, "schedule", json_string(policy->schedule));
     if (!failed) return object;
     json_decref(object);
@@ -137,24 +137,24 @@ static enum status read_partition(const char *file, const json_t *object, struct
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out) {
     static const char *const known[] = {"schedule",
                                         "partition",
-                                        "remake",
+                                        "selective_recompute",
                                         "flat",
-                                        "spans",
+                                        "stage_starts",
                                         "ranks",
-                                        "stages", /* a plan's, and no policy's by itself */
+                                        "pipeline_parallel", /* a plan's, and no policy's by itself */
 #define NAME_FIELD(field, key) key,
                                         POLICY_INTEGERS(NAME_FIELD) POLICY_TIERS(NAME_FIELD)};
     struct policy policy = {0};
     TRY(json_refuse_unknown(file, "policy.", object, known, sizeof known / sizeof *known));
-    TRY(json_require(file, object, "grains_per_pass"));
+    TRY(json_require(file, object, "micro_batches_per_wave"));
 #define READ_INTEGER(field, key) TRY(json_read_int(file, object, key, INT64_MIN, INT64_MAX, &policy.field));
     POLICY_INTEGERS(READ_INTEGER)
 #define READ_TIER(field, key) TRY(read_tier(file, object, key, &policy.field));
     POLICY_TIERS(READ_TIER)
     TRY(read_partition(file, object, &policy.partition));
-    TRY(json_read_bool(file, object, "remake", &policy.selective_recompute));
+    TRY(json_read_bool(file, object, "selective_recompute", &policy.selective_recompute));
     TRY(json_read_bool(file, object, "flat", &policy.flat));
-    TRY(json_read_text(file, object, "spans", sizeof policy.spans, policy.spans));
+    TRY(json_read_text(file, object, "stage_starts", sizeof policy.spans, policy.spans));
     TRY(json_read_text(file, object, "schedule", sizeof policy.schedule, policy.schedule));
     *out = policy;
     return STATUS_OK;

@@ -8,7 +8,7 @@
 
 static enum status refuse_odd(const char *field, int64_t value) {
     enum status status = status_set(
-        STATUS_BAD_INPUT, "plan: recipe.%s: %lld is not legal: sequences are pairs, and a pair lies in one grain",
+        STATUS_BAD_INPUT, "plan: recipe.%s: %lld is not legal: sequences are pairs, and a pair lies in one micro-batch",
         field, (long long)value);
     return status_hint(status, "the nearest legal value is %lld", (long long)(value > 1 ? value - 1 : 2));
 }
@@ -16,7 +16,7 @@ static enum status refuse_odd(const char *field, int64_t value) {
 enum status recipe_pairs_check(const struct recipe *recipe) {
     if (recipe_together(recipe) == 1) return STATUS_OK;
     if (recipe->batch % 2 != 0) return refuse_odd("batch", recipe->batch);
-    if (recipe->micro_batch_sequences % 2 != 0) return refuse_odd("grain_sequences", recipe->micro_batch_sequences);
+    if (recipe->micro_batch_sequences % 2 != 0) return refuse_odd("micro_batch", recipe->micro_batch_sequences);
     if (recipe->document_attention != DOCUMENT_ATTENTION_ACROSS)
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.document_attention: within is for several "
                                                         "examples in a sequence, and those of pairs have one each"),

@@ -57,25 +57,25 @@ struct setting {
       .fallback = "sigmoid")                                                                                           \
     X(dpo_label_smoothing, .key = "dpo_label_smoothing", .name = "dpo-label-smoothing", SETTING_FLOAT_IN(0, 0.49),     \
       SETTING_FLOAT_DEFAULT(0))                                                                                        \
-    X(micro_batch_sequences, .key = "grain_sequences", .name = "micro-batch", SETTING_INT_IN(1, SETTING_SIZE_MAX))     \
+    X(micro_batch_sequences, .key = "micro_batch", .name = "micro-batch", SETTING_INT_IN(1, SETTING_SIZE_MAX))         \
     X(lanes, .key = "lanes", .name = "lanes", .type = SETTING_TEXT)                                                    \
-    X(round_micro_batches, .key = "round_grains", .name = "round", SETTING_INT_IN(0, SETTING_SIZE_MAX),                \
+    X(round_micro_batches, .key = "round_micro_batches", .name = "round", SETTING_INT_IN(0, SETTING_SIZE_MAX),         \
       SETTING_INT_DEFAULT(0))                                                                                          \
     X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
       .fallback = "fp32")                                                                                              \
-    X(tensor, .key = "tensor", .name = "tensor-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",                \
+    X(tensor, .key = "tensor_parallel", .name = "tensor-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",       \
       SETTING_INT_DEFAULT(1))                                                                                          \
-    X(sequence, .key = "sequence", .name = "sequence-parallel", .type = SETTING_CHOICE, .choices = "on|off",           \
+    X(sequence, .key = "sequence_parallel", .name = "sequence-parallel", .type = SETTING_CHOICE, .choices = "on|off",  \
       .fallback = "off")                                                                                               \
     X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
       .fallback = "megatron")                                                                                          \
-    X(micro_batches_per_wave, .key = "grains_per_pass", .name = "micro-batches-per-wave",                              \
+    X(micro_batches_per_wave, .key = "micro_batches_per_wave", .name = "micro-batches-per-wave",                       \
       SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(1))                                                     \
-    X(stages, .key = "stages", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",              \
+    X(stages, .key = "pipeline_parallel", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",   \
       SETTING_INT_DEFAULT(1))                                                                                          \
-    X(interleave, .key = "interleave", .name = "virtual-stages", SETTING_INT_IN(1, 64))                                \
+    X(interleave, .key = "virtual_stages", .name = "virtual-stages", SETTING_INT_IN(1, 64))                            \
     X(partition, .key = "partition", .name = "partition", .type = SETTING_TEXT)                                        \
-    X(flat, .key = "flat", .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                \
+    X(flat, .key = "collectives", .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")         \
     X(threads, .key = "threads", .name = "threads", SETTING_INT_IN(1, 4096))                                           \
     X(seed, .key = "seed", .name = "seed", SETTING_INT_IN(0, INT64_MAX), SETTING_INT_DEFAULT(1))                       \
     X(optimizer, .key = "optimizer", .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd|muon",    \
@@ -90,9 +90,9 @@ struct setting {
     X(clip_norm, .key = "clip_norm", .name = "clip-norm", SETTING_FLOAT_IN(0, 1e9), SETTING_FLOAT_DEFAULT(1))          \
     X(optimizer_dtype, .key = "optimizer_dtype", .name = "optimizer-dtype", .type = SETTING_CHOICE,                    \
       .choices = "fp32|bf16|int8", .fallback = "fp32")                                                                 \
-    X(master, .key = "master", .name = "master-weights", .type = SETTING_CHOICE, .choices = "fp32|split|none",         \
+    X(master, .key = "master_weights", .name = "master-weights", .type = SETTING_CHOICE, .choices = "fp32|split|none", \
       .fallback = "fp32")                                                                                              \
-    X(base_dtype, .key = "base_dtype", .name = "quantize-base", .type = SETTING_CHOICE,                                \
+    X(base_dtype, .key = "quantize_base", .name = "quantize-base", .type = SETTING_CHOICE,                             \
       .choices = "none|nf4|int8|mxfp4", .fallback = "none")                                                            \
     X(freeze, .key = "freeze", .name = "freeze", .type = SETTING_TEXTS)                                                \
     X(lora, .key = "lora", .name = "lora", .type = SETTING_TEXT)                                                       \

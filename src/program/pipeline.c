@@ -16,7 +16,8 @@ static enum status note_maker(const struct stage_spans *spans, const struct node
                               struct makers *makers) {
     int32_t span = stage_spans_of_block(spans, node->block), *before = &makers->span[tensor->id];
     if (*before >= 0 && *before % spans->stages != span % spans->stages)
-        return status_set(STATUS_BAD_INPUT, "plan: policy.spans: a stage begins within what makes %s", tensor->name);
+        return status_set(STATUS_BAD_INPUT, "plan: policy.stage_starts: a stage begins within what makes %s",
+                          tensor->name);
     *before = span;
     makers->backward[tensor->id] = node->phase == PHASE_BACKWARD;
     return STATUS_OK;

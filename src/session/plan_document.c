@@ -86,16 +86,16 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
         bool planned = shape->outcome == SHAPE_PLANNED;
         failed |= json_array_append_new(
             list,
-            json_pack("{s:i, s:s, s:s, s:o, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor",
-                      recipe_tensor(&shape->plan->recipe), "sequence", shape->plan->recipe.sequence ? "on" : "off",
-                      "layout", tensor_layout_name(shape->plan->recipe.layout), "solver_memory",
-                      isfinite(shape->solver_memory) ? json_real(shape->solver_memory) : json_null(), "stages",
-                      rank_place_stages(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
-                      shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(), "step_s",
-                      planned ? json_real(shape->step_s) : json_null(), "device_bytes",
-                      (json_int_t)shape->tier_bytes[TIER_DEVICE], "host_bytes",
-                      (json_int_t)shape->tier_bytes[TIER_HOST], "disk_bytes", (json_int_t)shape->tier_bytes[TIER_DISK],
-                      "reason", shape->reason));
+            json_pack(
+                "{s:i, s:s, s:s, s:o, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor_parallel",
+                recipe_tensor(&shape->plan->recipe), "sequence_parallel", shape->plan->recipe.sequence ? "on" : "off",
+                "layout", tensor_layout_name(shape->plan->recipe.layout), "solver_memory",
+                isfinite(shape->solver_memory) ? json_real(shape->solver_memory) : json_null(), "pipeline_parallel",
+                rank_place_stages(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
+                shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(), "step_s",
+                planned ? json_real(shape->step_s) : json_null(), "device_bytes",
+                (json_int_t)shape->tier_bytes[TIER_DEVICE], "host_bytes", (json_int_t)shape->tier_bytes[TIER_HOST],
+                "disk_bytes", (json_int_t)shape->tier_bytes[TIER_DISK], "reason", shape->reason));
     }
     if (!failed) return list;
     json_decref(list);
@@ -137,7 +137,7 @@ static json_t *document(const struct session_plan *plan, const struct step_summa
         failed |= json_object_set_new(object, "tiers", tiers_to_json(plan));
         failed |= json_object_set_new(object, "runners_up",
                                       trials_to_json(search->runners_up.items, search->runners_up.count));
-        failed |= json_object_set_new(object, "front",
+        failed |= json_object_set_new(object, "pareto_front",
                                       trials_to_json(search->pareto_front.items, search->pareto_front.count));
         failed |= json_object_set_new(object, "tried", trials_to_json(search->tried.items, search->tried.count));
         failed |= json_object_set_new(object, "partitions", partitions_to_json(search));

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-static const char *const plan_part_names[PART_COUNT] = {[PART_TENSOR] = "tensor",
+static const char *const plan_part_names[PART_COUNT] = {[PART_TENSOR] = "tensor_parallel",
                                                         [PART_CUT] = "cut",
-                                                        [PART_STAGES] = "stages",
+                                                        [PART_STAGES] = "pipeline_parallel",
                                                         [PART_PARTITION] = "partition",
                                                         [PART_MEMORY] = "memory"};
 

@@ -22,7 +22,8 @@ struct plan_gain {
 
 /* Of a plan whose shape was chosen. */
 void plan_gains_find(const struct session_plan *plan, struct plan_gain out[PART_COUNT]);
-/* {"tensor": {"used", "seconds", "exact"}, …}; seconds null where nothing fits without. NULL without memory. */
+/* {"tensor_parallel": {"used", "seconds", "exact"}, …}; seconds null where nothing fits without. NULL without memory.
+ */
 json_t *plan_gains_to_json(const struct session_plan *plan);
 
 #endif

@@ -64,7 +64,7 @@ static void bad_settings_write_nothing(void **state) {
     REFUSED(SETTINGS_GIVE(&run.options, beta2, 1), "beta2")
     REFUSED(SETTINGS_GIVE(&run.options, epsilon, 0), "epsilon")
     REFUSED(SETTINGS_GIVE(&run.plan, sequence_length, 129), "129") /* the context is 128 */
-    REFUSED(SETTINGS_GIVE(&run.plan, micro_batch_sequences, 4), "grain_sequences")
+    REFUSED(SETTINGS_GIVE(&run.plan, micro_batch_sequences, 4), "micro_batch")
     REFUSED(run.data_paths[0] = "/nowhere/data.bin", "/nowhere/data.bin")
     tiny_run_make(*state, "llama", &run);
     SETTINGS_GIVE(&run.plan.memory, device_bytes, 256 << 10);

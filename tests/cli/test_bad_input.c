@@ -195,7 +195,7 @@ static void bad_settings_are_refused(void **state) {
         {"--batch", "0", "--batch: 0"},
         {"--seq", "-1", "--seq: -1"},
         {"--seq", "64", "64"},
-        {"--micro-batch", "9", "grain_sequences"},
+        {"--micro-batch", "9", "micro_batch"},
         {"--lr", "0", "--lr: 0"},
         {"--steps", "-5", "--steps: -5"},
         {"--threads", "0", "--threads"},
@@ -205,7 +205,7 @@ static void bad_settings_are_refused(void **state) {
         {"--plan", "gone.json", "gone.json"},
         {"--disk", "/nowhere", "/nowhere"},
         {"--host-memory", "much", "--host-memory"},
-        {"--micro-batches-per-wave", "99", "grains_per_pass"},
+        {"--micro-batches-per-wave", "99", "micro_batches_per_wave"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *const arguments[] = {"train",   place.model, place.text, "-o",      place.run,
@@ -222,7 +222,7 @@ static void bad_settings_are_refused(void **state) {
 static void bad_policies_are_refused(void **state) {
     (void)state;
     static const char *const bad[][4] = {
-        {"grains_per_pass", "99", "policy.grains_per_pass: 99", "hint: the nearest legal value is"},
+        {"micro_batches_per_wave", "99", "policy.micro_batches_per_wave: 99", "hint: the nearest legal value is"},
         {"chunk_bytes", "-1", "policy.chunk_bytes: -1", "hint: the nearest legal value is 0"},
         {"lookahead", "65", "policy.lookahead: 65", "hint: the nearest legal value is 64"},
         {"parameters", "\"host\"", "policy.buffers: 0", "hint: the nearest legal value is 1"},

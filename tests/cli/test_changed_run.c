@@ -62,7 +62,7 @@ static const struct {
     const char *file, *from, *to; /* of one length */
 } digits[] = {
     {"state.json", "\"batch\": 3", "\"batch\": 2"},
-    {"state.json", "\"grain_sequences\": 2", "\"grain_sequences\": 1"},
+    {"state.json", "\"micro_batch\": 2", "\"micro_batch\": 1"},
     {"state.json", "\"seed\": 1", "\"seed\": 2"},
     {"state.json", "\"clip_norm\": 1", "\"clip_norm\": 2"},
     {"state.json", "\"step\": 4", "\"step\": 3"},
@@ -142,7 +142,7 @@ static void a_finished_model_is_verified(void **state) {
 static void an_edited_recipe_is_refused(void **state) {
     static const char *const edits[][3] = {
         {"\"batch\": 3", "\"batch\": 4", "run.json: plan.recipe.batch: is 4, and "},
-        {"\"grain_sequences\": 2", "\"grain_sequences\": 1", "run.json: plan.recipe.grain_sequences: is 1, and "},
+        {"\"micro_batch\": 2", "\"micro_batch\": 1", "run.json: plan.recipe.micro_batch: is 1, and "},
         {"\"seed\": 1", "\"seed\": 7", "run.json: plan.recipe.seed: is 7, and "},
         {"\"clip_norm\": 1.0", "\"clip_norm\": 1.5", "run.json: plan.recipe.clip_norm: is 1.5, and "},
         {"\"dtype\": \"fp32\"", "\"dtype\": \"bf16\"", "run.json: plan.recipe.dtype: is \"bf16\", and "},

@@ -490,8 +490,8 @@ static void stages_are_planned_together(void **state) {
     EXPECT(folder, 0, NULL, "simulate", temp_path(folder, "staged.json"));
     EXPECT(folder, 2, TEXTS("--virtual-stages"), "plan", model, "--ranks", "2", "--pipeline-parallel", "2",
            "--virtual-stages", "0");
-    EXPECT(folder, 2, TEXTS("policy.stages: 6 spans need as many blocks"), "plan", model, "--ranks", "2",
-           "--pipeline-parallel", "2", "--virtual-stages", "3");
+    EXPECT(folder, 2, TEXTS("policy.pipeline_parallel: 6 virtual stages need as many blocks"), "plan", model, "--ranks",
+           "2", "--pipeline-parallel", "2", "--virtual-stages", "3");
     assert_int_equal(cache_bytes(folder, model, "1"), 2 * cache_bytes(folder, model, "2"));
 }
 

@@ -204,7 +204,7 @@ static void a_run_goes_on_in_any_stages(void **state) {
     expect_same_file(place.run, whole, "samples.jsonl");
     expect_same_checkpoints(place.run, whole, atoi(steps), "model.safetensors");
     program_expect(
-        place.folder, 2, (const char *const[]){"policy.stages: 3", "nearest legal value is 2", NULL},
+        place.folder, 2, (const char *const[]){"policy.pipeline_parallel: 3", "nearest legal value is 2", NULL},
         (const char *const[]){"resume", place.run, "--ranks", "4", "--pipeline-parallel", "3", "--steps", "20", NULL});
 }
 

@@ -114,6 +114,19 @@ static void a_run_whose_tokens_change_is_refused(void **state) {
            "resume", temp_path(*state, "run"), "--steps", "6", "--allow-recipe-change");
 }
 
+/* Of the last commit with the keys of version 1: its run.json has version 2. */
+static void a_run_with_changes_resumes(void **state) {
+    static const char *const fields[] = {"round_micro_batches", "steps", "keep", "learning_rate"};
+    resume(state, "4e810533/run");
+    json_t *settings = load(temp_path(*state, "run/run.json"));
+    const json_t *changes = json_object_get(settings, "changes");
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_t *field = json_object_get(json_array_get(changes, i), "field");
+        assert_string_equal(json_string_value(field), fields[i]);
+    }
+    json_decref(settings);
+}
+
 /* Two ranks with zero1 wrote it; one rank holds both lanes. */
 static void a_run_of_0_1_0_on_two_ranks_resumes_on_one(void **state) { resume(state, "0.1.0/ranks"); }
 
@@ -210,6 +223,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_run_of_0_1_0_resumes),
         CASE(a_run_whose_tokens_change_is_refused),
+        CASE(a_run_with_changes_resumes),
         CASE(a_run_of_0_1_0_on_two_ranks_resumes_on_one),
         CASE(a_checkpoint_of_format_4_resumes),
         CASE(a_checkpoint_of_format_3_resumes),

@@ -58,7 +58,7 @@ case $1 in plan | train) set -- "$@" --micro-batches-per-wave 2 ;; esac
 built "$@"
 END
 compare 0 "$build" "$place/policy" compact '^Plans differ:' \
-    "$family fp32 compact .*: policy.grains_per_pass: 1 -> 2.*; simulated step [0-9.]+ ms -> [0-9.]+ ms" \
+    "$family fp32 compact .*: policy.micro_batches_per_wave: 1 -> 2.*; simulated step [0-9.]+ ms -> [0-9.]+ ms" \
     "$(counts 1 1 0 0 1 0 0)"
 
 wrap names <<'END'
@@ -70,11 +70,11 @@ for word; do
     set -- "$@" "$word"
 done
 out=$(built "$@") || exit
-printf '%s\n' "$out" | sed 's/grain_sequences/micro_batch_sequences/'
-[ "$1" != train ] || find run -name '*.json' -exec sed -i 's/grain_sequences/micro_batch_sequences/
+printf '%s\n' "$out" | sed 's/"micro_batch"/"sequences"/'
+[ "$1" != train ] || find run -name '*.json' -exec sed -i 's/"micro_batch"/"sequences"/
     s/"version": [0-9]*,/"version": 99,/' {} +
 END
-printf 'option --micro-batch --sequences\nkey grain_sequences micro_batch_sequences\n' >"$place/rows"
+printf 'option --micro-batch --sequences\nkey micro_batch sequences\n' >"$place/rows"
 NAMES=$place/rows compare 0 "$build" "$place/names" compact 'run.json: version: [0-9]+ -> 99' "$(counts 1 1 0 0 0 0 1)"
 NAMES=$place/rows compare 0 "$place/names" "$build" compact "$(counts 1 1 0 0 0 0 1)"
 NAMES=/dev/null compare 1 "$build" "$place/names" compact 'plan: exit status 0 -> 2' "$(counts 1 0 1 0 0 0 0)"

@@ -128,7 +128,7 @@ function scatter(data) {
   const same = Object.values(policyTraits(data.plan.policy)).filter(text => text);
   for (const row of [...figure.querySelectorAll('tbody tr')].slice(1))
     row.firstChild.textContent.toLowerCase().split('; ').forEach(words => expect(!same.some(text => text.toLowerCase() === words), 'a row says what is the same: ' + words));
-  expect(differences(data.plan.policy, {...data.plan.policy, grains_per_pass: 77}).length === 1, 'one difference is one');
+  expect(differences(data.plan.policy, {...data.plan.policy, micro_batches_per_wave: 77}).length === 1, 'one difference is one');
 }
 
 function samples(data) {

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "plan/plan.h"
+#include "plan/plan_keys.h"
 #include "plan/recipe_lines.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -89,6 +90,50 @@ static void plans_come_back_the_same(void **state) {
     json_decref(json);
 }
 
+/* Ballast 0.1.0 wrote version 1. */
+static const char version_1[] =
+    "{\"version\": 1, \"recipe\": {\"dtype\": \"bf16\", \"batch\": 12, \"sequence_length\": 384, \"grain_sequences\": "
+    "3, "
+    "\"round_grains\": 2, \"tensor\": 2, \"sequence\": \"on\", \"master\": \"split\", \"base_dtype\": \"nf4\", "
+    "\"seed\": 77, "
+    "\"kernels_version\": 2, \"beta1\": 0.9, \"beta2\": 0.95, \"epsilon\": 1e-8, \"weight_decay\": 0.1, \"clip_norm\": "
+    "1, "
+    "\"document_attention\": \"across\", \"isa\": \"avx512\"}, \"policy\": {\"grains_per_pass\": 2, \"remake\": true, "
+    "\"ranks\": \"4\", \"stages\": 2}, \"threads\": 2, \"front\": [{\"policy\": {\"grains_per_pass\": 2}}]}";
+
+static void version_1_is_read(void **state) {
+    struct plan plan;
+    temp_write_text(temp_path(*state, "plan.json"), version_1);
+    assert_int_equal(plan_read(temp_path(*state, "plan.json"), &plan), STATUS_OK);
+    assert_int_equal(plan.recipe.micro_batch_sequences, 3);
+    assert_int_equal(plan.recipe.round_micro_batches, 2);
+    assert_int_equal(plan.recipe.tensor, 2);
+    assert_true(plan.recipe.sequence);
+    assert_int_equal(plan.recipe.master, MASTER_SPLIT);
+    assert_int_equal(plan.recipe.base_dtype, WEIGHT_NF4);
+    assert_int_equal(plan.policy.micro_batches_per_wave, 2);
+    assert_true(plan.policy.selective_recompute);
+    assert_int_equal(rank_place_stages(&plan.place), 2);
+}
+
+static void keys_of_version_1_become_those_of_today(void **state) {
+    (void)state;
+    json_t *old = json_loads(version_1, 0, NULL), *now = NULL;
+    assert_int_equal(plan_update_keys("plan.json", old, &now), STATUS_OK);
+    assert_int_equal(json_integer_value(json_object_get(now, "version")), PLAN_VERSION);
+    assert_null(json_object_get(json_object_get(now, "recipe"), "grain_sequences"));
+    const json_t *front = json_array_get(json_object_get(now, "pareto_front"), 0);
+    const json_t *policy = json_object_get(front, "policy");
+    assert_int_equal(json_integer_value(json_object_get(policy, "micro_batches_per_wave")), 2);
+    assert_non_null(json_object_get(json_object_get(old, "recipe"), "grain_sequences"));
+    json_decref(now);
+    json_object_set_new(json_object_get(old, "policy"), "micro_batches_per_wave", json_integer(1));
+    assert_int_equal(plan_update_keys("plan.json", old, &now), STATUS_BAD_INPUT);
+    assert_string_equal(status_message(), "plan.json: policy.micro_batches_per_wave: unknown field");
+    assert_string_equal(status_hint_text(), "this version of the format calls it \"grains_per_pass\"");
+    json_decref(old);
+}
+
 /* The message names the file and says `rule`; the hint says `hint`. */
 static void refuse(const char *path, json_t *json, const char *rule, const char *hint) {
     char *text = json_dumps(json, 0);
@@ -131,8 +176,8 @@ static void bad_plans_are_refused(void **state) {
            "the nearest legal field is batch");
     refuse(path, changed("policy", "speed", json_integer(1)), "speed: unknown field", "the legal fields are ");
     refuse(path, changed("policy", "buffer", json_integer(1)), "buffer: unknown field", "legal field is buffers");
-    refuse(path, changed("policy", "grains_per_pass", json_integer(5)), "grains_per_pass", "value is 4");
-    refuse(path, changed("policy", "grains_per_pass", json_integer(-1)), "grains_per_pass", "value is 1");
+    refuse(path, changed("policy", "micro_batches_per_wave", json_integer(5)), "micro_batches_per_wave", "value is 4");
+    refuse(path, changed("policy", "micro_batches_per_wave", json_integer(-1)), "micro_batches_per_wave", "value is 1");
 }
 
 static void refuse_recipe(const char *path, const char *field, json_t *value, const char *rule, const char *nearest) {
@@ -176,9 +221,9 @@ static void bad_integers_are_refused(void **state) {
     refuse_recipe(path, "batch", json_integer(1 << 25), "a step needs at least one sequence", "16777216");
     refuse_recipe(path, "sequence_length", json_integer(-3), "a sequence needs at least one token", "1");
     refuse_recipe(path, "sequence_length", json_integer(1 << 25), "a sequence needs", "16777216");
-    refuse_recipe(path, "grain_sequences", json_integer(13), "at most the batch", "12");
-    refuse_recipe(path, "grain_sequences", json_integer((json_int_t)1 << 40), "at most the batch", "12");
-    refuse_recipe(path, "grain_sequences", json_integer(0), "at most the batch", "1");
+    refuse_recipe(path, "micro_batch", json_integer(13), "at most the batch", "12");
+    refuse_recipe(path, "micro_batch", json_integer((json_int_t)1 << 40), "at most the batch", "12");
+    refuse_recipe(path, "micro_batch", json_integer(0), "at most the batch", "1");
     refuse_recipe(path, "seed", json_integer(-1), "a seed is not negative", "0");
     refuse_recipe(path, "seed", json_real(1e19), "must be a whole number", "9223372036854775807");
     refuse_recipe(path, "kernels_version", json_integer(-2), "a version is not negative", "0");
@@ -210,7 +255,7 @@ static void lanes_and_ranks_come_back_the_same(void **state) {
     other = plan;
     other.recipe.round_micro_batches = 0;
     assert_int_equal(recipe_require_equal(&plan.recipe, &other.recipe), STATUS_BAD_INPUT);
-    assert_string_equal(status_message(), "recipe: round_grains is another here");
+    assert_string_equal(status_message(), "recipe: round_micro_batches is another here");
     other = plan;
     other.recipe.reduce_dtype = DTYPE_F32;
     assert_int_equal(recipe_require_equal(&plan.recipe, &other.recipe), STATUS_BAD_INPUT);
@@ -223,7 +268,7 @@ static void plans_without_lanes_have_one(void **state) {
     struct plan plan = example(), back;
     json_t *json = plan_to_json(&plan);
     assert_int_equal(json_object_del(json_object_get(json, "recipe"), "lanes"), 0);
-    assert_int_equal(json_object_del(json_object_get(json, "recipe"), "round_grains"), 0);
+    assert_int_equal(json_object_del(json_object_get(json, "recipe"), "round_micro_batches"), 0);
     assert_int_equal(json_object_del(json_object_get(json, "recipe"), "reduce_dtype"), 0);
     assert_int_equal(json_object_del(json_object_get(json, "policy"), "ranks"), 0);
     assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
@@ -241,12 +286,15 @@ static void bad_lanes_and_ranks_are_refused(void **state) {
     refuse(path, changed("recipe", "lanes", json_integer(8)), "lanes: must be a string", whole);
     refuse(path, changed("recipe", "reduce_dtype", json_string("fp16")), "reduce_dtype: nothing is computed in 'fp16'",
            "nearest legal value is bf16");
-    refuse(path, changed("recipe", "round_grains", json_integer(-1)), "0 for all grains of a lane", "value is 0");
+    refuse(path, changed("recipe", "round_micro_batches", json_integer(-1)), "0 for all micro-batches of a lane",
+           "value is 0");
     refuse(path, changed("policy", "ranks", json_string("zwei")), "ranks: 'zwei' is no number", "2x4 for 4 on each");
     refuse(path, changed("policy", "ranks", json_string("3")), "policy.ranks: 3 ranks cannot hold lanes 1", "ranks: 1");
     /* Of four micro-batches, two lanes have two each. */
-    refuse(path, changed("recipe", "lanes", json_string("2")), "policy.grains_per_pass: 4 is not legal", "value is 2");
-    refuse(path, changed("recipe", "round_grains", json_integer(3)), "grains_per_pass: 4 is not", "value is 3");
+    refuse(path, changed("recipe", "lanes", json_string("2")), "policy.micro_batches_per_wave: 4 is not legal",
+           "value is 2");
+    refuse(path, changed("recipe", "round_micro_batches", json_integer(3)), "micro_batches_per_wave: 4 is not",
+           "value is 3");
 }
 
 static void bad_floats_are_refused(void **state) {
@@ -290,10 +338,10 @@ static void bad_texts_are_refused(void **state) {
     refuse_recipe(path, "optimizer_dtype", json_string("int4"), "optimizer_dtype: 'int4'", "int8");
     refuse(path, changed("recipe", "optimizer_dtype", json_string("posit")), "optimizer_dtype: 'posit'",
            "the legal values are fp32, bf16 and int8");
-    refuse_recipe(path, "base_dtype", json_string("nf"), "base_dtype: 'nf'", "nf4");
-    refuse(path, changed("recipe", "base_dtype", json_integer(4)), "base_dtype: must be a string", whole);
-    refuse_recipe(path, "master", json_string("nonne"), "master: 'nonne'", "none");
-    refuse(path, changed("recipe", "master", json_integer(1)), "master: must be a string", whole);
+    refuse_recipe(path, "quantize_base", json_string("nf"), "quantize_base: 'nf'", "nf4");
+    refuse(path, changed("recipe", "quantize_base", json_integer(4)), "quantize_base: must be a string", whole);
+    refuse_recipe(path, "master_weights", json_string("nonne"), "master_weights: 'nonne'", "none");
+    refuse(path, changed("recipe", "master_weights", json_integer(1)), "master_weights: must be a string", whole);
     char *name = spaces(RECIPE_NAME_BYTES), *text = spaces(RECIPE_TEXT_BYTES);
     refuse(path, changed("recipe", "isa", json_string(name)), "isa: is longer than 63 bytes", "length is 63 bytes");
     refuse(path, changed("recipe", "lora", json_string(text)), "lora: is longer than 1023", "length is 1023 bytes");
@@ -331,7 +379,7 @@ static void pairs_need_even_numbers(void **state) {
     assert_non_null(strstr(status_message(), "dpo_label_smoothing"));
     plan.recipe.micro_batch_sequences = 3;
     assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), "recipe.grain_sequences: 3"));
+    assert_non_null(strstr(status_message(), "recipe.micro_batch: 3"));
     assert_string_equal(status_hint_text(), "the nearest legal value is 2");
     plan.recipe.micro_batch_sequences = 4;
     plan.recipe.batch = 3; /* smaller than the micro-batch, which was rounded up */
@@ -408,7 +456,7 @@ static void policies_come_back_the_same(void **state) {
     assert_true(json_equal(json, again));
     json_decref(json);
     json_decref(again);
-    json = json_pack("{s:i}", "grains_per_pass", 2);
+    json = json_pack("{s:i}", "micro_batches_per_wave", 2);
     assert_int_equal(policy_from_json("plan.json", json, &back), STATUS_OK);
     assert_memory_equal(&back, (&(struct policy){.micro_batches_per_wave = 2}), sizeof back);
     json_decref(json);
@@ -426,9 +474,9 @@ static void refuse_policy(const char *path, const char *field, json_t *value, co
 
 static void bad_policies_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
-    refuse_policy(path, "grains_per_pass", json_integer(0), "at least one grain", "is 1");
-    refuse_policy(path, "grains_per_pass", json_integer(5), "at most those that a lane adds up", "is 4");
-    refuse_policy(path, "grains_per_pass", json_string("2"), "must be a whole number", whole);
+    refuse_policy(path, "micro_batches_per_wave", json_integer(0), "at least one micro-batch", "is 1");
+    refuse_policy(path, "micro_batches_per_wave", json_integer(5), "at most those that a lane adds up", "is 4");
+    refuse_policy(path, "micro_batches_per_wave", json_string("2"), "must be a whole number", whole);
     refuse_policy(path, "chunk_bytes", json_integer(-1), "a chunk has a size", "is 0");
     refuse_policy(path, "persistent_chunks", json_integer(-4), "a count of chunks", "is 0");
     refuse_policy(path, "buffers", json_integer(0), "pass through buffers", "is 1");
@@ -476,6 +524,8 @@ static void micro_batches_are_counted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plans_come_back_the_same, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(version_1_is_read, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(keys_of_version_1_become_those_of_today),
         cmocka_unit_test_setup_teardown(products_come_back_the_same, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(strategies_come_back_the_same, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(lanes_and_ranks_come_back_the_same, temp_folder_make, temp_folder_drop),

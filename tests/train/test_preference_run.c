@@ -458,10 +458,10 @@ static void data_of_the_other_kind_are_refused(void **state) {
     expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "train.jsonl: holds preferences");
     make_run(*state, &run);
     SETTINGS_GIVE(&run.plan, batch, 7);
-    expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "a pair lies in one grain");
+    expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "a pair lies in one micro-batch");
     make_run(*state, &run);
     SETTINGS_GIVE(&run.plan, micro_batch_sequences, 3);
-    expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "recipe.grain_sequences: 3");
+    expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "recipe.micro_batch: 3");
 }
 
 int main(void) {

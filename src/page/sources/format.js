@@ -18,7 +18,7 @@ const bytes = value => known(value) ? units(value, ['B', 'KiB', 'MiB', 'GiB', 'T
 const amount = value => !known(value) ? '–' : Math.abs(value) < 10000 ? whole(value) : units(value, ['', 'K', 'M', 'G', 'T'], 1000, 3);
 const percent = value => known(value) ? (value > 0 && value < 5e-4 ? '<0.1%' : (100 * value).toFixed(Math.abs(value) < 0.0995 ? 1 : 0) + '%') : '–';
 const capital = text => text ? text[0].toUpperCase() + text.slice(1) : text;
-const plural = (count, noun) => whole(count) + ' ' + noun + (count === 1 ? '' : 's');
+const plural = (count, noun, nouns = noun + 's') => whole(count) + ' ' + (count === 1 ? noun : nouns);
 
 function seconds(value) {
   if (!known(value)) return '–';

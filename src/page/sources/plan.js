@@ -17,15 +17,15 @@ function adapterWords(recipe) {
   if (!recipe.lora) return '';
   const [rank, alpha, ...layers] = recipe.lora.split(',');
   return `, with LoRA adapters of rank ${rank} and alpha ${alpha} beside ${list(layers)}` +
-    (recipe.base_dtype && recipe.base_dtype !== 'none' ? `, and a base in ${recipe.base_dtype}` : '');
+    (recipe.quantize_base && recipe.quantize_base !== 'none' ? `, and a base in ${recipe.quantize_base}` : '');
 }
 
 function recipeWords(data) {
-  const r = data.plan.recipe, threads = data.plan.threads ?? r.threads, grains = Math.ceil(r.batch / r.grain_sequences);
+  const r = data.plan.recipe, threads = data.plan.threads ?? r.threads, count = Math.ceil(r.batch / r.micro_batch);
   const pairs = learnsPreferences(data) ? `Every two of them are a pair, a chosen and a rejected answer; the loss is DPO's (${r.dpo_loss}), its β ${r.dpo_beta}. ` : '';
   return `Each step trains on ${plural(r.batch, 'sequence')} of ${whole(r.sequence_length)} tokens, ${whole(tokensOfStep(data))} in all, in ${r.dtype}${adapterWords(r)}. ${pairs}` +
-    `They are computed in ${plural(grains, 'grain')} of ${plural(r.grain_sequences, 'sequence')}, ${r.lanes && r.lanes !== '1' ? `in lanes ${r.lanes}, ` : ''}on ${plural(threads, 'thread')} (${r.isa}). ` +
-    `${optimizerNames[r.optimizer] || 'AdamW'}${r.optimizer_dtype && r.optimizer_dtype !== 'fp32' ? ` with moments in ${r.optimizer_dtype}` : ''}${r.master === 'none' && r.dtype === 'bf16' ? ' and no fp32 weights' : r.master === 'split' ? ' and fp32 weights in two halves' : ''}: ${r.optimizer === 'sgd' ? `momentum ${r.beta1}` : r.optimizer === 'muon' ? `momentum ${r.muon_momentum}, AdamW for all but matrices of layers, β ${r.beta1} and ${r.beta2}` : `β ${r.beta1} and ${r.beta2}`}, weight decay ${r.weight_decay}${r.clip_norm > 0 ? `, gradients clipped at norm ${r.clip_norm}` : ', no clipping'}; seed ${r.seed}.`;
+    `They are computed in ${plural(count, 'micro-batch', 'micro-batches')} of ${plural(r.micro_batch, 'sequence')}, ${r.lanes && r.lanes !== '1' ? `in lanes ${r.lanes}, ` : ''}on ${plural(threads, 'thread')} (${r.isa}). ` +
+    `${optimizerNames[r.optimizer] || 'AdamW'}${r.optimizer_dtype && r.optimizer_dtype !== 'fp32' ? ` with moments in ${r.optimizer_dtype}` : ''}${r.master_weights === 'none' && r.dtype === 'bf16' ? ' and no fp32 weights' : r.master_weights === 'split' ? ' and fp32 weights in two halves' : ''}: ${r.optimizer === 'sgd' ? `momentum ${r.beta1}` : r.optimizer === 'muon' ? `momentum ${r.muon_momentum}, AdamW for all but matrices of layers, β ${r.beta1} and ${r.beta2}` : `β ${r.beta1} and ${r.beta2}`}, weight decay ${r.weight_decay}${r.clip_norm > 0 ? `, gradients clipped at norm ${r.clip_norm}` : ', no clipping'}; seed ${r.seed}.`;
 }
 
 const roleName = role => String(role).replace(/_/g, ' ');

@@ -19,18 +19,18 @@ const firstChunks = count => count === 1 ? 'the first chunk' : `the first ${plur
 // A policy as traits, each with the words for it: those of two policies that have other words are what differs.
 function policyTraits(p) {
   const schedule = readSchedule(p.schedule), away = STATES.filter(([kind]) => (p[kind] || 'device') !== 'device');
-  const words = {grains: plural(p.grains_per_pass || 1, 'grain') + ' a pass'};
+  const words = {wave: plural(p.micro_batches_per_wave || 1, 'micro-batch', 'micro-batches') + ' per wave'};
   for (const [kind, name] of STATES) words[kind] = name + ' ' + placeOf(p[kind] || 'device');
   words.chunks = !away.length ? '' : p.persistent_chunks ? `all of ${firstChunks(p.persistent_chunks)} in device memory` : 'no chunk always in device memory';
   words.update = p.update && p.update !== 'device' ? 'updated on the ' + p.update : 'updated on the device';
   words.again = schedule.again ? plural(schedule.again, 'block') + ' computed again' : 'nothing computed again';
   words.tiles = p.tile_tokens ? `MLPs in tiles of ${plural(p.tile_tokens, 'token')}` : 'MLPs on all tokens at once';
-  words.remake = p.remake ? 'norms and activation functions again in backward' : 'what norms and activation functions made is kept';
+  words.selective = p.selective_recompute ? 'norms and activation functions recomputed in backward' : 'outputs of norms and activation functions kept';
   words.host = schedule.host ? `activations of ${plural(schedule.host, 'block')} to host memory` : 'no activations to host memory';
   words.disk = schedule.disk ? `activations of ${plural(schedule.disk, 'block')} to the disk` : 'no activations to the disk';
   const cut = p.partition || {}, widths = STATES.map(([kind]) => cut[kind] || 1);
   words.shards = cut.optimizer > 1 ? `${widths.join('|')} shards of parameters, gradients and optimizer state` : 'all states on each rank';
-  words.flat = p.flat ? 'operations between ranks straight to each' : 'operations between ranks node by node';
+  words.flat = p.flat ? 'flat collectives' : 'hierarchical collectives';
   words.lookahead = p.lookahead ? 'copies a block ahead' : p.update_ahead ? 'updates a block ahead' : 'copies not ahead';
   words.size = p.chunk_bytes ? `chunks of ${bytes(p.chunk_bytes)}` : 'chunks of the usual size';
   words.buffers = (p.parameters || 'device') !== 'device' ? `room for ${plural(p.buffers || 0, 'chunk')} of parameters` : '';
@@ -52,8 +52,8 @@ const isOne = states => states.length === 1 && states[0][0] === 'optimizer';
 const waiting = states => list(states.map(([, name]) => name)) + (isOne(states) ? ' waits ' : ' wait ');
 const verb = count => count === 1 ? 'is' : 'are';
 function policyWords(data) {
-  const p = data.plan.policy, away = STATES.filter(([kind]) => (p[kind] || 'device') !== 'device'), grains = p.grains_per_pass || 1;
-  const first = `A pass takes ${plural(grains, 'grain')} forward and back; only the activations of ${grains === 1 ? 'that grain' : 'those'} are in memory. `;
+  const p = data.plan.policy, away = STATES.filter(([kind]) => (p[kind] || 'device') !== 'device'), count = p.micro_batches_per_wave || 1;
+  const first = `A wave takes ${plural(count, 'micro-batch', 'micro-batches')} through forward and backward; only the activations of one wave are in memory. `;
   if (!away.length) return first + 'Parameters, gradients and optimizer state stay in device memory.';
   const where = [...new Set(away.map(([kind]) => p[kind]))].map(tier => waiting(away.filter(([kind]) => p[kind] === tier)) + placeOf(tier));
   return first + (p.persistent_chunks ? `Parameters move in chunks. ${capital(firstChunks(p.persistent_chunks))} ${p.persistent_chunks === 1 ? 'stays' : 'stay'} in device memory with all that belongs to ${p.persistent_chunks === 1 ? 'it' : 'them'}. Of the others, ` : '') +
@@ -65,8 +65,8 @@ function policyWords(data) {
 function scheduleWords(policy) {
   const {again, blocks, host, disk} = readSchedule(policy.schedule), parts = [];
   if (again) parts.push(`${again} of ${plural(blocks, 'block')} ${verb(again)} computed again in backward, so that ${again === 1 ? 'its' : 'their'} activations need not be kept`);
-  if (policy.tile_tokens) parts.push(`MLPs work on ${plural(policy.tile_tokens, 'token')} of a grain at a time, and again in backward, so that only these have wide activations`);
-  if (policy.remake) parts.push('norms and activation functions are computed again in backward, so that what they made need not be kept');
+  if (policy.tile_tokens) parts.push(`MLPs work on ${plural(policy.tile_tokens, 'token')} of a micro-batch at a time, and again in backward, so that only these have wide activations`);
+  if (policy.selective_recompute) parts.push('norms and activation functions are recomputed in backward, so that their outputs need not be kept');
   if (host) parts.push(`the activations of ${plural(host, 'block')} wait in host memory for their backward`);
   if (disk) parts.push(`the activations of ${plural(disk, 'block')} wait on the disk for their backward`);
   return capital(parts.length ? parts.join('; ') : 'all activations are kept until their backward') + '.';

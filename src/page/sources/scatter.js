@@ -12,7 +12,7 @@ const isPlain = row => row && typeof row === 'object' && row.policy && typeof ro
 // What the plan knows of others: all that were tried, in older files those that it lists. The chosen first.
 function triedOf(data) {
   const plan = data.plan, same = row => JSON.stringify(row.policy) === JSON.stringify(plan.policy), device = tiersOf(data).find(tier => tier.name === 'device');
-  const all = (plan.tried && plan.tried.length ? plan.tried : [].concat(plan.runners_up || [], plan.front || [])).filter(isPlain);
+  const all = (plan.tried && plan.tried.length ? plan.tried : [].concat(plan.runners_up || [], plan.pareto_front || [])).filter(isPlain);
   const time = firstKnown(plan.step_s, predictedStep(data)), seen = new Set();
   if (!all.some(row => known(row.step_s)) || !device || !known(time)) return null;
   const of = name => (tiersOf(data).find(tier => tier.name === name) || {}).program_bytes || 0;
