@@ -171,7 +171,7 @@ struct ballast_plan_options {
                           ranks of the first start */
     const char *partition;   /* in how many shards parameters, gradients and optimizer states are, as `--partition` has
                                 it; not given: the fastest that fits. Changes no bit */
-    const char *collectives; /* "stratified" or "flat"; not given: the faster. Changes no bit */
+    const char *collectives; /* "hierarchical" or "flat"; not given: the faster. Changes no bit */
     int64_t round_micro_batches; /* add the lanes after so many micro-batches of each; not given: 0, all of them */
     int64_t tensor;              /* ranks that share each tensor; not given: 1, none do */
     int64_t stages;              /* of a pipeline, each on as many ranks; not given: 1. Changes no bit */

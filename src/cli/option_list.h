@@ -154,9 +154,9 @@
       .help = "number of shards of parameters, gradients and optimizer states: ddp, zero1, zero2, "                    \
               "zero3, mics:N, hpz, hybrid:N, or p|g|os as in 8|8|32 or 8x1|8x1|8x4 (ranks of a node x "                \
               "nodes). Never changes a result (docs/clusters.md)")                                                     \
-    X(COLLECTIVES, OPTION_OF(flat), .argument = "stratified|flat", OPTION_FOR(COMMANDS_STEP),                          \
+    X(COLLECTIVES, OPTION_OF(flat), .argument = "hierarchical|flat", OPTION_FOR(COMMANDS_STEP),                        \
       .computed = "the faster, or the value in the plan file or run",                                                  \
-      .help = "stratified: collectives run within each node, then across nodes. flat: each rank sends straight to "    \
+      .help = "hierarchical: collectives run within each node, then across nodes. flat: each rank sends straight to "  \
               "every other; never changes a result")                                                                   \
     X(GPU_COLLECTIVES,                                                                                                 \
       OPTION_OWN(.name = "gpu-collectives", .type = SETTING_CHOICE, .choices = "auto|nccl|host", .fallback = "auto"),  \

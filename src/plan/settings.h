@@ -75,7 +75,7 @@ struct setting {
       SETTING_INT_DEFAULT(1))                                                                                          \
     X(interleave, .key = "virtual_stages", .name = "virtual-stages", SETTING_INT_IN(1, 64))                            \
     X(partition, .key = "partition", .name = "partition", .type = SETTING_TEXT)                                        \
-    X(flat, .key = "collectives", .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")         \
+    X(flat, .key = "collectives", .name = "collectives", .type = SETTING_CHOICE, .choices = "hierarchical|flat")       \
     X(threads, .key = "threads", .name = "threads", SETTING_INT_IN(1, 4096))                                           \
     X(seed, .key = "seed", .name = "seed", SETTING_INT_IN(0, INT64_MAX), SETTING_INT_DEFAULT(1))                       \
     X(optimizer, .key = "optimizer", .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd|muon",    \

@@ -144,7 +144,7 @@ static void sequence_parallel_needs_no_value(void **state) {
 
 static void names_that_are_none_are_refused(void **state) {
     (void)state;
-    REFUSE(&command_plan, "--collectives: 'tree' is none of stratified|flat", NULL, "m", "--collectives", "tree");
+    REFUSE(&command_plan, "--collectives: 'tree' is none of hierarchical|flat", NULL, "m", "--collectives", "tree");
     REFUSE(&command_resume, "--partition: needs a value", NULL, "m", "--partition");
     REFUSE(&command_init, "--arch: 'bert' is none of gemma2|gemma3_text|", NULL, "m", "--arch", "bert");
 }

@@ -79,7 +79,7 @@ static void check_triple(const struct mesh *mesh, const struct partition *partit
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (formula.bytes[axis] != expected.bytes[axis])
             fail_msg("%d x %d ranks, %s, %s, axis %d: %lld by formula, %lld by schedules (draw %llu)", mesh->nodes,
-                     mesh->per_node, partition_print(partition, mesh, text), flat ? "flat" : "stratified", axis,
+                     mesh->per_node, partition_print(partition, mesh, text), flat ? "flat" : "hierarchical", axis,
                      (long long)formula.bytes[axis], (long long)expected.bytes[axis], (unsigned long long)draw);
 }
 

@@ -122,7 +122,7 @@ static enum status compare(struct comm *comm, const struct run *run, const struc
                            const struct result *mine) {
     char triple[PARTITION_BYTES], name[PARTITION_BYTES + 64];
     partition_print(&run->partition, &comm->mesh, triple);
-    snprintf(name, sizeof name, "%s, %s, %s", run->subject->of.name, triple, run->flat ? "flat" : "stratified");
+    snprintf(name, sizeof name, "%s, %s, %s", run->subject->of.name, triple, run->flat ? "flat" : "hierarchical");
     TRY(compare_moved(name, &one->moved, &mine->moved));
     for (int step = 0; step < run->subject->steps; step++)
         if (memcmp(&mine->losses[step], &one->losses[step], sizeof(double)) != 0 ||
