@@ -145,7 +145,7 @@
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "pipeline parallelism: N stages, each with a part of the layers on its own ranks. N divides --ranks. "   \
               "auto: the fastest N; never changes a result (docs/clusters.md)")                                        \
-    X(VIRTUAL_STAGES, OPTION_OF(interleave), OPTION_FOR(COMMANDS_STEP),                                                \
+    X(VIRTUAL_STAGES, OPTION_OF(virtual_stages), OPTION_FOR(COMMANDS_STEP),                                                \
       .computed = "whichever makes the fastest step",                                                                  \
       .help = "virtual pipeline stages of each rank. More of them make the pipeline's bubble smaller and send more; "  \
               "never changes a result")                                                                                \
@@ -258,7 +258,7 @@
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or the value in the plan file",       \
       .help = "data type of the optimizer's moments. bf16 takes half of the bytes, with stochastic rounding; int8 "    \
               "takes a quarter, with a scale for each 256 values, as in bitsandbytes. Part of the recipe")             \
-    X(MASTER_WEIGHTS, OPTION_OF(master), .argument = "fp32|split|none",                                                \
+    X(MASTER_WEIGHTS, OPTION_OF(master_weights), .argument = "fp32|split|none",                                                \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or the value in the plan file",       \
       .help =                                                                                                          \
           "master weights of bf16 weights: fp32; split: the 16 bits of fp32 that bf16 lacks, in half of the bytes; "   \
@@ -267,7 +267,7 @@
       .computed = "nothing, or the value in the plan file",                                                            \
       .help = "glob pattern (*, ?, [...]) of weight names that are not trained; may be given several "                 \
               "times")                                                                                                 \
-    X(QUANTIZE_BASE, OPTION_OF(base_dtype), .argument = "none|nf4|int8|mxfp4",                                         \
+    X(QUANTIZE_BASE, OPTION_OF(quantize_base), .argument = "none|nf4|int8|mxfp4",                                         \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE | COMMAND_INIT),                                       \
       .computed = ", or the value in the plan file",                                                                   \
       .help = "quantized format of the matrices of linear layers and experts, for adapters (--lora): nf4 (4 bits, "    \

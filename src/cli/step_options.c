@@ -45,9 +45,9 @@ static void read_names(const struct options *options, struct plan_options *out) 
     if (options_given(options, OPT_OPTIMIZER_DTYPE))
         SETTINGS_GIVE(out, optimizer_dtype, state_format_find(options_text(options, OPT_OPTIMIZER_DTYPE)));
     if (options_given(options, OPT_MASTER_WEIGHTS))
-        SETTINGS_GIVE(out, master, master_find(options_text(options, OPT_MASTER_WEIGHTS)));
+        SETTINGS_GIVE(out, master_weights, master_weights_find(options_text(options, OPT_MASTER_WEIGHTS)));
     if (options_given(options, OPT_QUANTIZE_BASE))
-        SETTINGS_GIVE(out, base_dtype, weight_format_find(options_text(options, OPT_QUANTIZE_BASE)));
+        SETTINGS_GIVE(out, quantize_base, weight_format_find(options_text(options, OPT_QUANTIZE_BASE)));
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
     if (options_given(options, OPT_SEQUENCE_PARALLEL))
         SETTINGS_GIVE(out, sequence, strcmp(options_text(options, OPT_SEQUENCE_PARALLEL), "on") == 0);
@@ -84,7 +84,7 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(INT, TENSOR_PARALLEL, tensor);
     TAKE(INT, MICRO_BATCHES_PER_WAVE, micro_batches_per_wave);
     TAKE(INT, PIPELINE_PARALLEL, stages);
-    TAKE(INT, VIRTUAL_STAGES, interleave);
+    TAKE(INT, VIRTUAL_STAGES, virtual_stages);
     TAKE(TEXT, PARTITION, partition);
     if (options_given(options, OPT_COLLECTIVES))
         SETTINGS_GIVE(out, flat, strcmp(options_text(options, OPT_COLLECTIVES), "flat") == 0);

@@ -15,8 +15,8 @@
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
 static const char *kind_of_masters(const struct recipe *recipe) {
-    if (recipe->dtype != DTYPE_BF16 || recipe->master == MASTER_FP32) return "";
-    if (recipe->master == MASTER_SPLIT)
+    if (recipe->dtype != DTYPE_BF16 || recipe->master_weights == MASTER_WEIGHTS_FP32) return "";
+    if (recipe->master_weights == MASTER_WEIGHTS_SPLIT)
         return recipe->optimizer_dtype != STATE_FP32 ? " and split masters" : " with split masters";
     return recipe->optimizer_dtype != STATE_FP32 ? " and no masters" : " without masters";
 }
@@ -166,7 +166,7 @@ static void print_base(FILE *out, const struct session_plan *plan) {
     char stored_text[SIZE_TEXT], plain_text[SIZE_TEXT];
     if (stored == 0) return;
     fprintf(out, "          the base's matrices take %s in %s, where %s would take %s\n",
-            size_print(stored, stored_text), weight_format_name(plan->chosen.recipe.base_dtype),
+            size_print(stored, stored_text), weight_format_name(plan->chosen.recipe.quantize_base),
             dtype_name(plan->chosen.recipe.dtype), size_print(plain, plain_text));
 }
 

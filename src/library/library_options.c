@@ -130,8 +130,8 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_FLOAT("plan", dpo_label_smoothing)
     TAKE_CHOICE("plan", optimizer, update_rule_find)
     TAKE_CHOICE("plan", optimizer_dtype, state_format_find)
-    TAKE_CHOICE("plan", master, master_find)
-    TAKE_CHOICE("plan", base_dtype, weight_format_find)
+    TAKE_CHOICE("plan", master_weights, master_weights_find)
+    TAKE_CHOICE("plan", quantize_base, weight_format_find)
     TAKE_TEXT("plan", lora)
     TAKE_INT("plan", round_micro_batches)
     TAKE_INT("plan", tensor)
@@ -140,7 +140,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
         SETTINGS_GIVE(out, sequence, strcmp(given->sequence, "on") == 0);
     }
     TAKE_INT("plan", stages)
-    TAKE_INT("plan", interleave)
+    TAKE_INT("plan", virtual_stages)
     TRY(read_lanes(given->lanes, out));
     TAKE_TEXT("plan", partition)
     if (given->collectives) {

@@ -27,9 +27,9 @@ static double state_format_bytes(enum state_format format) {
 double recipe_state_bytes_per_byte(const struct recipe *recipe) {
     double own = (double)dtype_bytes(recipe->dtype);
     double moments = update_rule_moments(recipe->optimizer) * state_format_bytes(recipe->optimizer_dtype);
-    static const double masters[] = {[MASTER_FP32] = 4, [MASTER_SPLIT] = 2, [MASTER_NONE] = 0};
-    double master = recipe->dtype == DTYPE_F32 ? 0 : masters[recipe->master];
-    return (own + 4 + moments + master) / own;
+    static const double masters[] = {[MASTER_WEIGHTS_FP32] = 4, [MASTER_WEIGHTS_SPLIT] = 2, [MASTER_WEIGHTS_NONE] = 0};
+    double master_weights = recipe->dtype == DTYPE_F32 ? 0 : masters[recipe->master_weights];
+    return (own + 4 + moments + master_weights) / own;
 }
 
 int64_t recipe_micro_batches(const struct recipe *recipe) {
@@ -115,18 +115,18 @@ enum dtype state_format_dtype(enum state_format format) {
     return dtypes[format];
 }
 
-const char *master_name(enum master master) {
+const char *master_weights_name(enum master_weights master_weights) {
     static const char *const names[] = {
-#define MASTER_NAME(name, text) [MASTER_##name] = text,
-        MASTER_LIST(MASTER_NAME)};
-    return names[master];
+#define MASTER_WEIGHTS_NAME(name, text) [MASTER_WEIGHTS_##name] = text,
+        MASTER_WEIGHTS_LIST(MASTER_WEIGHTS_NAME)};
+    return names[master_weights];
 }
 
-enum master master_find(const char *name) {
-    enum master master = 0;
-    while (master < MASTER_COUNT && strcmp(name, master_name(master)) != 0)
-        master++;
-    return master;
+enum master_weights master_weights_find(const char *name) {
+    enum master_weights master_weights = 0;
+    while (master_weights < MASTER_WEIGHTS_COUNT && strcmp(name, master_weights_name(master_weights)) != 0)
+        master_weights++;
+    return master_weights;
 }
 
 /* One list of the recipe's numbers serves checking, writing, reading and comparing: key, type, min, max and why.
@@ -272,8 +272,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     if (recipe->optimizer == UPDATE_MUON)
         failed |= json_object_set_new(object, "muon_momentum", json_real(recipe->muon_momentum));
     failed |= json_object_set_new(object, "optimizer_dtype", json_string(state_format_name(recipe->optimizer_dtype)));
-    failed |= json_object_set_new(object, "quantize_base", json_string(weight_format_name(recipe->base_dtype)));
-    failed |= json_object_set_new(object, "master_weights", json_string(master_name(recipe->master)));
+    failed |= json_object_set_new(object, "quantize_base", json_string(weight_format_name(recipe->quantize_base)));
+    failed |= json_object_set_new(object, "master_weights", json_string(master_weights_name(recipe->master_weights)));
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
     failed |= json_object_set_new(object, "tensor_parallel", json_integer(recipe_tensor(recipe)));
@@ -403,22 +403,22 @@ static enum status read_layout(const char *file, const json_t *object, struct re
 /* fp32 in files of versions that had no other. */
 static enum status read_state_formats(const char *file, const json_t *object, struct recipe *out) {
     static const char *const formats[] = {"fp32", "bf16", "int8"}, *const masters[] = {"fp32", "split", "none"};
-    const char *format = "fp32", *master = "fp32";
+    const char *format = "fp32", *master_weights = "fp32";
     TRY(json_read_string(file, object, "optimizer_dtype", &format));
-    TRY(json_read_string(file, object, "master_weights", &master));
+    TRY(json_read_string(file, object, "master_weights", &master_weights));
     out->optimizer_dtype = state_format_find(format);
-    out->master = master_find(master);
+    out->master_weights = master_weights_find(master_weights);
     if (out->optimizer_dtype == STATE_FORMAT_COUNT)
         return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: optimizer_dtype: '%s' is not known", file, format),
                             "value", format, formats, sizeof formats / sizeof *formats);
-    if (out->master == MASTER_COUNT)
-        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: master_weights: '%s' is not known", file, master),
-                            "value", master, masters, sizeof masters / sizeof *masters);
+    if (out->master_weights == MASTER_WEIGHTS_COUNT)
+        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: master_weights: '%s' is not known", file, master_weights),
+                            "value", master_weights, masters, sizeof masters / sizeof *masters);
     return STATUS_OK;
 }
 
 /* none in files of versions that had no other. */
-static enum status read_base_dtype(const char *file, const json_t *object, enum weight_format *out) {
+static enum status read_quantize_base(const char *file, const json_t *object, enum weight_format *out) {
 #define FORMAT_TEXT(name, text, block) text,
     static const char *const formats[] = {WEIGHT_FORMAT_LIST(FORMAT_TEXT)};
 #undef FORMAT_TEXT
@@ -508,7 +508,7 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     TRY(read_packing(file, object, recipe));
     TRY(read_optimizer(file, object, recipe));
     TRY(read_state_formats(file, object, recipe));
-    TRY(read_base_dtype(file, object, &recipe->base_dtype));
+    TRY(read_quantize_base(file, object, &recipe->quantize_base));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
     TRY(read_integer(file, object, "recipe.", "tensor_parallel", SETTING_MIN(tensor), SETTING_MAX(tensor),
@@ -636,8 +636,8 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->muon_momentum < actual->muon_momentum || expected->muon_momentum > actual->muon_momentum)
         DIFFERENT("muon_momentum")
     if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT("optimizer_dtype")
-    if (expected->master != actual->master) DIFFERENT("master_weights")
-    if (expected->base_dtype != actual->base_dtype) DIFFERENT("quantize_base")
+    if (expected->master_weights != actual->master_weights) DIFFERENT("master_weights")
+    if (expected->quantize_base != actual->quantize_base) DIFFERENT("quantize_base")
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT("isa")
     return STATUS_OK;
 }

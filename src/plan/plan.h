@@ -80,15 +80,15 @@ enum dtype state_format_dtype(enum state_format format);
 
 /* What of a bf16 parameter is kept beside it: in fp32 a master, of which it is the rounding; the master's lower 16
  * bits, of which the parameter is the upper ones (base/half.h); or nothing. */
-#define MASTER_LIST(X) X(FP32, "fp32") X(SPLIT, "split") X(NONE, "none")
-enum master {
-#define MASTER_ENUM(name, text) MASTER_##name,
-    MASTER_LIST(MASTER_ENUM) MASTER_COUNT
-#undef MASTER_ENUM
+#define MASTER_WEIGHTS_LIST(X) X(FP32, "fp32") X(SPLIT, "split") X(NONE, "none")
+enum master_weights {
+#define MASTER_WEIGHTS_ENUM(name, text) MASTER_WEIGHTS_##name,
+    MASTER_WEIGHTS_LIST(MASTER_WEIGHTS_ENUM) MASTER_WEIGHTS_COUNT
+#undef MASTER_WEIGHTS_ENUM
 };
-const char *master_name(enum master master);
-/* MASTER_COUNT when there is none of that name. */
-enum master master_find(const char *name);
+const char *master_weights_name(enum master_weights master_weights);
+/* MASTER_WEIGHTS_COUNT when there is none of that name. */
+enum master_weights master_weights_find(const char *name);
 
 /* What says which part of each tensor a rank has, where ranks share tensors: Megatron-LM's assignment
  * (layout/shard_choice.h), or the strategies that cost least (layout/shard_strategies.h). */
@@ -133,8 +133,8 @@ struct recipe {
     enum pair_loss dpo_loss;
     double dpo_label_smoothing;
     enum state_format optimizer_dtype;
-    enum master master;             /* of bf16 parameters; those in fp32 need none */
-    enum weight_format base_dtype;  /* of the matrices that adapters stand beside (model_set_base_format) */
+    enum master_weights master_weights;             /* of bf16 parameters; those in fp32 need none */
+    enum weight_format quantize_base;  /* of the matrices that adapters stand beside (model_set_base_format) */
     char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */

@@ -41,7 +41,7 @@ static enum status resolve_texts(const struct session *session, const struct pla
 static enum status check_stored_base(const struct model *model, const struct plan_options *options,
                                      const struct recipe *recipe) {
     const struct model_config *config = &model->config;
-    if (model->base_is_stored && SETTINGS_HAVE(options, base_dtype) && options->base_dtype == WEIGHT_PLAIN)
+    if (model->base_is_stored && SETTINGS_HAVE(options, quantize_base) && options->quantize_base == WEIGHT_PLAIN)
         return status_set(STATUS_BAD_INPUT, "quantize-base: none, but the model's files have weights in %s",
                           weight_format_name(config->base_format));
     if (config->base_format == WEIGHT_PLAIN || config->adapter.rank > 0 || recipe->lora[0]) return STATUS_OK;
@@ -71,13 +71,13 @@ static enum status make_settled(const struct session *session, unsigned uses, co
         request.policy_fixed = false;
     request.objective = options->by_sum ? OBJECTIVE_SUM : OBJECTIVE_STEP;
     request.partition_fixed = SETTINGS_HAVE(options, partition);
-    request.interleave = options->interleave;
+    request.virtual_stages = options->virtual_stages;
     request.collectives_fixed = SETTINGS_HAVE(options, flat);
     request.micro_batches_fixed = !trains || SETTINGS_HAVE(options, micro_batches_per_wave);
     request.micro_batch_fixed = !trains || SETTINGS_HAVE(options, micro_batch_sequences);
     /* Where nothing is trained, a model is as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
-    if (!trains) request.plan.recipe.base_dtype = WEIGHT_PLAIN;
+    if (!trains) request.plan.recipe.quantize_base = WEIGHT_PLAIN;
     if (trains) TRY(check_stored_base(session->model, options, &request.plan.recipe));
     add_reference(&request);
     *out = request;
@@ -170,7 +170,7 @@ struct plan_request plan_request_decided(const struct plan *plan, const struct p
                                    .plan = *plan,
                                    .recipe_fixed = true,
                                    .partition_fixed = SETTINGS_HAVE(options, partition),
-                                   .interleave = options->interleave,
+                                   .virtual_stages = options->virtual_stages,
                                    .collectives_fixed = SETTINGS_HAVE(options, flat),
                                    .micro_batches_fixed = SETTINGS_HAVE(options, micro_batches_per_wave)};
     add_reference(&request);

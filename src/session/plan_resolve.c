@@ -52,12 +52,12 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(layout)
     CHECK_GIVEN(micro_batches_per_wave)
     CHECK_GIVEN(stages)
-    CHECK_GIVEN(interleave)
+    CHECK_GIVEN(virtual_stages)
     CHECK_GIVEN(partition)
     CHECK_GIVEN(flat)
     CHECK_GIVEN(threads)
     CHECK_GIVEN(seed)
-    CHECK_GIVEN(base_dtype)
+    CHECK_GIVEN(quantize_base)
     CHECK_GIVEN(lora)
     CHECK_GIVEN(freeze)
     CHECK_GIVEN(dtype)
@@ -71,7 +71,7 @@ static void check_given(const struct plan_options *options) {
            "dpo_label_smoothing is set but not given");
     CHECK_GIVEN(optimizer)
     CHECK_GIVEN(optimizer_dtype)
-    CHECK_GIVEN(master)
+    CHECK_GIVEN(master_weights)
     CHECK_GIVEN(backend)
 }
 
@@ -203,12 +203,12 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
     recipe->optimizer_dtype = (enum state_format)choose_name(
         resolver, SETTING_optimizer_dtype, (int)options->optimizer_dtype, (int)base->optimizer_dtype, (int)STATE_FP32,
         state_format_name(options->optimizer_dtype), state_format_name(base->optimizer_dtype));
-    recipe->master =
-        (enum master)choose_name(resolver, SETTING_master, (int)options->master, (int)base->master, (int)MASTER_FP32,
-                                 master_name(options->master), master_name(base->master));
-    recipe->base_dtype = (enum weight_format)choose_name(
-        resolver, SETTING_base_dtype, (int)options->base_dtype, (int)base->base_dtype, (int)WEIGHT_PLAIN,
-        weight_format_name(options->base_dtype), weight_format_name(base->base_dtype));
+    recipe->master_weights =
+        (enum master_weights)choose_name(resolver, SETTING_master_weights, (int)options->master_weights, (int)base->master_weights, (int)MASTER_WEIGHTS_FP32,
+                                 master_weights_name(options->master_weights), master_weights_name(base->master_weights));
+    recipe->quantize_base = (enum weight_format)choose_name(
+        resolver, SETTING_quantize_base, (int)options->quantize_base, (int)base->quantize_base, (int)WEIGHT_PLAIN,
+        weight_format_name(options->quantize_base), weight_format_name(base->quantize_base));
 }
 
 int plan_options_threads(const struct plan_options *options) {
@@ -421,7 +421,7 @@ static enum status choose_policy(const struct plan_options *options, const struc
     if (moved || (given && !partition_equal(&requested, &policy.partition))) policy = plain;
     if (given) policy.partition = requested;
     bool staged = base && rank_place_stages(&base->place) == rank_place_stages(place);
-    if (!staged || SETTINGS_HAVE(options, interleave)) policy.spans[0] = '\0';
+    if (!staged || SETTINGS_HAVE(options, virtual_stages)) policy.spans[0] = '\0';
     if (SETTINGS_HAVE(options, micro_batches_per_wave)) policy.micro_batches_per_wave = options->micro_batches_per_wave;
     if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
     *out = policy;

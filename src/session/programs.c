@@ -30,8 +30,8 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .clip_norm = recipe->clip_norm,
                                           .muon_momentum = recipe->muon_momentum,
                                           .moments = state_format_dtype(recipe->optimizer_dtype),
-                                          .no_masters = recipe->master == MASTER_NONE,
-                                          .split_masters = recipe->master == MASTER_SPLIT,
+                                          .no_masters = recipe->master_weights == MASTER_WEIGHTS_NONE,
+                                          .split_masters = recipe->master_weights == MASTER_WEIGHTS_SPLIT,
                                           .seed = recipe->seed,
                                           .group = {recipe_tensor(recipe), rank_place_tensor_rank(&plan->place)}};
     bool alone = rank_place_ranks(&plan->place) == 1 && lane_shape_lanes(&recipe->lanes) == 1;

@@ -116,7 +116,7 @@ enum status session_set_trained(struct session *session, struct recipe *recipe) 
     TRY(model_set_adapter(session->model, recipe->lora, recipe->seed));
     const struct adapter *adapter = &session->model->config.adapter;
     if (adapter->rank > 0) adapter_print(adapter, recipe->lora);
-    TRY(model_set_base_format(session->model, recipe->base_dtype));
-    recipe->base_dtype = session->model->config.base_format;
+    TRY(model_set_base_format(session->model, recipe->quantize_base));
+    recipe->quantize_base = session->model->config.base_format;
     return model_set_frozen(session->model, recipe->freeze);
 }

@@ -129,7 +129,7 @@ static enum status set_trained(struct session *session, struct plan_request *req
         struct recipe *recipe = &request->shapes.list.items[i].plan->recipe;
         memcpy(recipe->lora, request->plan.recipe.lora, sizeof recipe->lora);
         memcpy(recipe->freeze, request->plan.recipe.freeze, sizeof recipe->freeze);
-        recipe->base_dtype = request->plan.recipe.base_dtype;
+        recipe->quantize_base = request->plan.recipe.quantize_base;
     }
     return STATUS_OK;
 }

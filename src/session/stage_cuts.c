@@ -16,23 +16,23 @@ static enum status count_waves(const struct plan *plan, int64_t *waves) {
     return status;
 }
 
-static enum status cut(const struct session_plan *plan, const struct block_costs *costs, int32_t interleave,
+static enum status cut(const struct session_plan *plan, const struct block_costs *costs, int32_t virtual_stages,
                        bool limited, char text[POLICY_SPANS_BYTES]) {
     int64_t capacity = plan->session->machine.capacity_bytes[TIER_DEVICE];
     const struct plan *chosen = &plan->chosen;
     int32_t stages = rank_place_stages(&chosen->place);
     struct span_request request = {
-        .stages = stages, .count = stages * interleave, .device_bytes = limited ? capacity : INT64_MAX};
+        .stages = stages, .count = stages * virtual_stages, .device_bytes = limited ? capacity : INT64_MAX};
     TRY(count_waves(chosen, &request.waves));
     return stage_spans_choose(costs, &request, text);
 }
 
 enum status stage_cuts_by_flops(struct session_plan *plan, const struct graph *graph, bool limited) {
     struct block_costs costs;
-    int64_t requested = plan->request.interleave;
+    int64_t requested = plan->request.virtual_stages;
     enum status status = block_costs_create(graph, &plan->chosen.policy, &costs);
-    int32_t interleave = requested > 0 ? (int32_t)requested : 1;
-    if (status == STATUS_OK) status = cut(plan, &costs, interleave, limited, plan->chosen.policy.spans);
+    int32_t virtual_stages = requested > 0 ? (int32_t)requested : 1;
+    if (status == STATUS_OK) status = cut(plan, &costs, virtual_stages, limited, plan->chosen.policy.spans);
     block_costs_free(&costs);
     return status;
 }
@@ -54,11 +54,11 @@ struct tried_cut {
     double step_s;
 };
 
-static enum status try_cut(const struct session_plan *plan, const struct block_costs *costs, int32_t interleave,
+static enum status try_cut(const struct session_plan *plan, const struct block_costs *costs, int32_t virtual_stages,
                            struct tried_cut *out) {
     struct plan tried = plan->chosen;
     struct stage_steps steps;
-    TRY(cut(plan, costs, interleave, true, tried.policy.spans));
+    TRY(cut(plan, costs, virtual_stages, true, tried.policy.spans));
     enum status status = stage_steps_make(programs_main(&plan->programs), &tried, &plan->costs, &steps);
     out->step_s = steps.step_s;
     stage_steps_free(&steps);
@@ -70,14 +70,14 @@ static enum status try_cut(const struct session_plan *plan, const struct block_c
 enum { INTERLEAVE_MAX = 4 };
 
 static enum status try_cuts(const struct session_plan *plan, const struct block_costs *costs, struct tried_cut *best) {
-    int64_t requested = plan->request.interleave, min = requested > 0 ? requested : 1,
+    int64_t requested = plan->request.virtual_stages, min = requested > 0 ? requested : 1,
             max = requested > 0 ? requested : INTERLEAVE_MAX;
     int stages = rank_place_stages(&plan->chosen.place);
-    for (int64_t interleave = min; interleave <= max; interleave++) {
+    for (int64_t virtual_stages = min; virtual_stages <= max; virtual_stages++) {
         struct tried_cut tried;
-        if (interleave > min && interleave * stages > costs->blocks) break;
-        TRY(try_cut(plan, costs, (int32_t)interleave, &tried));
-        if (interleave == min || tried.step_s < best->step_s) *best = tried;
+        if (virtual_stages > min && virtual_stages * stages > costs->blocks) break;
+        TRY(try_cut(plan, costs, (int32_t)virtual_stages, &tried));
+        if (virtual_stages == min || tried.step_s < best->step_s) *best = tried;
     }
     return STATUS_OK;
 }

@@ -57,7 +57,7 @@ struct plan_options {
     enum tensor_layout layout;      /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
     int64_t micro_batches_per_wave; /* never changes a result */
     int64_t stages;                 /* of a pipeline; never changes a result; default 1 */
-    int64_t interleave;             /* spans of each stage; never changes a result; default: the fastest number */
+    int64_t virtual_stages;             /* spans of each stage; never changes a result; default: the fastest number */
     const char *partition;          /* plan/partition.h; never changes a result; default: what a search finds */
     bool flat;                      /* policy.flat; never changes a result; default: what a search finds */
     enum gpu_collectives gpu_collectives; /* never changes a result */
@@ -74,8 +74,8 @@ struct plan_options {
     double muon_momentum; /* of UPDATE_MUON alone */
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
-    enum master master;
-    enum weight_format base_dtype;
+    enum master_weights master_weights;
+    enum weight_format quantize_base;
     const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;

@@ -54,13 +54,13 @@ static void initialisers_leave_everything_not_given(void **state) {
         plan.disk_bytes};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         assert_int_equal(numbers[i], -1);
-    assert_true(!plan.optimizer && !plan.optimizer_dtype && !plan.master && !plan.base_dtype);
+    assert_true(!plan.optimizer && !plan.optimizer_dtype && !plan.master_weights && !plan.quantize_base);
     assert_true(!plan.loss && plan.dpo_beta < 0 && plan.muon_momentum < 0);
     assert_true(!plan.dpo_loss && plan.dpo_label_smoothing < 0);
     assert_true(!plan.dtype && !plan.document_attention && !plan.packing && !plan.lora && !plan.freeze &&
                 !plan.freeze_count && !plan.device && !plan.disk_folder && !plan.plan_path && !plan.cluster_path &&
                 !plan.lanes && !plan.partition && !plan.collectives && plan.round_micro_batches == -1 &&
-                plan.tensor == -1 && plan.stages == -1 && plan.interleave == -1);
+                plan.tensor == -1 && plan.stages == -1 && plan.virtual_stages == -1);
     const struct ballast_train_options train_given = BALLAST_TRAIN_OPTIONS_INIT;
     assert_true(train_given.steps == -1 && train_given.epochs < 0 && !train_given.schedule && train_given.keep == -1 &&
                 train_given.clip_norm < 0 && train_given.sample_tokens == -1 && !train_given.sample_prompt &&

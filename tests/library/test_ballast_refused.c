@@ -57,8 +57,8 @@ static void refuse_plan_options(const struct library_place *place) {
     REFUSED_PLAN("plan.dpo_label_smoothing", plan->loss = "dpo"; plan->dpo_label_smoothing = 0.6);
     REFUSED_PLAN("plan.optimizer", plan->optimizer = "adam");
     REFUSED_PLAN("plan.optimizer_dtype", plan->optimizer_dtype = "fp8");
-    REFUSED_PLAN("plan.master", plan->master = "bf16");
-    REFUSED_PLAN("plan.base_dtype", plan->base_dtype = "nf8");
+    REFUSED_PLAN("plan.master_weights", plan->master_weights = "bf16");
+    REFUSED_PLAN("plan.quantize_base", plan->quantize_base = "nf8");
     REFUSED_PLAN("plan.document_attention", plan->document_attention = "sometimes");
     REFUSED_PLAN("plan.packing", plan->packing = "rows-held");
     REFUSED_PLAN("device: 'abacus'", plan->device = "abacus");
@@ -73,7 +73,7 @@ static void refuse_plan_options(const struct library_place *place) {
     REFUSED_PLAN("partition: 'zero4'", plan->partition = "zero4");
     REFUSED_PLAN("plan.stages", plan->stages = 0);
     REFUSED_PLAN("policy.pipeline_parallel: 2", plan->stages = 2);
-    REFUSED_PLAN("plan.interleave", plan->interleave = 65);
+    REFUSED_PLAN("plan.virtual_stages", plan->virtual_stages = 65);
     REFUSED_PLAN("plan.collectives", plan->collectives = "round");
     REFUSED_PLAN("plan.round_micro_batches", plan->round_micro_batches = INT64_MAX);
     REFUSED_PLAN("plan.device_memory_bytes", plan->device_memory_bytes = 0);

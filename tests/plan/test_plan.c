@@ -109,8 +109,8 @@ static void version_1_is_read(void **state) {
     assert_int_equal(plan.recipe.round_micro_batches, 2);
     assert_int_equal(plan.recipe.tensor, 2);
     assert_true(plan.recipe.sequence);
-    assert_int_equal(plan.recipe.master, MASTER_SPLIT);
-    assert_int_equal(plan.recipe.base_dtype, WEIGHT_NF4);
+    assert_int_equal(plan.recipe.master_weights, MASTER_WEIGHTS_SPLIT);
+    assert_int_equal(plan.recipe.quantize_base, WEIGHT_NF4);
     assert_int_equal(plan.policy.micro_batches_per_wave, 2);
     assert_true(plan.policy.selective_recompute);
     assert_int_equal(rank_place_stages(&plan.place), 2);

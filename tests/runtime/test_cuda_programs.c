@@ -20,7 +20,7 @@ static const char experts[] = "another qwen2_moe in bf16", matrices[] = "llama i
 /* Experts in fewer bits have no kernels. */
 static bool is_run(size_t s) {
     const struct policy_subject *subject = &policy_subjects[s];
-    if (policy_subject_has_experts(subject) && subject->base_dtype != WEIGHT_PLAIN) return false;
+    if (policy_subject_has_experts(subject) && subject->quantize_base != WEIGHT_PLAIN) return false;
     return s % unit_sweep(17, 1) == 0 || strcmp(subject->name, experts) == 0 || strcmp(subject->name, matrices) == 0;
 }
 

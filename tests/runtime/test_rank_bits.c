@@ -72,7 +72,7 @@ static void run_job(struct rank_job job, const char *path) {
 static int quantized_subject(uint64_t number) {
     int quantized[64], count = 0;
     for (size_t s = 0; s < policy_subject_count; s++)
-        if (policy_subjects[s].base_dtype != WEIGHT_PLAIN && count < 64) quantized[count++] = (int)s;
+        if (policy_subjects[s].quantize_base != WEIGHT_PLAIN && count < 64) quantized[count++] = (int)s;
     assert_true(count > 0);
     return quantized[number % (uint64_t)count];
 }

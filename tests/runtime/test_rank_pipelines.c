@@ -59,7 +59,7 @@ static enum status train(const struct variant *variant, struct comm *comm, int s
     const struct policy_subject subject = {.family = variant->family,
                                            .dtype = DTYPE_BF16,
                                            .lora = variant->base != WEIGHT_PLAIN ? "2,6,all-linear" : NULL,
-                                           .base_dtype = variant->base,
+                                           .quantize_base = variant->base,
                                            .name = variant->family};
     struct harness_options options = policy_options(&subject, &way, &config);
     config.hidden = 48, config.heads = 3, config.head_dim = 16, config.ffn = 200, config.layers = 4;

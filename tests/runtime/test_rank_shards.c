@@ -31,7 +31,7 @@ static const struct subject subjects[] = {
       .family = "llama",
       .dtype = DTYPE_BF16,
       .lora = "2,4,all-linear",
-      .base_dtype = WEIGHT_NF4},
+      .quantize_base = WEIGHT_NF4},
      false,
      3},
     {{.name = "tied llama by Muon",

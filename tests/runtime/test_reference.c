@@ -53,7 +53,7 @@ struct reference {
     json_t *bf16_updates_off; /* by name: |bf16 - fp32| / |fp32 - initial| of the final weights, in PyTorch */
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
-    enum weight_format base_dtype;
+    enum weight_format quantize_base;
     double lr[STEPS], clip_norm, weight_decay, epsilon, beta1, beta2, muon_momentum;
 };
 
@@ -124,8 +124,8 @@ static void reference_open(const char *name, bool full, struct reference *out) {
     const json_t *training = json_object_get(json, "training"), *betas = json_object_get(training, "betas");
     out->micro_batch = json_integer_value(json_object_get(json, "grain_sequences"));
     const char *optimizer = json_string_value(json_object_get(training, "optimizer"));
-    const char *base_dtype = json_string_value(json_object_get(json, "base_dtype"));
-    out->base_dtype = base_dtype ? weight_format_find(base_dtype) : WEIGHT_PLAIN;
+    const char *quantize_base = json_string_value(json_object_get(json, "base_dtype"));
+    out->quantize_base = quantize_base ? weight_format_find(quantize_base) : WEIGHT_PLAIN;
     out->optimizer = optimizer ? update_rule_find(optimizer) : UPDATE_ADAMW;
     const char *format = json_string_value(json_object_get(training, "optimizer_dtype"));
     out->optimizer_dtype = format ? state_format_find(format) : STATE_FP32;
@@ -159,7 +159,7 @@ static struct harness_options options_of(const struct reference *reference, enum
                                     .micro_batches_per_wave = 1,
                                     .optimizer = reference->optimizer,
                                     .optimizer_dtype = reference->optimizer_dtype,
-                                    .base_dtype = reference->base_dtype,
+                                    .quantize_base = reference->quantize_base,
                                     .clip_norm = reference->clip_norm,
                                     .weight_decay = reference->weight_decay,
                                     .epsilon = reference->epsilon,

@@ -145,7 +145,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
                                       .threads = 1,
                                       .lanes = {1, mesh_ranks(&comm->mesh) / tensor},
                                       .lora = kind->lora,
-                                      .base_dtype = kind->base,
+                                      .quantize_base = kind->base,
                                       .clip_norm = 1,
                                       .weight_decay = 0.1,
                                       .seed = SEED};

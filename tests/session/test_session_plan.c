@@ -194,12 +194,12 @@ static void flat_operations_of_devices_are_refused(void **state) {
 
 /* ---- pipelines ---- */
 
-static void plan_stages(const char *folder, int64_t interleave, int64_t device_bytes, struct planned *out) {
+static void plan_stages(const char *folder, int64_t virtual_stages, int64_t device_bytes, struct planned *out) {
     struct tiny_run run;
     tiny_run_make(folder, "llama", &run);
     run.plan.planned = (struct mesh){1, 2};
     SETTINGS_GIVE(&run.plan, stages, 2);
-    if (interleave > 0) SETTINGS_GIVE(&run.plan, interleave, interleave);
+    if (virtual_stages > 0) SETTINGS_GIVE(&run.plan, virtual_stages, virtual_stages);
     SETTINGS_GIVE(&run.plan.memory, device_bytes, device_bytes);
     expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.plan, &run.options, &out->session, &out->plan),
                   STATUS_OK, NULL);
@@ -227,13 +227,13 @@ static void pipelines_are_cut_by_their_simulated_step(void **state) {
         compute_s += stages->list[stage].compute_s;
     }
     assert_true(fabs(stages->bubble - (1 - compute_s / (2 * chosen_s))) < 1e-9);
-    for (int64_t interleave = 1; interleave <= 2; interleave++) {
+    for (int64_t virtual_stages = 1; virtual_stages <= 2; virtual_stages++) {
         struct planned requested;
-        plan_stages(*state, interleave, PLENTY, &requested);
+        plan_stages(*state, virtual_stages, PLENTY, &requested);
         int spans = 1;
         for (const char *at = requested.plan.chosen.policy.spans; *at; at++)
             spans += *at == ' ';
-        assert_int_equal(spans + 1, 2 * interleave);
+        assert_int_equal(spans + 1, 2 * virtual_stages);
         drop(&requested);
     }
     drop(&planned);

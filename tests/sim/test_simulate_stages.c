@@ -101,17 +101,17 @@ static double time_step(int count, int64_t waves, const char *spans, double late
 static void pipelines_take_their_published_times(void **state) {
     (void)state;
     static const struct {
-        int stages, interleave;
+        int stages, virtual_stages;
         const char *spans;
     } cases[] = {{2, 1, "4"}, {3, 1, "3 5"}, {6, 1, "2 3 4 5 6"}, {2, 3, "2 3 4 5 6"}, {3, 2, "2 3 4 5 6"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int64_t rounds = 1; rounds <= 3; rounds++) {
             int64_t waves = rounds * cases[i].stages;
             double wave_s = (FORWARD_S + BACKWARD_S) * LAYERS / cases[i].stages;
-            double expected = (double)waves * wave_s + (cases[i].stages - 1) * wave_s / cases[i].interleave;
+            double expected = (double)waves * wave_s + (cases[i].stages - 1) * wave_s / cases[i].virtual_stages;
             double found = time_step(cases[i].stages, waves, cases[i].spans, 0);
             if (fabs(found - expected) > 1e-6)
-                fail_msg("%d stages of %d spans, %lld passes: %g s, not %g", cases[i].stages, cases[i].interleave,
+                fail_msg("%d stages of %d spans, %lld passes: %g s, not %g", cases[i].stages, cases[i].virtual_stages,
                          (long long)waves, found, expected);
         }
 }

@@ -68,8 +68,8 @@ static struct plan_request request_of(const struct harness_options *options) {
     if (options->optimizer == UPDATE_MUON)
         recipe->muon_momentum = options->muon_momentum > 0 ? options->muon_momentum : 0.95;
     recipe->optimizer_dtype = options->optimizer_dtype;
-    recipe->master = options->master;
-    recipe->base_dtype = options->base_dtype;
+    recipe->master_weights = options->master_weights;
+    recipe->quantize_base = options->quantize_base;
     snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
     request.plan.policy.micro_batches_per_wave = options->micro_batches_per_wave;

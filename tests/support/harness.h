@@ -22,8 +22,8 @@ struct harness_options {
     double dpo_beta;
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
-    enum master master;
-    enum weight_format base_dtype;
+    enum master_weights master_weights;
+    enum weight_format quantize_base;
     int64_t batch, sequence_length, micro_batch_sequences, micro_batches_per_wave;
     struct policy policy; /* but for the micro-batches */
     uint64_t policy_seed; /* not 0: a random policy, micro-batches and all, but for */

@@ -158,7 +158,7 @@ void layout_case_train(const struct layout_case *spec, struct comm *comm, struct
                                       .threads = 1,
                                       .lanes = {1, LANES},
                                       .lora = trained_of(spec->value)->lora,
-                                      .base_dtype = trained_of(spec->value)->base,
+                                      .quantize_base = trained_of(spec->value)->base,
                                       .clip_norm = 1,
                                       .weight_decay = 0.1,
                                       .seed = SEED};

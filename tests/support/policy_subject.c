@@ -9,7 +9,7 @@ enum { LONG_LENGTH = 32, LONG_MICRO_BATCH = POLICY_LONG_TOKENS / LONG_LENGTH };
 /* Adapters are "rank,alpha,layers" (adapter_parse). They start with B = 0, so that the norms of their gradients are
  * small: where one is below POLICY_SUBJECT_CLIP_NORM, name more layers. Of the two dtypes, each family has one of each;
  * which, is free. */
-#define ON(format) STATE_FP32, MASTER_FP32, UPDATE_ADAMW, WEIGHT_##format
+#define ON(format) STATE_FP32, MASTER_WEIGHTS_FP32, UPDATE_ADAMW, WEIGHT_##format
 #define USUAL ON(PLAIN)
 #define SUBJECTS_OF(family, adapters, adapter_dtype, frozen_dtype)                                                     \
     {#family " in fp32", #family, DTYPE_F32, false, NULL, NULL, USUAL},                                                \
@@ -37,36 +37,36 @@ const struct policy_subject policy_subjects[] = {
     SUBJECTS_OF(qwen3_moe, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(smollm3, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     {"llama in bf16 with bf16 moments and split masters", "llama", DTYPE_BF16, false, NULL, NULL, STATE_BF16,
-     MASTER_SPLIT, UPDATE_ADAMW, WEIGHT_PLAIN},
+     MASTER_WEIGHTS_SPLIT, UPDATE_ADAMW, WEIGHT_PLAIN},
     {"another gpt2 in bf16 with bf16 moments and no masters", "gpt2", DTYPE_BF16, true, NULL, NULL, STATE_BF16,
-     MASTER_NONE, UPDATE_ADAMW, WEIGHT_PLAIN},
-    {"qwen3 in fp32 with bf16 moments", "qwen3", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_FP32, UPDATE_ADAMW,
+     MASTER_WEIGHTS_NONE, UPDATE_ADAMW, WEIGHT_PLAIN},
+    {"qwen3 in fp32 with bf16 moments", "qwen3", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_WEIGHTS_FP32, UPDATE_ADAMW,
      WEIGHT_PLAIN},
     {"opt in bf16 with adapters and no masters", "opt", DTYPE_BF16, false, "2,4,all-linear", NULL, STATE_FP32,
-     MASTER_NONE, UPDATE_ADAMW, WEIGHT_PLAIN},
-    {"qwen2 in bf16 by Lion with split masters", "qwen2", DTYPE_BF16, false, NULL, NULL, STATE_FP32, MASTER_SPLIT,
+     MASTER_WEIGHTS_NONE, UPDATE_ADAMW, WEIGHT_PLAIN},
+    {"qwen2 in bf16 by Lion with split masters", "qwen2", DTYPE_BF16, false, NULL, NULL, STATE_FP32, MASTER_WEIGHTS_SPLIT,
      UPDATE_LION, WEIGHT_PLAIN},
     {"gpt2 in bf16 by Lion with a bf16 moment and no masters", "gpt2", DTYPE_BF16, false, NULL, NULL, STATE_BF16,
-     MASTER_NONE, UPDATE_LION, WEIGHT_PLAIN},
-    {"llama in fp32 by SGD", "llama", DTYPE_F32, false, NULL, NULL, STATE_FP32, MASTER_FP32, UPDATE_SGD, WEIGHT_PLAIN},
-    {"another phi3 in bf16 by SGD with a bf16 moment", "phi3", DTYPE_BF16, true, NULL, NULL, STATE_BF16, MASTER_FP32,
+     MASTER_WEIGHTS_NONE, UPDATE_LION, WEIGHT_PLAIN},
+    {"llama in fp32 by SGD", "llama", DTYPE_F32, false, NULL, NULL, STATE_FP32, MASTER_WEIGHTS_FP32, UPDATE_SGD, WEIGHT_PLAIN},
+    {"another phi3 in bf16 by SGD with a bf16 moment", "phi3", DTYPE_BF16, true, NULL, NULL, STATE_BF16, MASTER_WEIGHTS_FP32,
      UPDATE_SGD, WEIGHT_PLAIN},
-    {"qwen3 in bf16 with int8 moments and no masters", "qwen3", DTYPE_BF16, false, NULL, NULL, STATE_INT8, MASTER_NONE,
+    {"qwen3 in bf16 with int8 moments and no masters", "qwen3", DTYPE_BF16, false, NULL, NULL, STATE_INT8, MASTER_WEIGHTS_NONE,
      UPDATE_ADAMW, WEIGHT_PLAIN},
-    {"another llama in fp32 with int8 moments", "llama", DTYPE_F32, true, NULL, NULL, STATE_INT8, MASTER_FP32,
+    {"another llama in fp32 with int8 moments", "llama", DTYPE_F32, true, NULL, NULL, STATE_INT8, MASTER_WEIGHTS_FP32,
      UPDATE_ADAMW, WEIGHT_PLAIN},
-    {"gpt2 in bf16 by Lion with an int8 moment", "gpt2", DTYPE_BF16, false, NULL, NULL, STATE_INT8, MASTER_FP32,
+    {"gpt2 in bf16 by Lion with an int8 moment", "gpt2", DTYPE_BF16, false, NULL, NULL, STATE_INT8, MASTER_WEIGHTS_FP32,
      UPDATE_LION, WEIGHT_PLAIN},
-    {"llama in bf16 by Muon with split masters", "llama", DTYPE_BF16, false, NULL, NULL, STATE_FP32, MASTER_SPLIT,
+    {"llama in bf16 by Muon with split masters", "llama", DTYPE_BF16, false, NULL, NULL, STATE_FP32, MASTER_WEIGHTS_SPLIT,
      UPDATE_MUON, WEIGHT_PLAIN},
     {"gpt2 in bf16 by Muon with int8 moments and no masters", "gpt2", DTYPE_BF16, false, NULL, NULL, STATE_INT8,
-     MASTER_NONE, UPDATE_MUON, WEIGHT_PLAIN},
+     MASTER_WEIGHTS_NONE, UPDATE_MUON, WEIGHT_PLAIN},
     {"another llama in bf16 with adapters by Muon", "llama", DTYPE_BF16, true, "2,4,all-linear", NULL, STATE_FP32,
-     MASTER_FP32, UPDATE_MUON, WEIGHT_PLAIN},
-    {"mixtral in fp32 by Muon with bf16 moments", "mixtral", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_FP32,
+     MASTER_WEIGHTS_FP32, UPDATE_MUON, WEIGHT_PLAIN},
+    {"mixtral in fp32 by Muon with bf16 moments", "mixtral", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_WEIGHTS_FP32,
      UPDATE_MUON, WEIGHT_PLAIN},
     {"phi3 in bf16 with adapters, int8 moments and split masters", "phi3", DTYPE_BF16, false, "2,4,qkv_proj,down_proj",
-     NULL, STATE_INT8, MASTER_SPLIT, UPDATE_ADAMW, WEIGHT_PLAIN},
+     NULL, STATE_INT8, MASTER_WEIGHTS_SPLIT, UPDATE_ADAMW, WEIGHT_PLAIN},
     {"llama in bf16 with adapters on nf4", "llama", DTYPE_BF16, false, "2,4,all-linear", NULL, ON(NF4)},
     {"another qwen3 in fp32 with adapters on int8", "qwen3", DTYPE_F32, true, "2,4,all-linear", NULL, ON(INT8)},
     {"gpt2 in bf16 with adapters on int8", "gpt2", DTYPE_BF16, false, "2,4,c_attn,c_fc", NULL, ON(INT8)},
@@ -126,7 +126,7 @@ static struct model_config config_of(const struct policy_subject *subject) {
     if (HAS(&config, glu_limit)) config.glu_limit = 0.05; /* some numbers pass it */
     /* Granite's own make gradients of 1e-4. */
     if (HAS(&config, embedding_multiplier)) config.embedding_multiplier = 1.5, config.logits_divisor = 0.4;
-    if (subject->base_dtype == WEIGHT_MXFP4) take_whole_blocks(&config);
+    if (subject->quantize_base == WEIGHT_MXFP4) take_whole_blocks(&config);
     if (subject->other) take_other_form(&config);
     return config;
 }
@@ -142,8 +142,8 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .freeze = subject->freeze,
                                     .optimizer = subject->optimizer,
                                     .optimizer_dtype = subject->optimizer_dtype,
-                                    .master = subject->master,
-                                    .base_dtype = subject->base_dtype,
+                                    .master_weights = subject->master_weights,
+                                    .quantize_base = subject->quantize_base,
                                     .purpose = MODEL_LOSS,
                                     .dtype = subject->dtype,
                                     .batch = batch,

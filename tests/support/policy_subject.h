@@ -15,9 +15,9 @@ struct policy_subject {
     bool other; /* what a config can also say: tied or not, biases, windows, norms behind, narrow embeddings */
     const char *lora, *freeze;
     enum state_format optimizer_dtype;
-    enum master master;
+    enum master_weights master_weights;
     enum update_rule optimizer;
-    enum weight_format base_dtype;
+    enum weight_format quantize_base;
 };
 /* Family by family, each of six layers, then smaller optimizer states; policy_subject_count is a multiple of
  * POLICY_SUBJECTS_EACH. */

@@ -198,14 +198,14 @@ static void mixtures_go_on(void **state) {
 }
 
 /* Rounded stochastically: the numbers drawn depend on the step, not on where the run began. */
-static void expect_states_go_on(void **state, enum update_rule rule, enum state_format format, enum master master) {
+static void expect_states_go_on(void **state, enum update_rule rule, enum state_format format, enum master_weights master_weights) {
     struct tiny_run run;
     char whole[512], cut[512];
     tiny_run_make(*state, "llama", &run);
     SETTINGS_GIVE(&run.plan, dtype, DTYPE_BF16);
     SETTINGS_GIVE(&run.plan, optimizer, rule);
     SETTINGS_GIVE(&run.plan, optimizer_dtype, format);
-    SETTINGS_GIVE(&run.plan, master, master);
+    SETTINGS_GIVE(&run.plan, master_weights, master_weights);
     snprintf(whole, sizeof whole, "%s/whole-%s", (const char *)*state, state_format_name(format));
     snprintf(cut, sizeof cut, "%s/cut-%s", (const char *)*state, state_format_name(format));
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
@@ -217,9 +217,9 @@ static void expect_states_go_on(void **state, enum update_rule rule, enum state_
 }
 
 static void smaller_states_go_on(void **state) {
-    expect_states_go_on(state, UPDATE_LION, STATE_BF16, MASTER_NONE);
-    expect_states_go_on(state, UPDATE_ADAMW, STATE_INT8, MASTER_SPLIT);
-    expect_states_go_on(state, UPDATE_MUON, STATE_FP32, MASTER_NONE);
+    expect_states_go_on(state, UPDATE_LION, STATE_BF16, MASTER_WEIGHTS_NONE);
+    expect_states_go_on(state, UPDATE_ADAMW, STATE_INT8, MASTER_WEIGHTS_SPLIT);
+    expect_states_go_on(state, UPDATE_MUON, STATE_FP32, MASTER_WEIGHTS_NONE);
 }
 
 /* The base is quantised again when a run goes on. */
@@ -229,7 +229,7 @@ static void adapters_on_a_quantised_base_go_on(void **state) {
     tiny_run_make(*state, "llama", &run);
     SETTINGS_GIVE(&run.plan, dtype, DTYPE_BF16);
     SETTINGS_GIVE(&run.plan, lora, "2,4,all-linear");
-    SETTINGS_GIVE(&run.plan, base_dtype, WEIGHT_NF4);
+    SETTINGS_GIVE(&run.plan, quantize_base, WEIGHT_NF4);
     snprintf(whole, sizeof whole, "%s/whole-quantised", (const char *)*state);
     snprintf(cut, sizeof cut, "%s/cut-quantised", (const char *)*state);
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
@@ -246,7 +246,7 @@ static void adapters_on_a_quantised_base_go_on(void **state) {
     struct plan_options plan;
     struct train_options none = {0};
     plan_options_init(&plan);
-    SETTINGS_GIVE(&plan, base_dtype, WEIGHT_PLAIN);
+    SETTINGS_GIVE(&plan, quantize_base, WEIGHT_PLAIN);
     expect_status(train_resume(cut, &plan, &none, NULL), STATUS_BAD_INPUT, "quantize-base: none differs from the nf4");
 }
 
@@ -269,8 +269,8 @@ static void what_may_not_change_is_refused(void **state) {
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(optimizer, UPDATE_SGD, "optimizer: sgd differs from the adamw")
     REFUSED(optimizer_dtype, STATE_BF16, "optimizer-dtype: bf16 differs from the fp32")
-    REFUSED(master, MASTER_NONE, "master-weights: none differs from the fp32")
-    REFUSED(base_dtype, WEIGHT_INT8, "quantize-base: int8 differs from the none")
+    REFUSED(master_weights, MASTER_WEIGHTS_NONE, "master-weights: none differs from the fp32")
+    REFUSED(quantize_base, WEIGHT_INT8, "quantize-base: int8 differs from the none")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     REFUSED(packing, EXAMPLE_PACKING_ON, "packing: on differs from the off")
     plan_options_init(&plan);
