@@ -32,8 +32,8 @@ plan_options = struct(
     "plan_options", (c_int64, "batch sequence_length micro_batch_sequences threads seed"),
     (TEXT, "dtype document_attention loss"), (c_double, "dpo_beta"), (TEXT, "lora"), (TEXTS, "freeze"), (c_size_t, "freeze_count"), (c_int64, "micro_batches_per_wave"),
     (TEXT, "device"), (c_int64, "device_memory_bytes host_memory_bytes"), (TEXT, "disk_folder"), (c_int64, "disk_bytes"),
-    (TEXT, "lanes partition collectives"), (c_int64, "round_micro_batches tensor stages virtual_stages"),
-    (TEXT, "reduce_dtype layout optimizer optimizer_dtype master_weights plan_path cluster_path quantize_base sequence"),
+    (TEXT, "lanes partition collectives"), (c_int64, "round_micro_batches tensor_parallel pipeline_parallel virtual_stages"),
+    (TEXT, "reduce_dtype layout optimizer optimizer_dtype master_weights plan_path cluster_path quantize_base sequence_parallel"),
     (c_double, "muon_momentum"), (TEXT, "dpo_loss"), (c_double, "dpo_label_smoothing"), (TEXT, "packing"))
 train_options = struct(
     "train_options", (TEXTS, "data_paths"), (c_size_t, "data_path_count"), (TEXTS, "valid_paths"),

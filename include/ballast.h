@@ -173,8 +173,8 @@ struct ballast_plan_options {
                                 it; not given: the fastest that fits. Changes no bit */
     const char *collectives; /* "hierarchical" or "flat"; not given: the faster. Changes no bit */
     int64_t round_micro_batches; /* add the lanes after so many micro-batches of each; not given: 0, all of them */
-    int64_t tensor;              /* ranks that share each tensor; not given: 1, none do */
-    int64_t stages;              /* of a pipeline, each on as many ranks; not given: 1. Changes no bit */
+    int64_t tensor_parallel;              /* ranks that share each tensor; not given: 1, none do */
+    int64_t pipeline_parallel;              /* of a pipeline, each on as many ranks; not given: 1. Changes no bit */
     int64_t virtual_stages;          /* runs of layers of each stage; not given: whichever is fastest. Changes no bit */
     const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
@@ -191,7 +191,7 @@ struct ballast_plan_options {
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
     const char *quantize_base;   /* of the matrices to which `lora` trains adapters: "nf4", "int8" or "mxfp4"; not
                                  given: "none", they are of `dtype` */
-    const char *sequence;     /* "on": ranks that share tensors have parts of the positions where they would have all,
+    const char *sequence_parallel;     /* "on": ranks that share tensors have parts of the positions where they would have all,
                                  between products; not given: "off" */
     double muon_momentum;     /* of the optimizer "muon"; not given: 0.95 */
     const char *dpo_loss;     /* of "dpo": "sigmoid", "hinge", "ipo" or "robust"; not given: sigmoid */

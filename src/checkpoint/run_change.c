@@ -44,8 +44,8 @@ enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, co
     char before[LANE_SHAPE_BYTES], after[LANE_SHAPE_BYTES];
     TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
     TRY(add(changes, step, "reduce_dtype", reduce_name(from), reduce_name(to)));
-    TRY(add_number(changes, step, "tensor_parallel", recipe_tensor(from), recipe_tensor(to)));
-    TRY(add(changes, step, "sequence_parallel", from->sequence ? "on" : "off", to->sequence ? "on" : "off"));
+    TRY(add_number(changes, step, "tensor_parallel", recipe_tensor_parallel(from), recipe_tensor_parallel(to)));
+    TRY(add(changes, step, "sequence", from->sequence_parallel ? "on" : "off", to->sequence_parallel ? "on" : "off"));
     return add_number(changes, step, "round_micro_batches", from->round_micro_batches, to->round_micro_batches);
 }
 
@@ -68,10 +68,10 @@ static void apply(const struct run_change *change, struct recipe *recipe) {
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
     if (strcmp(change->field, "round_micro_batches") == 0) recipe->round_micro_batches = atoll(change->to);
     if (strcmp(change->field, "tensor_parallel") == 0) {
-        recipe->tensor = atoi(change->to);
+        recipe->tensor_parallel = atoi(change->to);
         recipe->strategies = NULL; /* they are of so many ranks */
     }
-    if (strcmp(change->field, "sequence_parallel") == 0) recipe->sequence = strcmp(change->to, "on") == 0;
+    if (strcmp(change->field, "sequence_parallel") == 0) recipe->sequence_parallel = strcmp(change->to, "on") == 0;
     if (strcmp(change->field, "reduce_dtype") == 0) recipe->reduce_dtype = dtype_find(change->to);
     if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */
 }

@@ -87,12 +87,12 @@
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "data type in which ranks send gradients. bf16 halves the bytes and rounds each lane's "                 \
               "gradients before they are summed. Part of the recipe")                                                  \
-    X(TENSOR_PARALLEL, OPTION_OF(tensor), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                             \
+    X(TENSOR_PARALLEL, OPTION_OF(tensor_parallel), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                             \
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "tensor parallelism: split heads, features and vocabulary across N ranks, so that each holds a part of " \
               "the weights. N divides --ranks, heads and features. auto: the fastest N, chosen when a run begins. "    \
               "Part of the recipe")                                                                                    \
-    X(SEQUENCE_PARALLEL, OPTION_OF(sequence), .argument = "[on|off]", .bare = "on", OPTION_FOR(COMMANDS_STEP),         \
+    X(SEQUENCE_PARALLEL, OPTION_OF(sequence_parallel), .argument = "[on|off]", .bare = "on", OPTION_FOR(COMMANDS_STEP),         \
       .computed = ", or the value in the plan file or run",                                                            \
       .help =                                                                                                          \
           "sequence parallelism: with --tensor-parallel N, shard activations along the sequence dimension between "    \
@@ -141,7 +141,7 @@
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
       .help = "seconds without a heartbeat or progress of a rank before the other ranks end with an "                  \
               "error")                                                                                                 \
-    X(PIPELINE_PARALLEL, OPTION_OF(stages), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                           \
+    X(PIPELINE_PARALLEL, OPTION_OF(pipeline_parallel), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                           \
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "pipeline parallelism: N stages, each with a part of the layers on its own ranks. N divides --ranks. "   \
               "auto: the fastest N; never changes a result (docs/clusters.md)")                                        \

@@ -50,7 +50,7 @@ static void read_names(const struct options *options, struct plan_options *out) 
         SETTINGS_GIVE(out, quantize_base, weight_format_find(options_text(options, OPT_QUANTIZE_BASE)));
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
     if (options_given(options, OPT_SEQUENCE_PARALLEL))
-        SETTINGS_GIVE(out, sequence, strcmp(options_text(options, OPT_SEQUENCE_PARALLEL), "on") == 0);
+        SETTINGS_GIVE(out, sequence_parallel, strcmp(options_text(options, OPT_SEQUENCE_PARALLEL), "on") == 0);
     if (options_given(options, OPT_LAYOUT))
         SETTINGS_GIVE(out, layout, tensor_layout_find(options_text(options, OPT_LAYOUT)));
     if (options_given(options, OPT_REDUCE_DTYPE))
@@ -81,9 +81,9 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(INT, SEQ, sequence_length);
     TAKE(INT, MICRO_BATCH, micro_batch_sequences);
     TAKE(INT, ROUND, round_micro_batches);
-    TAKE(INT, TENSOR_PARALLEL, tensor);
+    TAKE(INT, TENSOR_PARALLEL, tensor_parallel);
     TAKE(INT, MICRO_BATCHES_PER_WAVE, micro_batches_per_wave);
-    TAKE(INT, PIPELINE_PARALLEL, stages);
+    TAKE(INT, PIPELINE_PARALLEL, pipeline_parallel);
     TAKE(INT, VIRTUAL_STAGES, virtual_stages);
     TAKE(TEXT, PARTITION, partition);
     if (options_given(options, OPT_COLLECTIVES))

@@ -23,8 +23,8 @@ static const char *kind_of_masters(const struct recipe *recipe) {
 
 /* How ranks share tensors, which changes sums; nothing where they share none. */
 static void print_tensor(FILE *out, const struct recipe *recipe) {
-    if (recipe_tensor(recipe) == 1) return;
-    fprintf(out, ", tensor %d%s%s", recipe_tensor(recipe), recipe->sequence ? " with sequence" : "",
+    if (recipe_tensor_parallel(recipe) == 1) return;
+    fprintf(out, ", tensor %d%s%s", recipe_tensor_parallel(recipe), recipe->sequence_parallel ? " with sequence" : "",
             recipe->layout == TENSOR_LAYOUT_SOLVER ? " by the solver" : "");
 }
 

@@ -13,8 +13,8 @@ enum { CUT_BYTES = 32 };
 /* How tensors are cut, where it is not Megatron-LM's way. */
 static const char *cut_of(const struct rank_shape *shape, char text[CUT_BYTES]) {
     const struct recipe *recipe = &shape->plan->recipe;
-    if (recipe_tensor(recipe) == 1) return "";
-    if (recipe->layout != TENSOR_LAYOUT_SOLVER) return recipe->sequence ? "sequence" : "";
+    if (recipe_tensor_parallel(recipe) == 1) return "";
+    if (recipe->layout != TENSOR_LAYOUT_SOLVER) return recipe->sequence_parallel ? "sequence" : "";
     snprintf(text, CUT_BYTES, "solver");
     if (isinf(shape->solver_memory)) snprintf(text, CUT_BYTES, "solver, any memory");
     if (isfinite(shape->solver_memory) && shape->solver_memory != 1)
@@ -35,7 +35,7 @@ static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen
 static void print_shape(FILE *out, const struct session_plan *plan, const struct rank_shape *shape) {
     const struct rank_place *place = &shape->plan->place;
     char size[SIZE_TEXT], cut[CUT_BYTES];
-    int tensor = recipe_tensor(&shape->plan->recipe), stages = rank_place_stages(place);
+    int tensor = recipe_tensor_parallel(&shape->plan->recipe), stages = rank_place_pipeline_parallel(place);
     fprintf(out, "  %4d x %4d x %4d  %-8s  ", tensor, stages, rank_place_ranks(&plan->chosen.place) / (tensor * stages),
             cut_of(shape, cut));
     switch (shape->outcome) {

@@ -134,12 +134,12 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_CHOICE("plan", quantize_base, weight_format_find)
     TAKE_TEXT("plan", lora)
     TAKE_INT("plan", round_micro_batches)
-    TAKE_INT("plan", tensor)
-    if (given->sequence) {
-        TRY(setting_check_choice(SETTING(sequence), "plan.sequence", given->sequence));
-        SETTINGS_GIVE(out, sequence, strcmp(given->sequence, "on") == 0);
+    TAKE_INT("plan", tensor_parallel)
+    if (given->sequence_parallel) {
+        TRY(setting_check_choice(SETTING(sequence_parallel), "plan.sequence_parallel", given->sequence_parallel));
+        SETTINGS_GIVE(out, sequence_parallel, strcmp(given->sequence_parallel, "on") == 0);
     }
-    TAKE_INT("plan", stages)
+    TAKE_INT("plan", pipeline_parallel)
     TAKE_INT("plan", virtual_stages)
     TRY(read_lanes(given->lanes, out));
     TAKE_TEXT("plan", partition)

@@ -151,20 +151,20 @@ enum master_weights master_weights_find(const char *name) {
     X(clip_norm, "clip_norm", "0 for none, and at most 1e9")
 
 static enum status check_axes(const struct plan *plan) {
-    int ranks = rank_place_ranks(&plan->place), tensor = recipe_tensor(&plan->recipe);
-    int stages = rank_place_stages(&plan->place), nearest = stages;
-    if (rank_place_tensor(&plan->place) != tensor)
+    int ranks = rank_place_ranks(&plan->place), tensor = recipe_tensor_parallel(&plan->recipe);
+    int stages = rank_place_pipeline_parallel(&plan->place), nearest = stages;
+    if (rank_place_tensor_parallel(&plan->place) != tensor)
         return status_set(STATUS_BAD_INPUT, "plan: recipe.tensor_parallel: %d is not the %d of its ranks", tensor,
-                          rank_place_tensor(&plan->place));
+                          rank_place_tensor_parallel(&plan->place));
     if (ranks % tensor != 0)
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.tensor_parallel: %d does not divide the %d ranks",
                                       tensor, ranks),
                            "start a multiple of %d ranks by --ranks", tensor);
-    if (plan->recipe.sequence && tensor == 1)
+    if (plan->recipe.sequence_parallel && tensor == 1)
         return status_hint(
             status_set(STATUS_BAD_INPUT, "plan: recipe.sequence_parallel: on requires tensor parallelism"),
             "--tensor-parallel N, or --sequence-parallel off");
-    if (plan->recipe.sequence && plan->recipe.layout == TENSOR_LAYOUT_SOLVER)
+    if (plan->recipe.sequence_parallel && plan->recipe.layout == TENSOR_LAYOUT_SOLVER)
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "plan: recipe.sequence_parallel: on, but the solver says where positions "
                                       "are cut"),
@@ -276,8 +276,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "master_weights", json_string(master_weights_name(recipe->master_weights)));
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
-    failed |= json_object_set_new(object, "tensor_parallel", json_integer(recipe_tensor(recipe)));
-    failed |= json_object_set_new(object, "sequence_parallel", json_string(recipe->sequence ? "on" : "off"));
+    failed |= json_object_set_new(object, "tensor_parallel", json_integer(recipe_tensor_parallel(recipe)));
+    failed |= json_object_set_new(object, "sequence_parallel", json_string(recipe->sequence_parallel ? "on" : "off"));
     failed |= json_object_set_new(object, "layout", json_string(tensor_layout_name(recipe->layout)));
     if (recipe->layout_rates.flops_per_s > 0)
         failed |= json_object_set_new(object, "layout_rates", layout_rates_to_json(&recipe->layout_rates));
@@ -304,7 +304,7 @@ json_t *plan_to_json(const struct plan *plan) {
     char ranks[LANE_SHAPE_BYTES];
     const struct lane_shape mesh = {plan->place.mesh.nodes, plan->place.mesh.per_node};
     if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0 ||
-        json_object_set_new(policy, "pipeline_parallel", json_integer(rank_place_stages(&plan->place))) != 0) {
+        json_object_set_new(policy, "pipeline_parallel", json_integer(rank_place_pipeline_parallel(&plan->place))) != 0) {
         json_decref(recipe);
         json_decref(policy);
         (void)status_no_memory(0, "a plan's JSON");
@@ -511,10 +511,10 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     TRY(read_quantize_base(file, object, &recipe->quantize_base));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
-    TRY(read_integer(file, object, "recipe.", "tensor_parallel", SETTING_MIN(tensor), SETTING_MAX(tensor),
+    TRY(read_integer(file, object, "recipe.", "tensor_parallel", SETTING_MIN(tensor_parallel), SETTING_MAX(tensor_parallel),
                      "at least one rank", &tensor));
-    recipe->tensor = (int)tensor;
-    TRY(read_sequence(file, object, &recipe->sequence));
+    recipe->tensor_parallel = (int)tensor;
+    TRY(read_sequence(file, object, &recipe->sequence_parallel));
     TRY(read_layout(file, object, recipe));
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field, key) TRY(json_read_text(file, object, key, sizeof recipe->field, recipe->field));
@@ -549,7 +549,7 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     TRY(read_integer(file, policy, "policy.", "pipeline_parallel", 1, LANES_MAX, "a pipeline has at least one stage",
                      &stages));
     out->place =
-        (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor = out->recipe.tensor, .stages = (int)stages};
+        (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor_parallel = out->recipe.tensor_parallel, .pipeline_parallel = (int)stages};
     TRY(read_threads(file, object, &out->threads));
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);
@@ -615,8 +615,8 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->dtype != actual->dtype) DIFFERENT("dtype")
     if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT("lanes")
     if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT("reduce_dtype")
-    if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT("tensor_parallel")
-    if (expected->sequence != actual->sequence) DIFFERENT("sequence_parallel")
+    if (recipe_tensor_parallel(expected) != recipe_tensor_parallel(actual)) DIFFERENT("tensor_parallel")
+    if (expected->sequence_parallel != actual->sequence_parallel) DIFFERENT("sequence_parallel")
     if (expected->layout != actual->layout) DIFFERENT("layout")
 #define COMPARE_RATE(field, key)                                                                                       \
     if (expected->layout_rates.field < actual->layout_rates.field ||                                                   \

@@ -113,8 +113,8 @@ struct recipe {
     int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
-    int tensor;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
-    bool sequence; /* what these ranks would have whole between products they have cut along positions */
+    int tensor_parallel;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
+    bool sequence_parallel; /* what these ranks would have whole between products they have cut along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
     /* What it chose for each node (plan/recipe_lines.h, layout/strategy_lines.h), so that all ranks, programs and runs
@@ -194,7 +194,7 @@ struct plan {
 };
 
 /* At least 1. */
-static inline int recipe_tensor(const struct recipe *recipe) { return recipe->tensor > 0 ? recipe->tensor : 1; }
+static inline int recipe_tensor_parallel(const struct recipe *recipe) { return recipe->tensor_parallel > 0 ? recipe->tensor_parallel : 1; }
 /* Sequences that belong together: neighbours of a batch that lie in one micro-batch. */
 static inline int64_t recipe_together(const struct recipe *recipe) { return recipe->loss == TRAINING_DPO ? 2 : 1; }
 /* The fewest sequences that hold at least `min_tokens` (the backend says how many), at most `batch`. */

@@ -1,7 +1,7 @@
 #include "plan/rank_place.h"
 
 struct comm_group rank_place_tensor_group(const struct rank_place *place) {
-    int tensor = rank_place_tensor(place);
+    int tensor = rank_place_tensor_parallel(place);
     return (struct comm_group){place->rank - rank_place_tensor_rank(place), 1, tensor};
 }
 
@@ -12,14 +12,14 @@ struct comm_group rank_place_tensor_axis(const struct rank_place *place, int par
 }
 
 struct comm_group rank_place_data_group(const struct rank_place *place) {
-    int tensor = rank_place_tensor(place), data = rank_place_data(place);
+    int tensor = rank_place_tensor_parallel(place), data = rank_place_data(place);
     int first = rank_place_stage(place) * data * tensor + rank_place_tensor_rank(place);
     return (struct comm_group){first, tensor, data};
 }
 
 struct comm_group rank_place_stage_group(const struct rank_place *place) {
-    int between = rank_place_tensor(place) * rank_place_data(place);
-    return (struct comm_group){place->rank % between, between, rank_place_stages(place)};
+    int between = rank_place_tensor_parallel(place) * rank_place_data(place);
+    return (struct comm_group){place->rank % between, between, rank_place_pipeline_parallel(place)};
 }
 
 struct mesh rank_place_data_mesh(const struct rank_place *place) {

@@ -15,7 +15,7 @@
 struct rank_place {
     struct mesh mesh; /* of all ranks; 0x0: one */
     int rank;
-    int tensor, stages;    /* ranks along these axes; 0: one. Their product divides the ranks */
+    int tensor_parallel, pipeline_parallel;    /* ranks along these axes; 0: one. Their product divides the ranks */
     bool in_place;         /* the ranks of a node read each other's data in place (comm_spec.in_place) */
     bool on_device;        /* collectives work on the memory of devices (comm_spec.on_device); then not in_place */
     int64_t message_bytes; /* most of one message; 0: RANK_MESSAGE_BYTES */
@@ -28,20 +28,20 @@ struct rank_place {
 static inline int rank_place_ranks(const struct rank_place *place) {
     return place->mesh.nodes > 0 ? mesh_ranks(&place->mesh) : 1;
 }
-static inline int rank_place_tensor(const struct rank_place *place) { return place->tensor > 0 ? place->tensor : 1; }
-static inline int rank_place_stages(const struct rank_place *place) { return place->stages > 0 ? place->stages : 1; }
+static inline int rank_place_tensor_parallel(const struct rank_place *place) { return place->tensor_parallel > 0 ? place->tensor_parallel : 1; }
+static inline int rank_place_pipeline_parallel(const struct rank_place *place) { return place->pipeline_parallel > 0 ? place->pipeline_parallel : 1; }
 static inline int rank_place_data(const struct rank_place *place) {
-    return rank_place_ranks(place) / (rank_place_tensor(place) * rank_place_stages(place));
+    return rank_place_ranks(place) / (rank_place_tensor_parallel(place) * rank_place_pipeline_parallel(place));
 }
 /* The rank's places along the axes. */
 static inline int rank_place_tensor_rank(const struct rank_place *place) {
-    return place->rank % rank_place_tensor(place);
+    return place->rank % rank_place_tensor_parallel(place);
 }
 static inline int rank_place_data_rank(const struct rank_place *place) {
-    return place->rank / rank_place_tensor(place) % rank_place_data(place);
+    return place->rank / rank_place_tensor_parallel(place) % rank_place_data(place);
 }
 static inline int rank_place_stage(const struct rank_place *place) {
-    return place->rank / (rank_place_tensor(place) * rank_place_data(place));
+    return place->rank / (rank_place_tensor_parallel(place) * rank_place_data(place));
 }
 /* The ranks that differ from this one along one axis alone, itself among them. */
 struct comm_group rank_place_tensor_group(const struct rank_place *place);

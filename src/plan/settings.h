@@ -63,15 +63,15 @@ struct setting {
       SETTING_INT_DEFAULT(0))                                                                                          \
     X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
       .fallback = "fp32")                                                                                              \
-    X(tensor, .key = "tensor_parallel", .name = "tensor-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",       \
+    X(tensor_parallel, .key = "tensor_parallel", .name = "tensor-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",       \
       SETTING_INT_DEFAULT(1))                                                                                          \
-    X(sequence, .key = "sequence_parallel", .name = "sequence-parallel", .type = SETTING_CHOICE, .choices = "on|off",  \
+    X(sequence_parallel, .key = "sequence_parallel", .name = "sequence-parallel", .type = SETTING_CHOICE, .choices = "on|off",  \
       .fallback = "off")                                                                                               \
     X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
       .fallback = "megatron")                                                                                          \
     X(micro_batches_per_wave, .key = "micro_batches_per_wave", .name = "micro-batches-per-wave",                       \
       SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(1))                                                     \
-    X(stages, .key = "pipeline_parallel", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",   \
+    X(pipeline_parallel, .key = "pipeline_parallel", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",   \
       SETTING_INT_DEFAULT(1))                                                                                          \
     X(virtual_stages, .key = "virtual_stages", .name = "virtual-stages", SETTING_INT_IN(1, 64))                            \
     X(partition, .key = "partition", .name = "partition", .type = SETTING_TEXT)                                        \

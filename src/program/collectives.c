@@ -135,7 +135,7 @@ enum status collectives_all_gather(struct program *program, const struct shard_c
 /* The whole tensor group, or one of the axes that it divides into. */
 static enum status find_node_group(const struct program *program, const struct node *node, struct comm_group *out) {
     const struct group_part *part = &NODE_ATTRIBUTES(node, collective_attributes)->part;
-    int tensor = rank_place_tensor(&program->place), stride = part->stride > 0 ? (int)part->stride : 1;
+    int tensor = rank_place_tensor_parallel(&program->place), stride = part->stride > 0 ? (int)part->stride : 1;
     bool axis = part->stride > 0 && part->parts > 0 && tensor % (part->parts * stride) == 0;
     if (axis || part->parts == tensor) {
         *out = rank_place_tensor_axis(&program->place, (int)part->parts, stride);

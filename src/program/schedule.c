@@ -261,8 +261,8 @@ enum status program_cut(const struct graph *graph, const struct recipe *recipe, 
 static enum status cut_step(struct scheduler *scheduler) {
     const struct plan *plan = scheduler->plan;
     /* Shards are gathered by whatever reads parameters, and tensor and pipeline parallelism have collectives. */
-    bool together = partition_cuts(&plan->policy.partition) || rank_place_tensor(&plan->place) > 1;
-    bool staged = rank_place_stages(&plan->place) > 1;
+    bool together = partition_cuts(&plan->policy.partition) || rank_place_tensor_parallel(&plan->place) > 1;
+    bool staged = rank_place_pipeline_parallel(&plan->place) > 1;
     if (graph_has_backward(scheduler->graph) || together || staged) {
         scheduler->program->place = plan->place;
         scheduler->program->lanes = plan->recipe.lanes;
@@ -282,7 +282,7 @@ static enum status make_source(struct scheduler *scheduler) {
     const struct policy *policy = &scheduler->plan->policy;
     bool sums = scheduler->shares.steps.count > 0;
     const struct rank_place *place = &scheduler->program->place;
-    TRY(execution_source_create_stage(scheduler->graph, policy, &scheduler->chunks, sums, rank_place_stages(place),
+    TRY(execution_source_create_stage(scheduler->graph, policy, &scheduler->chunks, sums, rank_place_pipeline_parallel(place),
                                       rank_place_stage(place), &scheduler->source));
     if (rank_place_data(&scheduler->program->place) > 1)
         scheduler->source.delay = policy->lookahead > 1 ? (int32_t)policy->lookahead : 1;

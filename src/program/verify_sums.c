@@ -453,7 +453,7 @@ static enum status check_rank_end(const struct sums *sums, struct rank_state *st
 static enum status check_end(const struct sums *sums) {
     int *held = mem_array((size_t)sums->cells.count + 1, sizeof *held);
     enum status status = held ? STATUS_OK : STATUS_FAILED;
-    int tensor = rank_place_tensor(&sums->states[0].program->place);
+    int tensor = rank_place_tensor_parallel(&sums->states[0].program->place);
     for (int t = 0; t < tensor && status == STATUS_OK; t++) {
         memset(held, 0, (size_t)sums->cells.count * sizeof *held);
         for (int r = t; r < sums->ranks && status == STATUS_OK; r += tensor)

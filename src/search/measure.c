@@ -39,7 +39,7 @@ static bool take_bytes(const struct search_input *input, int64_t enough_bytes, c
 /* NO_FIT where the programs beside it leave no space for so many operations between ranks. */
 static enum status check_operations(const struct search_input *input, const struct program *program,
                                     int64_t micro_batches) {
-    int64_t beside = input->operations_beside * micro_batches / rank_place_stages(&input->place);
+    int64_t beside = input->operations_beside * micro_batches / rank_place_pipeline_parallel(&input->place);
     return collectives_check_count(program->collectives.count + (size_t)beside);
 }
 
@@ -81,7 +81,7 @@ static enum status time_stages(const struct search_input *input, struct program 
 enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct trial *trial,
                            struct program **out) {
     struct plan plan = {.recipe = *input->recipe, .policy = trial->policy, .place = input->place};
-    int count = rank_place_stages(&plan.place);
+    int count = rank_place_pipeline_parallel(&plan.place);
     struct program **programs = mem_array((size_t)count, sizeof *programs);
     if (out) *out = NULL;
     if (!programs) return STATUS_FAILED;

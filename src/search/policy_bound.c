@@ -457,7 +457,7 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
 /* Those of the first wave alone; later ones may be repetitions of it. A pipeline's stages share them. */
 int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_wave) {
     int64_t slots = step_cut_largest(input->cut, micro_batches_per_wave).first;
-    return slots * input->cost->collectives / rank_place_stages(&input->cut->place);
+    return slots * input->cost->collectives / rank_place_pipeline_parallel(&input->cut->place);
 }
 
 static int64_t activation_bytes(const struct schedule_cost *cost, int64_t slots) {
@@ -525,7 +525,7 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
  * are in flight in it as there are stages, and each stage has space of its own for what runs. */
 static int64_t pipeline_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct schedule_cost *cost = input->cost;
-    int64_t stages = rank_place_stages(&input->cut->place), kept = 0, running = 0;
+    int64_t stages = rank_place_pipeline_parallel(&input->cut->place), kept = 0, running = 0;
     int64_t flying = smaller(stages, step_cut_waves(input->cut, policy->micro_batches_per_wave));
     if (stages == 1) return 0;
     for (size_t i = 0; i < cost->groups.count; i++) {
@@ -546,7 +546,7 @@ struct policy_bound policy_bound_of(const struct policy_bound_input *input, cons
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         bound.bytes[tier] = lower_bytes(input, policy, tier);
     const struct chunk_sum *wholes = input->states->from;
-    int64_t buffers = policy->buffers * rank_place_stages(&input->cut->place);
+    int64_t buffers = policy->buffers * rank_place_pipeline_parallel(&input->cut->place);
     bound.likely_bytes += pipeline_bytes(input, policy);
     if (gathers(policy) && wholes->packs > 0)
         bound.likely_bytes += buffers * (wholes->parameters / wholes->packs);

@@ -10,7 +10,7 @@ double outcome_seconds(const struct search_input *input, const struct trial *tri
 
 double outcome_min_s(const struct search_input *input, const struct policy_seconds *seconds) {
     bool sum = input->objective == OBJECTIVE_SUM;
-    return (sum ? seconds->serial_s * (1 - 1e-9) : seconds->step_s) / rank_place_stages(&input->place);
+    return (sum ? seconds->serial_s * (1 - 1e-9) : seconds->step_s) / rank_place_pipeline_parallel(&input->place);
 }
 
 struct ranked {

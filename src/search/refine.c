@@ -15,14 +15,14 @@ enum { DOUBTFUL_PART = 8 };
 static double exposed_share(const struct refinement *refinement) {
     const struct best_program *best = refinement->best;
     double hidden_s = best->bound.serial_s - best->bound.step_s;
-    double exposed_s = best->seconds * rank_place_stages(&refinement->input->place) - best->bound.step_s;
+    double exposed_s = best->seconds * rank_place_pipeline_parallel(&refinement->input->place) - best->bound.step_s;
     return hidden_s > 0 ? fmax(exposed_s, 0) / hidden_s : 0;
 }
 
 static double expected_s(const struct refinement *refinement, const struct policy_seconds *seconds) {
     if (refinement->input->objective == OBJECTIVE_SUM) return outcome_min_s(refinement->input, seconds);
     double all = seconds->step_s + exposed_share(refinement) * (seconds->serial_s - seconds->step_s);
-    return all / rank_place_stages(&refinement->input->place);
+    return all / rank_place_pipeline_parallel(&refinement->input->place);
 }
 
 static bool is_worth(const struct refinement *refinement, double seconds) {

@@ -46,7 +46,7 @@ struct search {
     struct trial min;     /* needs least of the device, of those compiled that fit the tiers below it */
 };
 
-static int stages_of(const struct search *search) { return rank_place_stages(&search->input->place); }
+static int stages_of(const struct search *search) { return rank_place_pipeline_parallel(&search->input->place); }
 
 static double expected_s(const struct search *search, int32_t policy_class, const struct policy_seconds *seconds) {
     return estimates_policy_class_s(&search->estimates, policy_class, seconds);

@@ -162,7 +162,7 @@ static enum status add_sharding_option(struct space *space, const struct partiti
     struct packings *packings = space_packings_for(space, partition);
     struct sharding_option sharding_option = {.partition = *partition};
     sharding_option.early =
-        executions_update_early(space->input->graph, partition, rank_place_stages(&space->cut.place));
+        executions_update_early(space->input->graph, partition, rank_place_pipeline_parallel(&space->cut.place));
     TRY(pack(space, partition, packings));
     enum status status = STATUS_OK;
     for (int32_t k = 0; k < packings->listed && status == STATUS_OK; k++)
@@ -438,7 +438,7 @@ static void find_min_activations(struct space *space) {
 
 enum status space_create(const struct search_input *input, struct space *out) {
     *out = (struct space){.input = input, .micro_batches = recipe_share_micro_batches(input->recipe)};
-    int64_t stages = rank_place_stages(&input->place);
+    int64_t stages = rank_place_pipeline_parallel(&input->place);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         int64_t bytes = input->capacity_bytes[tier];
         out->capacity_bytes[tier] = bytes > INT64_MAX / stages ? INT64_MAX : bytes * stages;
@@ -555,7 +555,7 @@ bool space_is_hopeless(const struct space *space, const struct policy_class *pol
 bool space_is_crowded(const struct space *space, const struct policy_class *policy_class) {
     struct policy_bound_input input = bound_input(space, policy_class);
     int64_t beside =
-        space->input->operations_beside * policy_class->micro_batches_per_wave / rank_place_stages(&space->cut.place);
+        space->input->operations_beside * policy_class->micro_batches_per_wave / rank_place_pipeline_parallel(&space->cut.place);
     return policy_bound_operations(&input, policy_class->micro_batches_per_wave) + beside > COMM_OPERATIONS_MAX;
 }
 

@@ -69,7 +69,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     out->main = out->runners[programs_main_use(programs)];
     if (steps) TRY(comm_agree(comm, expert_counts_open(programs->of[PROGRAM_STEP]->graph, comm, &out->expert_counts)));
     TRY(comm_agree(comm, stage_spans_create(engine_graph(out), plan->chosen.policy.spans,
-                                            rank_place_stages(&plan->chosen.place), &out->spans)));
+                                            rank_place_pipeline_parallel(&plan->chosen.place), &out->spans)));
     out->state_store = (struct byte_store){read_state, write_state, out->main};
     return STATUS_OK;
 }

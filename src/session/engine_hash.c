@@ -72,7 +72,7 @@ struct cut_tensors {
 static struct hash_run run_of(const struct engine *engine, const struct tensor *tensor) {
     struct safetensors_run run;
     int64_t element = dtype_bytes(tensor->shape.dtype);
-    if (rank_place_stages(&engine->plan->chosen.place) > 1)
+    if (rank_place_pipeline_parallel(&engine->plan->chosen.place) > 1)
         run = engine_written_run(engine, tensor);
     else
         (void)runner_local_shard(engine->main, tensor, &run.first, &run.elements);
@@ -97,7 +97,7 @@ static enum status relay_hashes(const struct engine *engine, enum tensor_kind ki
                                 uint64_t *hashes) {
     struct comm *comm = engine->plan->session->comm;
     struct comm_group all = comm_group_all(comm);
-    int width = rank_place_stages(&engine->plan->chosen.place) > 1 ? all.count : engine_width(engine, kind);
+    int width = rank_place_pipeline_parallel(&engine->plan->chosen.place) > 1 ? all.count : engine_width(engine, kind);
     struct hash_relay relay = {.comm = comm,
                                .group = mesh_group_part(&all, comm->rank, width),
                                .mine = cut->runs,
@@ -142,7 +142,7 @@ static enum status join(const struct graph *graph, const uint64_t *hashes, uint6
     return STATUS_OK;
 }
 
-bool engine_can_hash(const struct engine *engine) { return recipe_tensor(&engine->plan->chosen.recipe) == 1; }
+bool engine_can_hash(const struct engine *engine) { return recipe_tensor_parallel(&engine->plan->chosen.recipe) == 1; }
 
 /* By the ids that tensors have in the graph of ranks that share none. */
 static enum status join_by_whole(const struct engine *engine, const struct graph *whole, const uint64_t *hashes,

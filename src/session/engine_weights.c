@@ -13,7 +13,7 @@ int engine_width(const struct engine *engine, enum tensor_kind kind) {
 
 bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
     const struct plan *plan = &engine->plan->chosen;
-    return engine_width(engine, kind) > 1 || recipe_tensor(&plan->recipe) > 1 || rank_place_stages(&plan->place) > 1;
+    return engine_width(engine, kind) > 1 || recipe_tensor_parallel(&plan->recipe) > 1 || rank_place_pipeline_parallel(&plan->place) > 1;
 }
 
 static struct safetensors_run share_of(struct safetensors_run all, int64_t part, int64_t parts) {
@@ -32,7 +32,7 @@ struct safetensors_run engine_written_run(const struct engine *engine, const str
     const struct rank_place *place = &engine->plan->chosen.place;
     int width = engine_width(engine, tensor->kind), own = rank_place_data_rank(place) / width;
     int groups = rank_place_data(place) / width;
-    int copies = tensor->part ? (int)tensor->part->copies : rank_place_tensor(place);
+    int copies = tensor->part ? (int)tensor->part->copies : rank_place_tensor_parallel(place);
     int copy = tensor->part ? (int)tensor->part->copy : rank_place_tensor_rank(place);
     struct safetensors_run mine;
     (void)runner_local_shard(engine->main, tensor, &mine.first, &mine.elements);

@@ -5,7 +5,7 @@
 
 bool layout_report_applies(const struct session_plan *plan) {
     const struct recipe *recipe = &plan->chosen.recipe;
-    return recipe->layout == TENSOR_LAYOUT_SOLVER && recipe_tensor(recipe) > 1;
+    return recipe->layout == TENSOR_LAYOUT_SOLVER && recipe_tensor_parallel(recipe) > 1;
 }
 
 static enum status solve(const struct plan *plan, struct layout_report *report) {
@@ -35,12 +35,12 @@ static enum status weigh_megatron(struct layout_report *report, int64_t parts) {
 enum status layout_report_make(const struct session_plan *plan, struct layout_report *out) {
     struct plan alone = plan->chosen;
     *out = (struct layout_report){.seconds = NAN, .megatron_s = NAN};
-    alone.recipe.tensor = alone.place.tensor = 1;
+    alone.recipe.tensor_parallel = alone.place.tensor_parallel = 1;
     TRY(program_build_graph(plan->session, &plan->request.set, PROGRAM_LOSS, &alone, &out->graph));
     struct shard_question question = tensor_layout_question(&plan->chosen, out->graph);
     TRY(shard_program_make(&question, &out->program));
     TRY(solve(&plan->chosen, out));
-    return weigh_megatron(out, recipe_tensor(&plan->chosen.recipe));
+    return weigh_megatron(out, recipe_tensor_parallel(&plan->chosen.recipe));
 }
 
 void layout_report_free(struct layout_report *report) {

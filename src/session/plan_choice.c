@@ -25,8 +25,8 @@ void plan_choice_place(struct session_plan *plan) {
     const struct rank_place requested = plan->chosen.place;
     const struct mesh one = {1, 1};
     plan->chosen.place = session_place(plan->session, requested.mesh.nodes > 0 ? &requested.mesh : &one);
-    plan->chosen.place.tensor = requested.tensor;
-    plan->chosen.place.stages = requested.stages;
+    plan->chosen.place.tensor_parallel = requested.tensor_parallel;
+    plan->chosen.place.pipeline_parallel = requested.pipeline_parallel;
 }
 
 enum status plan_choice_compile(struct session_plan *plan) {
@@ -55,7 +55,7 @@ struct policy plan_choice_begin(const struct session_plan *plan) {
 
 /* Whether this is a pipeline that nobody has cut. */
 static bool is_uncut(const struct session_plan *plan) {
-    return rank_place_stages(&plan->chosen.place) > 1 && !plan->chosen.policy.spans[0];
+    return rank_place_pipeline_parallel(&plan->chosen.place) > 1 && !plan->chosen.policy.spans[0];
 }
 
 enum status plan_choice_build_graph(const struct session_plan *plan, struct graph **out) {

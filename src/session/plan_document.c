@@ -88,10 +88,10 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
             list,
             json_pack(
                 "{s:i, s:s, s:s, s:o, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor_parallel",
-                recipe_tensor(&shape->plan->recipe), "sequence_parallel", shape->plan->recipe.sequence ? "on" : "off",
+                recipe_tensor_parallel(&shape->plan->recipe), "sequence_parallel", shape->plan->recipe.sequence_parallel ? "on" : "off",
                 "layout", tensor_layout_name(shape->plan->recipe.layout), "solver_memory",
                 isfinite(shape->solver_memory) ? json_real(shape->solver_memory) : json_null(), "pipeline_parallel",
-                rank_place_stages(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
+                rank_place_pipeline_parallel(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
                 shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(), "step_s",
                 planned ? json_real(shape->step_s) : json_null(), "device_bytes",
                 (json_int_t)shape->tier_bytes[TIER_DEVICE], "host_bytes", (json_int_t)shape->tier_bytes[TIER_HOST],

@@ -41,7 +41,7 @@ static bool fits(const struct choosing *choosing, const int64_t tier_bytes[TIER_
 static enum status fit_stages(const struct choosing *choosing, const struct plan *plan, bool *fitted) {
     const struct session_plan *of = choosing->plan;
     struct plan other = *plan;
-    int stages = rank_place_stages(&plan->place), between = rank_place_ranks(&plan->place) / stages;
+    int stages = rank_place_pipeline_parallel(&plan->place), between = rank_place_ranks(&plan->place) / stages;
     for (int stage = 1; stage < stages && *fitted; stage++) {
         struct programs made;
         other.place.rank = (plan->place.rank + stage * between) % (stages * between);
@@ -128,7 +128,7 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     bool fitted = false, free = !choosing->plan->request.partition_fixed;
     if (fastest && free && choosing->fits_as_is) return try_fastest(choosing, &fitted);
     struct search_input sizes = *input; /* what is smallest is found by trying: as often for a pipeline */
-    sizes.max_compiled *= rank_place_stages(&input->place);
+    sizes.max_compiled *= rank_place_pipeline_parallel(&input->place);
     TRY(search_min_memory(&sizes, &small));
     if (!small.compiled) return STATUS_OK;
     bool one_of_several = choosing->plan->request.faster_than_s > 0;
@@ -225,7 +225,7 @@ static int with_few_micro_batches(const struct plan *plan, int max) {
 
 /* Of a pipeline each try is as many programs as there are stages. */
 static int max_compiled(const struct plan *plan, const struct graph *graph) {
-    int max = search_max_compiled(graph) / rank_place_stages(&plan->place);
+    int max = search_max_compiled(graph) / rank_place_pipeline_parallel(&plan->place);
     return with_few_micro_batches(plan, max > COMPILED_FEWEST ? max : COMPILED_FEWEST);
 }
 

@@ -126,8 +126,8 @@ static enum status make_open(struct inputs *inputs, const struct plan_options *o
     enum status status = rank_shapes_list(options, ranks_of(inputs->session, options), 0, &resolver, &shapes);
     if (status == STATUS_OK) {
         const struct plan *first = first_open(&shapes);
-        SETTINGS_GIVE(&own, tensor, recipe_tensor(&first->recipe));
-        SETTINGS_GIVE(&own, stages, rank_place_stages(&first->place));
+        SETTINGS_GIVE(&own, tensor_parallel, recipe_tensor_parallel(&first->recipe));
+        SETTINGS_GIVE(&own, pipeline_parallel, rank_place_pipeline_parallel(&first->place));
         status = make_settled(inputs->session, inputs->uses, &own, inputs->training, NULL, out);
     }
     if (status == STATUS_OK)
@@ -148,8 +148,8 @@ enum status plan_request_make(const struct session *session, unsigned uses, cons
 static enum status resolve_stages(void *context, const struct plan_options *options, struct plan *out) {
     const struct plan *decided = context;
     *out = *decided;
-    out->place.stages = (int)options->stages;
-    if (rank_place_stages(&out->place) != rank_place_stages(&decided->place))
+    out->place.pipeline_parallel = (int)options->pipeline_parallel;
+    if (rank_place_pipeline_parallel(&out->place) != rank_place_pipeline_parallel(&decided->place))
         out->policy =
             (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value};
     return plan_check(out);
@@ -160,7 +160,7 @@ enum status plan_request_add_stages(const struct session *session, const struct 
     struct plan decided = request->plan;
     const struct shape_resolver resolver = {&decided, resolve_stages};
     if (!rank_shapes_are_open(options)) return STATUS_OK;
-    return rank_shapes_list(options, ranks_of(session, options), recipe_tensor(&decided.recipe), &resolver,
+    return rank_shapes_list(options, ranks_of(session, options), recipe_tensor_parallel(&decided.recipe), &resolver,
                             &request->shapes);
 }
 

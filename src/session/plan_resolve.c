@@ -47,11 +47,11 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(micro_batch_sequences)
     CHECK_GIVEN(round_micro_batches)
     CHECK_GIVEN(reduce_dtype)
-    CHECK_GIVEN(tensor)
-    CHECK_GIVEN(sequence)
+    CHECK_GIVEN(tensor_parallel)
+    CHECK_GIVEN(sequence_parallel)
     CHECK_GIVEN(layout)
     CHECK_GIVEN(micro_batches_per_wave)
-    CHECK_GIVEN(stages)
+    CHECK_GIVEN(pipeline_parallel)
     CHECK_GIVEN(virtual_stages)
     CHECK_GIVEN(partition)
     CHECK_GIVEN(flat)
@@ -226,13 +226,13 @@ static struct mesh mesh_of(const struct plan_options *options) {
 /* As many as before, on as many ranks as before. */
 static int stages_of(const struct plan_options *options, const struct plan *base) {
     const struct mesh mesh = mesh_of(options);
-    if (SETTINGS_HAVE(options, stages) && options->stages > 0) return (int)options->stages;
-    return base && rank_place_ranks(&base->place) == mesh_ranks(&mesh) ? rank_place_stages(&base->place) : 1;
+    if (SETTINGS_HAVE(options, pipeline_parallel) && options->pipeline_parallel > 0) return (int)options->pipeline_parallel;
+    return base && rank_place_ranks(&base->place) == mesh_ranks(&mesh) ? rank_place_pipeline_parallel(&base->place) : 1;
 }
 
 /* Data ranks by nodes: those that have lanes. */
 static struct mesh data_mesh_of(const struct rank_place *place) {
-    int others = rank_place_tensor(place) * rank_place_stages(place);
+    int others = rank_place_tensor_parallel(place) * rank_place_pipeline_parallel(place);
     bool divides = rank_place_ranks(place) % others == 0; /* else plan_check refuses it */
     return divides ? rank_place_data_mesh(place) : place->mesh;
 }
@@ -248,15 +248,15 @@ static int64_t share_of_lane(const struct plan_options *options, const struct ra
 
 static void choose_tensor(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
                           struct recipe *recipe) {
-    bool open = options->tensor == 0, moved = options->allow_recipe_change && !open;
-    int64_t wanted = !open ? options->tensor : resolver->base_name ? recipe_tensor(base) : 1;
-    recipe->tensor = (int)choose_int(resolver, SETTING_tensor, wanted, moved ? wanted : recipe_tensor(base),
-                                     setting_table[SETTING_tensor].int_value);
+    bool open = options->tensor_parallel == 0, moved = options->allow_recipe_change && !open;
+    int64_t wanted = !open ? options->tensor_parallel : resolver->base_name ? recipe_tensor_parallel(base) : 1;
+    recipe->tensor_parallel = (int)choose_int(resolver, SETTING_tensor_parallel, wanted, moved ? wanted : recipe_tensor_parallel(base),
+                                     setting_table[SETTING_tensor_parallel].int_value);
     recipe->layout = (enum tensor_layout)choose_name(resolver, SETTING_layout, (int)options->layout, (int)base->layout,
                                                      (int)TENSOR_LAYOUT_MEGATRON, tensor_layout_name(options->layout),
                                                      tensor_layout_name(base->layout));
     recipe->layout_rates = base->layout_rates;
-    bool as_before = recipe->layout == base->layout && recipe_tensor(recipe) == recipe_tensor(base);
+    bool as_before = recipe->layout == base->layout && recipe_tensor_parallel(recipe) == recipe_tensor_parallel(base);
     recipe->strategies = as_before ? base->strategies : NULL;
 }
 
@@ -264,10 +264,10 @@ static const char *on_or_off(bool on) { return on ? "on" : "off"; }
 
 static void choose_sequence(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
                             struct recipe *recipe) {
-    bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, sequence);
-    bool before = moved ? options->sequence : base->sequence;
-    recipe->sequence = choose_name(resolver, SETTING_sequence, options->sequence, before, false,
-                                   on_or_off(options->sequence), on_or_off(before));
+    bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, sequence_parallel);
+    bool before = moved ? options->sequence_parallel : base->sequence_parallel;
+    recipe->sequence_parallel = choose_name(resolver, SETTING_sequence_parallel, options->sequence_parallel, before, false,
+                                   on_or_off(options->sequence_parallel), on_or_off(before));
 }
 
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
@@ -420,7 +420,7 @@ static enum status choose_policy(const struct plan_options *options, const struc
         log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_data(&base->place));
     if (moved || (given && !partition_equal(&requested, &policy.partition))) policy = plain;
     if (given) policy.partition = requested;
-    bool staged = base && rank_place_stages(&base->place) == rank_place_stages(place);
+    bool staged = base && rank_place_pipeline_parallel(&base->place) == rank_place_pipeline_parallel(place);
     if (!staged || SETTINGS_HAVE(options, virtual_stages)) policy.spans[0] = '\0';
     if (SETTINGS_HAVE(options, micro_batches_per_wave)) policy.micro_batches_per_wave = options->micro_batches_per_wave;
     if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
@@ -448,7 +448,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_tensor(&resolver, options, &from->recipe, &plan.recipe);
     choose_sequence(&resolver, options, &from->recipe, &plan.recipe);
     plan.place =
-        (struct rank_place){.mesh = mesh_of(options), .tensor = plan.recipe.tensor, .stages = stages_of(options, base)};
+        (struct rank_place){.mesh = mesh_of(options), .tensor_parallel = plan.recipe.tensor_parallel, .pipeline_parallel = stages_of(options, base)};
     choose_shape(&resolver, options, &defaults, &plan.place, &from->recipe, &plan.recipe);
     choose_lanes(&resolver, options, &plan.place, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);

@@ -33,7 +33,7 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .no_masters = recipe->master_weights == MASTER_WEIGHTS_NONE,
                                           .split_masters = recipe->master_weights == MASTER_WEIGHTS_SPLIT,
                                           .seed = recipe->seed,
-                                          .group = {recipe_tensor(recipe), rank_place_tensor_rank(&plan->place)}};
+                                          .group = {recipe_tensor_parallel(recipe), rank_place_tensor_rank(&plan->place)}};
     bool alone = rank_place_ranks(&plan->place) == 1 && lane_shape_lanes(&recipe->lanes) == 1;
     /* By the recipe alone, since it changes bits. */
     graph->single_micro_batch = recipe_micro_batches(recipe) == 1;
@@ -61,7 +61,7 @@ static enum status shard(const struct plan *plan, const struct shard_choices *ch
 
 static enum status shard_batch(const struct plan *plan, bool trains, struct graph **graph, struct tensor **output) {
     struct shard_choices choices;
-    if (recipe_tensor(&plan->recipe) == 1) return STATUS_OK;
+    if (recipe_tensor_parallel(&plan->recipe) == 1) return STATUS_OK;
     enum status status = tensor_layout_choose(plan, *graph, &choices);
     if (status == STATUS_OK) status = shard(plan, &choices, trains, graph, output);
     shard_choices_free(&choices);
@@ -183,7 +183,7 @@ static enum status shard_texts(const struct session *session, const struct plan 
     struct shard_choices choices = {0}, own = {0};
     struct graph *batch;
     struct tensor *loss;
-    if (recipe_tensor(&plan->recipe) == 1) return STATUS_OK;
+    if (recipe_tensor_parallel(&plan->recipe) == 1) return STATUS_OK;
     TRY(build_whole_batch(session, PROGRAM_LOSS, plan, &batch, &loss));
     enum status status = tensor_layout_choose(plan, batch, &choices);
     if (status == STATUS_OK) status = shard_choices_of_texts(batch, &choices, *graph, &own);
@@ -226,7 +226,7 @@ enum status programs_build_whole(const struct session *session, const struct pro
     enum program_use use = 0;
     while (!program_set_has(set, use))
         use++;
-    alone.recipe.tensor = alone.place.tensor = 1;
+    alone.recipe.tensor_parallel = alone.place.tensor_parallel = 1;
     return program_build_graph(session, set, use, &alone, out);
 }
 

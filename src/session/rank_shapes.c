@@ -8,11 +8,11 @@ static bool is_auto(const struct plan_options *options, enum setting_id id, int6
 }
 
 static bool tensor_is_open(const struct plan_options *options) {
-    return is_auto(options, SETTING_tensor, options->tensor);
+    return is_auto(options, SETTING_tensor_parallel, options->tensor_parallel);
 }
 
 static bool stages_are_open(const struct plan_options *options) {
-    return is_auto(options, SETTING_stages, options->stages);
+    return is_auto(options, SETTING_pipeline_parallel, options->pipeline_parallel);
 }
 
 bool rank_shapes_are_open(const struct plan_options *options) {
@@ -34,10 +34,10 @@ struct axes {
 
 static struct plan_options options_of(const struct plan_options *options, const struct axes *axes) {
     struct plan_options own = *options;
-    if (tensor_is_open(options)) SETTINGS_GIVE(&own, tensor, axes->tensor);
-    if (stages_are_open(options)) SETTINGS_GIVE(&own, stages, axes->stages);
+    if (tensor_is_open(options)) SETTINGS_GIVE(&own, tensor_parallel, axes->tensor);
+    if (stages_are_open(options)) SETTINGS_GIVE(&own, pipeline_parallel, axes->stages);
     if (!axes->cut_open) return own;
-    SETTINGS_GIVE(&own, sequence, axes->sequence);
+    SETTINGS_GIVE(&own, sequence_parallel, axes->sequence);
     SETTINGS_GIVE(&own, layout, axes->layout);
     return own;
 }
@@ -51,9 +51,9 @@ static enum status add_shape(const struct plan_options *options, const struct ax
     enum status status = resolver->resolve(resolver->context, &own, shape.plan);
     if (status == STATUS_BAD_INPUT) {
         rank_shape_refuse(&shape);
-        shape.plan->recipe.tensor = shape.plan->place.tensor = axes->tensor;
-        shape.plan->place.stages = axes->stages;
-        shape.plan->recipe.sequence = axes->sequence;
+        shape.plan->recipe.tensor_parallel = shape.plan->place.tensor_parallel = axes->tensor;
+        shape.plan->place.pipeline_parallel = axes->stages;
+        shape.plan->recipe.sequence_parallel = axes->sequence;
         shape.plan->recipe.layout = axes->layout;
         status = STATUS_OK;
     }
@@ -65,7 +65,7 @@ static enum status add_shape(const struct plan_options *options, const struct ax
 /* The message that a user gets who asks for the first shape. */
 static enum status refuse_all(const struct plan_options *options, const struct rank_shape *first,
                               const struct shape_resolver *resolver) {
-    const struct axes axes = {.tensor = first->plan->recipe.tensor, .stages = first->plan->place.stages};
+    const struct axes axes = {.tensor = first->plan->recipe.tensor_parallel, .stages = first->plan->place.pipeline_parallel};
     struct plan_options own = options_of(options, &axes);
     struct plan plan;
     return resolver->resolve(resolver->context, &own, &plan);
@@ -78,8 +78,8 @@ static enum status add_cuts(const struct plan_options *options, struct axes axes
     static const struct axes cuts[] = {{.layout = TENSOR_LAYOUT_MEGATRON},
                                        {.layout = TENSOR_LAYOUT_MEGATRON, .sequence = true},
                                        {.layout = TENSOR_LAYOUT_SOLVER}};
-    bool given = SETTINGS_HAVE(options, sequence) || SETTINGS_HAVE(options, layout);
-    axes.sequence = options->sequence, axes.layout = options->layout;
+    bool given = SETTINGS_HAVE(options, sequence_parallel) || SETTINGS_HAVE(options, layout);
+    axes.sequence = options->sequence_parallel, axes.layout = options->layout;
     axes.cut_open = tensor_is_open(options) && !decided && !given && axes.tensor > 1;
     if (!axes.cut_open) return add_shape(options, &axes, resolver, out);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
@@ -99,8 +99,8 @@ static bool any_is_open(const struct rank_shapes *shapes) {
 enum status rank_shapes_list(const struct plan_options *options, int ranks, int tensor,
                              const struct shape_resolver *resolver, struct rank_shapes *out) {
     *out = (struct rank_shapes){0};
-    int fixed = tensor_is_open(options) ? tensor : SETTINGS_HAVE(options, tensor) ? (int)options->tensor : tensor;
-    int64_t stages_fixed = stages_are_open(options) ? 0 : SETTINGS_HAVE(options, stages) ? options->stages : 1;
+    int fixed = tensor_is_open(options) ? tensor : SETTINGS_HAVE(options, tensor_parallel) ? (int)options->tensor_parallel : tensor;
+    int64_t stages_fixed = stages_are_open(options) ? 0 : SETTINGS_HAVE(options, pipeline_parallel) ? options->pipeline_parallel : 1;
     for (int t = 1; t <= ranks; t++)
         for (int s = 1; ranks % t == 0 && s <= ranks / t; s++) {
             bool requested = (fixed == 0 || t == fixed) && (stages_fixed == 0 || s == stages_fixed);
@@ -115,9 +115,9 @@ enum status rank_shapes_list(const struct plan_options *options, int ranks, int 
 
 bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan) {
     const struct recipe *recipe = &shape->plan->recipe;
-    return recipe_tensor(recipe) == recipe_tensor(&plan->recipe) &&
-           rank_place_stages(&shape->plan->place) == rank_place_stages(&plan->place) &&
-           recipe->sequence == plan->recipe.sequence && recipe->layout == plan->recipe.layout &&
+    return recipe_tensor_parallel(recipe) == recipe_tensor_parallel(&plan->recipe) &&
+           rank_place_pipeline_parallel(&shape->plan->place) == rank_place_pipeline_parallel(&plan->place) &&
+           recipe->sequence_parallel == plan->recipe.sequence_parallel && recipe->layout == plan->recipe.layout &&
            recipe->strategies == plan->recipe.strategies; /* equal lines are one text */
 }
 

@@ -32,7 +32,7 @@ static struct model_figures figures_of(const struct session_plan *plan, const st
 /* Of the whole model, also where ranks share its tensors. */
 static enum status find_figures(struct session_plan *plan) {
     struct graph *whole = NULL;
-    if (recipe_tensor(&plan->chosen.recipe) > 1)
+    if (recipe_tensor_parallel(&plan->chosen.recipe) > 1)
         TRY(programs_build_whole(plan->session, &plan->request.set, &plan->chosen, &whole));
     plan->figures = figures_of(plan, whole ? whole : programs_main(&plan->programs)->graph);
     graph_free(whole);

@@ -104,7 +104,7 @@ static void forget_cuts(struct shape_choice *choice) {
 
 /* Whether an earlier shape has such a graph. Takes it. */
 static enum status keep_cut(struct shape_choice *choice, const struct plan *plan, struct graph *graph, bool *is_new) {
-    int tensor = recipe_tensor(&plan->recipe), stages = rank_place_stages(&plan->place);
+    int tensor = recipe_tensor_parallel(&plan->recipe), stages = rank_place_pipeline_parallel(&plan->place);
     if (tensor != choice->tensor || stages != choice->stages) forget_cuts(choice);
     choice->tensor = tensor, choice->stages = stages;
     *is_new = true;
@@ -177,8 +177,8 @@ static enum status time_plan(struct session_plan *plan, double best_s, struct ra
 }
 
 static bool have_same_ranks(const struct rank_shape *a, const struct rank_shape *b) {
-    return recipe_tensor(&a->plan->recipe) == recipe_tensor(&b->plan->recipe) &&
-           rank_place_stages(&a->plan->place) == rank_place_stages(&b->plan->place);
+    return recipe_tensor_parallel(&a->plan->recipe) == recipe_tensor_parallel(&b->plan->recipe) &&
+           rank_place_pipeline_parallel(&a->plan->place) == rank_place_pipeline_parallel(&b->plan->place);
 }
 
 /* The solver's cut of tensors is tried after Megatron-LM's among the same ranks, which tells what to expect of it. */
@@ -205,7 +205,7 @@ static void learn_expected(const struct rank_shapes *shapes, const struct rank_s
 /* What a search left. A pipeline was searched with one cut; a step that fits as it is may not have been searched, and
  * where tiles were chosen the search is that of their graph. */
 static void note_left(const struct session_plan *plan, struct rank_shape *shape) {
-    bool whole = rank_place_stages(&plan->chosen.place) == 1 && plan->chosen.policy.tile_tokens == 0;
+    bool whole = rank_place_pipeline_parallel(&plan->chosen.place) == 1 && plan->chosen.policy.tile_tokens == 0;
     bool searched = plan->search.enumerated > 0 && whole;
     if (searched) shape->left_s = fmax(shape->bound_s, plan->search.left_s);
 }

@@ -20,7 +20,7 @@ static enum status cut(const struct session_plan *plan, const struct block_costs
                        bool limited, char text[POLICY_SPANS_BYTES]) {
     int64_t capacity = plan->session->machine.capacity_bytes[TIER_DEVICE];
     const struct plan *chosen = &plan->chosen;
-    int32_t stages = rank_place_stages(&chosen->place);
+    int32_t stages = rank_place_pipeline_parallel(&chosen->place);
     struct span_request request = {
         .stages = stages, .count = stages * virtual_stages, .device_bytes = limited ? capacity : INT64_MAX};
     TRY(count_waves(chosen, &request.waves));
@@ -72,7 +72,7 @@ enum { INTERLEAVE_MAX = 4 };
 static enum status try_cuts(const struct session_plan *plan, const struct block_costs *costs, struct tried_cut *best) {
     int64_t requested = plan->request.virtual_stages, min = requested > 0 ? requested : 1,
             max = requested > 0 ? requested : INTERLEAVE_MAX;
-    int stages = rank_place_stages(&plan->chosen.place);
+    int stages = rank_place_pipeline_parallel(&plan->chosen.place);
     for (int64_t virtual_stages = min; virtual_stages <= max; virtual_stages++) {
         struct tried_cut tried;
         if (virtual_stages > min && virtual_stages * stages > costs->blocks) break;

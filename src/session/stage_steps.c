@@ -52,7 +52,7 @@ static void summarise(struct stage_steps *steps) {
 
 enum status stage_steps_make(const struct executable *main, const struct plan *plan, const struct costs *costs,
                              struct stage_steps *out) {
-    int count = rank_place_stages(&plan->place);
+    int count = rank_place_pipeline_parallel(&plan->place);
     *out = (struct stage_steps){.count = count, .list = mem_array((size_t)count, sizeof *out->list)};
     if (!out->list) return STATUS_FAILED;
     if (count > 1) TRY(compile_stages(main, plan, out));

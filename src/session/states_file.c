@@ -21,7 +21,7 @@ static enum status find_part(const struct engine *engine, int64_t *begin) {
     for (size_t t = 0; t < graph->tensors.count; t++)
         if (is_kept(graph->tensors.items[t])) bytes -= shape_bytes(&graph->tensors.items[t]->shape);
     TRY(rank_budget_min(comm_of(engine), &bytes));
-    *begin = -bytes * (rank_place_stage(place) * rank_place_tensor(place) + rank_place_tensor_rank(place));
+    *begin = -bytes * (rank_place_stage(place) * rank_place_tensor_parallel(place) + rank_place_tensor_rank(place));
     return STATUS_OK;
 }
 

@@ -24,7 +24,7 @@ static void find_work_rates(const struct graph *graph, const struct costs *costs
 /* Between neighbours: within a node where the group fits into one. */
 static void find_link_rates(const struct plan *plan, const struct transfer_rate message[MESH_AXES],
                             struct layout_rates *out) {
-    bool within = plan->place.mesh.per_node % recipe_tensor(&plan->recipe) == 0;
+    bool within = plan->place.mesh.per_node % recipe_tensor_parallel(&plan->recipe) == 0;
     const struct transfer_rate *rate = &message[within ? MESH_IN_NODE : MESH_ACROSS];
     out->latency_s = rate->latency_s;
     out->link_bytes_per_s = rate->bytes_per_s;
@@ -34,7 +34,7 @@ static void find_link_rates(const struct plan *plan, const struct transfer_rate 
 /* One rank's plan of the whole model: what the machine does of it in a second does not depend on its parts. */
 static struct plan plan_alone(const struct plan *plan) {
     struct plan alone = *plan;
-    alone.recipe.tensor = 1;
+    alone.recipe.tensor_parallel = 1;
     alone.recipe.lanes = (struct lane_shape){1, 1};
     alone.place = (struct rank_place){.mesh = {1, 1}};
     alone.policy = (struct policy){.micro_batches_per_wave = 1};
@@ -61,13 +61,13 @@ enum status tensor_layout_measure(const struct session_plan *plan, struct machin
 
 bool tensor_layout_lacks_rates(const struct recipe *recipe) {
     bool known = recipe->layout_rates.flops_per_s > 0;
-    return recipe->layout == TENSOR_LAYOUT_SOLVER && recipe_tensor(recipe) > 1 && !known;
+    return recipe->layout == TENSOR_LAYOUT_SOLVER && recipe_tensor_parallel(recipe) > 1 && !known;
 }
 
 void tensor_layout_take_rates(const struct session *session, const struct machine_rates *rates, struct plan *plan) {
     plan->recipe.layout_rates = rates->work;
     find_link_rates(plan, rates->message, &plan->recipe.layout_rates);
-    double stages = rank_place_stages(&plan->place);
+    double stages = rank_place_pipeline_parallel(&plan->place);
     plan->recipe.layout_rates.device_bytes = stages * (double)session->machine.capacity_bytes[TIER_DEVICE];
 }
 
@@ -86,7 +86,7 @@ enum status tensor_layout_find_rates(struct session_plan *plan) {
  * along two as well. */
 static struct device_mesh mesh_of(const struct plan *plan) {
     const struct layout_rates *rates = &plan->recipe.layout_rates;
-    int64_t ranks = recipe_tensor(&plan->recipe), rows = plan->place.mesh.per_node;
+    int64_t ranks = recipe_tensor_parallel(&plan->recipe), rows = plan->place.mesh.per_node;
     struct device_mesh mesh;
     strategy_lines_mesh(plan->recipe.strategies, ranks, &mesh);
     bool spans_nodes = rows > 1 && rows < ranks && ranks % rows == 0;
@@ -173,7 +173,7 @@ enum status tensor_layout_find_strategies(const struct session *session, struct 
     static const struct program_set set = {.uses = 1u << PROGRAM_LOSS};
     struct recipe *recipe = &plan->recipe;
     struct solved solved = {NULL};
-    if (recipe->layout != TENSOR_LAYOUT_SOLVER || recipe_tensor(recipe) == 1 || recipe->strategies) return STATUS_OK;
+    if (recipe->layout != TENSOR_LAYOUT_SOLVER || recipe_tensor_parallel(recipe) == 1 || recipe->strategies) return STATUS_OK;
     enum status status = programs_build_whole(session, &set, plan, &solved.graph);
     if (status == STATUS_OK) status = solve_graph(plan, solved.graph, &solved);
     if (status == STATUS_OK) status = keep_strategies(&solved, recipe);
@@ -184,7 +184,7 @@ enum status tensor_layout_find_strategies(const struct session *session, struct 
 enum status tensor_layout_choose(const struct plan *plan, const struct graph *graph, struct shard_choices *out) {
     *out = (struct shard_choices){0};
     if (plan->recipe.layout != TENSOR_LAYOUT_SOLVER)
-        return shard_choices_make(graph, recipe_tensor(&plan->recipe), plan->recipe.sequence, out);
+        return shard_choices_make(graph, recipe_tensor_parallel(&plan->recipe), plan->recipe.sequence_parallel, out);
     struct solved solved = {NULL};
     enum status status = solve_graph(plan, graph, &solved);
     if (status == STATUS_OK) status = shard_program_choices(&solved.program, solved.solution.choice, out);

@@ -52,11 +52,11 @@ struct plan_options {
     struct lane_shape lanes;        /* default: the ranks */
     int64_t round_micro_batches;    /* default: all of a lane */
     enum dtype reduce_dtype;        /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int64_t tensor;                 /* ranks that share each tensor; default 1 */
-    bool sequence;                  /* what these would have whole is cut along positions; default false */
+    int64_t tensor_parallel;                 /* ranks that share each tensor; default 1 */
+    bool sequence_parallel;                  /* what these would have whole is cut along positions; default false */
     enum tensor_layout layout;      /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
     int64_t micro_batches_per_wave; /* never changes a result */
-    int64_t stages;                 /* of a pipeline; never changes a result; default 1 */
+    int64_t pipeline_parallel;                 /* of a pipeline; never changes a result; default 1 */
     int64_t virtual_stages;             /* spans of each stage; never changes a result; default: the fastest number */
     const char *partition;          /* plan/partition.h; never changes a result; default: what a search finds */
     bool flat;                      /* policy.flat; never changes a result; default: what a search finds */
@@ -81,7 +81,7 @@ struct plan_options {
     size_t freeze_count;
     struct memory_options memory;
     bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, lanes, rounds,
-                                 reduce_dtype, tensor and sequence what is given */
+                                 reduce_dtype, tensor_parallel and sequence_parallel what is given */
     bool by_sum;              /* the best policy is that with the least sum of all work (search/search.h) */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */

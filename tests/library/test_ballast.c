@@ -60,7 +60,7 @@ static void initialisers_leave_everything_not_given(void **state) {
     assert_true(!plan.dtype && !plan.document_attention && !plan.packing && !plan.lora && !plan.freeze &&
                 !plan.freeze_count && !plan.device && !plan.disk_folder && !plan.plan_path && !plan.cluster_path &&
                 !plan.lanes && !plan.partition && !plan.collectives && plan.round_micro_batches == -1 &&
-                plan.tensor == -1 && plan.stages == -1 && plan.virtual_stages == -1);
+                plan.tensor_parallel == -1 && plan.pipeline_parallel == -1 && plan.virtual_stages == -1);
     const struct ballast_train_options train_given = BALLAST_TRAIN_OPTIONS_INIT;
     assert_true(train_given.steps == -1 && train_given.epochs < 0 && !train_given.schedule && train_given.keep == -1 &&
                 train_given.clip_norm < 0 && train_given.sample_tokens == -1 && !train_given.sample_prompt &&

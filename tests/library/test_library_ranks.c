@@ -33,7 +33,7 @@ static enum ballast_status train(char *const *argument) {
     const char *data = argument[1];
     plan.batch = 8, plan.sequence_length = 16, plan.micro_batch_sequences = 1, plan.threads = 1, plan.dtype = "fp32";
     plan.lanes = "4", plan.round_micro_batches = 1;
-    plan.stages = atoi(argument[3]), plan.virtual_stages = 1;
+    plan.pipeline_parallel = atoi(argument[3]), plan.virtual_stages = 1;
     options.data_paths = &data, options.data_path_count = 1;
     options.steps = 6, options.learning_rate = 1e-2;
     events.step = on_step, events.payload = &stopping;

@@ -107,13 +107,13 @@ static void version_1_is_read(void **state) {
     assert_int_equal(plan_read(temp_path(*state, "plan.json"), &plan), STATUS_OK);
     assert_int_equal(plan.recipe.micro_batch_sequences, 3);
     assert_int_equal(plan.recipe.round_micro_batches, 2);
-    assert_int_equal(plan.recipe.tensor, 2);
-    assert_true(plan.recipe.sequence);
+    assert_int_equal(plan.recipe.tensor_parallel, 2);
+    assert_true(plan.recipe.sequence_parallel);
     assert_int_equal(plan.recipe.master_weights, MASTER_WEIGHTS_SPLIT);
     assert_int_equal(plan.recipe.quantize_base, WEIGHT_NF4);
     assert_int_equal(plan.policy.micro_batches_per_wave, 2);
     assert_true(plan.policy.selective_recompute);
-    assert_int_equal(rank_place_stages(&plan.place), 2);
+    assert_int_equal(rank_place_pipeline_parallel(&plan.place), 2);
 }
 
 static void keys_of_version_1_become_those_of_today(void **state) {

@@ -7,7 +7,7 @@
 static void a_rank_has_a_place_on_each_axis(void **state) {
     (void)state;
     for (int rank = 0; rank < 24; rank++) {
-        struct rank_place place = {.mesh = {3, 8}, .rank = rank, .tensor = 2, .stages = 3};
+        struct rank_place place = {.mesh = {3, 8}, .rank = rank, .tensor_parallel = 2, .pipeline_parallel = 3};
         int t = rank_place_tensor_rank(&place), d = rank_place_data_rank(&place), stage = rank_place_stage(&place);
         assert_int_equal(rank_place_data(&place), 4);
         assert_int_equal((stage * 4 + d) * 2 + t, rank);
@@ -43,7 +43,7 @@ static void tensor_ranks_have_the_same_micro_batches_and_shards(void **state) {
     (void)state;
     const struct recipe recipe = {.batch = 16, .micro_batch_sequences = 2, .lanes = {2, 2}};
     for (int rank = 0; rank < 8; rank++) {
-        struct rank_place place = {.mesh = {2, 4}, .rank = rank, .tensor = 2};
+        struct rank_place place = {.mesh = {2, 4}, .rank = rank, .tensor_parallel = 2};
         struct rank_place among_data = {.mesh = {2, 2}, .rank = rank / 2};
         struct lane_shares shares, expected;
         assert_int_equal(lane_shares_create(&recipe, &place, &shares), STATUS_OK);

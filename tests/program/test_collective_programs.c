@@ -23,7 +23,7 @@ struct ranks {
 };
 
 static struct rank_place place_of(struct mesh mesh, int tensor, int rank) {
-    return (struct rank_place){.mesh = mesh, .rank = rank, .tensor = tensor, .tier = TIER_DEVICE};
+    return (struct rank_place){.mesh = mesh, .rank = rank, .tensor_parallel = tensor, .tier = TIER_DEVICE};
 }
 
 static void ranks_free(struct ranks *ranks) {
@@ -50,7 +50,7 @@ static void ranks_make_of(enum dtype dtype, const struct rank_place *of, const s
     for (int r = 0; r < out->count; r++) {
         struct rank_place place = *of;
         place.rank = r;
-        const struct group_part part = {.parts = of->tensor, .position = rank_place_tensor_rank(&place)};
+        const struct group_part part = {.parts = of->tensor_parallel, .position = rank_place_tensor_rank(&place)};
         out->graphs[r] = collective_graph_build(dtype, part);
         struct plan plan = collective_plan(out->graphs[r], &place, MICRO_BATCHES);
         if (policy) plan.policy = *policy;
@@ -100,17 +100,17 @@ static void stages_of_such_ranks_are_proved(void **state) {
     for (uint64_t seed = 0; seed < unit_sweep(10, 200); seed++) {
         size_t p = seed % (sizeof places / sizeof *places);
         struct rank_place place = place_of(places[p].mesh, places[p].tensor, 0);
-        place.stages = places[p].stages;
+        place.pipeline_parallel = places[p].stages;
         const struct mesh data = rank_place_data_mesh(&place);
         struct graph *graph =
-            collective_graph_build(DTYPE_F32, (struct group_part){.parts = place.tensor, .position = 0});
+            collective_graph_build(DTYPE_F32, (struct group_part){.parts = place.tensor_parallel, .position = 0});
         struct policy policy = random_policy(graph, MICRO_BATCHES / mesh_ranks(&data), &data, seed);
-        if (seed & 1 && place.stages == 2) snprintf(policy.spans, sizeof policy.spans, "1 3 4");
+        if (seed & 1 && place.pipeline_parallel == 2) snprintf(policy.spans, sizeof policy.spans, "1 3 4");
         struct ranks ranks;
         ranks_make_of(DTYPE_F32, &place, &policy, &ranks);
         if (verify(&ranks) != STATUS_OK) {
             print_policy(&policy, seed);
-            fail_msg("%d stages of %d ranks: %s", place.stages, ranks.count, status_message());
+            fail_msg("%d stages of %d ranks: %s", place.pipeline_parallel, ranks.count, status_message());
         }
         ranks_free(&ranks);
         graph_free(graph);

@@ -16,7 +16,7 @@ static void describe(const struct plan *plan) {
     char lanes[LANE_SHAPE_BYTES];
     print_policy(&plan->policy, 0);
     print_error("%d stages of %d ranks, spans '%s', %lld micro-batches, %lld in a pass, lanes %s, rounds of %lld\n",
-                rank_place_stages(&plan->place), rank_place_ranks(&plan->place), plan->policy.spans,
+                rank_place_pipeline_parallel(&plan->place), rank_place_ranks(&plan->place), plan->policy.spans,
                 (long long)recipe_micro_batches(&plan->recipe), (long long)plan->policy.micro_batches_per_wave,
                 lane_shape_print(&plan->recipe.lanes, lanes), (long long)plan->recipe.round_micro_batches);
 }
@@ -43,7 +43,7 @@ static struct plan plan_of(const struct graph *graph, int stages, int64_t micro_
                            int64_t micro_batches_per_wave) {
     struct plan plan = small_plan(graph, micro_batches, micro_batches_per_wave);
     plan.place.mesh = (struct mesh){1, stages};
-    plan.place.stages = stages;
+    plan.place.pipeline_parallel = stages;
     plan.place.in_place = true;
     return plan;
 }
@@ -215,7 +215,7 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     int data = draw_data(&plan.recipe.lanes, stages, seed, &next);
     int spans = stages * (1 + roll(seed, &next, max < 3 ? max : 3));
     plan.place.mesh = draw_mesh(stages * data, seed, &next);
-    plan.place.stages = stages;
+    plan.place.pipeline_parallel = stages;
     plan.place.in_place = roll(seed, &next, 2);
     plan.place.message_bytes = roll(seed, &next, 2) ? 64 : 0;
     plan.place.tier = roll(seed, &next, 3) == 0 ? TIER_HOST : TIER_DEVICE;

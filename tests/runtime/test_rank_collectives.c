@@ -201,7 +201,7 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
     struct plan plan = job->plan;
     struct job whole;
     plan.place = alone;
-    plan.recipe.tensor = 1;
+    plan.recipe.tensor_parallel = 1;
     plan.policy = (struct policy){.micro_batches_per_wave = 1};
     TRY(job_open(&plan, dtype, (struct group_part){.parts = 1}, NULL, &whole));
     TRY(job_step(&whole));
@@ -308,7 +308,7 @@ static enum status run_policy(const struct job *plain, enum dtype dtype, struct 
 static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool device) {
     const struct rank_place place = {.mesh = comm->mesh,
                                      .rank = comm->rank,
-                                     .tensor = tensor,
+                                     .tensor_parallel = tensor,
                                      .in_place = !device && comm->mesh.per_node > 1 && comm->shares_memory,
                                      .message_bytes = comm->message_bytes,
                                      .tier = device ? TIER_HOST : TIER_DEVICE};

@@ -104,7 +104,7 @@ static enum status train_variant(struct comm *comm, int stages, const struct var
 
 /* Each with a partition of the data ranks, in make check with all of them. */
 static enum status train_variants(struct comm *comm, int stages, const struct result *ones) {
-    const struct rank_place place = {.mesh = comm->mesh, .rank = comm->rank, .stages = stages};
+    const struct rank_place place = {.mesh = comm->mesh, .rank = comm->rank, .pipeline_parallel = stages};
     const struct mesh shared = rank_place_data_mesh(&place);
     struct partition *list;
     int count;

@@ -37,7 +37,7 @@ static void expect_positions(const struct harness *harness) {
     if (recipe->layout != TENSOR_LAYOUT_SOLVER || harness->options.config->heads != UNEVEN_HEADS) return;
     const char *attention = recipe->strategies ? strstr(recipe->strategies, ".attention ") : NULL;
     assert_non_null(attention);
-    assert_int_equal(attention[strlen(".attention ")], recipe_tensor(recipe) == 2 ? 'z' : 't');
+    assert_int_equal(attention[strlen(".attention ")], recipe_tensor_parallel(recipe) == 2 ? 'z' : 't');
 }
 
 /* Of bases in fewer bits ranks have parts. */

@@ -10,7 +10,7 @@
 
 enum { MICRO_BATCHES = 4 };
 
-static const struct rank_place place = {.mesh = {1, 2}, .tensor = 2, .tier = TIER_DEVICE};
+static const struct rank_place place = {.mesh = {1, 2}, .tensor_parallel = 2, .tier = TIER_DEVICE};
 
 static int64_t count_operations(const struct program *program) {
     int64_t count = 0;

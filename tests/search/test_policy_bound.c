@@ -67,7 +67,7 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
     struct chunk_sum *from = states_divide(&states, &policy->partition, &plan->place, costs->rates.issue_s);
     assert_non_null(from);
     int64_t fixed = policy_bound_fixed_bytes(graph, cut.shares.micro_batches > 0 ? cut.shares.micro_batches : 1);
-    bool early = executions_update_early(graph, &policy->partition, rank_place_stages(&plan->place));
+    bool early = executions_update_early(graph, &policy->partition, rank_place_pipeline_parallel(&plan->place));
     struct policy_bound_input input = {graph, costs, &cost,   &states, from, &collective_seconds,
                                        &cut,  fixed, scratch, early};
     struct bounds bounds = bounds_of(&input, policy, seed);

@@ -38,8 +38,8 @@ static struct plan_options options_of(const struct proved_shape *shape) {
     SETTINGS_GIVE(&options, micro_batch_sequences, 1);
     SETTINGS_GIVE(&options, sequence_length, 12);
     SETTINGS_GIVE(&options, threads, 1);
-    if (shape->tensor > 1) SETTINGS_GIVE(&options, tensor, shape->tensor);
-    if (shape->stages > 1) SETTINGS_GIVE(&options, stages, shape->stages);
+    if (shape->tensor > 1) SETTINGS_GIVE(&options, tensor_parallel, shape->tensor);
+    if (shape->stages > 1) SETTINGS_GIVE(&options, pipeline_parallel, shape->stages);
     return options;
 }
 

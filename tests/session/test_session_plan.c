@@ -198,7 +198,7 @@ static void plan_stages(const char *folder, int64_t virtual_stages, int64_t devi
     struct tiny_run run;
     tiny_run_make(folder, "llama", &run);
     run.plan.planned = (struct mesh){1, 2};
-    SETTINGS_GIVE(&run.plan, stages, 2);
+    SETTINGS_GIVE(&run.plan, pipeline_parallel, 2);
     if (virtual_stages > 0) SETTINGS_GIVE(&run.plan, virtual_stages, virtual_stages);
     SETTINGS_GIVE(&run.plan.memory, device_bytes, device_bytes);
     expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.plan, &run.options, &out->session, &out->plan),

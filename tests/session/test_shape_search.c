@@ -92,11 +92,11 @@ static enum status plan_shape(const struct subject *subject, int64_t tensor, int
                               struct planned *out) {
     struct plan_options options = subject->options;
     if (cut != CUT_OPEN) {
-        SETTINGS_GIVE(&options, sequence, cut == CUT_SEQUENCE);
+        SETTINGS_GIVE(&options, sequence_parallel, cut == CUT_SEQUENCE);
         SETTINGS_GIVE(&options, layout, cut == CUT_SOLVER ? TENSOR_LAYOUT_SOLVER : TENSOR_LAYOUT_MEGATRON);
     }
-    SETTINGS_GIVE(&options, tensor, tensor);
-    SETTINGS_GIVE(&options, stages, stages);
+    SETTINGS_GIVE(&options, tensor_parallel, tensor);
+    SETTINGS_GIVE(&options, pipeline_parallel, stages);
     return session_begin(subject->model, PROGRAMS_TO_TRAIN, &options, &subject->training, &out->session, &out->plan);
 }
 
@@ -243,10 +243,10 @@ static struct alone check_seed(const char *folder, uint64_t seed, bool brute) {
     const struct rank_shape *chosen = chosen_shape(&joint.plan);
     double step_s = chosen->outcome == SHAPE_PLANNED ? chosen->step_s : INFINITY;
     print_message("seed %llu, %dx%d ranks: tensor %d%s%s, stages %d, %g s; alone %g s, all %g s\n",
-                  (unsigned long long)seed, mesh.nodes, mesh.per_node, recipe_tensor(&joint.plan.chosen.recipe),
-                  joint.plan.chosen.recipe.sequence ? " by positions" : "",
+                  (unsigned long long)seed, mesh.nodes, mesh.per_node, recipe_tensor_parallel(&joint.plan.chosen.recipe),
+                  joint.plan.chosen.recipe.sequence_parallel ? " by positions" : "",
                   joint.plan.chosen.recipe.layout == TENSOR_LAYOUT_SOLVER ? " by the solver" : "",
-                  rank_place_stages(&joint.plan.chosen.place), step_s, alone.searched_s, alone.best_s);
+                  rank_place_pipeline_parallel(&joint.plan.chosen.place), step_s, alone.searched_s, alone.best_s);
     assert_true(step_s <= alone.searched_s);
     /* A step that fits as it is is not searched for a better policy, and a search that ran out of tries proves nothing.
      */
@@ -331,7 +331,7 @@ static void twelve_heads_are_not_cut_in_eight(void **state) {
     expect_status(plan_shape(&subject, 0, 0, CUT_OPEN, &planned), STATUS_OK, NULL);
     /* The solver need not cut heads. */
     const struct rank_shape *last = &planned.plan.shapes.list.items[planned.plan.shapes.list.count - CUTS];
-    assert_int_equal(recipe_tensor(&last->plan->recipe), 8);
+    assert_int_equal(recipe_tensor_parallel(&last->plan->recipe), 8);
     assert_int_equal(last->outcome, SHAPE_REFUSED);
     assert_non_null(strstr(last->reason, "12 heads"));
     drop(&planned);

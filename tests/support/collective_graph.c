@@ -155,7 +155,7 @@ struct graph *collective_graph_build(enum dtype dtype, struct group_part part) {
 
 struct plan collective_plan(const struct graph *graph, const struct rank_place *place, int64_t micro_batches) {
     struct plan plan = small_plan(graph, micro_batches, 1);
-    plan.recipe.tensor = rank_place_tensor(place);
+    plan.recipe.tensor_parallel = rank_place_tensor_parallel(place);
     plan.recipe.lanes = (struct lane_shape){1, rank_place_data(place)};
     plan.place = *place;
     return plan;

@@ -125,7 +125,7 @@ static void run_collective(struct graph_ranks *ranks, size_t n) {
     for (int r = 0; r < ranks->ranks; r++) {
         const struct node *node = ranks->graphs[r]->nodes.items[n];
         const struct group_part *part = &NODE_ATTRIBUTES(node, collective_attributes)->part;
-        const struct rank_place place = {.mesh = {1, ranks->ranks}, .rank = r, .tensor = ranks->ranks};
+        const struct rank_place place = {.mesh = {1, ranks->ranks}, .rank = r, .tensor_parallel = ranks->ranks};
         int stride = part->stride > 0 ? (int)part->stride : 1;
         struct node_collective of = {ranks, n, rank_place_tensor_axis(&place, (int)part->parts, stride)};
         made[r] = mem_array((size_t)shape_bytes(&node->out[0]->shape), 1);

@@ -41,8 +41,8 @@ static struct plan_request request_of(const struct harness_options *options) {
                             .micro_batch_sequences = options->micro_batch_sequences,
                             .lanes = options->lanes,
                             .round_micro_batches = options->round_micro_batches,
-                            .tensor = options->tensor,
-                            .sequence = options->sequence,
+                            .tensor_parallel = options->tensor,
+                            .sequence_parallel = options->sequence,
                             .layout =
                                 options->layout_rates.flops_per_s > 0 ? TENSOR_LAYOUT_SOLVER : TENSOR_LAYOUT_MEGATRON,
                             .layout_rates = options->layout_rates,
@@ -74,8 +74,8 @@ static struct plan_request request_of(const struct harness_options *options) {
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
     request.plan.policy.micro_batches_per_wave = options->micro_batches_per_wave;
     if (options->comm) request.plan.place.mesh = options->comm->mesh;
-    request.plan.place.stages = options->stages;
-    request.plan.place.tensor = options->tensor;
+    request.plan.place.pipeline_parallel = options->stages;
+    request.plan.place.tensor_parallel = options->tensor;
     enum program_use main = options->purpose == MODEL_LOGITS ? PROGRAM_LOGITS
                             : options->forward_only          ? PROGRAM_LOSS
                                                              : PROGRAM_STEP;

@@ -60,7 +60,7 @@ static enum status open_rank(struct comm *comm, struct job *job, struct rank *ou
         SETTINGS_GIVE(&plan, plan_path, job->plan);
     else
         SETTINGS_GIVE(&plan, partition, job->partition);
-    if (job->tensor > 1) SETTINGS_GIVE(&plan, tensor, job->tensor);
+    if (job->tensor > 1) SETTINGS_GIVE(&plan, tensor_parallel, job->tensor);
     out->options = job->run->options;
     out->options.keep = 1;
     out->metrics.descriptor = -1;
@@ -77,7 +77,7 @@ static enum status open_rank(struct comm *comm, struct job *job, struct rank *ou
     out->state = (struct checkpoint_state){.plan = out->plan.chosen};
     out->state.plan.place = (struct rank_place){.rank = 0}; /* that the files be comparable */
     out->state.plan.policy = (struct policy){.micro_batches_per_wave = 1};
-    out->state.plan.recipe.tensor = 1;
+    out->state.plan.recipe.tensor_parallel = 1;
     return STATUS_OK;
 }
 

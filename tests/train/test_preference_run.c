@@ -369,7 +369,7 @@ static void ranks_have_the_bits_of_one(void **state) {
             SETTINGS_GIVE(&run.plan, partition, shapes[i].partition);
         else
             SETTINGS_DROP(&run.plan, partition);
-        SETTINGS_GIVE(&run.plan, stages, shapes[i].stages);
+        SETTINGS_GIVE(&run.plan, pipeline_parallel, shapes[i].stages);
         metrics[i] = train_ranks(&run, folder, shapes[i].ranks);
         assert_string_equal(metrics[0], metrics[i]);
     }
@@ -431,12 +431,12 @@ static void ranks_that_share_tensors_learn_the_same(void **state) {
     SETTINGS_GIVE(&run.plan, lanes, (struct lane_shape){1, 2});
     SETTINGS_GIVE(&run.plan, threads, 1);
     char *expected = train_ranks(&run, temp_path(*state, "alone"), 1);
-    SETTINGS_GIVE(&run.plan, tensor, 2);
+    SETTINGS_GIVE(&run.plan, tensor_parallel, 2);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         char folder[512];
         snprintf(folder, sizeof folder, "%s/shared-%zu", (const char *)*state, i);
-        SETTINGS_GIVE(&run.plan, stages, shapes[i].stages);
-        SETTINGS_GIVE(&run.plan, sequence, shapes[i].sequence);
+        SETTINGS_GIVE(&run.plan, pipeline_parallel, shapes[i].stages);
+        SETTINGS_GIVE(&run.plan, sequence_parallel, shapes[i].sequence);
         SETTINGS_GIVE(&run.plan, layout, shapes[i].solves ? TENSOR_LAYOUT_SOLVER : TENSOR_LAYOUT_MEGATRON);
         char *found = train_ranks(&run, folder, shapes[i].ranks);
         expect_near_metrics(shapes[i].name, found, expected);

@@ -160,8 +160,8 @@ static void run_layout(const char *root, const struct layout *layout, bool follo
     make_run(root, "llama", &run);
     run.options.replan = follows;
     if (layout->partition) SETTINGS_GIVE(&run.plan, partition, layout->partition);
-    if (layout->tensor) SETTINGS_GIVE(&run.plan, tensor, layout->tensor);
-    if (layout->stages) SETTINGS_GIVE(&run.plan, stages, layout->stages);
+    if (layout->tensor) SETTINGS_GIVE(&run.plan, tensor_parallel, layout->tensor);
+    if (layout->stages) SETTINGS_GIVE(&run.plan, pipeline_parallel, layout->stages);
     snprintf(folder, 512, "%s/%s-%s", root, layout->name, follows ? "followed" : "kept");
     struct ranks_run ranks = {.run = &run, .folder = folder, .count = layout->ranks, .before = limit_one};
     run_ranks(&ranks);
