@@ -173,9 +173,9 @@ struct ballast_plan_options {
                                 it; not given: the fastest that fits. Changes no bit */
     const char *collectives; /* "hierarchical" or "flat"; not given: the faster. Changes no bit */
     int64_t round_micro_batches; /* add the lanes after so many micro-batches of each; not given: 0, all of them */
-    int64_t tensor_parallel;              /* ranks that share each tensor; not given: 1, none do */
-    int64_t pipeline_parallel;              /* of a pipeline, each on as many ranks; not given: 1. Changes no bit */
-    int64_t virtual_stages;          /* runs of layers of each stage; not given: whichever is fastest. Changes no bit */
+    int64_t tensor_parallel;     /* ranks that share each tensor; not given: 1, none do */
+    int64_t pipeline_parallel;   /* of a pipeline, each on as many ranks; not given: 1. Changes no bit */
+    int64_t virtual_stages;      /* runs of layers of each stage; not given: whichever is fastest. Changes no bit */
     const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
     const char *layout; /* of what ranks share: "megatron" or "solver"; not given: megatron */
@@ -183,18 +183,18 @@ struct ballast_plan_options {
     const char *optimizer;       /* "adamw", "lion", "sgd" with momentum, or "muon"; not given: adamw */
     const char *optimizer_dtype; /* of its moments: "fp32", "bf16" with stochastic rounding, or "int8", with a scale for
                                     each 256 of them; not given: fp32 */
-    const char *master_weights;          /* of bf16 weights: "fp32"; "split": the 16 bits that bf16 lacks; or "none", where they
-                                    are rounded stochastically; not given: fp32 */
+    const char *master_weights;  /* of bf16 weights: "fp32"; "split": the 16 bits that bf16 lacks; or "none", where they
+                            are rounded stochastically; not given: fp32 */
 
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
-    const char *quantize_base;   /* of the matrices to which `lora` trains adapters: "nf4", "int8" or "mxfp4"; not
-                                 given: "none", they are of `dtype` */
-    const char *sequence_parallel;     /* "on": ranks that share tensors have parts of the positions where they would have all,
-                                 between products; not given: "off" */
-    double muon_momentum;     /* of the optimizer "muon"; not given: 0.95 */
-    const char *dpo_loss;     /* of "dpo": "sigmoid", "hinge", "ipo" or "robust"; not given: sigmoid */
+    const char *quantize_base;     /* of the matrices to which `lora` trains adapters: "nf4", "int8" or "mxfp4"; not
+                                   given: "none", they are of `dtype` */
+    const char *sequence_parallel; /* "on": ranks that share tensors have parts of the positions where they would have
+                             all, between products; not given: "off" */
+    double muon_momentum;          /* of the optimizer "muon"; not given: 0.95 */
+    const char *dpo_loss;          /* of "dpo": "sigmoid", "hinge", "ipo" or "robust"; not given: sigmoid */
     double dpo_label_smoothing; /* of these sigmoid and robust: the part of the pairs that is taken to be the other way
                                    round; not given: 0 */
     const char *packing; /* "on": several supervised examples share a sequence, each attending to itself alone; or

@@ -87,13 +87,13 @@
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "data type in which ranks send gradients. bf16 halves the bytes and rounds each lane's "                 \
               "gradients before they are summed. Part of the recipe")                                                  \
-    X(TENSOR_PARALLEL, OPTION_OF(tensor_parallel), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                             \
+    X(TENSOR_PARALLEL, OPTION_OF(tensor_parallel), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                    \
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "tensor parallelism: split heads, features and vocabulary across N ranks, so that each holds a part of " \
               "the weights. N divides --ranks, heads and features. auto: the fastest N, chosen when a run begins. "    \
               "Part of the recipe")                                                                                    \
-    X(SEQUENCE_PARALLEL, OPTION_OF(sequence_parallel), .argument = "[on|off]", .bare = "on", OPTION_FOR(COMMANDS_STEP),         \
-      .computed = ", or the value in the plan file or run",                                                            \
+    X(SEQUENCE_PARALLEL, OPTION_OF(sequence_parallel), .argument = "[on|off]", .bare = "on",                           \
+      OPTION_FOR(COMMANDS_STEP), .computed = ", or the value in the plan file or run",                                 \
       .help =                                                                                                          \
           "sequence parallelism: with --tensor-parallel N, shard activations along the sequence dimension between "    \
           "matrix multiplications. N divides --seq. Saves memory and sends the same bytes. Part of the recipe")        \
@@ -141,11 +141,11 @@
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
       .help = "seconds without a heartbeat or progress of a rank before the other ranks end with an "                  \
               "error")                                                                                                 \
-    X(PIPELINE_PARALLEL, OPTION_OF(pipeline_parallel), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                           \
+    X(PIPELINE_PARALLEL, OPTION_OF(pipeline_parallel), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                \
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "pipeline parallelism: N stages, each with a part of the layers on its own ranks. N divides --ranks. "   \
               "auto: the fastest N; never changes a result (docs/clusters.md)")                                        \
-    X(VIRTUAL_STAGES, OPTION_OF(virtual_stages), OPTION_FOR(COMMANDS_STEP),                                                \
+    X(VIRTUAL_STAGES, OPTION_OF(virtual_stages), OPTION_FOR(COMMANDS_STEP),                                            \
       .computed = "whichever makes the fastest step",                                                                  \
       .help = "virtual pipeline stages of each rank. More of them make the pipeline's bubble smaller and send more; "  \
               "never changes a result")                                                                                \
@@ -258,7 +258,7 @@
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or the value in the plan file",       \
       .help = "data type of the optimizer's moments. bf16 takes half of the bytes, with stochastic rounding; int8 "    \
               "takes a quarter, with a scale for each 256 values, as in bitsandbytes. Part of the recipe")             \
-    X(MASTER_WEIGHTS, OPTION_OF(master_weights), .argument = "fp32|split|none",                                                \
+    X(MASTER_WEIGHTS, OPTION_OF(master_weights), .argument = "fp32|split|none",                                        \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or the value in the plan file",       \
       .help =                                                                                                          \
           "master weights of bf16 weights: fp32; split: the 16 bits of fp32 that bf16 lacks, in half of the bytes; "   \
@@ -267,7 +267,7 @@
       .computed = "nothing, or the value in the plan file",                                                            \
       .help = "glob pattern (*, ?, [...]) of weight names that are not trained; may be given several "                 \
               "times")                                                                                                 \
-    X(QUANTIZE_BASE, OPTION_OF(quantize_base), .argument = "none|nf4|int8|mxfp4",                                         \
+    X(QUANTIZE_BASE, OPTION_OF(quantize_base), .argument = "none|nf4|int8|mxfp4",                                      \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE | COMMAND_INIT),                                       \
       .computed = ", or the value in the plan file",                                                                   \
       .help = "quantized format of the matrices of linear layers and experts, for adapters (--lora): nf4 (4 bits, "    \

@@ -7,7 +7,8 @@ static void print_mesh(FILE *out, const struct rank_place *place) {
     const struct mesh *mesh = &place->mesh;
     fprintf(out, "\nranks     %d: %d node%s of %d", mesh_ranks(mesh), mesh->nodes, mesh->nodes == 1 ? "" : "s",
             mesh->per_node);
-    if (rank_place_tensor_parallel(place) > 1) fprintf(out, "; %d share each tensor", rank_place_tensor_parallel(place));
+    if (rank_place_tensor_parallel(place) > 1)
+        fprintf(out, "; %d share each tensor", rank_place_tensor_parallel(place));
     if (rank_place_pipeline_parallel(place) > 1)
         fprintf(out, "; %d stages, of which the first is shown", rank_place_pipeline_parallel(place));
     fprintf(out, "\n");

@@ -304,7 +304,8 @@ json_t *plan_to_json(const struct plan *plan) {
     char ranks[LANE_SHAPE_BYTES];
     const struct lane_shape mesh = {plan->place.mesh.nodes, plan->place.mesh.per_node};
     if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0 ||
-        json_object_set_new(policy, "pipeline_parallel", json_integer(rank_place_pipeline_parallel(&plan->place))) != 0) {
+        json_object_set_new(policy, "pipeline_parallel", json_integer(rank_place_pipeline_parallel(&plan->place))) !=
+            0) {
         json_decref(recipe);
         json_decref(policy);
         (void)status_no_memory(0, "a plan's JSON");
@@ -511,8 +512,8 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     TRY(read_quantize_base(file, object, &recipe->quantize_base));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
-    TRY(read_integer(file, object, "recipe.", "tensor_parallel", SETTING_MIN(tensor_parallel), SETTING_MAX(tensor_parallel),
-                     "at least one rank", &tensor));
+    TRY(read_integer(file, object, "recipe.", "tensor_parallel", SETTING_MIN(tensor_parallel),
+                     SETTING_MAX(tensor_parallel), "at least one rank", &tensor));
     recipe->tensor_parallel = (int)tensor;
     TRY(read_sequence(file, object, &recipe->sequence_parallel));
     TRY(read_layout(file, object, recipe));
@@ -548,8 +549,9 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     int64_t stages = 1;
     TRY(read_integer(file, policy, "policy.", "pipeline_parallel", 1, LANES_MAX, "a pipeline has at least one stage",
                      &stages));
-    out->place =
-        (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor_parallel = out->recipe.tensor_parallel, .pipeline_parallel = (int)stages};
+    out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node},
+                                     .tensor_parallel = out->recipe.tensor_parallel,
+                                     .pipeline_parallel = (int)stages};
     TRY(read_threads(file, object, &out->threads));
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);

@@ -113,7 +113,8 @@ struct recipe {
     int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
-    int tensor_parallel;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
+    int tensor_parallel; /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is
+                            1 */
     bool sequence_parallel; /* what these ranks would have whole between products they have cut along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
@@ -133,11 +134,11 @@ struct recipe {
     enum pair_loss dpo_loss;
     double dpo_label_smoothing;
     enum state_format optimizer_dtype;
-    enum master_weights master_weights;             /* of bf16 parameters; those in fp32 need none */
-    enum weight_format quantize_base;  /* of the matrices that adapters stand beside (model_set_base_format) */
-    char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
-    char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
-    char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */
+    enum master_weights master_weights; /* of bf16 parameters; those in fp32 need none */
+    enum weight_format quantize_base;   /* of the matrices that adapters stand beside (model_set_base_format) */
+    char lora[RECIPE_TEXT_BYTES];       /* adapters, as model_set_adapter takes them; "": none */
+    char freeze[RECIPE_TEXT_BYTES];     /* what is not trained, as model_set_frozen takes it; "": nothing */
+    char isa[RECIPE_NAME_BYTES];        /* the backend's instruction set */
     /* The algorithm that a device's library chose for each product (plan/recipe_lines.h: a text that is kept there),
      * filled in when kernels are made; NULL: none, as on a CPU, which has one algorithm for each. */
     const char *products;
@@ -194,7 +195,9 @@ struct plan {
 };
 
 /* At least 1. */
-static inline int recipe_tensor_parallel(const struct recipe *recipe) { return recipe->tensor_parallel > 0 ? recipe->tensor_parallel : 1; }
+static inline int recipe_tensor_parallel(const struct recipe *recipe) {
+    return recipe->tensor_parallel > 0 ? recipe->tensor_parallel : 1;
+}
 /* Sequences that belong together: neighbours of a batch that lie in one micro-batch. */
 static inline int64_t recipe_together(const struct recipe *recipe) { return recipe->loss == TRAINING_DPO ? 2 : 1; }
 /* The fewest sequences that hold at least `min_tokens` (the backend says how many), at most `batch`. */

@@ -15,7 +15,7 @@
 struct rank_place {
     struct mesh mesh; /* of all ranks; 0x0: one */
     int rank;
-    int tensor_parallel, pipeline_parallel;    /* ranks along these axes; 0: one. Their product divides the ranks */
+    int tensor_parallel, pipeline_parallel; /* ranks along these axes; 0: one. Their product divides the ranks */
     bool in_place;         /* the ranks of a node read each other's data in place (comm_spec.in_place) */
     bool on_device;        /* collectives work on the memory of devices (comm_spec.on_device); then not in_place */
     int64_t message_bytes; /* most of one message; 0: RANK_MESSAGE_BYTES */
@@ -28,8 +28,12 @@ struct rank_place {
 static inline int rank_place_ranks(const struct rank_place *place) {
     return place->mesh.nodes > 0 ? mesh_ranks(&place->mesh) : 1;
 }
-static inline int rank_place_tensor_parallel(const struct rank_place *place) { return place->tensor_parallel > 0 ? place->tensor_parallel : 1; }
-static inline int rank_place_pipeline_parallel(const struct rank_place *place) { return place->pipeline_parallel > 0 ? place->pipeline_parallel : 1; }
+static inline int rank_place_tensor_parallel(const struct rank_place *place) {
+    return place->tensor_parallel > 0 ? place->tensor_parallel : 1;
+}
+static inline int rank_place_pipeline_parallel(const struct rank_place *place) {
+    return place->pipeline_parallel > 0 ? place->pipeline_parallel : 1;
+}
 static inline int rank_place_data(const struct rank_place *place) {
     return rank_place_ranks(place) / (rank_place_tensor_parallel(place) * rank_place_pipeline_parallel(place));
 }

@@ -63,17 +63,17 @@ struct setting {
       SETTING_INT_DEFAULT(0))                                                                                          \
     X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
       .fallback = "fp32")                                                                                              \
-    X(tensor_parallel, .key = "tensor_parallel", .name = "tensor-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",       \
-      SETTING_INT_DEFAULT(1))                                                                                          \
-    X(sequence_parallel, .key = "sequence_parallel", .name = "sequence-parallel", .type = SETTING_CHOICE, .choices = "on|off",  \
-      .fallback = "off")                                                                                               \
+    X(tensor_parallel, .key = "tensor_parallel", .name = "tensor-parallel", SETTING_INT_IN(1, 4096),                   \
+      .automatic = "auto", SETTING_INT_DEFAULT(1))                                                                     \
+    X(sequence_parallel, .key = "sequence_parallel", .name = "sequence-parallel", .type = SETTING_CHOICE,              \
+      .choices = "on|off", .fallback = "off")                                                                          \
     X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
       .fallback = "megatron")                                                                                          \
     X(micro_batches_per_wave, .key = "micro_batches_per_wave", .name = "micro-batches-per-wave",                       \
       SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(1))                                                     \
-    X(pipeline_parallel, .key = "pipeline_parallel", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096), .automatic = "auto",   \
-      SETTING_INT_DEFAULT(1))                                                                                          \
-    X(virtual_stages, .key = "virtual_stages", .name = "virtual-stages", SETTING_INT_IN(1, 64))                            \
+    X(pipeline_parallel, .key = "pipeline_parallel", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096),             \
+      .automatic = "auto", SETTING_INT_DEFAULT(1))                                                                     \
+    X(virtual_stages, .key = "virtual_stages", .name = "virtual-stages", SETTING_INT_IN(1, 64))                        \
     X(partition, .key = "partition", .name = "partition", .type = SETTING_TEXT)                                        \
     X(flat, .key = "collectives", .name = "collectives", .type = SETTING_CHOICE, .choices = "hierarchical|flat")       \
     X(threads, .key = "threads", .name = "threads", SETTING_INT_IN(1, 4096))                                           \
@@ -90,9 +90,9 @@ struct setting {
     X(clip_norm, .key = "clip_norm", .name = "clip-norm", SETTING_FLOAT_IN(0, 1e9), SETTING_FLOAT_DEFAULT(1))          \
     X(optimizer_dtype, .key = "optimizer_dtype", .name = "optimizer-dtype", .type = SETTING_CHOICE,                    \
       .choices = "fp32|bf16|int8", .fallback = "fp32")                                                                 \
-    X(master_weights, .key = "master_weights", .name = "master-weights", .type = SETTING_CHOICE, .choices = "fp32|split|none", \
-      .fallback = "fp32")                                                                                              \
-    X(quantize_base, .key = "quantize_base", .name = "quantize-base", .type = SETTING_CHOICE,                             \
+    X(master_weights, .key = "master_weights", .name = "master-weights", .type = SETTING_CHOICE,                       \
+      .choices = "fp32|split|none", .fallback = "fp32")                                                                \
+    X(quantize_base, .key = "quantize_base", .name = "quantize-base", .type = SETTING_CHOICE,                          \
       .choices = "none|nf4|int8|mxfp4", .fallback = "none")                                                            \
     X(freeze, .key = "freeze", .name = "freeze", .type = SETTING_TEXTS)                                                \
     X(lora, .key = "lora", .name = "lora", .type = SETTING_TEXT)                                                       \

@@ -282,8 +282,9 @@ static enum status make_source(struct scheduler *scheduler) {
     const struct policy *policy = &scheduler->plan->policy;
     bool sums = scheduler->shares.steps.count > 0;
     const struct rank_place *place = &scheduler->program->place;
-    TRY(execution_source_create_stage(scheduler->graph, policy, &scheduler->chunks, sums, rank_place_pipeline_parallel(place),
-                                      rank_place_stage(place), &scheduler->source));
+    TRY(execution_source_create_stage(scheduler->graph, policy, &scheduler->chunks, sums,
+                                      rank_place_pipeline_parallel(place), rank_place_stage(place),
+                                      &scheduler->source));
     if (rank_place_data(&scheduler->program->place) > 1)
         scheduler->source.delay = policy->lookahead > 1 ? (int32_t)policy->lookahead : 1;
     scheduler->program->defers = has_deferred(scheduler);

@@ -11,7 +11,8 @@
 static bool same_place(const struct program *a, const struct program *b) {
     return a->place.mesh.nodes == b->place.mesh.nodes && a->place.mesh.per_node == b->place.mesh.per_node &&
            a->place.in_place == b->place.in_place && a->place.on_device == b->place.on_device && a->flat == b->flat &&
-           rank_place_pipeline_parallel(&a->place) == rank_place_pipeline_parallel(&b->place) && lane_shape_equal(&a->lanes, &b->lanes) &&
+           rank_place_pipeline_parallel(&a->place) == rank_place_pipeline_parallel(&b->place) &&
+           lane_shape_equal(&a->lanes, &b->lanes) &&
            rank_place_message_bytes(&a->place) == rank_place_message_bytes(&b->place);
 }
 

@@ -54,7 +54,9 @@ static int32_t lower_of(const struct estimates *estimates, int32_t index) {
 
 /* ---- seconds ---- */
 
-static int stages_of(const struct estimates *estimates) { return rank_place_pipeline_parallel(&estimates->input->place); }
+static int stages_of(const struct estimates *estimates) {
+    return rank_place_pipeline_parallel(&estimates->input->place);
+}
 
 double estimates_wait_part(const struct estimates *estimates, int64_t micro_batches) {
     if (stages_of(estimates) == 1) return 0;

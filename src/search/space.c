@@ -554,8 +554,8 @@ bool space_is_hopeless(const struct space *space, const struct policy_class *pol
 
 bool space_is_crowded(const struct space *space, const struct policy_class *policy_class) {
     struct policy_bound_input input = bound_input(space, policy_class);
-    int64_t beside =
-        space->input->operations_beside * policy_class->micro_batches_per_wave / rank_place_pipeline_parallel(&space->cut.place);
+    int64_t beside = space->input->operations_beside * policy_class->micro_batches_per_wave /
+                     rank_place_pipeline_parallel(&space->cut.place);
     return policy_bound_operations(&input, policy_class->micro_batches_per_wave) + beside > COMM_OPERATIONS_MAX;
 }
 

@@ -13,7 +13,8 @@ int engine_width(const struct engine *engine, enum tensor_kind kind) {
 
 bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
     const struct plan *plan = &engine->plan->chosen;
-    return engine_width(engine, kind) > 1 || recipe_tensor_parallel(&plan->recipe) > 1 || rank_place_pipeline_parallel(&plan->place) > 1;
+    return engine_width(engine, kind) > 1 || recipe_tensor_parallel(&plan->recipe) > 1 ||
+           rank_place_pipeline_parallel(&plan->place) > 1;
 }
 
 static struct safetensors_run share_of(struct safetensors_run all, int64_t part, int64_t parts) {

@@ -86,16 +86,17 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
         bool planned = shape->outcome == SHAPE_PLANNED;
         failed |= json_array_append_new(
             list,
-            json_pack(
-                "{s:i, s:s, s:s, s:o, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor_parallel",
-                recipe_tensor_parallel(&shape->plan->recipe), "sequence_parallel", shape->plan->recipe.sequence_parallel ? "on" : "off",
-                "layout", tensor_layout_name(shape->plan->recipe.layout), "solver_memory",
-                isfinite(shape->solver_memory) ? json_real(shape->solver_memory) : json_null(), "pipeline_parallel",
-                rank_place_pipeline_parallel(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
-                shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(), "step_s",
-                planned ? json_real(shape->step_s) : json_null(), "device_bytes",
-                (json_int_t)shape->tier_bytes[TIER_DEVICE], "host_bytes", (json_int_t)shape->tier_bytes[TIER_HOST],
-                "disk_bytes", (json_int_t)shape->tier_bytes[TIER_DISK], "reason", shape->reason));
+            json_pack("{s:i, s:s, s:s, s:o, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor_parallel",
+                      recipe_tensor_parallel(&shape->plan->recipe), "sequence_parallel",
+                      shape->plan->recipe.sequence_parallel ? "on" : "off", "layout",
+                      tensor_layout_name(shape->plan->recipe.layout), "solver_memory",
+                      isfinite(shape->solver_memory) ? json_real(shape->solver_memory) : json_null(),
+                      "pipeline_parallel", rank_place_pipeline_parallel(&shape->plan->place), "outcome",
+                      outcomes[shape->outcome], "bound_s", shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(),
+                      "step_s", planned ? json_real(shape->step_s) : json_null(), "device_bytes",
+                      (json_int_t)shape->tier_bytes[TIER_DEVICE], "host_bytes",
+                      (json_int_t)shape->tier_bytes[TIER_HOST], "disk_bytes", (json_int_t)shape->tier_bytes[TIER_DISK],
+                      "reason", shape->reason));
     }
     if (!failed) return list;
     json_decref(list);

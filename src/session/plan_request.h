@@ -18,7 +18,7 @@ struct plan_request {
                                   NULL: they are not. Borrowed while the plan is made */
     double faster_than_s; /* of several shapes: a plan that is not is of no use, nor one that does not fit; 0: any is */
     struct rank_shapes shapes; /* to choose from, in place of `plan`; session_plan_make takes them over */
-    int64_t virtual_stages;        /* spans of each stage of a pipeline that is not cut yet; 0: whichever is fastest */
+    int64_t virtual_stages;    /* spans of each stage of a pipeline that is not cut yet; 0: whichever is fastest */
     bool micro_batch_fixed; /* by an option, or since no program trains; else larger ones are tried where micro-batches
                                have more operations between ranks than there can be */
     bool micro_batches_fixed; /* by an option, or since no program trains: no other number of micro-batches in a wave is

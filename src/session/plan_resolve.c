@@ -203,9 +203,10 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
     recipe->optimizer_dtype = (enum state_format)choose_name(
         resolver, SETTING_optimizer_dtype, (int)options->optimizer_dtype, (int)base->optimizer_dtype, (int)STATE_FP32,
         state_format_name(options->optimizer_dtype), state_format_name(base->optimizer_dtype));
-    recipe->master_weights =
-        (enum master_weights)choose_name(resolver, SETTING_master_weights, (int)options->master_weights, (int)base->master_weights, (int)MASTER_WEIGHTS_FP32,
-                                 master_weights_name(options->master_weights), master_weights_name(base->master_weights));
+    recipe->master_weights = (enum master_weights)choose_name(
+        resolver, SETTING_master_weights, (int)options->master_weights, (int)base->master_weights,
+        (int)MASTER_WEIGHTS_FP32, master_weights_name(options->master_weights),
+        master_weights_name(base->master_weights));
     recipe->quantize_base = (enum weight_format)choose_name(
         resolver, SETTING_quantize_base, (int)options->quantize_base, (int)base->quantize_base, (int)WEIGHT_PLAIN,
         weight_format_name(options->quantize_base), weight_format_name(base->quantize_base));
@@ -226,7 +227,8 @@ static struct mesh mesh_of(const struct plan_options *options) {
 /* As many as before, on as many ranks as before. */
 static int stages_of(const struct plan_options *options, const struct plan *base) {
     const struct mesh mesh = mesh_of(options);
-    if (SETTINGS_HAVE(options, pipeline_parallel) && options->pipeline_parallel > 0) return (int)options->pipeline_parallel;
+    if (SETTINGS_HAVE(options, pipeline_parallel) && options->pipeline_parallel > 0)
+        return (int)options->pipeline_parallel;
     return base && rank_place_ranks(&base->place) == mesh_ranks(&mesh) ? rank_place_pipeline_parallel(&base->place) : 1;
 }
 
@@ -250,8 +252,9 @@ static void choose_tensor(struct resolver *resolver, const struct plan_options *
                           struct recipe *recipe) {
     bool open = options->tensor_parallel == 0, moved = options->allow_recipe_change && !open;
     int64_t wanted = !open ? options->tensor_parallel : resolver->base_name ? recipe_tensor_parallel(base) : 1;
-    recipe->tensor_parallel = (int)choose_int(resolver, SETTING_tensor_parallel, wanted, moved ? wanted : recipe_tensor_parallel(base),
-                                     setting_table[SETTING_tensor_parallel].int_value);
+    recipe->tensor_parallel =
+        (int)choose_int(resolver, SETTING_tensor_parallel, wanted, moved ? wanted : recipe_tensor_parallel(base),
+                        setting_table[SETTING_tensor_parallel].int_value);
     recipe->layout = (enum tensor_layout)choose_name(resolver, SETTING_layout, (int)options->layout, (int)base->layout,
                                                      (int)TENSOR_LAYOUT_MEGATRON, tensor_layout_name(options->layout),
                                                      tensor_layout_name(base->layout));
@@ -266,8 +269,8 @@ static void choose_sequence(struct resolver *resolver, const struct plan_options
                             struct recipe *recipe) {
     bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, sequence_parallel);
     bool before = moved ? options->sequence_parallel : base->sequence_parallel;
-    recipe->sequence_parallel = choose_name(resolver, SETTING_sequence_parallel, options->sequence_parallel, before, false,
-                                   on_or_off(options->sequence_parallel), on_or_off(before));
+    recipe->sequence_parallel = choose_name(resolver, SETTING_sequence_parallel, options->sequence_parallel, before,
+                                            false, on_or_off(options->sequence_parallel), on_or_off(before));
 }
 
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
@@ -447,8 +450,9 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
     choose_tensor(&resolver, options, &from->recipe, &plan.recipe);
     choose_sequence(&resolver, options, &from->recipe, &plan.recipe);
-    plan.place =
-        (struct rank_place){.mesh = mesh_of(options), .tensor_parallel = plan.recipe.tensor_parallel, .pipeline_parallel = stages_of(options, base)};
+    plan.place = (struct rank_place){.mesh = mesh_of(options),
+                                     .tensor_parallel = plan.recipe.tensor_parallel,
+                                     .pipeline_parallel = stages_of(options, base)};
     choose_shape(&resolver, options, &defaults, &plan.place, &from->recipe, &plan.recipe);
     choose_lanes(&resolver, options, &plan.place, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);

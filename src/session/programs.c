@@ -22,18 +22,19 @@ static bool sums_alike(const struct backend *backend) {
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan,
                                 const struct backend *backend) {
     const struct recipe *recipe = &plan->recipe;
-    struct optimizer_options optimizer = {.rule = recipe->optimizer,
-                                          .beta1 = recipe->beta1,
-                                          .beta2 = recipe->beta2,
-                                          .epsilon = recipe->epsilon,
-                                          .weight_decay = recipe->weight_decay,
-                                          .clip_norm = recipe->clip_norm,
-                                          .muon_momentum = recipe->muon_momentum,
-                                          .moments = state_format_dtype(recipe->optimizer_dtype),
-                                          .no_masters = recipe->master_weights == MASTER_WEIGHTS_NONE,
-                                          .split_masters = recipe->master_weights == MASTER_WEIGHTS_SPLIT,
-                                          .seed = recipe->seed,
-                                          .group = {recipe_tensor_parallel(recipe), rank_place_tensor_rank(&plan->place)}};
+    struct optimizer_options optimizer = {
+        .rule = recipe->optimizer,
+        .beta1 = recipe->beta1,
+        .beta2 = recipe->beta2,
+        .epsilon = recipe->epsilon,
+        .weight_decay = recipe->weight_decay,
+        .clip_norm = recipe->clip_norm,
+        .muon_momentum = recipe->muon_momentum,
+        .moments = state_format_dtype(recipe->optimizer_dtype),
+        .no_masters = recipe->master_weights == MASTER_WEIGHTS_NONE,
+        .split_masters = recipe->master_weights == MASTER_WEIGHTS_SPLIT,
+        .seed = recipe->seed,
+        .group = {recipe_tensor_parallel(recipe), rank_place_tensor_rank(&plan->place)}};
     bool alone = rank_place_ranks(&plan->place) == 1 && lane_shape_lanes(&recipe->lanes) == 1;
     /* By the recipe alone, since it changes bits. */
     graph->single_micro_batch = recipe_micro_batches(recipe) == 1;

@@ -65,7 +65,8 @@ static enum status add_shape(const struct plan_options *options, const struct ax
 /* The message that a user gets who asks for the first shape. */
 static enum status refuse_all(const struct plan_options *options, const struct rank_shape *first,
                               const struct shape_resolver *resolver) {
-    const struct axes axes = {.tensor = first->plan->recipe.tensor_parallel, .stages = first->plan->place.pipeline_parallel};
+    const struct axes axes = {.tensor = first->plan->recipe.tensor_parallel,
+                              .stages = first->plan->place.pipeline_parallel};
     struct plan_options own = options_of(options, &axes);
     struct plan plan;
     return resolver->resolve(resolver->context, &own, &plan);
@@ -99,8 +100,12 @@ static bool any_is_open(const struct rank_shapes *shapes) {
 enum status rank_shapes_list(const struct plan_options *options, int ranks, int tensor,
                              const struct shape_resolver *resolver, struct rank_shapes *out) {
     *out = (struct rank_shapes){0};
-    int fixed = tensor_is_open(options) ? tensor : SETTINGS_HAVE(options, tensor_parallel) ? (int)options->tensor_parallel : tensor;
-    int64_t stages_fixed = stages_are_open(options) ? 0 : SETTINGS_HAVE(options, pipeline_parallel) ? options->pipeline_parallel : 1;
+    int fixed = tensor_is_open(options)                   ? tensor
+                : SETTINGS_HAVE(options, tensor_parallel) ? (int)options->tensor_parallel
+                                                          : tensor;
+    int64_t stages_fixed = stages_are_open(options)                    ? 0
+                           : SETTINGS_HAVE(options, pipeline_parallel) ? options->pipeline_parallel
+                                                                       : 1;
     for (int t = 1; t <= ranks; t++)
         for (int s = 1; ranks % t == 0 && s <= ranks / t; s++) {
             bool requested = (fixed == 0 || t == fixed) && (stages_fixed == 0 || s == stages_fixed);

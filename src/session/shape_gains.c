@@ -20,7 +20,8 @@ static bool has_part(const struct plan *plan, enum plan_part part) {
     const struct recipe *recipe = &plan->recipe;
     if (part == PART_STAGES) return rank_place_pipeline_parallel(&plan->place) > 1;
     bool shared = recipe_tensor_parallel(recipe) > 1;
-    return part == PART_TENSOR ? shared : shared && (recipe->sequence_parallel || recipe->layout != TENSOR_LAYOUT_MEGATRON);
+    return part == PART_TENSOR ? shared
+                               : shared && (recipe->sequence_parallel || recipe->layout != TENSOR_LAYOUT_MEGATRON);
 }
 
 static void take_shapes(const struct rank_shapes *shapes, enum plan_part part, struct plan_gain *gain) {

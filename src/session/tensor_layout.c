@@ -173,7 +173,8 @@ enum status tensor_layout_find_strategies(const struct session *session, struct 
     static const struct program_set set = {.uses = 1u << PROGRAM_LOSS};
     struct recipe *recipe = &plan->recipe;
     struct solved solved = {NULL};
-    if (recipe->layout != TENSOR_LAYOUT_SOLVER || recipe_tensor_parallel(recipe) == 1 || recipe->strategies) return STATUS_OK;
+    if (recipe->layout != TENSOR_LAYOUT_SOLVER || recipe_tensor_parallel(recipe) == 1 || recipe->strategies)
+        return STATUS_OK;
     enum status status = programs_build_whole(session, &set, plan, &solved.graph);
     if (status == STATUS_OK) status = solve_graph(plan, solved.graph, &solved);
     if (status == STATUS_OK) status = keep_strategies(&solved, recipe);

@@ -52,12 +52,12 @@ struct plan_options {
     struct lane_shape lanes;        /* default: the ranks */
     int64_t round_micro_batches;    /* default: all of a lane */
     enum dtype reduce_dtype;        /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int64_t tensor_parallel;                 /* ranks that share each tensor; default 1 */
-    bool sequence_parallel;                  /* what these would have whole is cut along positions; default false */
+    int64_t tensor_parallel;        /* ranks that share each tensor; default 1 */
+    bool sequence_parallel;         /* what these would have whole is cut along positions; default false */
     enum tensor_layout layout;      /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
     int64_t micro_batches_per_wave; /* never changes a result */
-    int64_t pipeline_parallel;                 /* of a pipeline; never changes a result; default 1 */
-    int64_t virtual_stages;             /* spans of each stage; never changes a result; default: the fastest number */
+    int64_t pipeline_parallel;      /* of a pipeline; never changes a result; default 1 */
+    int64_t virtual_stages;         /* spans of each stage; never changes a result; default: the fastest number */
     const char *partition;          /* plan/partition.h; never changes a result; default: what a search finds */
     bool flat;                      /* policy.flat; never changes a result; default: what a search finds */
     enum gpu_collectives gpu_collectives; /* never changes a result */

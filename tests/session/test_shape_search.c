@@ -243,7 +243,8 @@ static struct alone check_seed(const char *folder, uint64_t seed, bool brute) {
     const struct rank_shape *chosen = chosen_shape(&joint.plan);
     double step_s = chosen->outcome == SHAPE_PLANNED ? chosen->step_s : INFINITY;
     print_message("seed %llu, %dx%d ranks: tensor %d%s%s, stages %d, %g s; alone %g s, all %g s\n",
-                  (unsigned long long)seed, mesh.nodes, mesh.per_node, recipe_tensor_parallel(&joint.plan.chosen.recipe),
+                  (unsigned long long)seed, mesh.nodes, mesh.per_node,
+                  recipe_tensor_parallel(&joint.plan.chosen.recipe),
                   joint.plan.chosen.recipe.sequence_parallel ? " by positions" : "",
                   joint.plan.chosen.recipe.layout == TENSOR_LAYOUT_SOLVER ? " by the solver" : "",
                   rank_place_pipeline_parallel(&joint.plan.chosen.place), step_s, alone.searched_s, alone.best_s);

@@ -55,7 +55,8 @@ static void compile(const struct graph *graph, int count, int64_t waves, const c
     *out = (struct stages){.count = count};
     for (int stage = 0; stage < count; stage++) {
         struct plan plan = small_plan(graph, waves, 1);
-        plan.place = (struct rank_place){.mesh = {1, count}, .rank = stage, .pipeline_parallel = count, .in_place = true};
+        plan.place =
+            (struct rank_place){.mesh = {1, count}, .rank = stage, .pipeline_parallel = count, .in_place = true};
         snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", spans);
         if (program_compile_proved(graph, &plan, &table, &out->programs[stage]) != STATUS_OK)
             fail_msg("%s", status_message());

@@ -130,8 +130,9 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
     way.policy_seed = spec->seed;
     if (comm) way.stages = stages_of[spec->value[RANK_AXIS_stages]];
     if (comm && spec->seed & 2) way.spans = interleaved_spans[spec->value[RANK_AXIS_stages]];
-    const struct rank_place place = {
-        .mesh = comm ? comm->mesh : (struct mesh){1, 1}, .rank = comm ? comm->rank : 0, .pipeline_parallel = way.stages};
+    const struct rank_place place = {.mesh = comm ? comm->mesh : (struct mesh){1, 1},
+                                     .rank = comm ? comm->rank : 0,
+                                     .pipeline_parallel = way.stages};
     const struct mesh data = rank_place_data_mesh(&place);
     struct partition partition = partition_of(spec, &data);
     way.partition = &partition;

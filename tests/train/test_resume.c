@@ -198,7 +198,8 @@ static void mixtures_go_on(void **state) {
 }
 
 /* Rounded stochastically: the numbers drawn depend on the step, not on where the run began. */
-static void expect_states_go_on(void **state, enum update_rule rule, enum state_format format, enum master_weights master_weights) {
+static void expect_states_go_on(void **state, enum update_rule rule, enum state_format format,
+                                enum master_weights master_weights) {
     struct tiny_run run;
     char whole[512], cut[512];
     tiny_run_make(*state, "llama", &run);
