@@ -5,7 +5,7 @@
  *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_constants: what plans for a target device
  * and the CUDA backend must agree on; kernel_versions: which versions of its kernels each backend has had;
  *     kernel_parts: what all kernels have in common;
- *     matmul_spec, linear_products, head_tiles, update_step, muon_parts: how operators are cut into products, tiles and
+ *     matmul_spec, linear_products, head_tiles, update_step, muon_parts: how operators are cut into GEMMs, tiles and
  *         steps, the same for every backend; moment_map, moment_numbers: what moments in 8 bits
  *         stand for.
  *
@@ -200,9 +200,9 @@ struct backend {
     /* Called before a kernel is created, by the thread that creates it: BAD_INPUT or FAILED where the device cannot be
      * used. NULL: there is nothing to do. */
     enum status (*prepare)(void);
-    /* The algorithm of the device's library for each matrix product, as a recipe records it (plan/recipe_lines.h).
+    /* The algorithm of the device's library for each GEMM, as a recipe records it (plan/recipe_lines.h).
      * `pin_products`: kernels created from now on use the algorithms in `lines` (NULL: none), and the library's own
-     * choice for products that the lines lack; backend_kernel_create returns BAD_INPUT where the library refuses one.
+     * choice for GEMMs that the lines lack; backend_kernel_create returns BAD_INPUT where the library refuses one.
      * `list_products`: the algorithms of all existing kernels, a text that recipe_lines_keep owns. Both NULL: the
      * backend has no algorithms to choose from. */
     enum status (*pin_products)(const char *lines);

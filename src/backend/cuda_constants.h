@@ -96,10 +96,10 @@ enum { CUDA_KERNELS_VERSION = 6 };
 /* How the part of an instruction set's name begins that names libraries. */
 #define CUDA_ISA_LIBRARIES "+cublaslt-"
 
-/* The most workspace that the algorithm of a product may ask for (NVIDIA's advice for compute capability 9.0). */
+/* The most workspace that the algorithm of a GEMM may ask for (NVIDIA's advice for compute capability 9.0). */
 enum { CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-/* Columns of a product whose b is in fewer bits that are unpacked at a time (cuda/cuda_slabs.h): equal parts of n, in
+/* Columns of a GEMM whose b is in fewer bits that are unpacked at a time (cuda/cuda_slabs.h): equal parts of n, in
  * multiples of CUDA_SLAB_UNIT, whose numbers take CUDA_SLAB_BYTES, of which caches of GPUs (6 MiB of an RTX 3090, 50
  * of an H100, 72 of an RTX 4090) hold all or much; a judgement, not measured. */
 enum { CUDA_SLAB_BYTES = 16 << 20, CUDA_SLAB_UNIT = 64 };
@@ -121,7 +121,7 @@ static inline int64_t cuda_preference_bytes(const struct node *node) {
 enum { CUDA_SLOTS_BLOCK = 256, CUDA_LOAD_TOKENS = 64 };
 /* An expert's activations in its workspace, each of all rows: gate, up and what they make; its gradient too. */
 enum { CUDA_EXPERT_ACTIVATIONS = 3, CUDA_EXPERT_GRAD_ACTIVATIONS = 4 };
-/* The product of `k` steps and `n` columns with an expert's weight. */
+/* The GEMM of `k` steps and `n` columns with an expert's weight. */
 static inline struct matmul_spec cuda_expert_product(const struct node *node, int64_t n, int64_t k) {
     struct matmul_spec spec = {0};
     spec.n = n, spec.k = k, spec.dtype = node->in[0]->shape.dtype;
@@ -140,7 +140,7 @@ static inline int64_t cuda_expert_slab_bytes(const struct node *node) {
     return max;
 }
 
-/* Device memory that CUDA takes beside the arenas: for graphs, some 64 KiB for each of CUDA_GRAPH_NODES calls; and,
+/* Device memory that CUDA takes besides the arenas: for graphs, some 64 KiB for each of CUDA_GRAPH_NODES calls; and,
  * until each kernel was called once (session/warm_up.h), for the code of cuBLASLt's and cuDNN's kernels, which load at
  * their first call (some MiB each, of which a step uses a few dozen), and for local memory. Plans made before those
  * calls assume CUDA_CODE_BYTES. CUDA_MODULE_LOADING=EAGER would load all that cuBLASLt has. */
@@ -148,7 +148,7 @@ enum { CUDA_GRAPH_NODES = 2048 };
 #define CUDA_GRAPH_BYTES ((int64_t)128 << 20)
 #define CUDA_CODE_BYTES ((int64_t)256 << 20)
 
-/* Products are fastest on aligned rows, and few vocabularies are so divisible (GPT-2: 50257). */
+/* GEMMs are fastest on aligned rows, and few vocabularies are so divisible (GPT-2: 50257). */
 static const struct head_limits cuda_head_limits = {
     .logits_bytes = (int64_t)512 << 20, .tile_tokens = 4096, .logits_row = 64};
 

@@ -1,4 +1,4 @@
-/* The head's loss in tiles of tokens (ops/head.c), for every backend: how many tokens a tile has, its products, and
+/* The head's loss in tiles of tokens (ops/head.c), for every backend: how many tokens a tile has, its GEMMs, and
  * where things are in the workspace. Logits of one tile are held at a time. */
 #ifndef BALLAST_BACKEND_HEAD_TILES_H
 #define BALLAST_BACKEND_HEAD_TILES_H
@@ -35,7 +35,7 @@ static inline int64_t head_tile_tokens(const struct head_tiles *tiles, int64_t f
     return first + tiles->tile < tiles->rows ? tiles->tile : tiles->rows - first;
 }
 
-/* Products of a tile of so many tokens. Logits in fp32, without their bias; the gradient of x; the weight's gradient,
+/* GEMMs of a tile of so many tokens. Logits in fp32, without their bias; the gradient of x; the weight's gradient,
  * added to. The last two only where the node has such outputs. */
 struct matmul_spec head_logits_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens);
 struct matmul_spec head_dx_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens);

@@ -2,7 +2,7 @@
 
 #include "ops/ops.h"
 
-/* Completes a product, whose sizes and a's and b's strides are set, from its tensors. */
+/* Completes a GEMM, whose sizes and a's and b's strides are set, from its tensors. */
 static struct linear_product complete(struct linear_product product) {
     struct matmul_spec *spec = &product.spec;
     spec->c_row = tensor_row_stride(product.c);

@@ -1,4 +1,4 @@
-/* A matrix product as data, for every backend: c = a b (+ bias) (+ addend), sums in fp32. */
+/* A GEMM as data, for every backend: c = a b (+ bias) (+ addend), sums in fp32. */
 #ifndef BALLAST_BACKEND_MATMUL_SPEC_H
 #define BALLAST_BACKEND_MATMUL_SPEC_H
 

@@ -1,6 +1,6 @@
-/* Muon's update of a matrix in what every backend's kernel has of it: its workspace and its products. The direction x
+/* Muon's update of a matrix in what every backend's kernel has of it: its workspace and its GEMMs. The direction x
  * lies in the parameter's dtype; the square is x xt or, of a tall x, xt x. The fp32 direction lies where sums of
- * products will. */
+ * GEMMs will. */
 #ifndef BALLAST_BACKEND_MUON_PARTS_H
 #define BALLAST_BACKEND_MUON_PARTS_H
 
@@ -14,7 +14,7 @@ struct muon_sizes {
     int64_t x, sums;             /* [rows][columns], in fp32 the latter */
     int64_t square, square_sums; /* [side][side], in fp32 the latter */
     int64_t norms;               /* fp64: the squared norm, then sums of blocks of GRADIENT_NORM_BLOCK */
-    int64_t end;                 /* of all these; what products need stands behind it */
+    int64_t end;                 /* of all these; what GEMMs need stands behind it */
 };
 struct muon_sizes muon_sizes_of(const struct node *node);
 

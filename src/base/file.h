@@ -40,7 +40,7 @@ enum status file_writer_open_named(const char *path, struct file_writer *out);
  * too. The file is made where it is missing, never cut, and not removed on failure. With file_writer_pass_cache the
  * offset is a multiple of FILE_BLOCK_BYTES_MIN. */
 enum status file_writer_open_part(const char *path, uint64_t offset, struct file_writer *out);
-/* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread beside the caller: for
+/* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread concurrent with the caller: for
  * gigabytes that are not read again soon. It takes a quarter of the processor's time (0.16 s, not 0.68 s a GB on the
  * machines of bench/RESULTS.md) and neither fills the cache nor leaves a long sync for the end. Call it before the
  * first write; without memory or a thread it fails as a write does. */
@@ -55,8 +55,8 @@ enum status file_writer_close(struct file_writer *writer);
 /* Closes and removes without an error. */
 void file_writer_abandon(struct file_writer *writer);
 
-/* Writes text beside `path` under a temporary name (this prefix and 16 hexadecimal digits), syncs, renames over it and
- * syncs the folder. The next write to the path replaces the temporary file of a killed process. A device or pipe is
+/* Writes text next to `path` under a temporary name (this prefix and 16 hexadecimal digits), syncs, renames over it and
+ * syncs the directory. The next write to the path replaces the temporary file of a killed process. A device or pipe is
  * written to directly. */
 extern const char file_temporary_prefix[];
 enum status file_replace(const char *path, const char *text, size_t bytes);

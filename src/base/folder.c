@@ -81,7 +81,7 @@ enum status folder_create(const char *path) {
     return file_is_folder(path) ? STATUS_OK : status_set(STATUS_FAILED, "%s: exists and is not a directory", path);
 }
 
-/* Calls `visitor` on each thing in the folder until one fails. */
+/* Calls `visitor` on each thing in the directory until one fails. */
 static enum status call_for_children(const char *path, enum status (*visitor)(const char *child)) {
     struct names names = {0};
     if (folder_list(path, &names) != STATUS_OK) return STATUS_FAILED;

@@ -1,4 +1,4 @@
-/* Folders, paths, and the steps that make a rename durable. All with fault points. */
+/* Directories, paths, and the steps that make a rename durable. All with fault points. */
 #ifndef BALLAST_BASE_FOLDER_H
 #define BALLAST_BASE_FOLDER_H
 
@@ -13,27 +13,27 @@ bool file_is_folder(const char *path);
 /* Whether folder/name exists. Allocates nothing. */
 bool folder_holds(const char *folder, const char *name);
 
-/* Creates the folder and its parents, each synced into the folder that holds it; an existing folder is success. */
+/* Creates the directory and its parents, each synced into the directory that holds it; an existing directory is success. */
 enum status folder_create(const char *path);
-/* The same in a folder that must be there. An existing file of the name is success too. */
+/* The same in a directory that must be there. An existing file of the name is success too. */
 enum status folder_create_one(const char *path);
-/* Syncs the folder that holds `path`, so that a new name in it lasts. */
+/* Syncs the directory that holds `path`, so that a new name in it lasts. */
 enum status folder_sync_parent(const char *path);
-/* Removes a folder and all below it; a missing one is success. Does not follow links. */
+/* Removes a directory and all below it; a missing one is success. Does not follow links. */
 enum status folder_remove(const char *path);
-/* Publishes a finished folder under its name in one step: syncs `from` and the folders below (files are synced by
- * file_writer_close and all that is built on it), renames it to `to` (which must not exist, or be an empty folder) and
- * syncs the parent. On failure both are as they were, or, where only the last sync failed, the folder is at `to`. */
+/* Publishes a finished directory under its name in one step: syncs `from` and the directories below (files are synced by
+ * file_writer_close and all that is built on it), renames it to `to` (which must not exist, or be an empty directory) and
+ * syncs the parent. On failure both are as they were, or, where only the last sync failed, the directory is at `to`. */
 enum status folder_publish(const char *from, const char *to);
 
-/* Takes an existing folder for this process until the descriptor is closed (a process that ends lets go of it).
- * BAD_INPUT when it cannot be opened or another process has it. Where the file system has no locks the folder is only
+/* Takes an existing directory for this process until the descriptor is closed (a process that ends lets go of it).
+ * BAD_INPUT when it cannot be opened or another process has it. Where the file system has no locks the directory is only
  * open, and `*locked` (which may be NULL) becomes false. */
 enum status folder_lock(const char *path, int *descriptor, bool *locked);
-/* Whether a path leads to the folder that is open, and not to another one or to nothing. */
+/* Whether a path leads to the directory that is open, and not to another one or to nothing. */
 bool folder_is_at(const char *path, int descriptor);
 
-/* Names in a folder, sorted, without "." and ".."; free with names_free. BAD_INPUT when it cannot be listed. */
+/* Names in a directory, sorted, without "." and ".."; free with names_free. BAD_INPUT when it cannot be listed. */
 struct names {
     char **items;
     size_t count, capacity;
@@ -41,7 +41,7 @@ struct names {
 enum status folder_list(const char *path, struct names *out);
 void names_free(struct names *names);
 
-/* "folder/name" in fresh memory ("name" where the folder is ""), NULL when out of memory. */
+/* "folder/name" in fresh memory ("name" where the directory is ""), NULL when out of memory. */
 char *path_join(const char *folder, const char *name);
 /* The path as one word of a shell's command line, for hints: `path` itself, or `text` with the path in quotes. A path
  * that does not fit is returned without quotes. */
@@ -52,13 +52,13 @@ const char *path_name(const char *path);
 /* Whether it ends so: path_ends("a/b.txt", ".txt"). */
 bool path_ends(const char *path, const char *suffix);
 
-/* A path in the same folder that nobody else has: `prefix` and 16 random hexadecimal digits. In fresh memory; NULL,
+/* A path in the same directory that nobody else has: `prefix` and 16 random hexadecimal digits. In fresh memory; NULL,
  * with the message set, without memory or randomness. */
 char *path_beside(const char *path, const char *prefix);
 /* Whether a name is one of those. */
 bool name_is_beside(const char *name, const char *prefix);
 
-/* Renames over whatever file has the name `to`, and syncs the folder that holds it. The source must be synced already.
+/* Renames over whatever file has the name `to`, and syncs the directory that holds it. The source must be synced already.
  */
 enum status file_rename(const char *from, const char *to);
 

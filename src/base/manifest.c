@@ -136,7 +136,7 @@ static bool read_hash(const json_t *value, uint64_t *out) {
     return sscanf(text, "%" SCNx64, out) == 1;
 }
 
-/* Of a file in this very folder, which the checks may open. */
+/* Of a file in this very directory, which the checks may open. */
 static bool is_part(const char *name, size_t length) {
     return length > 0 && !(length <= 2 && strncmp(name, "..", length) == 0);
 }

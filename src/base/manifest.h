@@ -1,4 +1,4 @@
-/* The list of a folder's files: ballast_manifest.json has each file's size and the checksums of its blocks
+/* The list of a directory's files: ballast_manifest.json has each file's size and the checksums of its blocks
  * (file_sums.h), and a checksum of itself. It shows by name and block which file was changed, lost or cut.
  *
  *     {"version": 1, "checksum": "xxh3-64", "block_bytes": 67108864,
@@ -17,7 +17,7 @@ enum { MANIFEST_NAME_BYTES = 256, MANIFEST_TEXT_BYTES = 512 };
 extern const char manifest_name[]; /* of its file */
 
 struct manifest_file {
-    char name[MANIFEST_NAME_BYTES]; /* within the folder */
+    char name[MANIFEST_NAME_BYTES]; /* within the directory */
     struct file_sums sums;
 };
 /* Zero-initialise; free with manifest_free. */
@@ -31,14 +31,14 @@ void manifest_free(struct manifest *manifest);
  * until the next file is added. FAILED without memory. A NULL manifest gives NULL sums, which all writers take for "not
  * wanted". */
 enum status manifest_add(struct manifest *manifest, const char *path, struct file_sums **sums);
-/* The same with its name in the folder, which may be FOLDER/NAME. */
+/* The same with its name in the directory, which may be FOLDER/NAME. */
 enum status manifest_add_named(struct manifest *manifest, const char *name, struct file_sums **sums);
 /* Leaves out the files whose names do not end so. */
 void manifest_keep(struct manifest *manifest, const char *ending);
-/* Writes it into the folder: the last of its files. */
+/* Writes it into the directory: the last of its files. */
 enum status manifest_write(struct manifest *manifest, const char *folder);
 
-/* Whether the folder has one. */
+/* Whether the directory has one. */
 bool manifest_exists(const char *folder);
 /* BAD_INPUT naming file and field for one that is damaged or of another version. */
 enum status manifest_read(const char *folder, struct manifest *out);
@@ -63,16 +63,16 @@ struct manifest_finding {
 struct manifest_findings {
     VEC(struct manifest_finding) items;
 };
-/* Who reads which blocks, where several processes verify one folder: counted through all files, this one reads every
+/* Who reads which blocks, where several processes verify one directory: counted through all files, this one reads every
  * block b with b % count == index. Zeros: all. */
 struct manifest_share {
     int index, count;
 };
-/* Reads the folder's files again, with OpenMP's threads, and adds what is wrong with them; whether they are there, and
+/* Reads the directory's files again, with OpenMP's threads, and adds what is wrong with them; whether they are there, and
  * their sizes, in every share. `wanted` says which by name; NULL: all. OK whatever it finds; FAILED without memory. */
 enum status manifest_verify(const struct manifest *manifest, const char *folder, bool (*wanted)(const char *name),
                             struct manifest_share share, struct manifest_findings *out);
-/* Adds the files of the folder that are not listed; hidden ones are passed over. */
+/* Adds the files of the directory that are not listed; hidden ones are passed over. */
 enum status manifest_find_added(const struct manifest *manifest, const char *folder, struct manifest_findings *out);
 /* "model.safetensors: block 3 (bytes 201326592 to 268435455): not as it was written"; returns `text`. */
 char *manifest_finding_print(const struct manifest_finding *finding, char text[MANIFEST_TEXT_BYTES]);

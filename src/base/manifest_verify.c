@@ -1,4 +1,4 @@
-/* A folder's files against its manifest. */
+/* A directory's files against its manifest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-/* Zeroed memory for `count` items of `size` bytes, or NULL (with the message set) when there is none, the product
+/* Zeroed memory for `count` items of `size` bytes, or NULL (with the message set) when there is none, the GEMM
  * overflows, or a fault is injected. A request for 0 bytes gives a valid pointer. */
 void *mem_array(size_t count, size_t size);
 /* Grows or shrinks; on failure the old block stays valid and NULL is returned. New bytes are not cleared. */

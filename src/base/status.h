@@ -6,8 +6,8 @@
  *   fault: makes the n-th allocation or file operation fail;
  *   file, file_behind: reading and writing whole files, and a thread that writes behind;
  *   file_input: files read at places; file_sums: their checksums;
- *   folder: folders, paths, durable renames; cache_folder: where caches are;
- *   manifest, manifest_verify: a folder's list of files with checksums, and what differs from it;
+ *   folder: directories, paths, durable renames; cache_folder: where caches are;
+ *   manifest, manifest_verify: a directory's list of files with checksums, and what differs from it;
  *   byte_store: bytes without an address, behind two calls;
  *   json: fields read with errors that name file and field; nearest: the name that was probably meant;
  *   utf8, unicode_case: text;

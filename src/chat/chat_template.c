@@ -90,7 +90,7 @@ static void read_tokens(struct chat_template *chat, const json_t *object) {
     }
 }
 
-/* One of the folder's two JSON files, which need not be there. */
+/* One of the directory's two JSON files, which need not be there. */
 static enum status read_json(struct chat_template *chat, const char *folder, const char *name, bool templates) {
     char *path = path_join(folder, name);
     if (!path) return STATUS_FAILED;

@@ -1,4 +1,4 @@
-/* The chat template of a model's folder, and conversations rendered by it as `transformers`' apply_chat_template does.
+/* The chat template of a model's directory, and conversations rendered by it as `transformers`' apply_chat_template does.
  *
  * Read are chat_template.jinja, and additional_chat_templates/tool_use.jinja for conversations with tools; without such
  * files "chat_template" of tokenizer_config.json: a text, or a list of named ones, of which "default" is taken, and
@@ -38,7 +38,7 @@ enum status chat_check_messages(const json_t *messages);
  * each of the names that templates know them by. The caller drops them; NULL when out of memory. */
 json_t *chat_normalize_messages(const json_t *messages);
 
-/* A conversation to be rendered. Variables beside those that all templates have may be NULL. */
+/* A conversation to be rendered. Variables besides those that all templates have may be NULL. */
 struct chat_input {
     const json_t *messages;  /* normalized */
     const json_t *tools;     /* NULL: none */

@@ -1,13 +1,13 @@
 /* Checkpoints: RUN_DIR/checkpoints/step-00000100 is a Hugging Face directory with the weights in the recipe's dtype,
- * beside them optimizer.safetensors ("exp_avg.NAME", "exp_avg_sq.NAME", in the recipe's optimizer_dtype; in int8 they
- * are codes, beside scales "exp_avg_absmax.NAME"; and, with bf16, "master.NAME" in fp32 or "master_low.NAME" in 16
+ * next to them optimizer.safetensors ("exp_avg.NAME", "exp_avg_sq.NAME", in the recipe's optimizer_dtype; in int8 they
+ * are codes, next to scales "exp_avg_absmax.NAME"; and, with bf16, "master.NAME" in fp32 or "master_low.NAME" in 16
  * bits) and state.json, which says what it was made with, and the manifest of all of them (base/manifest.h). Each is
  * written aside, synced and renamed, so that a kill at any moment or a full disk leaves the previous ones whole.
  * Weights go from the arena to the file: nothing is copied in memory. What is written is checked on its way: a
  * checkpoint with a value that is not finite never gets its name.
  *
- * Files, in the order to read them: run_folder (a run's folder and settings); run_change (the settings
- * that resume changed); checkpoint (which there are, and what they say); joint_folder (a folder that ranks write
+ * Files, in the order to read them: run_folder (a run's directory and settings); run_change (the settings
+ * that resume changed); checkpoint (which there are, and what they say); joint_folder (a directory that ranks write
  * together); checkpoint_write (checkpoints and models so written); checkpoint_verify (its files against their
  * checksums); shared_folder (whether all ranks see one). */
 #ifndef BALLAST_CHECKPOINT_CHECKPOINT_H
@@ -49,7 +49,7 @@ struct checkpoint_source {
 };
 
 /* A checkpoint that is being written, by all ranks of the engine's session. In parts, since ranks ask each other
- * between steps alone and write beside them (joint_folder.h): after a part that is a rank's own the next follows,
+ * between steps alone and write next to them (joint_folder.h): after a part that is a rank's own the next follows,
  * whatever its status, after a collective one that failed checkpoint_end, which comes last. */
 struct checkpoint_saving {
     const struct checkpoint_source *source;
@@ -60,7 +60,7 @@ struct checkpoint_saving {
     char *path;       /* of the whole checkpoint */
 };
 
-/* Collective, between steps: makes the folder of the checkpoint of state->step. Both are borrowed until the end. */
+/* Collective, between steps: makes the directory of the checkpoint of state->step. Both are borrowed until the end. */
 enum status checkpoint_begin(const struct checkpoint_source *source, const struct checkpoint_state *state,
                              struct checkpoint_saving *out);
 /* Writes and syncs this rank's part, on any thread. Weights and optimizer state must not change before `released`,
@@ -78,7 +78,7 @@ enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine
 /* On any thread, where that was OK: rank 0 gives the checkpoint its name, and then removes all but the newest that the
  * options keep. An old one that cannot be removed is only warned of. */
 enum status checkpoint_publish(struct checkpoint_saving *saving);
-/* Collective, between steps. OK: `*folder` is its path, for the caller to free, and the model's folder becomes the
+/* Collective, between steps. OK: `*folder` is its path, for the caller to free, and the model's directory becomes the
  * checkpoint's. Else, on all ranks, what was there before is whole. */
 enum status checkpoint_end(struct checkpoint_saving *saving, enum status mine, char **folder);
 /* Frees it without asking the others, in place of checkpoint_end: after a failure that they may not know of. */
@@ -94,7 +94,7 @@ enum status checkpoint_find_newest(const char *run_folder, char **folder);
 enum status checkpoint_hint_older(enum status status, const char *run_folder, const char *newest);
 /* Only state.json: checkpoint_verify comes first. */
 enum status checkpoint_read_state(const char *folder, struct checkpoint_state *out);
-/* What its manifest finds in a checkpoint, a run's model or any other folder. */
+/* What its manifest finds in a checkpoint, a run's model or any other directory. */
 struct checkpoint_examination {
     bool listed; /* there is a manifest */
     size_t files;
@@ -111,8 +111,8 @@ enum status checkpoint_verify(struct comm *comm, const char *folder);
 enum status checkpoint_verify_base(const struct checkpoint_state *state, const struct model *model);
 /* state->base for this model. */
 enum status checkpoint_hash_base(const struct model *model, uint64_t *hash);
-/* The same for the files of a model: those in the folder that it was opened from (NULL: they are verified already) and,
- * where it has adapters, those of its base model. A folder without a manifest passes; added files are allowed. */
+/* The same for the files of a model: those in the directory that it was opened from (NULL: they are verified already) and,
+ * where it has adapters, those of its base model. A directory without a manifest passes; added files are allowed. */
 enum status checkpoint_verify_model(struct comm *comm, const char *folder, const struct model *model);
 
 /* Collective: writes RUN_DIR/model from the arenas, in place of an older one. Its manifest lists the weights alone:

@@ -22,7 +22,7 @@ static struct safetensors_run *list_runs(const struct engine *engine, const stru
     return runs;
 }
 
-/* The next file of the folder; takes over the items. */
+/* The next file of the directory; takes over the items. */
 static enum status add_file(const struct engine *engine, enum tensor_kind kind, const char *name,
                             struct safetensors_item *items, size_t count, struct joint_folder *folder) {
     struct safetensors_run *runs = NULL;
@@ -192,7 +192,7 @@ enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine
     return joint_folder_gather(&saving->folder, mine, saving->hashes, tensors);
 }
 
-/* The next checkpoint copies its tokenizer files from here: the folder that the model was read from may be an old
+/* The next checkpoint copies its tokenizer files from here: the directory that the model was read from may be an old
  * checkpoint that is about to go. */
 static enum status move_model_folder(const struct checkpoint_saving *saving) {
     struct model *model = engine_model(saving->source->engine);

@@ -50,7 +50,7 @@ static struct file_range range_of(const struct joint_folder *folder, const struc
 
 static enum status make_folder(struct joint_folder *folder) {
     if (folder->comm->rank != 0) return STATUS_OK;
-    TRY(folder_create_one(folder->parent)); /* not a run's folder that was removed */
+    TRY(folder_create_one(folder->parent)); /* not a run's directory that was removed */
     TRY(run_folder_begin(folder->path));
     folder->made = true;
     return STATUS_OK;

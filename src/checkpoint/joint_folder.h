@@ -1,9 +1,9 @@
-/* A folder that ranks write together: a checkpoint, or a run's model. Its files are one rank's, byte for byte. Large
+/* A directory that ranks write together: a checkpoint, or a run's model. Its files are one rank's, byte for byte. Large
  * ones are cut into blocks (file_sums.h), counted through all of them, and each rank makes the checksums of a run of
  * blocks. Where every rank has all of a file it writes these blocks too. Where a rank has but runs of its tensors'
  * elements (a partition, plan/partition.h), it writes those, and reads its blocks again when all have written: the
- * blocks are of many ranks' bytes. Rank 0 writes what is small, and gives the folder its name when all ranks are done.
- * What fails on one rank is known to all, and then there is no such folder: an older one of this name stays.
+ * blocks are of many ranks' bytes. Rank 0 writes what is small, and gives the directory its name when all ranks are done.
+ * What fails on one rank is known to all, and then there is no such directory: an older one of this name stays.
  *
  *     joint_folder_open(comm, parent, name, 0, &folder);
  *     status = joint_folder_add(&folder, file, items, runs, count);   on each rank the same, but for the runs
@@ -45,7 +45,7 @@ struct joint_folder {
     size_t file_count;
     bool has_runs;            /* some file has: ranks meet before they make checksums */
     struct manifest manifest; /* on rank 0, of all that is listed: small files first */
-    bool made;                /* rank 0: there is a folder at `path` */
+    bool made;                /* rank 0: there is a directory at `path` */
     bool agreed;              /* all ranks know of the failure */
 };
 
@@ -56,7 +56,7 @@ enum status joint_folder_open(struct comm *comm, const char *parent, const char 
  * once, and items have stores; NULL: all ranks have all. It takes over both, on failure too. */
 enum status joint_folder_add(struct joint_folder *folder, const char *name, struct safetensors_item *items,
                              struct safetensors_run *runs, size_t count);
-/* Collective: `mine` is what came of the calls before. Rank 0 makes an empty folder beside the final one. */
+/* Collective: `mine` is what came of the calls before. Rank 0 makes an empty directory next to the final one. */
 enum status joint_folder_begin(struct joint_folder *folder, enum status mine);
 /* Writes and syncs this rank's ranges or runs. */
 enum status joint_folder_write(struct joint_folder *folder);
@@ -68,7 +68,7 @@ enum status joint_folder_sum(struct joint_folder *folder);
 /* Collective: `mine` is what came of this rank's writing. `hashes` (the same number on all ranks) takes what other
  * ranks have of those that are 0 here. On rank 0 the manifest has all large files then. */
 enum status joint_folder_gather(struct joint_folder *folder, enum status mine, uint64_t *hashes, size_t count);
-/* Rank 0 writes the manifest and gives the folder its name; the others do nothing. */
+/* Rank 0 writes the manifest and gives the directory its name; the others do nothing. */
 enum status joint_folder_publish(struct joint_folder *folder);
 /* Collective: `mine` is the status of the last call. Frees all; what was not published is removed. */
 enum status joint_folder_end(struct joint_folder *folder, enum status mine);

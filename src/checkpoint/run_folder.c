@@ -16,7 +16,7 @@ enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 static const char temporary_prefix[] = ".tmp-", replaced_prefix[] = ".old-";
 
 /* What a start that was killed leaves before there is a run.json: an unfinished one, or what older versions made first,
- * an empty folder of checkpoints. */
+ * an empty directory of checkpoints. */
 static bool is_unborn(const char *folder, const char *name) {
     if (name_is_beside(name, file_temporary_prefix)) return true;
     if (strcmp(name, "checkpoints") != 0) return false;
@@ -90,7 +90,7 @@ static enum status remove_unborn(const char *folder) {
     return status;
 }
 
-/* Two processes may have found the folder empty: what it holds counts once it is locked. */
+/* Two processes may have found the directory empty: what it holds counts once it is locked. */
 enum status run_folder_take_new(const char *path, int *lock) {
     int held = -1;
     TRY(folder_create(path));
@@ -157,7 +157,7 @@ enum status run_settings_from_json(const char *file, const json_t *object, struc
     return plan_from_json(file, plan, &out->plan);
 }
 
-/* A folder without run.json. */
+/* A directory without run.json. */
 static enum status refuse_other(const char *path) {
     bool unborn = run_folder_check_new(path) == STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "%s: is not the directory of a run: it has no run.json", path);

@@ -1,4 +1,4 @@
-/* The folder of a run: what it may be, its settings, its lock, and folders that appear whole or not at all.
+/* The directory of a run: what it may be, its settings, its lock, and directories that appear whole or not at all.
  *
  *     run.json                    all settings; those that may change are read from here when it goes on
  *     plan.json                   session/plan_document.h
@@ -22,20 +22,20 @@ struct run_settings {
     const char *model_folder; /* absolute */
     struct train_options options;
     struct plan plan;
-    struct memory_options limits; /* that it had last; the disk's folder is absolute */
+    struct memory_options limits; /* that it had last; the disk's directory is absolute */
     struct run_changes changes;
     struct scratch memory; /* of all strings */
 };
 
-/* BAD_INPUT when the path is something else than a missing or empty folder. One that holds nothing but what a killed
+/* BAD_INPUT when the path is something else than a missing or empty directory. One that holds nothing but what a killed
  * start left counts as empty. */
 enum status run_folder_check_new(const char *path);
-/* Creates the folder and takes its lock. BAD_INPUT when another process has the folder, or it has become something else
+/* Creates the directory and takes its lock. BAD_INPUT when another process has the directory, or it has become something else
  * meanwhile. */
 enum status run_folder_take_new(const char *path, int *lock);
 /* The same, and then writes run.json, the last of what a new run needs. */
 enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock);
-/* BAD_INPUT when the folder is not a run's. The caller calls run_settings_free. */
+/* BAD_INPUT when the directory is not a run's. The caller calls run_settings_free. */
 enum status run_folder_read(const char *path, struct run_settings *out);
 /* What run.json holds; `file` is its name in messages. The caller calls run_settings_free, after an error too. */
 enum status run_settings_from_json(const char *file, const json_t *object, struct run_settings *out);
@@ -43,18 +43,18 @@ enum status run_settings_from_json(const char *file, const json_t *object, struc
 enum status run_folder_write(const char *path, const struct run_settings *settings);
 void run_settings_free(struct run_settings *settings);
 
-/* Takes the folder for this process until the lock is closed; BAD_INPUT when another one has it. */
+/* Takes the directory for this process until the lock is closed; BAD_INPUT when another one has it. */
 enum status run_folder_lock(const char *path, int *lock);
 void run_folder_unlock(int lock);
 /* Whether a process has it. Takes the lock for a moment to see, shared with others that look. */
 enum status run_folder_is_held(const char *path, bool *held);
 /* Removes what an interrupted process left in `folder` (RUN_DIR or its checkpoints), and puts back a model whose
- * replacement was interrupted. A missing folder is success. */
+ * replacement was interrupted. A missing directory is success. */
 enum status run_folder_clear(const char *folder);
 
 /* Where folder/name is while it is written: folder/.tmp-name, in fresh memory; NULL without. */
 char *run_folder_temporary(const char *folder, const char *name);
-/* Makes that an empty folder. FAILED where `folder` is not there. */
+/* Makes that an empty directory. FAILED where `folder` is not there. */
 enum status run_folder_begin(const char *temporary);
 /* Makes it folder/name, in place of an older one; on failure it is removed and the older one stays. */
 enum status run_folder_publish(const char *folder, const char *name, const char *temporary);

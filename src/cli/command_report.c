@@ -49,7 +49,7 @@ static enum status write_page(const char *path, const json_t *document) {
     return status;
 }
 
-/* Beside what it shows: RUN_DIR/report.html, plan.json's plan.html. */
+/* Next to what it shows: RUN_DIR/report.html, plan.json's plan.html. */
 static char *default_output(const char *source, bool folder) {
     if (folder) return path_join(source, "report.html");
     size_t length = strlen(source);

@@ -125,7 +125,7 @@ static enum status is_trace(const char *path) {
     return trace ? STATUS_OK : STATUS_BAD_INPUT;
 }
 
-/* Beside the run's timeline.json, where `ballast report` and `--serve` find it. */
+/* Next to the run's timeline.json, where `ballast report` and `--serve` find it. */
 static enum status keep(const struct prediction *prediction) {
     if (!prediction->measured_path) return STATUS_OK;
     char *path = path_join(prediction->path, "predicted.json");

@@ -17,7 +17,7 @@ enum status inspect_json_file(const char *path, json_t **out);
 /* A machine of clusters/ by its name, which there is (cluster/cluster_preset.h). */
 enum status inspect_cluster_preset(const char *name, json_t **out);
 
-/* Compares the files of a checkpoint, of a run's checkpoints and model, or of any folder with a manifest with their
+/* Compares the files of a checkpoint, of a run's checkpoints and model, or of any directory with a manifest with their
  * checksums and prints what it finds, as one JSON document or as text. BAD_INPUT when something is damaged, or when
  * there are no checksums at all. */
 enum status inspect_verify(const char *folder, bool json);

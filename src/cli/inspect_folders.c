@@ -1,4 +1,4 @@
-/* What `inspect` shows of a folder: a model, a checkpoint, a run. */
+/* What `inspect` shows of a directory: a model, a checkpoint, a run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 
-/* A checkpoint is a model with its position and plan beside the weights. */
+/* A checkpoint is a model with its position and plan next to the weights. */
 static enum status add_state(const char *folder, json_t *summary) {
     char *path = path_join(folder, "state.json");
     json_t *state = NULL;

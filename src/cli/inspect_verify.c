@@ -21,7 +21,7 @@ static enum status list_problems(struct checkpoint_examination *found, json_t *p
     return status;
 }
 
-/* One folder: {"name", "checksums", "files", "bytes", "problems": [text]}. */
+/* One directory: {"name", "checksums", "files", "bytes", "problems": [text]}. */
 static enum status verify_folder(const char *folder, const char *name, json_t *folders) {
     struct checkpoint_examination found;
     json_t *problems = json_array();

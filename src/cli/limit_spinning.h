@@ -2,7 +2,7 @@
 #ifndef BALLAST_CLI_LIMIT_SPINNING_H
 #define BALLAST_CLI_LIMIT_SPINNING_H
 
-/* The first thing that a program does whose kernels run beside other programs, benchmarks included: starts it again
+/* The first thing that a program does whose kernels run concurrently with other programs, benchmarks included: starts it again
  * with `arguments` (main's), GOMP_SPINCOUNT=10000 and OMP_WAIT_POLICY=active, unless the environment says how OpenMP
  * waits or binds its threads. The process keeps the name of its program.
  *

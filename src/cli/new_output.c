@@ -75,7 +75,7 @@ static char *without_slashes(const char *path) {
     return mem_format("%.*s", (int)length, path);
 }
 
-/* Keeps the message of the failure, whatever removing the folder says. */
+/* Keeps the message of the failure, whatever removing the directory says. */
 static void remove_keeping_message(const char *folder, enum status status) {
     char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
     (void)folder_remove(folder);
@@ -87,7 +87,7 @@ static void remove_keeping_message(const char *folder, enum status status) {
 
 static const char beside_prefix[] = ".ballast-new-";
 
-/* Removes a folder that nobody has locked: the process that made it was killed. */
+/* Removes a directory that nobody has locked: the process that made it was killed. */
 static void remove_abandoned(const char *path) {
     int lock;
     bool locked;
@@ -96,7 +96,7 @@ static void remove_abandoned(const char *path) {
     close(lock);
 }
 
-/* Removes such folders beside `beside`. One that cannot be removed stays; it does no harm. */
+/* Removes such directories next to `beside`. One that cannot be removed stays; it does no harm. */
 static enum status remove_leftovers(const char *beside) {
     struct names names = {0};
     const char *slash = strrchr(beside, '/');
@@ -115,7 +115,7 @@ static enum status remove_leftovers(const char *beside) {
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Before it is locked, another process may remove the folder as abandoned. */
+/* Before it is locked, another process may remove the directory as abandoned. */
 static enum status create_locked(const char *beside, int *lock) {
     TRY(folder_create(beside));
     TRY(folder_lock(beside, lock, NULL));

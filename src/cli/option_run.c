@@ -114,7 +114,7 @@ static enum status take_memory(const char *path, const json_t *object, struct op
     const char *field;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, field, value) {
-        if (strcmp(field, "disk_bytes") == 0) continue; /* comes with its folder */
+        if (strcmp(field, "disk_bytes") == 0) continue; /* comes with its directory */
         TRY(take_field(path, "memory", object, field, options));
     }
     return STATUS_OK;

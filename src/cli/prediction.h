@@ -13,8 +13,8 @@
 
 /* What is simulated, and all that is found out about it. */
 struct prediction {
-    const char *path;            /* the plan file or the run's folder */
-    const char *model;           /* folder; in `memory` or the options */
+    const char *path;            /* the plan file or the run's directory */
+    const char *model;           /* directory; in `memory` or the options */
     struct plan decided;         /* of that file or run */
     struct plan_options machine; /* of these the machine's alone: cluster file, disk (the option's, else the run's) */
     struct scratch memory;

@@ -9,7 +9,7 @@
 struct run_views {
     struct console *console;
     struct server *server;           /* NULL: not asked for */
-    struct console_account complete; /* of a run that had all its steps before; no folder: there was something to do */
+    struct console_account complete; /* of a run that had all its steps before; no directory: there was something to do */
     struct train_events events;      /* the console's, what tells of options without an effect, and signals that stop */
 };
 /* Before anything else is done, so that a port that is taken is told at once. The caller closes in any case. */

@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "cli/ranks.h"
 
-/* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the folder's name. */
+/* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the directory's name. */
 static enum status read_disk(const char *text, struct memory_options *out) {
     const char *colon = strrchr(text, ':');
     int64_t bytes = 0;

@@ -12,7 +12,7 @@ enum { TEXT_BYTES = 1 << 16 };
 /* v1 writes "no limit" as the largest multiple of a page that fits 63 bits. */
 static const int64_t NO_LIMIT = (int64_t)1 << 60;
 
-/* Where a cgroup hierarchy is mounted, and which of its folders that is ("/" unless in a container). */
+/* Where a cgroup hierarchy is mounted, and which of its directories that is ("/" unless in a container). */
 struct mount {
     char point[PATH_MAX], root[PATH_MAX];
 };

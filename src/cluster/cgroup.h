@@ -10,7 +10,7 @@ struct cgroup_limits {
     double processors;             /* least quota of processor time, in processors; 0: no limit */
 };
 
-/* `root` goes before /proc and the mount points: "" for this machine, a folder in tests. What cannot be read counts as
+/* `root` goes before /proc and the mount points: "" for this machine, a directory in tests. What cannot be read counts as
  * no limit. */
 void cgroup_read(const char *root, struct cgroup_limits *out);
 

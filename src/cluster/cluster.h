@@ -25,12 +25,12 @@ struct cluster_tier {
 
 /* A data sheet's limits of a device that is not here, in place of measurements (profile/roofline.h). */
 struct cluster_limits {
-    double bf16_flops_per_s; /* dense products; 0: no limits are known, and all else is 0 */
-    double fp32_flops_per_s; /* products in fp32, not TF32 */
+    double bf16_flops_per_s; /* dense GEMMs; 0: no limits are known, and all else is 0 */
+    double fp32_flops_per_s; /* GEMMs in fp32, not TF32 */
     double memory_bytes_per_s;
-    double host_bytes_per_s; /* memory of the host beside it */
+    double host_bytes_per_s; /* memory of the host next to it */
     int64_t multiprocessors;
-    double product_part; /* of bf16_flops_per_s, what the best shape of a product reaches by others' measurements; 0:
+    double product_part; /* of bf16_flops_per_s, what the best shape of a GEMM reaches by others' measurements; 0:
                             not known */
     double watts;        /* the most that a GPU may take; 0: not known */
 };
@@ -42,8 +42,8 @@ struct cluster_device {
     int cores;                     /* physical cores that this process may use: cluster_count_cores */
     int hardware_threads;          /* of those cores */
     int64_t page_bytes;            /* of memory */
-    bool bf16_matrix;              /* has instructions for products of bf16 matrices (AVX512-BF16 or AMX) */
-    double fp32_flops_per_s;       /* measured rate of matrix products; 0: not measured */
+    bool bf16_matrix;              /* has instructions for GEMMs of bf16 matrices (AVX512-BF16 or AMX) */
+    double fp32_flops_per_s;       /* measured rate of GEMMs; 0: not measured */
     double bf16_flops_per_s;
     struct cluster_tier tiers[CLUSTER_TIERS_MAX];
     int tier_count;
@@ -70,7 +70,7 @@ struct cluster {
 
 /* Where a device capacity comes from. The process may take
  *     capacity = (least of memory available and headroom of its cgroups) - process - reserve
- * where `process` (CLUSTER_PROCESS_BYTES) is what Ballast needs beside its arenas, and `reserve` (5% of the total) is
+ * where `process` (CLUSTER_PROCESS_BYTES) is what Ballast needs besides its arenas, and `reserve` (5% of the total) is
  * left for others. All in bytes. */
 struct cluster_memory {
     int64_t total_bytes;     /* of the machine: MemTotal */
@@ -88,7 +88,7 @@ struct cluster_memory {
 enum status cluster_measure(struct cluster *out);
 /* Only the memory. FAILED where /proc does not tell. */
 enum status cluster_measure_memory(struct cluster_memory *out);
-/* The same with `root` before all paths: "" for this machine, a folder in tests. */
+/* The same with `root` before all paths: "" for this machine, a directory in tests. */
 enum status cluster_measure_memory_at(const char *root, struct cluster_memory *out);
 /* The same without failure: all 0 where /proc does not tell. */
 void cluster_find_memory(struct cluster_memory *out);

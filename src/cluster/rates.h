@@ -28,11 +28,11 @@ const char *activity_name(enum activity activity);
 
 struct cluster_rates {
     bool measured;
-    double issue_s; /* of an instruction beside its work: checking its waits, telling other streams that it ended */
+    double issue_s; /* of an instruction next to its work: checking its waits, telling other streams that it ended */
     double wake_s;  /* from then until a stream that slept for it goes on */
     struct transfer_rate zero;
     struct transfer_rate copy[TIER_COUNT][TIER_COUNT]; /* from, to */
-    /* slowdown[a][b], at least 1: the time of a beside b, over its time alone. slowdown[a][a]: two of one kind on two
+    /* slowdown[a][b], at least 1: the time of a concurrent with b, over its time alone. slowdown[a][a]: two of one kind on two
      * streams. */
     double slowdown[ACTIVITY_COUNT][ACTIVITY_COUNT];
     struct cluster_links links; /* between ranks */
@@ -45,7 +45,7 @@ struct cluster_rates rates_lower(const struct cluster_rates *a, const struct clu
 
 /* --- in JSON: a part of cluster files, and of what src/profile keeps (rates_json.c) --- */
 
-/* Without `links`, which cluster files have beside the rates. A file of before version 3 has no slowdown by messages or
+/* Without `links`, which cluster files have besides the rates. A file of before version 3 has no slowdown by messages or
  * of them: they are then 1.
  * {"issue_s", "wake_s", "noise", "zero": {"latency_s", "bytes_per_s"},
  *  "copies": [{"from", "to", "latency_s", "bytes_per_s"}], "slowdown": {ACTIVITY: {BESIDE: FACTOR}}}; copies between

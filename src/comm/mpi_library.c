@@ -49,7 +49,7 @@ static char *plugin_in(const char *folder, const char *below, const char *name) 
     return NULL;
 }
 
-/* Beside a program or library, or where one that is installed has it. */
+/* Next to a program or library, or where one that is installed has it. */
 static char *plugin_near(const char *object, const char *name) {
     char copy[PATH_MAX];
     if (strlen(object) >= sizeof copy) return NULL;

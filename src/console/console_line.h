@@ -18,10 +18,10 @@ struct field_line {
 /* The next field, FIELD_BYTES large. */
 char *field_line_add(struct field_line *line);
 /* At most `columns` visible characters. The bar has a sixth of them, 8 to 30, for which lesser fields free space; it is
- * left out where the first two fields do not fit beside it. `colour`: with ANSI colours. */
+ * left out where the first two fields do not fit next to it. `colour`: with ANSI colours. */
 void field_line_print(const struct field_line *line, int columns, bool colour, char text[FIELD_LINE_BYTES]);
 
-/* What the live line tells beside the step. */
+/* What the live line tells next to the step. */
 struct console_state {
     double valid_loss; /* the last one; NaN: none */
     bool saving;       /* a checkpoint is being written */

@@ -1,4 +1,4 @@
-/* The operators of a plan for a device that is only described: what each is expected to take, beside what the device's
+/* The operators of a plan for a device that is only described: what each is expected to take, next to what the device's
  * data sheet allows. */
 #ifndef BALLAST_CONSOLE_DESCRIBED_TABLE_H
 #define BALLAST_CONSOLE_DESCRIBED_TABLE_H

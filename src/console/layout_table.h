@@ -1,4 +1,4 @@
-/* What the solver chose of tensors that ranks share, beside Megatron-LM's assignment (session/layout_report.h). */
+/* What the solver chose of tensors that ranks share, next to Megatron-LM's assignment (session/layout_report.h). */
 #ifndef BALLAST_CONSOLE_LAYOUT_TABLE_H
 #define BALLAST_CONSOLE_LAYOUT_TABLE_H
 

@@ -51,7 +51,7 @@ static bool is_measured(const struct cluster_rates *rates, enum activity activit
 static void print_slowdowns(FILE *out, const struct cluster_rates *rates) {
     if (!is_measured(rates, ACTIVITY_COPY) && !is_measured(rates, ACTIVITY_DISK_READ) &&
         !is_measured(rates, ACTIVITY_MESSAGE))
-        return; /* nothing to be beside */
+        return; /* nothing to be next to */
     fprintf(out, "\n%-18s", "times as long");
     for (enum activity b = 0; b < ACTIVITY_COUNT; b++)
         if (is_measured(rates, b)) fprintf(out, " %18s", activity_name(b));

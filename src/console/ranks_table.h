@@ -8,7 +8,7 @@
 #include "plan/rank_place.h"
 #include "sim/step_summary.h"
 
-/* The ranks; the bytes that one of them moves; how much of the time is hidden beside its compute; and how sure these
+/* The ranks; the bytes that one of them moves; how much of the time overlaps with its compute; and how sure these
  * seconds are. Nothing on one rank. */
 void ranks_table_print(FILE *out, const struct rank_place *place, const struct step_summary *step,
                        const struct cluster_links *links);

@@ -37,7 +37,7 @@ struct dataset {
     bool takes_template; /* dataset_takes_template */
 };
 
-/* Beside training the arenas are there: see dataset_tokenize_beside. */
+/* During training the arenas are there: see dataset_tokenize_beside. */
 enum { THREADS_BESIDE = 4, CHUNKS_BESIDE = 8 };
 
 static enum status check_options(const struct dataset_options *options) {

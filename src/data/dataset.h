@@ -38,11 +38,11 @@
  *   mixture: whose turn it is; row_order: which row comes; row: one sequence of a batch;
  *   packing, packing_fit: which examples share a row;
  *   corpus: files as one sequence of tokens that may still grow; token_file: tokens as they lie in a file;
- *   tokenize: a text to ids, in parallel; tokenize_thread: beside training;
+ *   tokenize: a text to ids, in parallel; tokenize_thread: during training;
  *   token_cache, token_cache_file: ids that later runs find; token_lock: which process makes them;
  *   tokens_of_0_1_0: whether an older release made the same ids;
  *   jsonl, jsonl_form, jsonl_preference: lines of JSON, the forms of other tools, two answers;
- *   jsonl_conversation: what stands beside a row's messages; jsonl_unread: keys that nothing reads. */
+ *   jsonl_conversation: what stands next to a row's messages; jsonl_unread: keys that nothing reads. */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 
@@ -60,10 +60,10 @@ struct dataset;
 enum dataset_split { DATASET_TRAIN, DATASET_VALID };
 
 struct dataset_options {
-    const char *const *paths; /* .txt, .jsonl and .bin files, or folders with train.* and valid.*; all or none with
+    const char *const *paths; /* .txt, .jsonl and .bin files, or directories with train.* and valid.*; all or none with
                                  `:WEIGHT` behind it */
     size_t path_count;
-    const char *const *valid_paths; /* files for validation, added to the folders' valid.*; may be none */
+    const char *const *valid_paths; /* files for validation, added to the directories' valid.*; may be none */
     size_t valid_path_count;
     double valid_fraction; /* without any of those: the last part of each source's sequences, or of its examples; 0 to
                               below 1 */
@@ -95,7 +95,7 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
 /* Whether some of the files hold supervised examples that are no pairs, by their names and first lines; uses paths and
  * columns alone. BAD_INPUT where a file is missing or of no kind. */
 enum status dataset_find_examples(const struct dataset_options *options, bool *out);
-/* Says of each text that was tokenized beside how long that took or how far it came. NULL is allowed. */
+/* Says of each text that was tokenized meanwhile how long that took or how far it came. NULL is allowed. */
 void dataset_close(struct dataset *dataset);
 
 /* Has a thread of low priority tokenize what is left (tokenize_thread.h), until dataset_close; once. It takes
@@ -129,7 +129,7 @@ int64_t dataset_tokens(const struct dataset *dataset);
 void dataset_report_cuts(const struct dataset *dataset);
 /* Equal for equal files and settings that give equal sequences; other things almost surely differ. For noticing on
  * resume that the data are not the same. It waits for no tokens, but reads text that was not read before, and is 0
- * where that cannot be read; beside any other call. */
+ * where that cannot be read; concurrently with any other call. */
 uint64_t dataset_fingerprint(const struct dataset *dataset);
 /* The fingerprint that Ballast 0.1.0 gave these files and settings, whose sequences need not be equal. */
 uint64_t dataset_fingerprint_of_0_1_0(const struct dataset *dataset);

@@ -1,4 +1,4 @@
-/* A row's conversation: its messages with what stands beside them. */
+/* A row's conversation: its messages with what stands next to them. */
 #ifndef BALLAST_DATA_JSONL_CONVERSATION_H
 #define BALLAST_DATA_JSONL_CONVERSATION_H
 

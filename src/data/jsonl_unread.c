@@ -41,7 +41,7 @@ static bool is_field(const char *key, unsigned fields, const struct jsonl_column
     return false;
 }
 
-/* Those beside the fields are applied or refused (jsonl_conversation.h). */
+/* Those next to the fields are applied or refused (jsonl_conversation.h). */
 static bool is_read(const char *key, unsigned fields, enum source_kind kind, const struct jsonl_columns *columns) {
     static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history"};
     if (is_field(key, fields, columns)) return true;

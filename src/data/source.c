@@ -155,7 +155,7 @@ static enum status add_folder(const char *folder, const struct names *names, con
     return status;
 }
 
-/* The folder's files of both splits; without files of the split `required` it is refused. */
+/* The directory's files of both splits; without files of the split `required` it is refused. */
 static enum status list_folder(const char *folder, const char *const *required, const struct jsonl_columns *columns,
                                struct sources *train, struct sources *valid) {
     struct names names;

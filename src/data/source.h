@@ -56,7 +56,7 @@ enum status source_split_argument(const char *argument, size_t *path_bytes, int6
  * `columns`: of .jsonl files (jsonl.h). */
 enum status sources_add_train(const char *argument, const struct jsonl_columns *columns, struct sources *train,
                               struct sources *valid);
-/* The same for validation, where a weight is refused: a file, or of a folder its valid.* (there must be some). */
+/* The same for validation, where a weight is refused: a file, or of a directory its valid.* (there must be some). */
 enum status sources_add_valid(const char *path, const struct jsonl_columns *columns, struct sources *valid);
 void sources_free(struct sources *sources);
 

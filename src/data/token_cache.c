@@ -413,7 +413,7 @@ static enum status follow(struct token_cache *cache) {
     return STATUS_OK;
 }
 
-/* Who makes the ids; the lock's folder may be missing as yet. */
+/* Who makes the ids; the lock's directory may be missing as yet. */
 static enum status begin_following(struct token_cache *cache) {
     (void)folder_create(cache->folder);
     status_clear();

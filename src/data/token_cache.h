@@ -2,7 +2,7 @@
  *
  * A cache holds the tokens, then a footer with the key that they were made from (size and hash of the text, hash of
  * tokenizer.json, EOS token) and their own hash. Those of supervised files are marked ids (example.h). One whose key or
- * hash does not match is made again. It is written beside and renamed, so that two runs may share a folder. While it is
+ * hash does not match is made again. It is written under a temporary name and renamed, so that two runs may share a directory. While it is
  * being made its first ids can be read. */
 #ifndef BALLAST_DATA_TOKEN_CACHE_H
 #define BALLAST_DATA_TOKEN_CACHE_H
@@ -50,7 +50,7 @@ enum status token_cache_advance(struct token_cache *cache, struct tokenize_effor
 void token_cache_rest(struct token_cache *cache);
 
 /* A hash of the text and the settings that decide its ids, whether the ids are made or not. It may read the whole
- * text, beside a thread that advances; 0 when it cannot be read. */
+ * text, concurrently with a thread that advances; 0 when it cannot be read. */
 uint64_t token_cache_identity(struct token_cache *cache);
 /* The identity that Ballast 0.1.0 gave the text. */
 uint64_t token_cache_identity_of_0_1_0(struct token_cache *cache);

@@ -1,4 +1,4 @@
-/* The file that holds a text's ids: written beside and renamed, found again by its key. Private to the token cache. */
+/* The file that holds a text's ids: written under a temporary name and renamed, found again by its key. Private to the token cache. */
 #ifndef BALLAST_DATA_TOKEN_CACHE_FILE_H
 #define BALLAST_DATA_TOKEN_CACHE_FILE_H
 
@@ -46,7 +46,7 @@ const char *token_cache_file_refusal(const char *path, const struct token_cache_
 /* Where ids are kept while they are made. When a file can no longer be written, its ids are copied to the next place.
  * So without a cache the only cost is that the next run tokenizes the text again. */
 enum token_cache_place {
-    PLACE_CACHE,  /* beside the cache's path, which it then gets */
+    PLACE_CACHE,  /* next to the cache's path, which it then gets */
     PLACE_SPARE,  /* a file without a name in $TMPDIR, or /var/tmp: it ends with the process */
     PLACE_MEMORY, /* the same in memory */
     PLACES

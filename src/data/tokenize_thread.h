@@ -1,4 +1,4 @@
-/* Tokenizing beside training: a thread that makes the missing tokens of corpora, one chunk of text at a time.
+/* Tokenizing during training: a thread that makes the missing tokens of corpora, one chunk of text at a time.
  *
  * It is one thread with the lowest priority (nice 19): it takes 1.5% of a core while the compute threads use every
  * core, and all of an idle core. A reader that has to wait for rows makes them itself with all threads, which takes no

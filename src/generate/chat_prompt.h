@@ -1,4 +1,4 @@
-/* Conversations as prompts, by the chat template of a model's folder. */
+/* Conversations as prompts, by the chat template of a model's directory. */
 #ifndef BALLAST_GENERATE_CHAT_PROMPT_H
 #define BALLAST_GENERATE_CHAT_PROMPT_H
 

@@ -2,7 +2,7 @@
  * before in caches.
  *
  * Files, in the order to read them: generate (options and results, one text); writer (a model that writes, and a text
- * on its way); decode (logits from caches); sampler (the next token); generation_config (what a model's folder says of
+ * on its way); decode (logits from caches); sampler (the next token); generation_config (what a model's directory says of
  * both); stop_text (where a text ends); prompts, generate_batch (many texts at a time); chat_prompt, chat_session
  * (conversations). */
 #ifndef BALLAST_GENERATE_GENERATE_H
@@ -20,7 +20,7 @@
  * what the model's generation_config.json says, else the default. */
 struct generate_options {
     struct settings_given given; /* of the numbers from temperature to repetition_penalty */
-    /* At most so many new ones; fewer when an end-of-text token or a stop comes. 0: as many as the caches hold beside
+    /* At most so many new ones; fewer when an end-of-text token or a stop comes. 0: as many as the caches hold besides
      * the prompt, at least 1 */
     int64_t tokens;
     double temperature; /* 0 takes the likeliest token */

@@ -1,4 +1,4 @@
-/* generation_config.json of a model's folder: what ends a text, and how its authors want tokens to be drawn.
+/* generation_config.json of a model's directory: what ends a text, and how its authors want tokens to be drawn.
  *
  * Read are eos_token_id, do_sample, temperature, top_p, top_k and repetition_penalty. A key that changes what
  * transformers would write and is not supported, or is not known, is told of by a warning; keys that change nothing
@@ -21,7 +21,7 @@ struct generation_config {
     int64_t top_k;
 };
 
-/* Of a model that was read from a folder, or of its adapter's folder, whether or not that has the file; the tokenizer
+/* Of a model that was read from a directory, or of its adapter's directory, whether or not that has the file; the tokenizer
  * may be NULL. BAD_INPUT, naming file and field, when a value is of another type or out of range. The caller frees with
  * generation_config_free. */
 enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,

@@ -27,7 +27,7 @@ struct op_cost {
  * measured (profile/roofline.h), and how a large node is measured on a part of its operands (profile/part_node.h). */
 enum op_work {
     OP_WORK_STREAM,           /* goes through its operands once; the default */
-    OP_WORK_PRODUCT,          /* one matrix product, whose result is output 0 */
+    OP_WORK_PRODUCT,          /* one GEMM, whose result is output 0 */
     OP_WORK_ATTENTION,        /* of a whole sequence; attributes begin with struct attention_attributes, */
     OP_WORK_ATTENTION_GRAD,   /* here too, */
     OP_WORK_ATTENTION_CACHED, /* and here: of new tokens over a cache */
@@ -35,13 +35,13 @@ enum op_work {
     OP_WORK_NORM_GRAD,
     OP_WORK_LOOKUP,      /* copies rows of the table, input 1, to output 0 */
     OP_WORK_LOOKUP_GRAD, /* adds the rows of input 1 to rows of the table, output 0 */
-    OP_WORK_LOGITS,      /* the products of a head, whose weight [V,C] is input 1, */
+    OP_WORK_LOGITS,      /* the GEMMs of a head, whose weight [V,C] is input 1, */
     OP_WORK_LOSS,        /* the same, and the loss of each token's logits, */
     OP_WORK_LOSS_GRAD,   /* and their gradient */
     OP_WORK_SQUARED_NORM,
     OP_WORK_OPTIMIZER,
-    OP_WORK_MATRIX_UPDATE, /* products of a matrix and the squares that are made of it */
-    OP_WORK_EXPERT,        /* several products, of an expert's part of the rows */
+    OP_WORK_MATRIX_UPDATE, /* GEMMs of a matrix and the squares that are made of it */
+    OP_WORK_EXPERT,        /* several GEMMs, of an expert's part of the rows */
     OP_WORK_COUNT
 };
 
@@ -70,7 +70,7 @@ enum { OP_INDICES_MAX = 6, OP_OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX, OP_
 struct op_index {
     char letter;             /* 's' sequences; positions: 't' in runs, 'z' in zigzag; others as the operator has them */
     int64_t size;            /* numbers of parts divide it: heads, where a dimension holds their features */
-    double collective_bytes; /* by all parts with each other in forward, beside sums of outputs; 0 for most */
+    double collective_bytes; /* by all parts with each other in forward, besides sums of outputs; 0 for most */
     double extra_flops;      /* of all parts together, only where it is cut; 0 for most */
     /* Parts have as many elements as the largest; behind the end of the dimension is nothing but zeros. Else the number
      * of parts must divide it. */
@@ -172,7 +172,7 @@ struct op {
     /* Activations are worked on row by row, a row a token: what is made of some rows depends on no others, and what is
      * updated is a sum over rows in their order, so that OP_ROWS_APART after the other may be added (token_tiles.h). */
     bool by_rows;
-    /* Costs little beside the products that read output 0, so that backward may make it again
+    /* Costs little compared with the GEMMs that read output 0, so that backward may make it again
      * (graph/selective_recompute.h). No input's buffer is taken over. */
     bool light;
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */

@@ -59,7 +59,7 @@ enum tensor_kind {
 };
 
 /* What a rank has of a tensor whose parts lie on several: of each of the segments of a dimension that is cut, which lie
- * side by side (queries, keys and values of one product), the same one of `parts` equal parts. A dimension of one
+ * side by side (queries, keys and values of one GEMM), the same one of `parts` equal parts. A dimension of one
  * segment need not have equal parts: those at the end are then filled up with zeros, which are nowhere in the whole. */
 enum { TENSOR_SEGMENTS_MAX = 4 };
 struct tensor_segments {

@@ -14,7 +14,7 @@
  *     w8a16      codes, signed bytes; scales as w4a16's: a number is code * scale; w8a16-asym likewise
  *                (code - byte) * scale
  * Blocks are runs of the numbers in their order in the tensor; a row is whole blocks of mxfp4 and of the integers. How
- * long a block of integers is differs by model: it is given beside the format. */
+ * long a block of integers is differs by model: it is given next to the format. */
 #ifndef BALLAST_GRAPH_WEIGHT_FORMAT_H
 #define BALLAST_GRAPH_WEIGHT_FORMAT_H
 

@@ -101,7 +101,7 @@ static bool cuts_parameter(const struct chooser *chooser, const struct node *nod
     return false;
 }
 
-/* Whether a node makes columns: its uses take them, or it is a product whose columns are gathered for them. */
+/* Whether a node makes columns: its uses take them, or it is a GEMM whose columns are gathered for them. */
 static bool makes_columns(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
     int index = column_index(loops, OP_INPUTS_MAX, node->out[0]);
     if (takes_columns(chooser, node->out[0])) return true;
@@ -109,8 +109,8 @@ static bool makes_columns(const struct chooser *chooser, const struct node *node
            loops->indices[index].size % chooser->choices->parts == 0 && cuts_parameter(chooser, node, loops, index);
 }
 
-/* What an adapter's first product makes: features between two products, fewer than that sums over, or too few for all
- * ranks to have some. Were they cut, what it sums over could not be, and the weight beside it reads the same. */
+/* What an adapter's first GEMM makes: features between two GEMMs, fewer than that sums over, or too few for all
+ * ranks to have some. Were they cut, what it sums over could not be, and the weight next to it reads the same. */
 static bool is_thin(const struct chooser *chooser, const struct tensor *tensor) {
     const struct node *node = tensor->producer;
     int64_t size = shape_columns(&tensor->shape);

@@ -3,11 +3,11 @@
  * each axis.
  *
  * What this file chooses is the assignment of Megatron-LM (Shoeybi et al., arXiv 1909.08053), found by walking the
- * graph: a product is cut by its outputs where all that follows goes on with columns of them, up to a product that sums
+ * graph: a GEMM is cut by its outputs where all that follows goes on with columns of them, up to a GEMM that sums
  * over them; that one is cut by what it sums over. So attention is cut by heads, with the key-value groups that they
  * read, and the MLP by its inner features, of experts each by its own: rows of
  * experts are whole on all ranks, and what is added up is the sum over a token's experts. Where there are fewer
- * key-value heads than ranks, or others than they divide, attention is cut by query heads: products of keys and values
+ * key-value heads than ranks, or others than they divide, attention is cut by query heads: GEMMs of keys and values
  * are cut by features, which are gathered, and each rank takes the heads that its queries read (ops/select_heads.c).
  * Between such regions activations are whole. The table of tokens and the head are cut by rows of the vocabulary, which
  * need not divide. No family is known by name.

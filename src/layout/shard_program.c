@@ -325,7 +325,7 @@ static const int64_t *made_bytes(struct making *making, const struct value_profi
     return *made;
 }
 
-/* The last node of each kind: where blocks repeat, as much is live at the last one's places, and more beside. */
+/* The last node of each kind: where blocks repeat, as much is live at the last one's places, and more of it. */
 static enum status find_last(struct making *making, int **out) {
     int count = node_count(making);
     int *last = *out = take(making, (size_t)count, sizeof *last);

@@ -33,7 +33,7 @@ int share_part_of_sum(const struct share *share, int axis);
 bool share_is_added_later(const struct share *share, int k);
 /* The axes along which an operand's ranks keep what they have apart (struct op_loops). */
 unsigned share_apart_axes(const struct share *share, int operand);
-/* How the node reads input k: beside the sum where that is added later. A gradient is a part of a sum where the input
+/* How the node reads input k: next to the sum where that is added later. A gradient is a part of a sum where the input
  * lacks what an axis took of the work that the ranks do apart. */
 struct reading share_reading_of(const struct share *share, int k);
 /* Parameters have no positions: of one that is added to a scattered sum each rank has a part of the gradient. */

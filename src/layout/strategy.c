@@ -191,7 +191,7 @@ static void add_gathers(const struct maker *maker, struct strategy *strategy, in
     strategy->gathered_bytes += (int64_t)(inside - outside);
 }
 
-/* What of n - 1 hops is not beside the n equal parts of the work. */
+/* What of n - 1 hops is not overlapped with the n equal parts of the work. */
 static double uncovered_s(const struct device_mesh *mesh, unsigned axes, double block_bytes, double work_s) {
     double devices = (double)device_mesh_devices(mesh, axes);
     if (devices <= 1) return 0;
@@ -201,7 +201,7 @@ static double uncovered_s(const struct device_mesh *mesh, unsigned axes, double 
     return (devices - 1) * fmax(0, hop_s - work_s / devices);
 }
 
-/* Blocks of keys and values go round beside forward; beside backward they do with the sums of their gradients in fp32.
+/* Blocks of keys and values go round during forward; during backward they do with the sums of their gradients in fp32.
  * A device has the block that it works on and the one that comes. */
 static void add_waves(const struct maker *maker, struct strategy *strategy) {
     unsigned axes = whole_axes(maker, strategy, true);

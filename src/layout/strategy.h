@@ -9,7 +9,7 @@
  *
  * Attention that is cut by positions reads the keys and values of all of them. They are gathered before, or passed
  * round from device to device while each works on what it has (ring attention, Liu et al., arXiv 2310.01889): then as
- * much is moved, in more messages, but beside the work and without space for all. */
+ * much is moved, in more messages, but overlapped with the work and without space for all. */
 #ifndef BALLAST_LAYOUT_STRATEGY_H
 #define BALLAST_LAYOUT_STRATEGY_H
 
@@ -29,7 +29,7 @@ struct strategy {
     bool passes[DEVICE_MESH_AXES_MAX];      /* the axis took positions, and passes round what is read whole */
     struct layout operand[OP_OPERANDS_MAX]; /* inputs, then outputs from OP_INPUTS_MAX on, as they are outside */
     double compute_s;                       /* of one device, forward and backward */
-    double forward_s, backward_s;           /* communication that is not beside the work */
+    double forward_s, backward_s;           /* communication that is not overlapped with the work */
     int64_t saved_bytes;                    /* of one device: activations that backward needs and this node makes */
     int64_t gathered_bytes;                 /* of one device: beyond its operands, while the node works */
     int64_t parameter_bytes;                /* of one device: those of its parameters */

@@ -11,7 +11,7 @@ enum status foreign_weights_refuse_content(const char *path, const struct file_i
 enum status foreign_weights_refuse_file(const char *path);
 /* BAD_INPUT where the name is of such a format, which other files may have too (.bin). */
 enum status foreign_weights_refuse_name(const char *path);
-/* BAD_INPUT where a file in the folder has the name of such a format. */
+/* BAD_INPUT where a file in the directory has the name of such a format. */
 enum status foreign_weights_refuse_folder(const char *folder);
 
 #endif

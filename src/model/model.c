@@ -43,7 +43,7 @@ enum status model_family_find(const char *file, const char *field, const char *n
     return status_hint(STATUS_BAD_INPUT, "supported: %s", known);
 }
 
-/* Says what a model with parts beside its text model would need to be. */
+/* Says what a model with parts besides its text model would need to be. */
 static enum status refuse_wrapper(const char *file, const char *type) {
     status_set(STATUS_BAD_INPUT, "%s: model_type: \"%.60s\" is not supported: it has other parts than its text model",
                file, type);

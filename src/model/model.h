@@ -2,7 +2,7 @@
  *
  * Files, in the order to read them:
  *     model: opening, creating and building models;
- *     model_folder: finds the model's folder for what the user gave;
+ *     model_folder: finds the model's directory for what the user gave;
  *     model_config, config_rope, config_window: config.json by a family's table of keys;
  *     model_build: what the families' builders share;
  *     model_gpt2, model_opt: families with a builder of their own;
@@ -15,7 +15,7 @@
  * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed, plain_layers,
  * quantized_weights: weights in fewer bits, as files have them and as programs do; foreign_weights: recognises formats
  * that are not read, by their first bytes; model_weights: the weights of a model, read and checked; model_write,
- * model_ends: the directory that is written; adapter, adapter_config, adapter_write: LoRA adapters and their folder;
+ * model_ends: the directory that is written; adapter, adapter_config, adapter_write: LoRA adapters and their directory;
  * model_adapter, model_merge: adapters in a model, and merged into its weights; model_preset: published models by name;
  * model_shape: a model's sizes in files; model_summary, model_document: a model's description for the user, and
  * docs/models.md.
@@ -58,7 +58,7 @@
     X(qwen3_moe)                                                                                                       \
     X(smollm3)
 
-/* Wrappers, which hold a family's text model beside other parts: the text model trains, the rest is carried unchanged
+/* Wrappers, which hold a family's text model next to other parts: the text model trains, the rest is carried unchanged
  * into what is written. They are read, but not made. */
 #define MODEL_WRAPPER_LIST(X) X(gemma3)
 
@@ -105,7 +105,7 @@ struct model_config {
     /* The loss that balances experts, and what it is multiplied by. */
     bool balances_experts;
     double balance_coefficient;
-    struct adapter adapter; /* beside linear layers; not of config.json, set by model_open and model_set_adapter */
+    struct adapter adapter; /* next to linear layers; not of config.json, set by model_open and model_set_adapter */
     /* Of the matrices of linear layers and experts, which are frozen then: quantization_config, or set by
      * model_set_base_format. */
     enum weight_format base_format;
@@ -125,7 +125,7 @@ struct model {
     struct safetensors *weights; /* the mapped and checked files; NULL for an outline without them and a model made
                                     from scratch */
     char *adapter_folder;        /* where its adapters were read; NULL: there are none, or they begin anew */
-    struct safetensors *adapter_weights; /* the same of an adapter's folder; NULL: adapters begin anew */
+    struct safetensors *adapter_weights; /* the same of an adapter's directory; NULL: adapters begin anew */
     uint64_t adapter_seed;               /* with this seed */
     bool base_is_stored;                 /* config.base_format is that of the files */
     struct plain_layers *plain_layers;   /* which they leave plain, or NULL */
@@ -163,7 +163,7 @@ struct model_family {
     const struct config_key *keys; /* of config.json (model_config.h) */
     const char *prefix;            /* what transformers puts before the names when it saves the model with its head */
     const char *stored_prefix;     /* what files may have in its place; NULL: nothing */
-    const char *const *carried;    /* of a wrapper: beginnings of the names of the tensors beside the text model, as
+    const char *const *carried;    /* of a wrapper: beginnings of the names of the tensors next to the text model, as
                                       files have them; ends with NULL */
     enum weight_format expert_format; /* of fewer bits, the one that its files have, of experts alone; PLAIN: any, of
                                          all matrices */
@@ -200,21 +200,21 @@ enum status model_family_find(const char *file, const char *field, const char *n
 /* The family or wrapper of a config.json, by its model_type. */
 enum status model_family_of(const char *file, const json_t *config, const struct model_family **out);
 
-/* The folder of the model that `given` names, for the caller to free: `given` itself where it holds config.json or
- * adapter_config.json; RUN_DIR/model where it is a run's folder. BAD_INPUT where there is no model: the message says
+/* The directory of the model that `given` names, for the caller to free: `given` itself where it holds config.json or
+ * adapter_config.json; RUN_DIR/model where it is a run's directory. BAD_INPUT where there is no model: the message says
  * what `given` is instead, if that can be told (a name on the Hugging Face hub, a file, a run that has no model yet,
  * weights of another format), and what to do. */
 enum status model_folder_find(const char *given, char **out);
 
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
- * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter; that
+ * config: names, shapes, dtypes, offsets). A directory with adapter_config.json is opened by model_open_adapter; that
  * of a run stands for RUN_DIR/model (model_folder_find). */
 enum status model_open(const char *given, struct model **out);
-/* The same for callers that need no weights: these may be missing from the folder (all or some of their files, which is
- * noted), and where there is no such folder, `name` may be a preset's (model_preset.h). */
+/* The same for callers that need no weights: these may be missing from the directory (all or some of their files, which is
+ * noted), and where there is no such directory, `name` may be a preset's (model_preset.h). */
 enum status model_open_outline(const char *name, struct model **out);
 enum status model_open_preset(const struct model_preset *preset, struct model **out);
-/* An adapter's folder with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.
+/* An adapter's directory with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.
  */
 enum status model_open_adapter(const char *given, const char *base_folder, struct model **out);
 /* Before graphs are built: adds adapters as `text` says (adapter_parse), B zero and A uniform as peft starts them, from
@@ -227,7 +227,7 @@ enum status model_set_frozen(struct model *model, const char *patterns);
 /* Has the model written with these ids as eos_token_id of generation_config.json, and the first of them as
  * config.json's where `of_config`. */
 enum status model_set_ends(struct model *model, const uint32_t *ids, size_t count, bool of_config);
-/* Before graphs are built: keeps the matrices that adapters stand beside, and those of experts, in a format of fewer
+/* Before graphs are built: keeps the matrices that adapters stand next to, and those of experts, in a format of fewer
  * bits. WEIGHT_PLAIN changes nothing. BAD_INPUT for a model without adapters, for one whose files have them in another
  * format, and naming a matrix that the format cannot have. */
 enum status model_set_base_format(struct model *model, enum weight_format format);
@@ -257,7 +257,7 @@ struct decode_shape {
 /* BAD_INPUT when the positions are more than the model's context, or fewer than the tokens, or the caches too large. */
 enum status model_build_decode_graph(const struct model *model, enum dtype dtype, const struct decode_shape *shape,
                                      struct graph **out, struct tensor **out_logits);
-/* Parameters that take part in matrix products (for model FLOPs: 6 a token and parameter), and all parameters. */
+/* Parameters that take part in GEMMs (for model FLOPs: 6 a token and parameter), and all parameters. */
 int64_t model_parameter_count(const struct graph *graph);
 int64_t model_trained_count(const struct graph *graph);
 int64_t model_matrix_parameter_count(const struct graph *graph);
@@ -300,14 +300,14 @@ struct initial_weights {
 struct byte_store model_initial_store(struct initial_weights *weights);
 /* The sections of a weight in fewer bits with these values, of `weights`, a struct initial_weights. */
 enum status model_draw_quantized(const void *weights, const struct tensor *tensor, unsigned char *out);
-/* The folder with a model's file of this name ("tokenizer.json", "generation_config.json"): the adapter's where that
+/* The directory with a model's file of this name ("tokenizer.json", "generation_config.json"): the adapter's where that
  * has its own, else the model's. The files of a tokenizer and its chat templates belong together, so that an adapter's
- * tokenizer.json stands for all of them. NULL where the model was read from no folder. */
+ * tokenizer.json stands for all of them. NULL where the model was read from no directory. */
 const char *model_companion_folder(const struct model *model, const char *name);
 
-/* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
- * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On
- * failure the folder is empty again; a weight that is not finite is one, and named. The files are added to `manifest`;
+/* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a directory, copies its
+ * tokenizer files, into an existing empty directory. Of a model with adapters, these alone, as peft stores them. On
+ * failure the directory is empty again; a weight that is not finite is one, and named. The files are added to `manifest`;
  * NULL: to none. */
 enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count,
                         struct manifest *manifest);
@@ -320,7 +320,7 @@ enum status model_list_items(const struct model *model, const struct weight_targ
 enum status model_write_settings(const struct model *model, const char *folder, const struct weight_target *sources,
                                  int count, struct manifest *manifest);
 
-/* Writes a model with adapters as one without, into an existing empty folder: W + (alpha / rank) B A, computed in fp32
+/* Writes a model with adapters as one without, into an existing empty directory: W + (alpha / rank) B A, computed in fp32
  * and rounded to the dtype of the file (F16 becomes fp32). */
 enum status model_write_merged(const struct model *model, const char *folder);
 

@@ -322,8 +322,8 @@ static bool holds_model(const char *folder) {
     return holds(folder, "config.json") || holds(folder, adapter_config_name) || holds(folder, "run.json");
 }
 
-/* The base's folder, for the caller to free: a relative path is one of the working directory, as in peft, or, where
- * that has no model, of the adapter's folder. */
+/* The base's directory, for the caller to free: a relative path is one of the working directory, as in peft, or, where
+ * that has no model, of the adapter's directory. */
 static char *find_base(const char *folder, const char *base) {
     if (base[0] == '/' || holds_model(base)) return mem_string(base);
     char *beside = path_join(folder, base);

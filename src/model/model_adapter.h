@@ -12,7 +12,7 @@ enum { ADAPTER_LAYER_BYTES = 256 };
 enum status adapter_freeze(const struct model *model, struct graph *graph);
 /* A graph of one token, for its parameters. */
 enum status adapter_small_graph(const struct model *model, struct graph **out);
-/* Whether the folder holds an adapter. */
+/* Whether the directory holds an adapter. */
 enum status adapter_find(const char *folder, bool *found);
 /* The base model of the adapter whose adapter_config.json is `file`. BAD_INPUT where it is an adapter itself. */
 enum status model_open_base(const char *file, const char *given, struct model **out);

@@ -15,7 +15,7 @@ const struct config_key config_common_keys[] = {
     KEY_IGNORED("transformers_version"),
     KEY_IGNORED("transformers.js_config"),
     KEY_IGNORED("finetuning_task"),
-    KEY_IGNORED("auto_map"), /* a program of the model's own, beside transformers' */
+    KEY_IGNORED("auto_map"), /* a program of the model's own, next to transformers' */
     KEY_IGNORED("unsloth_fixed"),
     KEY_IGNORED("unsloth_version"),
     KEY_IGNORED("task_specific_params"),

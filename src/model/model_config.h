@@ -73,7 +73,7 @@ enum status config_complete(const char *file, const struct config_key *keys, str
 json_t *config_write_keys(const struct model_config *config, const struct config_key *keys);
 /* The width of the MLP: what the config says or, in a new model that does not, by the family's rule. */
 int64_t config_ffn(const struct model_config *config);
-/* Keys that every family has beside its own. */
+/* Keys that every family has besides its own. */
 extern const struct config_key config_common_keys[];
 /* Names of activations, and of rotary scalings, by index from 0; NULL after the last. */
 const char *config_activation_name(int index);

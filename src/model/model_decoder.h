@@ -31,7 +31,7 @@ void decoder_set_defaults(struct model_config *config);
 enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config);
 /* The same without rope. */
 enum status decoder_read_sizes(const char *file, const json_t *object, struct model_config *config);
-/* All of that again, for a new model; NULL when out of memory. A family with no keys beside these has it as
+/* All of that again, for a new model; NULL when out of memory. A family with no keys besides these has it as
  * write_config. */
 json_t *decoder_write_config(const struct model_config *config);
 /* Normal with initial_range; norm weights 1, biases 0. */

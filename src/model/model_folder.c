@@ -24,7 +24,7 @@ static enum status is_model(const char *folder, bool *out) {
     return *out ? STATUS_OK : holds(folder, "adapter_config.json", out);
 }
 
-/* OWNER/NAME, where there is no folder of the owner's name that it could lie in. */
+/* OWNER/NAME, where there is no directory of the owner's name that it could lie in. */
 static bool is_hub_name(const char *text) {
     size_t owner = strspn(text, name_letters), name = text[owner] == '/' ? strspn(text + owner + 1, name_letters) : 0;
     if (owner == 0 || name == 0 || text[owner + 1 + name] != '\0' || text[0] == '.') return false;

@@ -5,7 +5,7 @@
 
 #include "model/model_decoder.h"
 
-/* Keys of both beside those of the sizes. */
+/* Keys of both next to those of the sizes. */
 #define GEMMA_KEYS                                                                                                     \
     KEY_ACTIVATION("hidden_activation", activation), KEYS_LISTED_WINDOWS, KEY_BOOL("attention_bias", attention_bias),  \
         KEY_OPTIONAL_SIZE("query_pre_attn_scalar", query_scalar, CONFIG_WIDTH_MAX),                                    \

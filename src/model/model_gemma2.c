@@ -10,7 +10,7 @@ static const struct config_key keys[] = {
     DECODER_KEY_KV_HEADS_REQUIRED,
     GEMMA_KEYS,
     KEY_ELSEWHERE(scores_softcap),
-    KEY_IGNORED("sliding_window_size"), /* in the authors' files, beside sliding_window */
+    KEY_IGNORED("sliding_window_size"), /* in the authors' files, next to sliding_window */
     {0},
 };
 

@@ -1,6 +1,6 @@
 /* Gemma 3 (Gemma Team, arXiv 2503.19786), its text model: Gemma 2 without the cap of scores, with queries and keys
  * normalised by head, and rotary positions of their own in windowed layers, as transformers' Gemma3ForCausalLM computes
- * it; and the same beside a vision tower, as Gemma3ForConditionalGeneration has it. */
+ * it; and the same next to a vision tower, as Gemma3ForConditionalGeneration has it. */
 #include "base/json.h"
 #include "model/model_gemma.h"
 
@@ -93,7 +93,7 @@ const struct model_family family_gemma3_text = {
     .write_config = write_config,
 };
 
-/* What the wrapper's config has beside the text model's. */
+/* What the wrapper's config has besides the text model's. */
 static const struct config_key wrapper_keys[] = {
     KEY_ARCHITECTURES("[\"Gemma3ForConditionalGeneration\"]"),
     KEY_ELSEWHERE("text_config"),

@@ -25,7 +25,7 @@ static const struct config_key keys[] = {
     KEY_DROPOUT("resid_pdrop"),
     KEY_DROPOUT("attn_pdrop"),
     KEY_ELSEWHERE("n_ctx"),
-    /* another order of the same products */
+    /* another order of the same GEMMs */
     KEY_IGNORED("reorder_and_upcast_attn"),
     /* the classifier of GPT2DoubleHeadsModel, and of the first releases */
     KEY_IGNORED("summary_activation"),

@@ -29,7 +29,7 @@ static void set_defaults(struct model_config *config) {
     config->rope.partial = 1;
 }
 
-/* What stands beside rope_scaling counts, not what is in it. */
+/* What stands next to rope_scaling counts, not what is in it. */
 static enum status read_original_context(const char *file, const json_t *object, struct model_config *config) {
     int64_t context = 4096;
     TRY(json_read_int(file, object, original_context, 2, (int64_t)CONFIG_CONTEXT_MAX, &context));

@@ -44,7 +44,7 @@
             ", \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kv_heads ", \"head_dim\": " #head_dim  \
             ", \"query_pre_attn_scalar\": " #scalar "}"                                                                \
     }
-/* The text model; from 4B up the published one has a vision tower beside it. */
+/* The text model; from 4B up the published one has a vision tower next to it. */
 #define GEMMA3(name, hub, hidden, ffn, layers, heads, kv_heads, head_dim, scalar, vocab, context, window, more)        \
     {                                                                                                                  \
         name, hub,                                                                                                     \

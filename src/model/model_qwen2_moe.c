@@ -1,4 +1,4 @@
-/* Qwen1.5-MoE and Qwen2-MoE (Yang et al., arXiv 2407.10671): Qwen2 with experts in place of the MLP, and one beside
+/* Qwen1.5-MoE and Qwen2-MoE (Yang et al., arXiv 2407.10671): Qwen2 with experts in place of the MLP, and one next to
  * them that all tokens take by a gate of its own, as transformers' Qwen2MoeForCausalLM computes it. */
 #include "model/model_experts.h"
 

@@ -9,7 +9,7 @@ void weights_find_prefix(struct model *model);
 /* Where the embedding is tied to the head and only the head is stored, as some files of OPT have it, takes that for the
  * embedding. After weights_find_prefix. */
 enum status weights_take_head(struct model *model);
-/* Whether a tensor of the files is beside a wrapper's text model. */
+/* Whether a tensor of the files is next to a wrapper's text model. */
 bool weights_is_carried(const struct model *model, const char *name);
 /* Takes tensors apart that are several parameters (graph/tensor.h, stack). BAD_INPUT names one that has not as many. */
 enum status weights_unstack(struct model *model);

@@ -114,7 +114,7 @@ done:
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
-/* What a wrapper has beside its text model, as it was read. */
+/* What a wrapper has besides its text model, as it was read. */
 static size_t add_carried(const struct model *model, struct safetensors_item *items) {
     size_t count = 0;
     for (size_t i = 0; i < model->weights->tensors.count; i++) {

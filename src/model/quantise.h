@@ -21,7 +21,7 @@ struct number_source {
     const void *payload;
 };
 
-/* The sections of a weight, a piece at a time. Beside a piece it holds the scales alone (a number for each block, the
+/* The sections of a weight, a piece at a time. Next to a piece it holds the scales alone (a number for each block, the
  * mean of nf4's scales is of all of them) and, for each of OpenMP's threads, QUANTISER_PIECE numbers or a row of int8.
  * Pieces that follow each other read each number once. The same bytes with any number of threads and in any pieces.
  * What the source reads outlives it. Reading: BAD_INPUT for a number that is not finite; FAILED without memory or where

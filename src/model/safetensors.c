@@ -72,7 +72,7 @@ void safetensors_close(struct safetensors *set) {
     mem_free(set);
 }
 
-/* An index must not lead out of its folder. */
+/* An index must not lead out of its directory. */
 static bool plain_file_name(const char *name) {
     return name[0] != '\0' && !strchr(name, '/') && !strchr(name, '\\') && strcmp(name, ".") != 0 &&
            strcmp(name, "..") != 0;
@@ -166,7 +166,7 @@ enum status safetensors_open_folder(const char *folder, struct safetensors **out
     return status;
 }
 
-/* Whether the folder holds every shard that the index names. Opening the weights refuses bad names. */
+/* Whether the directory holds every shard that the index names. Opening the weights refuses bad names. */
 static bool has_shards(const char *folder, const json_t *weight_map) {
     const char *tensor;
     json_t *shard;

@@ -71,10 +71,10 @@ struct safetensors {
 
 /* Opens one file. BAD_INPUT names the file, the tensor and what is wrong. */
 enum status safetensors_open(const char *path, struct safetensors **out);
-/* Opens a folder's model.safetensors or, without one, every file that its model.safetensors.index.json names; the index
+/* Opens a directory's model.safetensors or, without one, every file that its model.safetensors.index.json names; the index
  * and the files must agree on which tensor is where. */
 enum status safetensors_open_folder(const char *folder, struct safetensors **out);
-/* Whether the folder has them all. BAD_INPUT for an index that cannot be read. */
+/* Whether the directory has them all. BAD_INPUT for an index that cannot be read. */
 enum status safetensors_folder_is_whole(const char *folder, bool *out);
 /* A file already in memory, which must stay there; `name` stands for the path in messages. */
 enum status safetensors_open_memory(const char *name, const void *data, size_t bytes, struct safetensors **out);

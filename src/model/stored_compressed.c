@@ -92,7 +92,7 @@ static enum status read_integers(const struct place *place, const json_t *group,
     return read_strategy(place, weights, &out->block);
 }
 
-/* What is beside the groups. Names and versions change nothing; plain_layers reads `ignore`. */
+/* What is next to the groups. Names and versions change nothing; plain_layers reads `ignore`. */
 static enum status check_compressed(const char *file, const json_t *object) {
     static const char *const harmless[] = {
         "config_groups",       "format",  "global_compression_ratio", "ignore",     "quant_method",

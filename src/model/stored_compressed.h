@@ -4,7 +4,7 @@
  * codes of 8 bits that are not packed, in NAME.weight             I8 [rows, columns] and in NAME.weight_scale F32, BF16
  * or F16 [rows, groups], of the whole tensor [1] NAME.weight_zero_point  where it is asymmetric: as codes, packed along
  * the rows [words, groups]; of the whole tensor, and where codes are not packed, I8 as the scales The numbers are those
- * of compressed-tensors' dequantize, (code - zero) * scale, before it rounds them to the scale's dtype; a product
+ * of compressed-tensors' dequantize, (code - zero) * scale, before it rounds them to the scale's dtype; a GEMM
  * rounds them to its own. */
 #ifndef BALLAST_MODEL_STORED_COMPRESSED_H
 #define BALLAST_MODEL_STORED_COMPRESSED_H

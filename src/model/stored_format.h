@@ -47,7 +47,7 @@ enum status stored_weight_check(const struct safetensors *set, const struct tens
 enum status stored_weight_read(const struct safetensors *set, const struct tensor *parameter,
                                const struct weight_piece *piece);
 
-/* What bitsandbytes says of a weight beside its tensors: JSON, `name` stands for the path in messages. BAD_INPUT where
+/* What bitsandbytes says of a weight next to its tensors: JSON, `name` stands for the path in messages. BAD_INPUT where
  * it is another format or shape than the parameter's; *offset is nf4's. */
 enum status stored_state_parse(const char *name, const char *text, size_t bytes, const struct weight_code *code,
                                float *offset);

@@ -73,7 +73,7 @@ static double flops_attention(const struct node *node) {
     return 4.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
 }
 
-/* Five products: the scores again, dP, dV, dQ, dK. */
+/* Five GEMMs: the scores again, dP, dV, dQ, dK. */
 static double flops_attention_grad(const struct node *node) {
     return 10.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
 }

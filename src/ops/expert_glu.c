@@ -1,4 +1,4 @@
-/* One expert as gpt-oss has it (arXiv 2508.10925): gate and up, interleaved, are one product with a bias, the gate is
+/* One expert as gpt-oss has it (arXiv 2508.10925): gate and up, interleaved, are one GEMM with a bias, the gate is
  * clamped, and so is up, to which 1 is added. */
 #include "ops/check.h"
 

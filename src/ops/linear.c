@@ -33,7 +33,7 @@ static enum status infer_linear(const struct node *node, struct shape out[OP_OUT
 static void differentiate_linear(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[2], *residual = node->in[3];
     struct tensor *dy = gradient_of(gradients, node->out[0]);
-    /* First, since x may be the residual too: its product's gradient then takes this as its addend. */
+    /* First, since x may be the residual too: its GEMM's gradient then takes this as its addend. */
     if (residual) gradient_contribute(gradients, residual, dy);
     if (gradient_wanted(gradients, weight)) {
         bool bias_too = gradient_wanted(gradients, bias);

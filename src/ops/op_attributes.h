@@ -1,4 +1,4 @@
-/* What kernels read of an operator beside its operands: attributes of its node, and values that each step gets (ops.h).
+/* What kernels read of an operator next to its operands: attributes of its node, and values that each step gets (ops.h).
  */
 #ifndef BALLAST_OPS_OP_ATTRIBUTES_H
 #define BALLAST_OPS_OP_ATTRIBUTES_H
@@ -203,7 +203,7 @@ struct dispatch_attributes {
     int64_t features; /* inner ones of each expert, of which ranks may have parts; 0: they have not */
 };
 /* Each expert's rows are a multiple of this many, with rows of zeros after its slots: as many as fill the tiles of a
- * product where there are slots enough, fewer where an expert has few. */
+ * GEMM where there are slots enough, fewer where an expert has few. */
 int64_t routing_tile(int64_t slots, int64_t experts);
 /* Rows of each of the sequences of a micro-batch that hold its slots however they are spread: R. */
 int64_t routing_rows(int64_t sequences, int64_t slots, int64_t experts);

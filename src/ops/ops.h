@@ -1,7 +1,7 @@
 /* The operators, of which model builders make a graph.
  *
  * Files, in the order to read them:
- *     op_list: the list of all; op_attributes: what kernels read beside operands; ops.h: builder calls;
+ *     op_list: the list of all; op_attributes: what kernels read besides operands; ops.h: builder calls;
  *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
  *         its shapes, costs and gradient;
  *     select_heads: key-value heads of a part of the query heads;

@@ -22,7 +22,7 @@ struct page_run {
     char *folder;
     struct metrics_reader metrics;
     struct samples_reader samples;
-    struct page_run *beside; /* NULL: none; of it folder and metrics alone are used */
+    struct page_run *beside; /* NULL: none; of it directory and metrics alone are used */
     int64_t step_tokens;     /* of `beside` */
     json_t *fixed;           /* all but the metrics, as of its revision; NULL: not read yet */
     char revision[PAGE_REVISION_BYTES];
@@ -108,7 +108,7 @@ static enum status put(json_t *document, const char *field, json_t *value) {
     return status_no_memory(0, "the page's data");
 }
 
-/* folder: "" where there is none. */
+/* directory: "" where there is none. */
 static enum status begin_document(const char *kind, const char *name, const char *folder, const char *model,
                                   json_t **out) {
     *out = json_pack("{s:i, s:s, s:s, s:s, s:s, s:s}", "version", PAGE_DATA_VERSION, "ballast", BALLAST_VERSION, "kind",
@@ -182,7 +182,7 @@ void page_run_close(struct page_run *run) {
     mem_free(run);
 }
 
-/* Of what the page shows beside the metrics: sizes and times of the files, by FNV-1a. */
+/* Of what the page shows besides the metrics: sizes and times of the files, by FNV-1a. */
 static enum status find_revision(const struct page_run *run, char revision[PAGE_REVISION_BYTES]) {
     static const char *const names[] = {"run.json", "plan.json", "timeline.json", "predicted.json"};
     uint64_t sum = 14695981039346656037u;

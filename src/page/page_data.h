@@ -12,7 +12,7 @@
  *    "beside":    another run's {"name", "folder", "step_tokens", "metrics"}, or null
  *    "end":       {"state", "message"} by run_end.h, where page_run_end was called}
  *
- * A run's name is that of its folder; "folder" is its path without links. A plan has no folder.
+ * A run's name is that of its directory; "folder" is its path without links. A plan has no directory.
  * Only run.json or the plan file must be there. What is there is checked: BAD_INPUT names file and field. */
 #ifndef BALLAST_PAGE_PAGE_DATA_H
 #define BALLAST_PAGE_PAGE_DATA_H
@@ -30,8 +30,8 @@ enum status page_data_predict(json_t *document, const json_t *timeline);
 
 /* A run that may still go on: its metrics are read once, however often the document is asked for. */
 struct page_run;
-/* beside: another run's folder, whose curves stand beside; NULL: none. BAD_INPUT where that one is no run. The run's
- * own folder need not be there yet. */
+/* beside: another run's directory, whose curves are drawn too; NULL: none. BAD_INPUT where that one is no run. The run's
+ * own directory need not be there yet. */
 enum status page_run_open(const char *run_folder, const char *beside, struct page_run **out);
 void page_run_close(struct page_run *run);
 enum status page_run_data(struct page_run *run, json_t **out);

@@ -147,7 +147,7 @@ static enum status make_tiers(const char *name, const json_t *timeline, json_t *
     return status;
 }
 
-/* What the lists hold beside the events: texts, and the streams' sums. */
+/* What the lists hold besides the events: texts, and the streams' sums. */
 static enum status check_lists(const char *name, const json_t *timeline) {
     static const char *const texts[] = {"names", "moves", "blocks", "sections", "phases"};
     const json_t *value;

@@ -1,4 +1,4 @@
-/* A run's page over HTTP while it trains, read-only. The server knows the run by its folder alone: it reads what the
+/* A run's page over HTTP while it trains, read-only. The server knows the run by its directory alone: it reads what the
  * run writes there, on a thread of its own, and neither shares memory with the step nor makes it wait. */
 #ifndef BALLAST_PAGE_SERVE_H
 #define BALLAST_PAGE_SERVE_H
@@ -9,7 +9,7 @@ struct server;
 
 /* Listens at "PORT" (of the loopback address), "ADDRESS:PORT" or "[ADDRESS]:PORT" and answers from now on: `/`, the
  * page; `/data.json`, its document; `/changes.json`, what changes from step to step; `/metrics`, for Prometheus. Port 0
- * takes a free one. beside: page_data.h. As long as the folder holds no run the answer is 503. BAD_INPUT when the
+ * takes a free one. beside: page_data.h. As long as the directory holds no run the answer is 503. BAD_INPUT when the
  * address is malformed or taken, and in a build without libmicrohttpd. The caller closes. */
 enum status server_open(const char *address, const char *run_folder, const char *beside, struct server **out);
 void server_close(struct server *server);

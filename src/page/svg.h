@@ -16,7 +16,7 @@ struct svg_axis {
 };
 double svg_at(const struct svg_axis *axis, double value);
 
-/* One drawing: `title` above, its axes' titles beside them. */
+/* One drawing: `title` above, its axes' titles next to them. */
 struct svg_frame {
     const char *title, *across, *up;
     struct svg_axis x, y;

@@ -18,7 +18,7 @@ enum { CHAIN_BLOCKS_MAX = 1024 };
 struct chain_block {
     double forward_time, backward_time; /* in any one unit */
     int64_t output;                     /* x_{i+1} */
-    int64_t saved;                      /* all that backward needs beside x_i; holds x_{i+1} */
+    int64_t saved;                      /* all that backward needs besides x_i; holds x_{i+1} */
     int64_t forward_temporary;          /* needed only during forward */
     int64_t backward_temporary;         /* needed only during backward; without the gradient of x_i */
 };

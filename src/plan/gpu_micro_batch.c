@@ -1,6 +1,6 @@
 #include "plan/gpu_micro_batch.h"
 
-/* What a block of a product's grid makes of the result (cuBLASLt's largest on Hopper). */
+/* What a block of a GEMM's grid makes of the result (cuBLASLt's largest on Hopper). */
 static const int64_t TILE_TOKENS = 128, TILE_FEATURES = 256;
 /* FLOPs for each byte of the GPU's memory rate (H100: 989 TFLOP/s in bf16, 3.35 TB/s). A weight's gradient is 8 bytes
  * of traffic a micro-batch, and each token takes 6 FLOPs of every weight. */
@@ -11,7 +11,7 @@ static const double LAYER_BYTES = 34, MEMORY_SHARE = 0.25;
 /* As good as the best: less memory is worth the rest. */
 static const double ENOUGH = 0.97;
 
-/* Part of the GPU's rate that products of so many tokens reach, by full tile waves and by the gradient's traffic. */
+/* Part of the GPU's rate that GEMMs of so many tokens reach, by full tile waves and by the gradient's traffic. */
 static double rate_of(int multiprocessors, int64_t tokens, int64_t width) {
     int64_t tiles = (tokens + TILE_TOKENS - 1) / TILE_TOKENS * ((width + TILE_FEATURES - 1) / TILE_FEATURES);
     int64_t tile_waves = (tiles + multiprocessors - 1) / multiprocessors;

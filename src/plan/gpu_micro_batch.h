@@ -2,7 +2,7 @@
  * alone, so that a plan for a target device has the micro-batches that the GPU itself would be given.
  *
  * More tokens fill the GPU's multiprocessors better, and pay once for what each micro-batch costs however small it is:
- * gradients in fp32 are read and written by the product that adds to them. But a micro-batch's activations are in
+ * gradients in fp32 are read and written by the GEMM that adds to them. But a micro-batch's activations are in
  * memory at once. */
 #ifndef BALLAST_PLAN_GPU_MICRO_BATCH_H
 #define BALLAST_PLAN_GPU_MICRO_BATCH_H

@@ -18,7 +18,7 @@
 
 enum lane_sum_kind {
     LANE_SUM_ADD,   /* level `to` = level `to` + level `from`, which is done with */
-    LANE_SUM_ROUND, /* level `to` is rounded to bf16: an edge of the tree without another beside it */
+    LANE_SUM_ROUND, /* level `to` is rounded to bf16: an edge of the tree without another next to it */
     LANE_SUM_REDUCE /* level `to` = its sum over all ranks by the tree above the ranks (lane_tree_top) */
 };
 

@@ -78,7 +78,7 @@ const char *state_format_name(enum state_format format);
 enum state_format state_format_find(const char *name);
 enum dtype state_format_dtype(enum state_format format);
 
-/* What of a bf16 parameter is kept beside it: in fp32 a master, of which it is the rounding; the master's lower 16
+/* What of a bf16 parameter is kept next to it: in fp32 a master, of which it is the rounding; the master's lower 16
  * bits, of which the parameter is the upper ones (base/half.h); or nothing. */
 #define MASTER_WEIGHTS_LIST(X) X(FP32, "fp32") X(SPLIT, "split") X(NONE, "none")
 enum master_weights {
@@ -113,9 +113,9 @@ struct recipe {
     int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
-    int tensor_parallel; /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is
+    int tensor_parallel; /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its GEMMs; 0 is
                             1 */
-    bool sequence_parallel; /* what these ranks would have whole between products they have cut along positions */
+    bool sequence_parallel; /* what these ranks would have whole between GEMMs they have cut along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
     /* What it chose for each node (plan/recipe_lines.h, layout/strategy_lines.h), so that all ranks, programs and runs
@@ -135,11 +135,11 @@ struct recipe {
     double dpo_label_smoothing;
     enum state_format optimizer_dtype;
     enum master_weights master_weights; /* of bf16 parameters; those in fp32 need none */
-    enum weight_format quantize_base;   /* of the matrices that adapters stand beside (model_set_base_format) */
+    enum weight_format quantize_base;   /* of the matrices that adapters stand next to (model_set_base_format) */
     char lora[RECIPE_TEXT_BYTES];       /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES];     /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];        /* the backend's instruction set */
-    /* The algorithm that a device's library chose for each product (plan/recipe_lines.h: a text that is kept there),
+    /* The algorithm that a device's library chose for each GEMM (plan/recipe_lines.h: a text that is kept there),
      * filled in when kernels are made; NULL: none, as on a CPU, which has one algorithm for each. */
     const char *products;
     int kernels_version; /* the backend's when the plan was made */
@@ -175,7 +175,7 @@ bool policy_is_plain(const struct policy *policy);
 /* Whether nothing is moved between tiers or computed again but what is light (selective_recompute); model states may be
  * cut. */
 bool policy_stays(const struct policy *policy);
-/* Whether a chunk is updated beside the next step's forward instead of at this step's end: optimizer state that is not
+/* Whether a chunk is updated during the next step's forward instead of at this step's end: optimizer state that is not
  * on the device passes through it then, hidden behind compute. */
 static inline bool policy_defers_update(const struct policy *policy, int64_t chunk) {
     return policy->optimizer != TIER_DEVICE && chunk >= policy->persistent_chunks;
@@ -221,7 +221,7 @@ enum status plan_check_range(const char *field, int64_t value, int64_t min, int6
 enum status plan_check_float(const char *field, double value, double min, double max, const char *rule);
 /* BAD_INPUT naming the field, the rule and the nearest legal value: recipe and policy, on which programs depend. */
 enum status plan_check(const struct plan *plan);
-/* Whether updates have the same bits on the host as on the device. Not Muon's, made of products: policy.update is the
+/* Whether updates have the same bits on the host as on the device. Not Muon's, made of GEMMs: policy.update is the
  * device then. */
 bool plan_updates_anywhere(const struct recipe *recipe);
 /* The same for the optimizer's and clipping's numbers, which a program knows from its graph. */
@@ -242,10 +242,10 @@ enum status plan_from_json(const char *file, const json_t *object, struct plan *
 /* The plan of a plan file, or of a run.json, which holds one as "plan". */
 const json_t *plan_find(const json_t *object);
 enum status plan_read(const char *path, struct plan *out);
-/* A plan file may also name the folder of the model that the plan is for, as "model"; one that is no UTF-8 is left out.
+/* A plan file may also name the directory of the model that the plan is for, as "model"; one that is no UTF-8 is left out.
  */
 enum status plan_set_model(json_t *plan, const char *model_folder);
-/* That folder, in `memory`; NULL where the file names none. */
+/* That directory, in `memory`; NULL where the file names none. */
 enum status plan_read_model(const char *path, struct scratch *memory, const char **out);
 /* BAD_INPUT that names the first field in which two recipes differ. */
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual);

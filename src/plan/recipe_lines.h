@@ -1,5 +1,4 @@
-/* What a recipe says by name, as lines "NAME VALUE\n": which algorithm a device's library chose for each matrix
- * product, and how ranks that share tensors share each node's work. Names and values have no blanks.
+/* What a recipe says by name, as lines "NAME VALUE\n": which algorithm a device's library chose for each GEMM, and how ranks that share tensors share each node's work. Names and values have no blanks.
  *
  * Recipes are copied as values, and the lines can be long: so each text is kept once, never changes, and all recipes
  * with these lines point to it. */
@@ -16,7 +15,7 @@ struct recipe_lines {
     const char *characters; /* that values are made of */
     const char *trouble;    /* with a name whose value is made of others */
 };
-/* Names of products are the backend's, and values the library's own description of the algorithm in hexadecimal. Names
+/* Names of GEMMs are the backend's, and values the library's own description of the algorithm in hexadecimal. Names
  * of strategies are those of nodes, and values as layout/strategy_lines.h has them. */
 extern const struct recipe_lines recipe_products, recipe_strategies;
 

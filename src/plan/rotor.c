@@ -10,7 +10,7 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 /* C(i,l,m) for all i <= l and m from 0 to `max`. */
 struct table {
     const struct chain *chain;
-    int64_t max; /* slots beside x_0 */
+    int64_t max; /* slots besides x_0 */
     double *times;
 };
 

@@ -3,11 +3,11 @@
  * Rotor (Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: "Optimal checkpointing for heterogeneous chains: how to
  * train deep neural networks with limited memory", arXiv 1911.13214): the fastest memory-persistent schedule, that is
  * one that keeps a checkpoint or a saved set until the backward that reads it. C(i,l,m), the least time to go from x_i
- * and the gradient of x_{l+1} to the gradient of x_i in m slots beside x_i, is C(i,i,m) = f_i + b_i where m >=
+ * and the gradient of x_{l+1} to the gradient of x_i in m slots besides x_i, is C(i,i,m) = f_i + b_i where m >=
  * max(x_{i+1} + s_i + ftmp_i, x_i + x_{i+1} + s_i + btmp_i) C(i,l,m) = min  f_i + … + f_{j-1} + C(j,l,m-x_j) +
  * C(i,j-1,m)   over i < j <= l      (x_j is a checkpoint) C(i,i,m) + C(i+1,l,m-s_i)   where m >= x_{l+1} + s_i + ftmp_i
  * (block i keeps all) where m >= max(x_{l+1} + x_{i+1} + ftmp_i, x_{l+1} + x_j + x_{j+1} + ftmp_j over i < j < l) with
- * s_i for what block i saves. The condition of the third line is ours: C(i,i,m) makes block i's forward fit beside the
+ * s_i for what block i saves. The condition of the third line is ours: C(i,i,m) makes block i's forward fit next to the
  * gradient of x_{i+1}, but the one that is there then is that of x_{l+1}. It never binds in a chain whose gradients do
  * not grow towards its end; without it others could overrun the budget. */
 #ifndef BALLAST_PLAN_ROTOR_H

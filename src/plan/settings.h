@@ -1,6 +1,6 @@
 /* Every setting of training and of writing text, once: its names, the values that it may take, and its default. The
  * command line, --config files, help, docs/options.md, run.json, plan files and the checks of options and recipes all
- * read this table. What help says in words stands beside it, in cli/option_list.h. */
+ * read this table. What help says in words stands next to it, in cli/option_list.h. */
 #ifndef BALLAST_PLAN_SETTINGS_H
 #define BALLAST_PLAN_SETTINGS_H
 

@@ -1,5 +1,5 @@
 /* Measurements that several threads make at once, as many as a node has ranks. Ranks of a node share memory and the
- * last cache, and often a core's two hardware threads: an operator takes longer beside them than alone. */
+ * last cache, and often a core's two hardware threads: an operator takes longer concurrently with them than alone. */
 #ifndef BALLAST_PROFILE_COMPANY_H
 #define BALLAST_PROFILE_COMPANY_H
 

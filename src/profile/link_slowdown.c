@@ -80,7 +80,7 @@ static enum status measure_beside(struct link_bench *bench, struct rate_work *wo
     return STATUS_OK;
 }
 
-/* Beside one activity. A rank without memory for its kernel tells the others before they wait for it. */
+/* Next to one activity. A rank without memory for its kernel tells the others before they wait for it. */
 static enum status measure_activity(struct link_bench *bench, struct comm_operation *operation, double alone_s,
                                     const struct rate_machine *machine, enum activity activity,
                                     struct cluster_rates *rates) {

@@ -1,4 +1,4 @@
-/* The rate of matrix products, from calls of the backend's linear operator at two sizes. */
+/* The rate of GEMMs, from calls of the backend's linear operator at two sizes. */
 #include "base/half.h"
 #include "base/mem.h"
 #include "ops/ops.h"
@@ -12,11 +12,11 @@ enum { ALIGNMENT = 64, SIZES = 2, CALLS_MAX = 9 };
 struct product {
     int64_t rows, inputs, outputs;
 };
-/* The products of a transformer block's MLP. */
+/* The GEMMs of a transformer block's MLP. */
 static const struct product products[SIZES] = {{512, 768, 3072}, {512, 3072, 768}};
 static const double BUDGET_S = 0.15; /* for both sizes */
 
-/* Devices that need larger micro-batches to reach their rate also need larger products. */
+/* Devices that need larger micro-batches to reach their rate also need larger GEMMs. */
 static struct product product_for(const struct backend *backend, struct product product) {
     int64_t factor = backend->micro_batch_tokens / 1024;
     if (factor < 1) factor = 1;
@@ -166,7 +166,7 @@ done:
     return status;
 }
 
-/* One measurement, and what measures beside it. */
+/* One measurement, and what measures concurrently. */
 struct rating {
     const struct backend *backend;
     enum dtype dtype;

@@ -7,7 +7,7 @@
 #include "profile/operator_values.h"
 
 enum { CALLS_MAX = 6, ROW_MAX = 10, ALIGNMENT = 4096 };
-static const double LONG_CALL_S = 0.15; /* the extra work of a first call is little beside it */
+static const double LONG_CALL_S = 0.15; /* the extra work of a first call is little compared with it */
 static const double CALLS_MAX_S = 0.06, ROW_S = 1e-3;
 /* Memory delivers fewer bytes within microseconds; emptying the caches for them would take milliseconds. */
 static const int64_t COLD_BYTES_MIN = (int64_t)64 << 10;

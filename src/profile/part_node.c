@@ -27,7 +27,7 @@ static struct parts two_parts(int64_t tokens) {
     return (struct parts){.count = 2, .part = {{.tokens = tokens / 2}, {.tokens = tokens}}};
 }
 
-/* As many tokens as keep the part below `large_flops`, but enough for products to reach their rate; a node with less
+/* As many tokens as keep the part below `large_flops`, but enough for GEMMs to reach their rate; a node with less
  * than twice as many is measured whole. */
 static struct parts product_parts(const struct node *node, double large_flops) {
     int64_t tokens = round_down((int64_t)((double)tokens_of(node) * large_flops / flops_of(node)), 2 * TOKENS_STEP);

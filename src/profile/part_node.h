@@ -1,4 +1,4 @@
-/* Large operators are measured on a part of their tokens or of their vocabulary: a product of a model with billions of
+/* Large operators are measured on a part of their tokens or of their vocabulary: a GEMM of a model with billions of
  * parameters takes seconds, which would make starts slow. */
 #ifndef BALLAST_PROFILE_PART_NODE_H
 #define BALLAST_PROFILE_PART_NODE_H
@@ -17,7 +17,7 @@ struct part {
  * - two parts: on the line through them at W;
  * - one part: in proportion to W; the same where the operator has no FLOPs (an embedding reads the rows of its tokens,
  *   however many others there are).
- * Products and attention have two, since a part of what they do (packing weights, adding gradients) does not depend on
+ * GEMMs and attention have two, since a part of what they do (packing weights, adding gradients) does not depend on
  * the tokens; the head has one, as it works tile by tile. */
 struct parts {
     int count;

@@ -5,7 +5,7 @@
  * of equal operators), operator_values (operands' contents), operator_bench (timing one), node_walk (timing
  * many in the graph's order), evict (bytes out of the caches), points and walk_points (what is to be measured),
  * part_node (large ones on a part), size_curve (updates by size); company (several measurements at once); rates:
- * machine_rates (all of them), matrix_rate (products), rate_work and work_clock (repeated work and its time),
+ * machine_rates (all of them), matrix_rate (GEMMs), rate_work and work_clock (repeated work and its time),
  * transfer_rates (copies), issue_rate (an instruction without work), slowdown (concurrent activities); between ranks:
  * link_rates, link_slowdown, link_rows; without measuring: described_device, roofline. */
 #ifndef BALLAST_PROFILE_PROFILE_H
@@ -30,7 +30,7 @@ struct profile_options {
 };
 #define PROFILE_BUDGET_S 3.0
 
-/* Seconds of a GFLOP of matrix products in this dtype with the backend's present number of threads: the yardstick of
+/* Seconds of a GFLOP of GEMMs in this dtype with the backend's present number of threads: the yardstick of
  * MFU. It times several undisturbed calls (measurement.h) of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072
  * x 768, whichever is faster; about 0.2 s. Takes about 27 MiB for that time. With f times the CPU's tokens in a
  * micro-batch, a device has f^2 times the rows and f times the columns: a GPU's take 0.7 GiB. FAILED when the backend

@@ -1,11 +1,11 @@
 /* Measurements of a machine, kept between processes: one file for each machine (processor, cores, device, instruction
  * set, threads, measurements at once, version of the kernels), values by text keys.
  *
- * Noisy values (measurement.h, rates_noisy) were taken beside other programs. They are found like the rest, and the
+ * Noisy values (measurement.h, rates_noisy) were taken while other programs ran. They are found like the rest, and the
  * caller measures again; of two values of one key the lower is kept (rates_lower).
  *
  * A file that is damaged or of another machine is ignored. Before the file is replaced, values that other processes
- * wrote meanwhile are read in, so processes may share a folder. A failure to write is logged and is no error: the
+ * wrote meanwhile are read in, so processes may share a directory. A failure to write is logged and is no error: the
  * values are measured again next time. */
 #ifndef BALLAST_PROFILE_PROFILE_CACHE_H
 #define BALLAST_PROFILE_PROFILE_CACHE_H
@@ -37,7 +37,7 @@ struct profile_cache {
 #define PROFILE_MEMORY_BYTES ((int64_t)512 << 20)
 #define PROFILE_MEMORY_BYTES_MIN ((int64_t)16 << 20)
 
-/* `memory_bytes`: how much available memory each member may take; 0: all. Without a folder in the options the cache
+/* `memory_bytes`: how much available memory each member may take; 0: all. Without a directory in the options the cache
  * begins empty and is not written; `anew`: it begins empty. FAILED without memory. Close in any case. */
 struct profile_options;
 enum status profile_cache_open(const struct backend *backend, const struct profile_options *options,
@@ -50,7 +50,7 @@ bool profile_cache_find(const struct profile_cache *cache, const char *key, stru
 enum status profile_cache_put(struct profile_cache *cache, const char *key, const struct measurement *measurement);
 bool profile_cache_find_rates(const struct profile_cache *cache, const char *key, struct cluster_rates *out);
 enum status profile_cache_put_rates(struct profile_cache *cache, const char *key, const struct cluster_rates *rates);
-/* Seconds of a GFLOP of matrix products. */
+/* Seconds of a GFLOP of GEMMs. */
 bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out);
 enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
                                       const struct measurement *measurement);

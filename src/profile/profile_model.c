@@ -62,7 +62,7 @@ static enum status find_entry(struct profile *profile, const struct node *node, 
 /* An operator that takes longer is measured on a part of it. */
 static const double LARGE_S = 0.3;
 
-/* From the rate of products, rounded to a power of two so that the limit does not change with every measurement. A
+/* From the rate of GEMMs, rounded to a power of two so that the limit does not change with every measurement. A
  * device's operators are short and measured whole. */
 static double large_flops(const struct profile *profile, const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
@@ -70,7 +70,7 @@ static double large_flops(const struct profile *profile, const struct cluster *c
     return profile->backend->streams || rate <= 0 ? 0 : LARGE_S * exp2(rint(log2(rate)));
 }
 
-/* The rate of products must be known. */
+/* The rate of GEMMs must be known. */
 static enum status find_entries(struct profile *profile, const struct cluster *cluster) {
     size_t nodes = profile->graph->nodes.count;
     profile->points.large_flops = large_flops(profile, cluster);
@@ -145,7 +145,7 @@ static bool has_rates(const struct cluster_rates *rates, const struct profile_op
     return !options->disk_folder || rates->copy[TIER_DISK][TIER_DEVICE].bytes_per_s > 0;
 }
 
-/* The filesystem that the disk's folder is on tells one disk from another. In fresh memory. */
+/* The filesystem that the disk's directory is on tells one disk from another. In fresh memory. */
 static char *rates_key(const struct profile_options *options) {
     struct statfs disk = {0};
     if (!options->disk_folder || statfs(options->disk_folder, &disk) != 0)
@@ -216,7 +216,7 @@ static enum activity activity_of(const struct node *node, const struct cluster *
                                                                                    : ACTIVITY_STREAMING;
 }
 
-/* Beside a device, kernels on the host keep the host's memory busy, as copies do, and leave the device alone. */
+/* Next to a device, kernels on the host keep the host's memory busy, as copies do, and leave the device alone. */
 static void fill_host_costs(const struct profile *profile, struct costs *costs) {
     for (int32_t i = 0; i < costs->count; i++) {
         costs->host_kernels[i] = costs->kernels[i];

@@ -30,21 +30,21 @@ struct profile_report {
 };
 void profile_report_free(struct profile_report *report);
 
-/* Measures what `cluster` lacks, or finds it in the cache: the rates of products in both dtypes, zeros, copies
+/* Measures what `cluster` lacks, or finds it in the cache: the rates of GEMMs in both dtypes, zeros, copies
  * between the tiers that options name, issue and slowdowns (machine_rates.h). Under a second, 1.4 with a
  * disk. *measured (may be NULL): how many measurements were made. FAILED without memory or when the disk fails;
- * BAD_INPUT when the folder is none. */
+ * BAD_INPUT when the directory is none. */
 enum status profile_machine(const struct backend *backend, const struct profile_options *options,
                             struct cluster *cluster, int32_t *measured);
 
 /* Fills costs for every node of the graph: nodes equal in operator, shapes, dtypes, attributes, rows and coldness are
  * measured once; updates and norms of parameters, whose cost follows their size, at three sizes whatever the model has;
- * on a processor large products, attention and heads on a part of their tokens or vocabulary (part_node.h).
+ * on a processor large GEMMs, attention and heads on a part of their tokens or vocabulary (part_node.h).
  * Noisy values in the cache (profile_cache.h) are measured again, and the lower time is kept.
  * Of a device with memory of its own, updates are measured in the host tier too, where policies may have them.
  * On a processor they are measured in the order of the graph (walk_points.h), by PROFILE_MEMORY_BYTES of memory at most
  * or what one operator takes; others one at a time: operands and up to 256 MiB of copies (operator_bench.h), fewer
- * where there is less, on the device and, while values are made, for one operand beside it. Begins with
+ * where there is less, on the device and, while values are made, for one operand next to it. Begins with
  * profile_machine. Sets the backend's threads. The caller frees with costs_free and, where it gave one (not NULL),
  * profile_report_free. */
 enum status profile_model(const struct backend *backend, const struct graph *graph, struct cluster *cluster,

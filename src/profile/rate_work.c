@@ -33,7 +33,7 @@ static int64_t scale_of(const struct backend *backend) {
     return scale > 1 ? scale : 1;
 }
 
-/* A product of the size that a layer of a small model has: 0.6 GFLOP; scale^4 times that. */
+/* A GEMM of the size that a layer of a small model has: 0.6 GFLOP; scale^4 times that. */
 static struct node *add_product(struct graph *graph, int64_t scale) {
     int64_t rows = scale * scale * PRODUCT_ROWS, width = scale * PRODUCT_WIDTH;
     struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(graph->dtype, 3, 1, rows, width));

@@ -13,11 +13,11 @@ enum { RATE_WORK_CHANNELS = 2 };
 /* Bytes of the disk that works use; the disk of a rate_machine has at least these. */
 #define RATE_WORK_DISK_BYTES ((int64_t)32 << 20)
 
-/* Shared by all works: the disk tier's file, where there is a folder for it. */
+/* Shared by all works: the disk tier's file, where there is a directory for it. */
 struct rate_machine {
     const struct backend *backend;
     int threads;
-    struct arena disk;    /* empty without a folder */
+    struct arena disk;    /* empty without a directory */
     int64_t piece_bytes;  /* of copies: a divisor of RATE_WORK_DISK_BYTES and of block_bytes */
     int64_t block_bytes;  /* the largest copy; works of copies in memory go over so much */
     int64_t kernel_bytes; /* the most that a kernel's operands and their copies take, about; 0: as they need it */
@@ -47,7 +47,7 @@ enum status rate_work_open(const struct rate_machine *machine, enum activity act
                            struct rate_work *out);
 void rate_work_close(struct rate_work *work);
 /* Does one piece, and returns when it is done: a kernel, or a copy of the machine's piece_bytes; some milliseconds. A
- * device's pieces in memory are larger, as its micro-batches are, so that asking for them is little beside them: about
+ * device's pieces in memory are larger, as its micro-batches are, so that asking for them is little compared with them: about
  * half a millisecond. FAILED when disk or device does. */
 enum status rate_work_run(struct rate_work *work);
 

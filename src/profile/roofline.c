@@ -54,36 +54,36 @@ static const struct {
     [OP_WORK_LOOKUP] = {"embedding", 0, 0.60},
     /* One block sums the rows of equal tokens, in eight ordered parts: its time is that of the most frequent token. */
     [OP_WORK_LOOKUP_GRAD] = {"embedding's gradient", 0, 0.30},
-    /* Products as above; the loss between them reads and writes rows of logits at once, 369 us of 430. */
+    /* GEMMs as above; the loss between them reads and writes rows of logits at once, 369 us of 430. */
     [OP_WORK_LOGITS] = {"head and loss", 1, 0.85},
     [OP_WORK_LOSS] = {"head and loss", 1, 0.85},
     [OP_WORK_LOSS_GRAD] = {"head and loss", 1, 0.85},
-    /* A few products in turn, of few rows each. */
+    /* A few GEMMs in turn, of few rows each. */
     [OP_WORK_EXPERT] = {"experts", 0.65, 0.85},
     /* Many parameters, most of them small; each 16 KiB are read by a block of threads, which then adds up its sums. */
     [OP_WORK_SQUARED_NORM] = {"squared norms", 0, 0.50},
     /* 28 bytes a parameter in streams, many parameters a launch: 1114 us of 1200. */
     [OP_WORK_OPTIMIZER] = {"optimizer", 0, 0.92},
-    /* Products as above, of one matrix, in turn. */
+    /* GEMMs as above, of one matrix, in turn. */
     [OP_WORK_MATRIX_UPDATE] = {"optimizer's products", 0.65, 0.85},
 };
 
-/* At head sizes below 128 exponentials are as many for half of the products: FlashAttention-2 forward at 64 reaches 229
+/* At head sizes below 128 exponentials are as many for half of the GEMMs: FlashAttention-2 forward at 64 reaches 229
  * TFLOP/s in place of 260, backward 238 (arXiv 2407.08608, figures 5 and 6). */
 static const double SMALL_HEAD = 128, SMALL_HEAD_PART = 0.88;
 /* Gradients of norms whose rows a warp holds (backend/cuda/norm.cu) read them once. */
 static const int64_t NARROW_MIN = 257, NARROW_MAX = 1024;
 static const double NARROW_PART = 0.75;
-/* What a block of a product's grid makes of the result, and the least of its sums that is worth a block of its own. */
+/* What a block of a GEMM's grid makes of the result, and the least of its sums that is worth a block of its own. */
 static const int64_t TILE_ROWS = 128, TILE_COLUMNS = 256, SPLIT_MIN = 2048;
-/* Of a logit, beside its products: read as fp32; its gradient written as bf16. */
+/* Of a logit, next to its GEMMs: read as fp32; its gradient written as bf16. */
 static const double LOSS_BYTES = 4, LOSS_GRADIENT_BYTES = 6;
 /* AdamW on a host's cores, of its memory's rate. */
 static const double HOST_PART = 0.70;
 
 static int64_t tiles_along(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
-/* Part of the multiprocessors at work, over the tile waves of a product; its sums, each of so many terms, may be cut
+/* Part of the multiprocessors at work, over the tile waves of a GEMM; its sums, each of so many terms, may be cut
  * in parts to fill them. */
 static double filled(const struct shape *result, int64_t terms, int64_t multiprocessors) {
     int64_t tiles = tiles_along(shape_rows(result), TILE_ROWS) * tiles_along(shape_columns(result), TILE_COLUMNS);
@@ -118,7 +118,7 @@ static const struct architecture *architecture_of(const struct cluster_device *d
     return found;
 }
 
-/* Of the data sheet's rate, by class: that of attention or of large products, times the class's own part. */
+/* Of the data sheet's rate, by class: that of attention or of large GEMMs, times the class's own part. */
 static double class_part(enum op_work work, const struct cluster_device *device, enum roofline_case which) {
     const struct architecture *architecture = architecture_of(device);
     double best = device->limits.product_part > 0 ? device->limits.product_part : PRODUCT_PART;
@@ -150,7 +150,7 @@ static double part_of_bytes(const struct node *node, enum roofline_case which) {
 
 static double longer(double a, double b) { return a > b ? a : b; }
 
-/* Its passes follow each other: products, then the loss of their logits. */
+/* Its passes follow each other: GEMMs, then the loss of their logits. */
 static double head_loss_s(const struct node *node, double memory_bytes_per_s) {
     double logits = (double)shape_rows(&node->in[0]->shape) * (double)node->in[1]->shape.dims[0];
     enum op_work work = node->op->work;

@@ -17,7 +17,7 @@ static const double INTERVAL_MAX_S = 0.007, SAME = 0.05;
 /* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
  * The first works without pause, as the compute stream does. The second pauses after each piece for as long as the
  * piece took, as streams do that wait for others: the system gives a thread that slept a processor at once, but one
- * that never sleeps only its share, and copies beside products would seem to take three times as long. */
+ * that never sleeps only its share, and copies concurrent with GEMMs would seem to take three times as long. */
 struct race {
     pthread_barrier_t start;
     atomic_int unfinished;
@@ -102,7 +102,7 @@ struct slowdowns {
     const bool *present;
     struct sample alone[ACTIVITY_COUNT][RACERS][SLOWDOWN_ROUNDS];
     struct beside {
-        double seconds; /* of a piece of the first beside the second, */
+        double seconds; /* of a piece of the first concurrent with the second, */
         double busy;    /* the share of the time that the second worked */
     } beside[ACTIVITY_COUNT][ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
 };
@@ -139,7 +139,7 @@ static void keep(struct slowdowns *slowdowns, int round, const struct racer *rac
         (struct beside){racer->seconds, other->busy};
 }
 
-/* A program has one stream that reads the disk, and one that writes it: no two of these are beside each other. */
+/* A program has one stream that reads the disk, and one that writes it: no two of these are concurrent. */
 static bool is_pair(const bool present[ACTIVITY_COUNT], int a, int b) {
     bool alone = a == b && (a == ACTIVITY_DISK_READ || a == ACTIVITY_DISK_WRITE);
     return present[a] && present[b] && !alone;

@@ -17,7 +17,7 @@ int slowdown_races(const bool present[ACTIVITY_COUNT]);
  * second at work half of the time. With t the time of a piece and f the part of the time that the other was at work,
  *     slowdown = 1 + (t_beside / t_alone - 1) / f.
  * Of two copies in memory one goes to the device and the other from it, as programs have them; that two reads or two
- * writes of the disk are beside each other no program has. Goes beyond the
+ * writes of the disk are concurrent no program has. Goes beyond the
  * machine's allowance only so far that each is measured once. */
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
                              struct cluster_rates *rates);

@@ -11,7 +11,7 @@
 /* Counted passes take so long for each node, at most. */
 static const double NODE_S = 0.016;
 /* Parts of the memory for measuring: walks take one of the first, and of the others one is read to empty the caches, at
- * most. Half of the memory holds a layer, and taking memory is most of what a walk takes beside its passes. */
+ * most. Half of the memory holds a layer, and taking memory is most of what a walk takes besides its passes. */
 enum { WALK_PARTS = 2, FLUSH_PARTS = 8 };
 /* Steps of fewer bytes stay in the caches. */
 static const int64_t STEP_BYTES_MIN = (int64_t)16 << 20;

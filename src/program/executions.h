@@ -8,7 +8,7 @@
  *
  * A step is a list of shares (plan/lane_shares.h), each in waves of its own. The last wave of a share adds up the uses
  * of tied parameters and then says, block by block, where sums over lanes and ranks stand: what follows a reduction
- * stands `delay` groups after it, so that compute goes on beside. */
+ * stands `delay` groups after it, so that compute overlaps. */
 #ifndef BALLAST_PROGRAM_EXECUTIONS_H
 #define BALLAST_PROGRAM_EXECUTIONS_H
 
@@ -39,7 +39,7 @@ struct execution {
     bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
     bool repeated;   /* recomputation: the block's forward was executed before in this wave */
     bool deferred;   /* updates a chunk with the previous step's gradients */
-    bool aside;      /* updates a chunk that moves beside other blocks: on the updates' stream, on the policy's tier */
+    bool aside;      /* updates a chunk that moves during other blocks: on the updates' stream, on the policy's tier */
     bool elsewhere;  /* other ranks do it; here parameters that it reads are gathered for them (gather.c) */
 };
 

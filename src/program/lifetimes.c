@@ -7,7 +7,7 @@ static void touch(struct program *program, const struct operand *operand, int32_
     buffer->last = position;
 }
 
-/* An operation between ranks goes on beside the group that follows. Had that the staging's space, its kernels would
+/* An operation between ranks overlaps with the group that follows. Had that the staging's space, its kernels would
  * wait for the operation's end. */
 static void extend_staging(struct program *program, int32_t position) {
     const struct instruction *items = program->instructions.items, *own = &items[position];

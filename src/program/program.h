@@ -9,7 +9,7 @@
  * issued yet: it does not wait), so one list of waits serves every repetition, as recorded events do on a GPU.
  *
  * Deferred updates. Where optimizer state is not on the device, a step leaves the updates of its parameters to the next
- * step: there the instructions marked `deferred` make them beside forward. The first step leaves these out; the last
+ * step: there the instructions marked `deferred` make them during forward. The first step leaves these out; the last
  * step's updates are made by issuing them alone (runtime/runner.h).
  *
  * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one

@@ -15,7 +15,7 @@ struct residency {
     int32_t fetch, store; /* instructions before which the copies stand; -1: none */
     enum tier tier;
     bool deferred;
-    bool aside;       /* its uses are those of an update beside other work */
+    bool aside;       /* its uses are those of an update overlapped with other work */
     bool overwritten; /* its uses write all of it, and read nothing of it before */
     bool changed;
     bool reads;         /* bytes that none of its uses has written before */

@@ -26,7 +26,7 @@ struct tensor_place {
     struct tensor_run run;
 };
 
-/* What a chunk has beside its gradients' levels; -1: none. */
+/* What a chunk has besides its gradients' levels; -1: none. */
 struct chunk_buffers {
     struct shard_cut cut;
     int32_t parameters; /* persistent: all, or this rank's shard */

@@ -272,7 +272,7 @@ static enum status check_sums(const struct program *program, int32_t index, enum
     return same ? STATUS_OK : FAULT(program, index, from, "added to other bytes than its own");
 }
 
-/* An edge of the lanes' tree, which may have none beside it. */
+/* An edge of the lanes' tree, which may have none next to it. */
 static enum status check_rounded_sum(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     const struct operand *to = &instruction->operands[OP_INPUTS_MAX];

@@ -235,7 +235,7 @@ static bool are_alike(const struct cell_list *a, int64_t first_byte, const struc
     return true;
 }
 
-/* Of an edge of the lanes' tree that has none beside it. */
+/* Of an edge of the lanes' tree that has none next to it. */
 static enum status round_cells(struct rank_state *state) {
     TRY(cell_values_list_operand(&state->values, &at_hand(state)->operands[OP_INPUTS_MAX], &state->places));
     for (size_t c = 0; c < state->places.places.count; c++)

@@ -19,7 +19,7 @@ static double switch_rate(double ring_bytes_per_s, enum cluster_link link, long 
     return ring_bytes_per_s * (capability >= 100 ? hopper * 0.74 / 0.85 : hopper);
 }
 
-/* Of the adapters' rate by data sheet, what is left of it beside packets' headers and pauses. */
+/* Of the adapters' rate by data sheet, what is left of it besides packets' headers and pauses. */
 static const double NETWORK_PART = 0.95;
 
 struct fabric fabric_describe(const struct cluster *cluster, double congestion) {

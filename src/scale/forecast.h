@@ -7,7 +7,7 @@
  * that do the same are simulated once: one for each stage.
  *
  * Files, in the order to read them: training (what is trained, how, and by what), calibration (the fitted numbers and
- * what each means), kernel_rate (products, attention, streaming kernels), collective_cost (seconds by algorithm),
+ * what each means), kernel_rate (GEMMs, attention, streaming kernels), collective_cost (seconds by algorithm),
  * layer_cost (a transformer's layer on a rank), partition_collectives (collectives of the partition), replay
  * (instructions and their simulation), stage_program (from a job to instructions), rank_memory (bytes), forecast (this:
  * all together), choose (which layout, how many devices), failures (what failing nodes cost), system (training systems
@@ -25,7 +25,7 @@
 
 struct forecast {
     double step_s;
-    double flops;       /* of the model a step: products and attention, forward and backward, nothing twice */
+    double flops;       /* of the model a step: GEMMs and attention, forward and backward, nothing twice */
     double busy_s;      /* of the slowest stage: computing */
     double exposed_s;   /* of that stage: neither computing nor with work to do */
     int64_t peak_bytes; /* of the fullest stage's devices */

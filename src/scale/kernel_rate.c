@@ -40,7 +40,7 @@ struct gpu gpu_describe(const struct cluster_device *device, const struct calibr
 static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
 /* Tiles of the libraries' kernels, and the rate of a multiprocessor on each, of that on the largest: a smaller tile
- * loads more for each product. */
+ * loads more for each GEMM. */
 static const struct {
     int64_t rows, columns;
     double rate;
@@ -86,13 +86,13 @@ double product_sum_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n,
     return one_product_s(gpu, &(struct product){count, m, n, k, sum_bytes, sum_bytes});
 }
 
-/* Bytes moved for a score between the two products, with dropout, which Megatron's systems have unless they are told
+/* Bytes moved for a score between the two GEMMs, with dropout, which Megatron's systems have unless they are told
  * otherwise: its kernel reads and writes 2 and a byte of mask, either way. The causal softmax reads the lower triangle
  * and writes all: forward 1 + 2, backward, where it reads its result too, 2 + 2 (NVIDIA/Megatron-LM, fused_kernels/
  * scaled_upper_triang_masked_softmax.h). */
 static const double scores_forward_bytes = 8, scores_backward_bytes = 9;
 
-/* Scores go to memory and come back, a product before and one after. */
+/* Scores go to memory and come back, a GEMM before and one after. */
 static double scores_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient) {
     int64_t pairs = shape->sequences * shape->heads;
     double scores = (double)pairs * (double)shape->queries * (double)shape->keys;
@@ -108,7 +108,7 @@ static double causal_part(const struct attention_shape *shape) {
     return fmin(1, 0.5 + tile / (2 * (double)shape->queries));
 }
 
-/* At head sizes below 128 there are as many exponentials for fewer products: FlashAttention 2 reaches nine tenths at 64
+/* At head sizes below 128 there are as many exponentials for fewer GEMMs: FlashAttention 2 reaches nine tenths at 64
  * (arXiv 2307.08691, figures 4 to 6). FlashAttention 1 is as fast there, its registers are made for it. */
 static double head_part(const struct attention_shape *shape) {
     return shape->head_size >= 128 || shape->kind == ATTENTION_FLASH1 ? 1 : 0.9;

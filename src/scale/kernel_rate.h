@@ -8,7 +8,7 @@
 /* What kernels know of the GPU and the calibration. */
 struct gpu {
     double flops_per_s;                 /* in 16 bits, of the data sheet, at the power that the GPU may take */
-    double product_per_s;               /* what a large product reaches in training */
+    double product_per_s;               /* what a large GEMM reaches in training */
     double sheet_bytes_per_s;           /* of memory, of the data sheet */
     double bytes_per_s;                 /* what streaming kernels reach */
     double flash_part[ATTENTION_COUNT]; /* of flops_per_s, forward */
@@ -17,7 +17,7 @@ struct gpu {
 };
 struct gpu gpu_describe(const struct cluster_device *device, const struct calibration *calibration);
 
-/* `count` products of m x k by k x n side by side in one kernel (batched), operands and result in 16 bits. The tile is
+/* `count` GEMMs of m x k by k x n side by side in one kernel (batched), operands and result in 16 bits. The tile is
  * the best of those that libraries have; tiles are counted whole, tile waves as calibration.tile_wave_part says; each
  * tile is multiplied and then written. */
 double product_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k);

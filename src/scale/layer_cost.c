@@ -13,7 +13,7 @@ struct share {
     int64_t tokens;   /* of the rank's part of the sequences */
     int64_t across;   /* tensor ranks */
     int64_t keys_out; /* width of queries, keys and values together */
-    int64_t ffn_in;   /* width of the MLP's first product */
+    int64_t ffn_in;   /* width of the MLP's first GEMM */
 };
 
 struct rank_group tensor_group(const struct training *job) {
@@ -36,7 +36,7 @@ static struct share share_of(const struct training *job, const struct gpu *gpu) 
 
 static int64_t one_or_more(int64_t value) { return value > 0 ? value : 1; }
 
-/* The product of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
+/* The GEMM of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
 static double weight_s(const struct share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
                        bool backward) {
     const struct gpu *gpu = share->gpu;
@@ -52,7 +52,7 @@ static double attention_products_s(const struct share *share, bool backward) {
            weight_s(share, 1, share->tokens, hidden, one_or_more(queries / share->across), backward);
 }
 
-/* A token visits so many experts. Each of a rank's experts has as many tokens as the others, in one batched product. */
+/* A token visits so many experts. Each of a rank's experts has as many tokens as the others, in one batched GEMM. */
 static double mlp_products_s(const struct share *share, bool backward) {
     const struct transformer *model = &share->job->model;
     int64_t mine = one_or_more(model->experts / layout_expert_ranks(&share->job->layout));
@@ -79,7 +79,7 @@ static double attention_kernel_s(const struct share *share, bool gradient) {
 /* Passes over a row, in elements of 16 bits, by elementwise kernels of a layer. Joined: norms read and write a row,
  * additions read two and write one, twice each; queries, keys and values are turned and copied; the activation reads
  * its inputs and writes its result. One by one, RMSNorm is seven kernels in fp32, rotary positions turn fp32 pairs, and
- * SiLU is apart from its product; LayerNorm and GELU are single kernels in either case. */
+ * SiLU is apart from its GEMM; LayerNorm and GELU are single kernels in either case. */
 struct passes {
     double residual, keys, activation; /* over hidden, keys_out, and ffn_in + ffn */
     double kernels;
@@ -117,11 +117,11 @@ static double elementwise_s(const struct share *share, bool backward) {
     return streaming_s(share->gpu, bytes) + (passes->kernels - 1) * share->gpu->calibration->kernel_s;
 }
 
-/* Multiprocessors that a collective within a node takes from the product beside it: NCCL has a block for each of its
+/* Multiprocessors that a collective within a node takes from the concurrent GEMM: NCCL has a block for each of its
  * channels ("24 coll channels" in its log of DGX A100 and H100). */
 static const double COLLECTIVE_MULTIPROCESSORS = 24;
 
-/* What a collective of the layer's activations adds to the pass: all of its time, or, beside a product, by how much
+/* What a collective of the layer's activations adds to the pass: all of its time, or, overlapped with a GEMM, by how much
  * that takes longer. */
 static double tensor_collective_s(const struct share *share, const struct fabric *fabric, enum collective_kind kind,
                                   bool beside) {
@@ -132,10 +132,10 @@ static double tensor_collective_s(const struct share *share, const struct fabric
 }
 
 /* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward, the
- * latter beside the product of the weight's gradient in systems that overlap. Cut along the sequence (arXiv 2205.05198,
+ * latter overlapped with the GEMM of the weight's gradient in systems that overlap. Cut along the sequence (arXiv 2205.05198,
  * section 4.2.2): forward a gather before and a scatter after; backward a gather of the result's gradient, which the
- * next product waits for, and a scatter beside the weight's gradient; systems that overlap keep of the input only a
- * rank's part, and gather it again beside the input's gradient. */
+ * next GEMM waits for, and a scatter overlapped with the weight's gradient; systems that overlap keep of the input only a
+ * rank's part, and gather it again during the input's gradient. */
 static double tensor_communication_s(const struct share *share, const struct fabric *fabric, bool backward) {
     const struct training_system *system = &share->job->system;
     bool within = system->overlaps_tensor_forward, behind = backward ? system->overlaps_tensor_backward : within;
@@ -148,7 +148,7 @@ static double tensor_communication_s(const struct share *share, const struct fab
 }
 
 /* Tokens go to the ranks of the experts that they visit, and their results back; backward the same with gradients. All
- * ranks send as much; nothing is computed beside it. */
+ * ranks send as much; nothing is computed meanwhile. */
 static double expert_all_to_all_s(const struct share *share, const struct fabric *fabric) {
     const struct training *job = share->job;
     double cut = job->layout.sequence ? (double)share->across : 1;
@@ -157,7 +157,7 @@ static double expert_all_to_all_s(const struct share *share, const struct fabric
     return 2 * collective_s(fabric, COLLECTIVE_ALL_TO_ALL, bytes, expert_group(job));
 }
 
-/* Kernels of a layer's pass: products, attention, elementwise, collectives. A product's gradient is two. */
+/* Kernels of a layer's pass: GEMMs, attention, elementwise, collectives. A GEMM's gradient is two. */
 static double pass_kernels(const struct share *share, bool backward) {
     const struct passes *passes = passes_of(share->job);
     double attention = share->job->system.attention == ATTENTION_SCORES ? 5 : 1,
@@ -201,7 +201,7 @@ static struct pass_cost layer_cost(const struct share *share, const struct fabri
     return (struct pass_cost){forward, recomputed_s(share, forward), backward};
 }
 
-/* Systems pad the vocabulary's rows, so that products with them are aligned. */
+/* Systems pad the vocabulary's rows, so that GEMMs with them are aligned. */
 static int64_t padded(int64_t rows) { return (rows + 127) / 128 * 128; }
 
 /* Logits are written, read for the loss and its gradient, and turned to fp32 where the system does that. */

@@ -28,7 +28,7 @@ struct collective_load partition_scatter(const struct training *job, const struc
  * weights, which only one rank of an expert group has. */
 struct collective_load partition_reduce(const struct training *job, const struct fabric *fabric, double parameters,
                                         bool experts);
-/* New parameters after the update, to those who did not compute them. `broadcast_s`: seconds of a broadcast beside its
+/* New parameters after the update, to those who did not compute them. `broadcast_s`: seconds of a broadcast next to its
  * bytes. 0 where each updates what it holds. */
 struct collective_load partition_update(const struct training *job, const struct fabric *fabric, double parameters,
                                         bool experts, double broadcast_s);

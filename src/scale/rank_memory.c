@@ -3,7 +3,7 @@
 enum { BYTES = 2 };
 
 /* What a layer keeps for its backward when nothing is computed again, in bytes (arXiv 2205.05198, equations 1 and 2,
- * without dropout's masks): inputs of norms and products, what the activation needs, scores where they are written. */
+ * without dropout's masks): inputs of norms and GEMMs, what the activation needs, scores where they are written. */
 static double layer_bytes(const struct training *job) {
     const struct transformer *model = &job->model;
     const struct layout *layout = &job->layout;

@@ -2,7 +2,7 @@
  *
  * A stage (one rank that stands for all that do the same) has two queues, for kernels and for collectives; each
  * executes in the order in which its instructions were added. An instruction begins when the one before it on its queue
- * has ended and, for each of its waits, so many seconds have passed since that one ended. Beside a collective a stage's
+ * has ended and, for each of its waits, so many seconds have passed since that one ended. During a collective a stage's
  * kernels take 1 + slows times as long. */
 #ifndef BALLAST_SCALE_REPLAY_H
 #define BALLAST_SCALE_REPLAY_H
@@ -34,8 +34,8 @@ struct replay_instruction {
     int32_t stage;
     enum replay_queue queue;
     enum replay_kind kind;
-    double seconds; /* with nothing beside it */
-    double slows;   /* a collective: how much longer kernels take beside it; 0.1: 10% */
+    double seconds; /* with nothing concurrent */
+    double slows;   /* a collective: how much longer kernels take during it; 0.1: 10% */
     struct replay_wait waits[2];
     double start_s, end_s; /* set by replay_run */
 };
@@ -43,7 +43,7 @@ struct replay_instruction {
 struct replay {
     VEC(struct replay_instruction) instructions;
     int32_t stages;
-    double busy_s; /* of the busiest stage's kernels with nothing beside them; set by replay_run */
+    double busy_s; /* of the busiest stage's kernels with nothing concurrent; set by replay_run */
     double end_s;  /* set by replay_run */
 };
 

@@ -121,7 +121,7 @@ static enum status add_collective(struct maker *maker, enum replay_kind kind, st
     return replay_add(maker->replay, one, &maker->collective);
 }
 
-/* Ahead of the layer that needs it: beside the layer before, or after it where the system does not overlap. */
+/* Ahead of the layer that needs it: overlapped with the layer before, or after it where the system does not overlap. */
 static enum status add_gather(struct maker *maker, struct collective_load load) {
     bool overlaps = maker->costs->job->system.overlaps_parameters;
     TRY(add_collective(maker, REPLAY_GATHER, load, overlaps ? maker->before : maker->kernel));
@@ -260,7 +260,7 @@ static enum status add_update(struct maker *maker) {
     return add_collective(maker, REPLAY_HAND_OUT, hand_out_of(costs, maker->stage), maker->kernel);
 }
 
-/* New parameters that come beside the first forward: the step begins with them, and the first pass's end waits. */
+/* New parameters that come during the first forward: the step begins with them, and the first pass's end waits. */
 static enum status add_late_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
     struct collective_load hand_out = hand_out_of(costs, maker->stage);
@@ -302,7 +302,7 @@ static void join_stages(const struct maker *maker) {
                 }
 }
 
-/* Bytes moved for a parameter's gradient after a backward, beside the 2 that its product writes: turned to the type in
+/* Bytes moved for a parameter's gradient after a backward, next to the 2 that its GEMM writes: turned to the type in
  * which it is scattered, or added to the sum of the micro-batches before by a kernel of its own. */
 static double gradient_traffic(const struct training *job) {
     double bytes = (double)job->system.gradient_bytes;

@@ -23,7 +23,7 @@ int64_t transformer_layer_parameters(const struct transformer *model);
 int64_t transformer_expert_parameters(const struct transformer *model);
 int64_t transformer_table_parameters(const struct transformer *model);
 int64_t transformer_parameters(const struct transformer *model);
-/* FLOPs of a token's forward and backward, products and attention over the whole square of positions (as PaLM's MFU
+/* FLOPs of a token's forward and backward, GEMMs and attention over the whole square of positions (as PaLM's MFU
  * counts them, arXiv 2204.02311, appendix B). */
 double transformer_token_flops(const struct transformer *model, int64_t sequence);
 
@@ -69,8 +69,8 @@ enum attention_kind {
 };
 
 enum gradient_sum {
-    SUM_BY_KERNEL,            /* after the product of the gradient */
-    SUM_BY_PRODUCT,           /* the product adds to it */
+    SUM_BY_KERNEL,            /* after the GEMM of the gradient */
+    SUM_BY_PRODUCT,           /* the GEMM adds to it */
     SUM_BY_PRODUCT_OF_STAGES, /* the same where there is pipeline parallelism, else by a kernel */
 };
 
@@ -85,20 +85,20 @@ struct training_system {
     bool fp32_loss;           /* logits are turned to fp32 in memory */
     int64_t gradient_bytes;   /* of an element while gradients are reduced */
     int64_t state_bytes;      /* of a parameter in all, where nothing is cut */
-    int64_t pass_bytes;       /* of a parameter that a rank has, beside those: gradients of a pass, where their sum is
+    int64_t pass_bytes;       /* of a parameter that a rank has, besides those: gradients of a pass, where their sum is
                                  apart from them */
-    int64_t update_bytes;     /* of a parameter that a rank updates, beside those, where parameters are not cut */
+    int64_t update_bytes;     /* of a parameter that a rank updates, besides those, where parameters are not cut */
     int64_t buffer_bytes;     /* of buckets that are there all the time */
     int64_t gathers;          /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
-    int64_t gather_calls;     /* of PyTorch for each rank's piece of what is gathered, beside the collective; 0: none */
+    int64_t gather_calls;     /* of PyTorch for each rank's piece of what is gathered, next to the collective; 0: none */
     int64_t scatter_calls;    /* the same of gradients that are scattered */
     int64_t kept_parameters;  /* layers of more are gathered again between what is computed again and its backward;
                                  0: none is */
-    bool overlaps_parameters; /* gathers run ahead beside forward and backward */
-    bool overlaps_gradients;  /* gradients are reduced beside the last backward */
-    bool overlaps_update;     /* new parameters are handed out beside the next forward */
-    bool overlaps_tensor_forward;  /* collectives of tensor parallelism run beside parts of their products */
-    bool overlaps_tensor_backward; /* or, in the backward, beside the products of weights' gradients */
+    bool overlaps_parameters; /* gathers run ahead, overlapped with forward and backward */
+    bool overlaps_gradients;  /* gradients are reduced during the last backward */
+    bool overlaps_update;     /* new parameters are handed out during the next forward */
+    bool overlaps_tensor_forward;  /* collectives of tensor parallelism overlap with parts of their GEMMs */
+    bool overlaps_tensor_backward; /* or, in the backward, overlapped with the GEMMs of weights' gradients */
     bool broadcasts;               /* new parameters go out by a broadcast from each owner, not an all-gather */
     bool cuts_sequence;    /* norms and residuals are cut along the sequence where there is tensor parallelism */
     enum gradient_sum sum; /* how a weight's gradient is added to the sum of the micro-batches */
@@ -114,7 +114,7 @@ struct training {
     struct training_system system;
 };
 
-/* Whether products add weights' gradients to their sums. */
+/* Whether GEMMs add weights' gradients to their sums. */
 bool training_sums_by_product(const struct training *job);
 /* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */
 enum status training_check(const struct training *job);

@@ -44,7 +44,7 @@ void estimates_free(struct estimates *estimates);
 /* Space for what is learned of policy classes that were listed since. FAILED without memory. */
 enum status estimates_follow(struct estimates *estimates);
 
-/* What the stages of a pipeline are expected to wait beside their work, as a part of it: while it fills and drains
+/* What the stages of a pipeline are expected to wait besides their work, as a part of it: while it fills and drains
  * (1F1B), as long as the waves of all other stages take. `micro_batches` of a wave. */
 double estimates_wait_part(const struct estimates *estimates, int64_t micro_batches);
 /* Expected seconds of a placement, whose policy classes are not listed; and of a policy class, or of a candidate with

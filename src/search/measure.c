@@ -36,7 +36,7 @@ static bool take_bytes(const struct search_input *input, int64_t enough_bytes, c
     return enough;
 }
 
-/* NO_FIT where the programs beside it leave no space for so many operations between ranks. */
+/* NO_FIT where the programs next to it leave no space for so many operations between ranks. */
 static enum status check_operations(const struct search_input *input, const struct program *program,
                                     int64_t micro_batches) {
     int64_t beside = input->operations_beside * micro_batches / rank_place_pipeline_parallel(&input->place);

@@ -521,7 +521,7 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     return kept + larger(gradients, passing + (defers(input, policy) ? gradients : 0));
 }
 
-/* What the first stage of a pipeline holds beside its part of the whole model's, as if all stages did: as many waves
+/* What the first stage of a pipeline holds besides its part of the whole model's, as if all stages did: as many waves
  * are in flight in it as there are stages, and each stage has space of its own for what runs. */
 static int64_t pipeline_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct schedule_cost *cost = input->cost;

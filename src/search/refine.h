@@ -2,7 +2,7 @@
  *
  * The search before orders policies by what is expected of their kind, which is little knowledge: programs of one kind
  * expose different shares of what their bounds assume hidden. Those near the best policy are taken to expose as much as
- * it does. Beside them are chunks of a half and a quarter of the usual size, where these are few: there more of the
+ * it does. Besides them are chunks of a half and a quarter of the usual size, where these are few: there more of the
  * states stay on the device by parts of a layer. What these gain is another part for each tier placement and lookahead,
  * up to a third where nothing is fetched ahead: so the best policy of each such kind is tried with them first. */
 #ifndef BALLAST_SEARCH_REFINE_H

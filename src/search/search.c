@@ -424,7 +424,7 @@ static enum status follow(void *payload) { return estimates_follow(&((struct sea
 static enum status compile_proposal(void *payload, const struct proposal *proposal) {
     return compile(payload, proposal);
 }
-/* Near the best program others are expected to take as much beside their bounds as it does. */
+/* Near the best program others are expected to take as much besides their bounds as it does. */
 static bool is_doubtful_near(void *payload, const struct proposal *proposal) {
     const struct search *search = payload;
     const struct policy_bound *bound = &proposal->candidate.bound;

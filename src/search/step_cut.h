@@ -14,7 +14,7 @@ struct step_cut {
     int64_t computed;   /* shares with micro-batches */
     int64_t adds;       /* of each pack of sums, in a step */
     int64_t reductions; /* those to which every rank adds something */
-    int32_t deepest;    /* the share with micro-batches beside which most levels wait, the first of several; -1: none */
+    int32_t deepest;    /* the share with micro-batches next to which most levels wait, the first of several; -1: none */
 };
 
 /* The cut that a program of the graph has (program_cut). The caller frees with step_cut_free, also after a failure. */
@@ -31,7 +31,7 @@ struct cut_waves {
     int64_t first, deepest, later;
 };
 struct cut_waves step_cut_largest(const struct step_cut *cut, int64_t micro_batches_per_wave);
-/* Levels that wait beside the deepest share. */
+/* Levels that wait next to the deepest share. */
 static inline int64_t step_cut_waiting(const struct step_cut *cut) {
     return cut->deepest < 0 ? 0 : cut->shares.list.items[cut->deepest].level;
 }

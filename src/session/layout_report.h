@@ -1,4 +1,4 @@
-/* What the solver chose of a plan whose ranks share tensors (recipe.layout), beside Megatron-LM's assignment at the
+/* What the solver chose of a plan whose ranks share tensors (recipe.layout), next to Megatron-LM's assignment at the
  * same costs: for `ballast plan --explain`. */
 #ifndef BALLAST_SESSION_LAYOUT_REPORT_H
 #define BALLAST_SESSION_LAYOUT_REPORT_H

@@ -1,5 +1,5 @@
 /* What a model's operators and the machine's tiers cost. The search for a policy, a run's
- * prediction, `ballast plan`, `simulate` and `profile` all ask here. What was measured before is in the cache folder;
+ * prediction, `ballast plan`, `simulate` and `profile` all ask here. What was measured before is in the cache directory;
  * a cluster file's rates stand in place of measured ones; costs on a device that is only described come from its data
  * sheet. Ranks of a node are measured as they will compute: as many at once as a node of the programs' mesh has, in
  * threads of the process that asks, whether the ranks are here or only planned for. A tier's copies are measured where
@@ -46,7 +46,7 @@ enum status machine_costs_bound(const struct machine *machine, const struct grap
 /* Only the machine's rates, with so many threads. */
 enum status machine_measure(const struct machine *machine, int threads, const struct measuring *measuring,
                             struct cluster *out);
-/* Only the rate of matrix products in a recipe's dtype: the yardstick of MFU. In memory that the programs take anyway.
+/* Only the rate of GEMMs in a recipe's dtype: the yardstick of MFU. In memory that the programs take anyway.
  */
 enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
                                 const struct recipe *recipe, double *flops_per_s);

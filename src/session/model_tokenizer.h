@@ -1,11 +1,11 @@
-/* The tokenizer that lies in a model's folder, and the tokens that end its texts. */
+/* The tokenizer that lies in a model's directory, and the tokens that end its texts. */
 #ifndef BALLAST_SESSION_MODEL_TOKENIZER_H
 #define BALLAST_SESSION_MODEL_TOKENIZER_H
 
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
-/* The tokenizer of a model's folder, or of its adapter's (model_companion_folder), with what the files beside it
+/* The tokenizer of a model's directory, or of its adapter's (model_companion_folder), with what the files next to it
  * change.
  * `*out` is NULL when there is none; `*path` is its path, for the caller to free. BAD_INPUT when it has more tokens
  * than the model. */

@@ -13,8 +13,8 @@
 #include "program/collectives.h"
 #include "session/tensor_layout.h"
 
-/* Whether a product's bits depend on each of its sums alone: on a GPU, also one that is only described, a library
- * chooses how to sum by the size of the product. */
+/* Whether a GEMM's bits depend on each of its sums alone: on a GPU, also one that is only described, a library
+ * chooses how to sum by the size of the GEMM. */
 static bool sums_alike(const struct backend *backend) {
     return !backend->pin_products && backend != &backend_described;
 }
@@ -237,7 +237,7 @@ static enum program_use resident_of(enum program_use use, enum program_use first
     return use == PROGRAM_DECODE ? PROGRAM_PREFILL : first;
 }
 
-/* Beside those of the set that were made before it. */
+/* Besides those of the set that were made before it. */
 static enum status compile_one(const struct session *session, const struct program_set *set, enum program_use use,
                                const struct plan *plan, struct programs *made) {
     struct plan own = plan_of_use(use, plan);

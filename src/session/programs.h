@@ -39,7 +39,7 @@ static inline bool program_set_only_writes(const struct program_set *set) {
 extern const char programs_reference_output[];
 
 /* Whether tiles (policy.tile_tokens) leave the bits as they are: not on a GPU, also one that is only described, whose
- * library chooses how to sum by the size of a product. */
+ * library chooses how to sum by the size of a GEMM. */
 bool programs_take_tiles(const struct machine *machine);
 
 /* A plan as the programs for text take it: one micro-batch of so many sequences, whatever its batch is. */

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-/* `own_bytes`: what the capacity left out for one rank beside the tier; each of the others needs as much. */
+/* `own_bytes`: what the capacity left out for one rank next to the tier; each of the others needs as much. */
 static void divide(struct machine *machine, enum tier tier, bool given, int64_t own_bytes, int sharers) {
     if (given) return;
     int64_t bytes = machine->capacity_bytes[tier] - (sharers - 1) * own_bytes;

@@ -4,7 +4,7 @@
  *     struct session_plan plan;       recipe, policy, compiled programs, the memory they take
  *     struct engine engine;           memory for them: weights, optimizer state, a step
  *
- *     session_open(folder, &options, NULL, &session);
+ *     session_open(directory, &options, NULL, &session);
  *     session_plan_make(&session, &request, &plan);         // session_plan.h does both in one call
  *     engine_open(&plan, &engine);
  *     ...

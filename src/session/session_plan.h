@@ -13,7 +13,7 @@
 
 /* Sizes of the model that a plan is for. */
 struct model_figures {
-    int64_t parameters, matrix_parameters; /* all; those in matrix products */
+    int64_t parameters, matrix_parameters; /* all; those in GEMMs */
     int64_t trained_parameters;            /* those that are not frozen */
     /* Model FLOPs: of a training step 6 a matrix parameter (4 where it is frozen) and 6 x heads x head size x (T + 1) a
      * layer for causal attention; without one a third of that */

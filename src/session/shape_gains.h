@@ -6,7 +6,7 @@
 
 enum plan_part {
     PART_TENSOR,    /* without: each rank has whole tensors */
-    PART_CUT,       /* without: tensors are cut as Megatron-LM does, with positions whole between products */
+    PART_CUT,       /* without: tensors are cut as Megatron-LM does, with positions whole between GEMMs */
     PART_STAGES,    /* without: one stage */
     PART_PARTITION, /* without: each data rank has all model states; of the plan's shape */
     PART_MEMORY,    /* without: nothing is moved or computed again; of the plan's shape */

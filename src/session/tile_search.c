@@ -6,7 +6,7 @@
 #include "session/plan_choice.h"
 #include "session/plan_policy.h"
 
-/* A micro-batch in so many tiles: with more of them products have fewer tokens than they need to reach their rate. */
+/* A micro-batch in so many tiles: with more of them GEMMs have fewer tokens than they need to reach their rate. */
 static const int64_t tile_counts[] = {4, 16};
 
 static int64_t micro_batch_tokens(const struct session_plan *plan) {

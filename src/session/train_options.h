@@ -1,5 +1,5 @@
 /* What a run is asked to do: the plan options that all subcommands share, and the training options. Both are plain
- * data, written to RUN_DIR/run.json, so that `resume` needs nothing but the folder.
+ * data, written to RUN_DIR/run.json, so that `resume` needs nothing but the directory.
  *
  * Names, legal values and defaults stand in plan/settings.h. Each struct's `given` tells which settings were given
  * (SETTINGS_GIVE sets the field and says so, SETTINGS_HAVE asks); what was not given is 0, or has its default where
@@ -26,12 +26,12 @@ struct memory_options {
     struct settings_given given;           /* of these four */
     int64_t device_bytes;                  /* not given: the machine's */
     int64_t host_bytes;                    /* not given: on a processor there is no host tier, else the machine's */
-    int64_t disk_bytes;                    /* not given: what is free in the folder */
+    int64_t disk_bytes;                    /* not given: what is free in the directory */
     char disk_folder[MEMORY_FOLDER_BYTES]; /* not given: there is no disk tier */
 };
-/* Sets the folder of the disk tier, unless it is ""; one that is too long is cut. */
+/* Sets the directory of the disk tier, unless it is ""; one that is too long is cut. */
 void memory_options_set_disk(struct memory_options *options, const char *folder);
-/* Takes the folder that a run had where none is given. Alone of its limits: it may have been planned for another
+/* Takes the directory that a run had where none is given. Alone of its limits: it may have been planned for another
  * machine's memory. One that is gone is no disk tier. */
 void memory_options_keep_disk(const struct memory_options *of_run, struct memory_options *options);
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Costs that are wrong by some times put other things beside each other than a step has, which the first rounds
+/* Costs that are wrong by some times make other things concurrent than a step has, which the first rounds
  * correct.
  */
 enum { FIT_ROUNDS_MAX = 8 };

@@ -14,8 +14,8 @@ struct fit_company {
 
 /* Multiplies the costs of what recorded programs do, kind by kind, by the quotient of its recorded seconds and those
  * that a simulation of the program gives. A kind is the kernels of one operator that had the same cost, copies from one
- * tier to another, or zeros and sums. Recorded and simulated instructions are both slowed down by what is beside them;
- * since other costs put other things beside each other, the program is simulated again until they agree. Costs of what
+ * tier to another, or zeros and sums. Recorded and simulated instructions are both slowed down by concurrent ones;
+ * since other costs make other things concurrent, the program is simulated again until they agree. Costs of what
  * the programs do not do, of operations between ranks, and slowdowns stay.
  *
  * `recorded`: a step of `program`, of whose events the lengths count; NULL: none. `company` (NULL: none): all of it

@@ -27,7 +27,7 @@ enum status simulate_stages(const struct program *const *programs, int count, co
 struct bound {
     enum stream_role role;
     enum activity activity;
-    enum phase phase; /* of the compute stream's kernel beside it: "disk writes during backward" */
+    enum phase phase; /* of the compute stream's concurrent kernel: "disk writes during backward" */
     double seconds;   /* of the chain */
 };
 enum { BOUNDS_MAX = 4 };

@@ -15,7 +15,7 @@ struct step_summary {
     double busy_s[STREAM_ROLE_COUNT][ACTIVITY_COUNT]; /* seconds of each stream by activity */
     struct bound bounds[BOUNDS_MAX];                  /* what the step's time is made of, the largest first */
     int bound_count;
-    /* Operations between ranks: their seconds, and those of them beside which this rank computed. What one rank moves.
+    /* Operations between ranks: their seconds, and those of them during which this rank computed. What one rank moves.
      * All 0 on one rank. */
     double communication_s, hidden_s;
     struct comm_traffic traffic;

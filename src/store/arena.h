@@ -2,7 +2,7 @@
  *
  * Kernels work on the device tier. On a CPU the host tier is a second block of the same memory, so that programs which
  * move data between the two work without an accelerator; on a GPU the device tier is the GPU's memory and the host tier
- * is pinned memory. The disk tier is an unnamed file in a folder of the user's choice. Device and host tiers have
+ * is pinned memory. The disk tier is an unnamed file in a directory of the user's choice. Device and host tiers have
  * addresses; those of a GPU's memory are for kernels alone (`mapped`). arena_read and arena_write work on every tier.
  *
  * arena_open allocates everything; arena_read and arena_write allocate nothing. Besides its bytes an arena of the disk
@@ -49,9 +49,9 @@ struct arena {
 /* Takes `bytes`, which read as zeros until written; an arena of none needs nothing. `settings` may be NULL for device
  * and host.
  * Memory: there in full, and touched; FAILED with a hint when the system refuses, on all ranks where they share it.
- * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the folder, in a file that no name leads to: nothing of
- * it is left when the process ends in any way, and two runs can share a folder. The folder may vanish
- * afterwards. BAD_INPUT when the folder does not exist, is none or cannot be written in; FAILED when there is too
+ * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the directory, in a file that no name leads to: nothing of
+ * it is left when the process ends in any way, and two runs can share a directory. The directory may vanish
+ * afterwards. BAD_INPUT when the directory does not exist, is none or cannot be written in; FAILED when there is too
  * little space, saying how much is needed and free, and when the system refuses anything else. */
 enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out);
 void arena_close(struct arena *arena);
@@ -60,7 +60,7 @@ void arena_close(struct arena *arena);
  * tier both offset, address and bytes are multiples of DISK_ALIGNMENT; the copy is cut into requests of
  * DISK_REQUEST_BYTES of which up to DISK_REQUESTS are in flight. Different channels (0 to settings' channels - 1;
  * memory tiers have any number) may be used by different threads at the same time, one channel by one thread at a time.
- * A read that begins after a write returned sees what was written. FAILED, naming folder, offset and the
+ * A read that begins after a write returned sees what was written. FAILED, naming directory, offset and the
  * system's reason, when the disk does; the bytes that were to be filled are then undefined. A range outside the arena,
  * a misaligned one and a channel that does not exist are defects of the caller. */
 enum status arena_read(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);

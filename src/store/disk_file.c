@@ -52,7 +52,7 @@ static enum status create(const char *folder, int *out) {
         return status_hint(status_set(STATUS_BAD_INPUT, "%s: not a directory, so no place for the disk tier", folder),
                            "give --disk a directory");
     int file = disk_file_create_unnamed(folder);
-    /* EISDIR and ENOENT: kernels and filesystems that take the flag for a plain attempt to open the folder. */
+    /* EISDIR and ENOENT: kernels and filesystems that take the flag for a plain attempt to open the directory. */
     if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT))
         file = disk_file_create_unlinked(folder);
     if (file >= 0) {

@@ -2,7 +2,7 @@
  *
  * Pairs of a rank are mostly added from left to right, since merging another rank, from left to right, makes them. So
  * each rank has a list in that order, and adding and taking are constant time. Pairs that come out of order, and those
- * of short words, go to a binary heap beside the lists; the earlier of the two heads is taken. */
+ * of short words, go to a binary heap next to the lists; the earlier of the two heads is taken. */
 #ifndef BALLAST_TOKENIZER_BPE_QUEUE_H
 #define BALLAST_TOKENIZER_BPE_QUEUE_H
 

@@ -20,7 +20,7 @@
  * A `const struct tokenizer` may be used by any number of threads at once. An encoder belongs to one thread.
  *
  * Files, in the order to read them:
- *   tokenizer: this file; tokenizer_open: reads a file; tokenizer_beside: what the files beside it change;
+ *   tokenizer: this file; tokenizer_open: reads a file; tokenizer_beside: what the files next to it change;
  *   tokenizer_encode, tokenizer_decode: text to ids and back;
  *   text_step: a chain of steps that a text goes through in parts; text_steps: their settings;
  *   text_edit_steps, text_replace_step, text_normalize_step, text_split_step, text_added_step: those of encoders;
@@ -59,7 +59,7 @@ struct token_ids {
 enum status tokenizer_open(const char *path, struct tokenizer **out);
 /* Reads the file's JSON object, which it takes over; `name` stands for the path in messages. */
 enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **out);
-/* The same of a model's folder, as transformers reads it: special tokens that only tokenizer_config.json,
+/* The same of a model's directory, as transformers reads it: special tokens that only tokenizer_config.json,
  * special_tokens_map.json or added_tokens.json name are added. Tokens whose ids would be `limit` or more are left out,
  * with a warning. */
 enum status tokenizer_open_with_beside(const char *folder, const char *path, int64_t limit, struct tokenizer **out);

@@ -36,7 +36,7 @@ struct tokenizer {
     VEC(struct text_step_spec) steps;    /* the whole road from text to ids */
     VEC(struct text_step_spec) decoders; /* from tokens, each a segment, to text */
     struct token_ids before, after;      /* special tokens of the template */
-    const char *end_token;               /* eos_token of the files beside; NULL: they name none */
+    const char *end_token;               /* eos_token of the files next to; NULL: they name none */
     uint64_t changes;                    /* a hash of what they change; 0: nothing */
     bool byte_level;                     /* the pre-tokenizers end with ByteLevel */
     bool beginning_moves;                /* a normalizer may take or replace the beginning of the text */

@@ -1,12 +1,11 @@
 /* Checkpoints written while training goes on. Weights and optimizer state change only in a step's update, so a thread
  * reads them from the arena during the next step's forward and backward passes, and the update waits at the runner's
  * gate until all has been read: nothing is copied, and the step stops only where the disk is slower than the passes.
- * Syncing and renaming go on beside later steps.
+ * Syncing and renaming continue during later steps.
  *
- * Ranks write their parts beside steps and ask each other between them (checkpoint.h): while a checkpoint is being
+ * Ranks write their parts during steps and ask each other between them (checkpoint.h): while a checkpoint is being
  * written, every rank calls checkpoint_writer_ended after every step, which tells all the same. When all have written
- * (and, where ranks have but runs of tensors, made the checksums of it), rank 0's thread gives the checkpoint its name,
- * beside later steps too. On one rank the thread does both.
+ * (and, where ranks have but runs of tensors, made the checksums of it), rank 0's thread gives the checkpoint its name, during later steps too. On one rank the thread does both.
  *
  * The thread's own memory (a file's buffer, names, headers) comes and goes during steps. */
 #ifndef BALLAST_TRAIN_CHECKPOINT_WRITER_H
@@ -54,7 +53,7 @@ void checkpoint_writer_close(struct checkpoint_writer *writer);
 /* The three below are collective: all ranks call them between steps, in the same order. */
 
 /* Begins the checkpoint of state->step and returns. One at a time: the one before must have been finished. Until it is
- * finished, nobody else uses the model's folder. FAILED when its folder cannot be made, or no thread be had. */
+ * finished, nobody else uses the model's directory. FAILED when its directory cannot be made, or no thread be had. */
 enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const struct checkpoint_state *state);
 /* Whether one was begun that has come to its end and is not finished yet. */
 bool checkpoint_writer_ended(struct checkpoint_writer *writer);

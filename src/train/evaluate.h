@@ -9,13 +9,13 @@
 #include "session/train_options.h"
 
 struct eval_options {
-    const char *const *data_paths; /* files, or folders that hold valid.* */
+    const char *const *data_paths; /* files, or directories that hold valid.* */
     size_t data_path_count;
     int64_t max_batches;   /* of each file; 0: all */
     const char *columns;   /* as in struct train_options; NULL: none */
     int64_t chat_time_s;   /* as in struct train_options; 0: today */
     bool loss_on_all;      /* of supervised examples the prompts too */
-    const char *reference; /* of preferences: the folder of the model that they are compared with; NULL: none */
+    const char *reference; /* of preferences: the directory of the model that they are compared with; NULL: none */
 };
 
 struct eval_file {
@@ -36,7 +36,7 @@ struct eval_result {
     bool pairs;    /* the files are of preferences */
 };
 
-/* Of a run's folder that was trained on preferences, the loss, its settings and the reference are the run's where they
+/* Of a run's directory that was trained on preferences, the loss, its settings and the reference are the run's where they
  * are not given, if the files hold preferences. Statuses as train_begin. On success the caller calls eval_result_free.
  */
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,

@@ -66,7 +66,7 @@ static enum status write_beginning(const struct event_file *file, int64_t done) 
     return write_event(file, &start);
 }
 
-/* TensorBoard reads a folder's files in the order of their names, so a later file gets a later number. */
+/* TensorBoard reads a directory's files in the order of their names, so a later file gets a later number. */
 static enum status create_file(const char *folder, struct event_file *file) {
     for (int64_t number = (int64_t)time(NULL);; number++) {
         mem_free(file->path);

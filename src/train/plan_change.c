@@ -4,7 +4,7 @@
 #include "session/kept_states.h"
 #include "session/rank_budget.h"
 
-/* Whether states can wait in memory: beside the larger of the two engines' arenas, one of which is open. */
+/* Whether states can wait in memory: next to the larger of the two engines' arenas, one of which is open. */
 static bool wait_in_memory(const struct train_run *run, const struct session_plan *next) {
     const struct programs *now = &run->plan.programs, *then = &next->programs;
     const struct machine *machine = &run->session.machine;

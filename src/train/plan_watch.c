@@ -81,7 +81,7 @@ static int64_t arena_bytes(const struct programs *programs) {
     return programs->tier_bytes[TIER_DEVICE] + programs->tier_bytes[TIER_HOST];
 }
 
-/* What the run's folder says of its plan, and who is told. */
+/* What the run's directory says of its plan, and who is told. */
 static enum status report_change(struct train_run *run, const struct train_replan *replan) {
     run->settings.plan = run->plan.chosen;
     if (!run_leads(run)) return STATUS_OK;

@@ -21,7 +21,7 @@ enum status reference_compute(struct engine *engine, const struct dataset *datas
                               enum status (*check_stop)(const void *payload), const void *payload,
                               struct reference *out);
 
-/* Writes it into a run's folder, with hashes of the data and of itself. */
+/* Writes it into a run's directory, with hashes of the data and of itself. */
 enum status reference_write(const char *run_folder, const struct dataset *dataset, const struct reference *reference);
 /* BAD_INPUT, naming the file, where it is missing or damaged, or of other data. */
 enum status reference_read(const char *run_folder, const struct dataset *dataset, struct reference *out);

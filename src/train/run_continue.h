@@ -6,7 +6,7 @@
 #include "train/train.h"
 
 enum run_found {
-    RUN_FOUND_NONE, /* a new or empty folder: train_begin */
+    RUN_FOUND_NONE, /* a new or empty directory: train_begin */
     RUN_FOUND_PART, /* run_continue_check, then train_resume */
     RUN_FOUND_WHOLE /* run_continue_check; it has all its steps and its model */
 };
@@ -17,7 +17,7 @@ struct run_continue {
 };
 
 /* Collective where comm is not NULL: all ranks go by what rank 0 finds. `options` may make the run longer, by a greater
- * number of steps or epochs. BAD_INPUT where the folder holds something else. */
+ * number of steps or epochs. BAD_INPUT where the directory holds something else. */
 enum status run_continue_find(const char *run_folder, const struct train_options *options, struct comm *comm,
                               struct run_continue *out);
 

@@ -1,5 +1,5 @@
 /* RUN_DIR/end.json: how the last process that worked on a run ended. A run that goes on has none, and neither has one
- * that was killed: what holds the folder's lock tells them apart. */
+ * that was killed: what holds the directory's lock tells them apart. */
 #ifndef BALLAST_TRAIN_RUN_END_H
 #define BALLAST_TRAIN_RUN_END_H
 
@@ -19,7 +19,7 @@ enum run_state { RUN_GOES_ON, RUN_FINISHED, RUN_STOPPED, RUN_FAILED, RUN_INTERRU
 enum run_state run_state_of(enum status status);
 /* "goes on", "finished", "stopped", "failed", "interrupted" */
 const char *run_state_name(enum run_state state);
-/* What the folder says: whether a process has its lock, else by end.json; interrupted where there is none.
+/* What the directory says: whether a process has its lock, else by end.json; interrupted where there is none.
  * `message` of a failure, "" else, is to be freed by mem_free. BAD_INPUT for an end.json that is damaged. */
 enum status run_end_read(const char *run_folder, enum run_state *state, char **message);
 

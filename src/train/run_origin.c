@@ -53,7 +53,7 @@ static enum status compare(const struct comparison *comparison, const json_t *no
     return STATUS_OK;
 }
 
-/* A run may have more products after a while, but no other algorithm for one. */
+/* A run may have more GEMMs after a while, but no other algorithm for one. */
 static bool products_differ(const json_t *now, const json_t *before) {
     const char *product;
     json_t *algorithm;
@@ -159,7 +159,7 @@ static enum status check_changes_begun(const char *run_folder, struct run_settin
     return status;
 }
 
-/* The one that rank 0 sees: a network file system may show the others an older state of the folder. */
+/* The one that rank 0 sees: a network file system may show the others an older state of the directory. */
 static enum status find_newest(struct comm *comm, const char *run_folder, char **out) {
     char *found = NULL;
     bool leads = !comm || comm->rank == 0;

@@ -1,4 +1,4 @@
-/* What becomes of a run whose folder was renamed or removed while it trained: rank 0, which holds it open, finds or
+/* What becomes of a run whose directory was renamed or removed while it trained: rank 0, which holds it open, finds or
  * makes another for all. */
 #include "train/train_loop.h"
 
@@ -12,7 +12,7 @@
 
 bool run_is_in_place(const struct train_run *run) { return folder_is_at(run->folder, run->lock); }
 
-/* The path of the open folder; NULL where it has none, or none that this process sees. */
+/* The path of the open directory; NULL where it has none, or none that this process sees. */
 static char *find_path(int folder) {
     char link[64], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
@@ -22,7 +22,7 @@ static char *find_path(int folder) {
     return folder_is_at(path, folder) ? mem_string(path) : NULL;
 }
 
-/* A name for what is left of the run, beside its old one. */
+/* A name for what is left of the run, next to its old one. */
 static char *choose_name(const char *folder) {
     size_t length = strlen(folder);
     while (length > 1 && folder[length - 1] == '/')
@@ -35,7 +35,7 @@ static char *choose_name(const char *folder) {
     return other;
 }
 
-/* The new folder's lock takes the place of the old one's. */
+/* The new directory's lock takes the place of the old one's. */
 static enum status begin_beside(struct train_run *run, const char *path) {
     int lock;
     TRY(run_folder_create(path, &run->settings, &lock));
@@ -62,7 +62,7 @@ static enum status move_model_folder(struct train_run *run, bool renamed) {
     return STATUS_OK;
 }
 
-/* Of the rank that holds the folder's lock. */
+/* Of the rank that holds the directory's lock. */
 static enum status find_place(struct train_run *run, bool *renamed, char **path) {
     *path = find_path(run->lock);
     *renamed = *path != NULL;
@@ -71,7 +71,7 @@ static enum status find_place(struct train_run *run, bool *renamed, char **path)
     return *renamed ? STATUS_OK : begin_beside(run, *path);
 }
 
-/* Rank 0's, for all, as text: whether the folder was renamed, and the path. */
+/* Rank 0's, for all, as text: whether the directory was renamed, and the path. */
 static enum status share_place(struct train_run *run, bool *renamed, char **path) {
     struct comm *comm = run->session.comm;
     if (session_ranks(&run->session) == 1) return STATUS_OK;

@@ -81,7 +81,7 @@ static enum status predict_step(struct train_run *run) {
     return STATUS_OK;
 }
 
-/* The plan that the run's folder keeps. */
+/* The plan that the run's directory keeps. */
 static enum status find_plan(struct train_run *run, struct run_settings *settings) {
     const char *path = scratch_format(&settings->memory, "%s/plan.json", run->folder);
     if (!path) return STATUS_FAILED;
@@ -253,7 +253,7 @@ static enum status copy_paths(const char *const *paths, size_t count, struct scr
     return STATUS_OK;
 }
 
-/* Where the disk tier is, whatever the folder that a later command is called in. */
+/* Where the disk tier is, whatever the directory that a later command is called in. */
 static enum status set_limits(const struct memory_options *limits, struct run_settings *out) {
     const char *absolute;
     out->limits = *limits;
@@ -290,7 +290,7 @@ static enum status load_model(struct train_run *run) {
 
 static enum status stop_requested(const void *payload) { return train_loop_check_stop(payload); }
 
-/* What preferences are compared with: computed before anything is trained, or as the run's folder has it. */
+/* What preferences are compared with: computed before anything is trained, or as the run's directory has it. */
 static enum status find_reference(struct train_run *run, bool kept) {
     struct dataset *dataset = run->data.dataset;
     if (run->plan.chosen.recipe.loss != TRAINING_DPO) return STATUS_OK;
@@ -307,7 +307,7 @@ static enum status write_reference(const struct train_run *run) {
     return reference_write(run->folder, run->data.dataset, &run->reference);
 }
 
-/* An empty folder that all ranks see; a run that is refused leaves none behind. */
+/* An empty directory that all ranks see; a run that is refused leaves none behind. */
 static enum status take_folder(struct train_run *run) {
     bool made = run_leads(run) && !file_exists(run->folder);
     TRY(run_agree(run, run_leads(run) ? run_folder_take_new(run->folder, &run->lock) : STATUS_OK));
@@ -426,7 +426,7 @@ static enum status change_options(struct run_settings *settings, const struct tr
     return status_hint(STATUS_BAD_INPUT, "--steps is the length of the whole run, not the number of steps left");
 }
 
-/* The folder of a run that goes on. */
+/* The directory of a run that goes on. */
 static enum status write_folder_again(struct train_run *run, const struct run_origin *origin) {
     struct run_settings *settings = &run->settings;
     if (!run_leads(run)) return STATUS_OK;
@@ -537,7 +537,7 @@ static enum status clear_leftovers(const char *run_folder) {
     return status;
 }
 
-/* One rank holds the folder for all. */
+/* One rank holds the directory for all. */
 static enum status read_run(struct train_run *run, bool leads) {
     struct run_settings *settings = &run->settings;
     if (leads) TRY(run_folder_lock(run->folder, &run->lock));

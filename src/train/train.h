@@ -7,7 +7,7 @@
  *     status = train_begin("model", "run", &plan, &options, NULL);          // ballast train
  *     status = train_resume("run", &plan, &resume, NULL);                   // ballast resume
  *
- * A run's folder holds run.json (all settings), metrics.jsonl, the same for TensorBoard, samples.jsonl where samples
+ * A run's directory holds run.json (all settings), metrics.jsonl, the same for TensorBoard, samples.jsonl where samples
  * are asked for, timeline.json (when each instruction of one step ran), checkpoints/step-00000100 … and, at the end,
  * model: each checkpoint and the model are Hugging Face directories.
  *
@@ -15,10 +15,10 @@
  *     train: how a run begins and goes on; train_loop: its steps; learning_rate, run_length: rates and epochs;
  *     reference: what preferences are compared with; train_data: the data of a model's run; turn_end: the token that
  * ends a turn; run_origin: where a run goes on from, and what was edited since; run_continue: whether it begins or goes
- * on; same_weights: whether ranks have the same model; checkpoint_writer: checkpoints beside steps; metrics,
+ * on; same_weights: whether ranks have the same model; checkpoint_writer: checkpoints during steps; metrics,
  * metrics_cut: metrics.jsonl, and what stays of it; event_file, event_file_absent, event: the same for TensorBoard, or
  * nothing without protobuf-c; samples: texts on the way; step_record: timeline.json; replan, plan_watch, plan_change:
- * another plan while steps go on; run_end: how a run ended; run_rescue: a folder that was renamed or removed; evaluate,
+ * another plan while steps go on; run_end: how a run ended; run_rescue: a directory that was renamed or removed; evaluate,
  * eval_origin: the loss of a model on files; loss_sum: of batches that ranks share. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
@@ -103,7 +103,7 @@ struct train_events {
     void (*validated)(void *payload, const struct train_validation *validation);
     /* What the model wrote after the prompt. */
     void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);
-    /* A checkpoint is begun; steps go on beside it until it is saved. */
+    /* A checkpoint is begun; steps continue meanwhile until it is saved. */
     void (*saving)(void *payload, int64_t step);
     void (*saved)(void *payload, int64_t step, const char *folder);
     /* After the last call of all others, whatever the outcome, if `begin` was called. */

@@ -223,7 +223,7 @@ static enum status sample(struct train_run *run) {
     return STATUS_OK;
 }
 
-/* Cheap beside a step, but on a network file system it is a request. */
+/* Cheap compared with a step, but on a network file system it is a request. */
 enum { LOOKS_AFTER_STEPS = 100 };
 
 static enum status require_place(const struct train_run *run) {
@@ -260,7 +260,7 @@ enum status train_loop_stop(struct train_run *run, enum status how) {
     return status_hint(how, "go on with: ballast resume %s", path_for_shell(run->folder, argument));
 }
 
-/* Whether the run can go on, as all ranks have it: the folder is there, and nobody was asked to stop. */
+/* Whether the run can go on, as all ranks have it: the directory is there, and nobody was asked to stop. */
 static enum status agree_to_go_on(struct train_run *run) {
     bool looks = run_leads(run) && run->state.step % LOOKS_AFTER_STEPS == 0;
     enum status mine = looks ? require_place(run) : STATUS_OK;
@@ -293,7 +293,7 @@ enum status train_loop_turn(struct train_run *run, bool *complete) {
     return one_step(run);
 }
 
-/* A checkpoint of the last step, wherever the run's folder is now. */
+/* A checkpoint of the last step, wherever the run's directory is now. */
 static enum status save_displaced(struct train_run *run) {
     const char *how, *name = run->folder;
     char argument[PATH_SHELL_BYTES];
@@ -331,7 +331,7 @@ static bool can_save(const struct train_run *run) {
     return session_ranks(&run->session) == 1 || run->session.comm->agreed_failure;
 }
 
-/* Where the run's folder is gone, that is why something failed. */
+/* Where the run's directory is gone, that is why something failed. */
 static enum status end_loop(struct train_run *run, enum status status) {
     if (!can_save(run)) return status;
     if (!run_wants_rescue(run)) return finish_after(run, status);

@@ -17,14 +17,14 @@
 struct train_run {
     const char *folder; /* the given one, or `rescued` */
     char *given_folder;
-    int lock;      /* of the folder, held open */
+    int lock;      /* of the directory, held open */
     bool begun;    /* the loop: it has to be ended */
-    char *rescued; /* the folder's path where it is not the one that was given; NULL else */
+    char *rescued; /* the directory's path where it is not the one that was given; NULL else */
     struct run_settings settings;
     struct train_events rank_events;     /* what `events` is, where there are any */
     const struct train_events *events;   /* never NULL */
     const struct train_options *options; /* of the settings */
-    const char *plan_path; /* which may hold a predicted time: --plan, or the folder's on resume; NULL: none */
+    const char *plan_path; /* which may hold a predicted time: --plan, or the directory's on resume; NULL: none */
     struct session session;
     struct session_plan plan;
     struct engine engine;
@@ -40,7 +40,7 @@ struct train_run {
     struct step_record record;
     struct plan_watch watch;
     int64_t saved_step;             /* of the newest checkpoint that was begun; -1: none */
-    char *newest;                   /* folder of the newest that is whole, NULL: none */
+    char *newest;                   /* directory of the newest that is whole, NULL: none */
     int64_t newest_step;            /* of that one; 0: there is none */
     bool validated;                 /* whether the metrics hold the validation of state.step */
     double matrix_flops_per_s;      /* of all ranks; 0: unknown */
@@ -49,7 +49,7 @@ struct train_run {
     double smooth_step_s;           /* for the time that remains */
 };
 
-/* Of all ranks one writes the run's folder and tells what happens. */
+/* Of all ranks one writes the run's directory and tells what happens. */
 static inline bool run_leads(const struct train_run *run) { return run->session.comm->rank == 0; }
 /* What came of something that ranks did apart: the first failure by rank, for all. */
 static inline enum status run_agree(const struct train_run *run, enum status mine) {
@@ -58,7 +58,7 @@ static inline enum status run_agree(const struct train_run *run, enum status min
 
 /* OK, or the status that the run shall stop with. */
 enum status train_loop_check_stop(const struct train_run *run);
-/* What stands beside an engine: the checkpoints' thread at its gate, and the step that is recorded. Detaching closes
+/* What stands next to an engine: the checkpoints' thread at its gate, and the step that is recorded. Detaching closes
  * the engine; no checkpoint is being written then (train_loop_finish_save). */
 enum status train_loop_attach(struct train_run *run);
 void train_loop_detach(struct train_run *run);
@@ -81,13 +81,13 @@ enum status train_loop_end(struct train_run *run, enum status status);
  * caller calls run_settings_free, after a failure too. */
 enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out);
 
-/* run_rescue.c, for a run whose folder was renamed or removed while it trained. Whether the run's name still leads to
- * the folder that it holds open. */
+/* run_rescue.c, for a run whose directory was renamed or removed while it trained. Whether the run's name still leads to
+ * the directory that it holds open. */
 bool run_is_in_place(const struct train_run *run);
 /* Whether it is not, and what the ranks have is worth a checkpoint. Collective, as is what follows. */
 bool run_wants_rescue(const struct train_run *run);
-/* When no checkpoint is being written: gives the run the folder's new path or, where it has none any more, a new folder
- * beside the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer files from is there then
+/* When no checkpoint is being written: gives the run the directory's new path or, where it has none any more, a new directory
+ * next to the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer files from is there then
  * too. `*how` says what happened, for a message: "renamed" or "removed". FAILED where nothing can be written there. */
 enum status run_rescue(struct train_run *run, const char **how);
 

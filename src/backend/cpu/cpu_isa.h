@@ -12,11 +12,11 @@
 enum status cpu_isa_check(void);
 /* The table in use. Only after cpu_isa_check succeeded. */
 const struct simd_kernels *cpu_simd(void);
-/* Whether its products of bf16 may use the processor's instruction for pairs: where oneDNN's do. */
+/* Whether its GEMMs of bf16 may use the processor's instruction for pairs: where oneDNN's do. */
 bool cpu_has_bf16_dots(void);
 /* Whether they may use its tiles (AMX), by the same rule; oneDNN has then asked the system for them. */
 bool cpu_has_bf16_tiles(void);
-/* Name of the set in use and of what oneDNN uses beside it, as "avx512+amx": results depend on both. "none" where
+/* Name of the set in use and of what oneDNN uses next to it, as "avx512+amx": results depend on both. "none" where
  * cpu_isa_check fails. */
 const char *cpu_isa_name(void);
 

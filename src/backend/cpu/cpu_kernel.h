@@ -10,7 +10,7 @@
  *         kernel_attention_sinks, kernel_attention_part, kernel_attention_cache, kernel_select_heads,
  *         kernel_preference, kernel_optimizer, kernel_muon, kernel_routing, kernel_balance, kernel_expert,
  * kernel_expert_glu: the kernels of the operators that src/ops defines in files of these names; expert_pieces: runs of
- * an expert's rows; expert_products: their products; matmul, matmul_parts, matmul_unpack: products of matrices, of
+ * an expert's rows; expert_products: their GEMMs; matmul, matmul_parts, matmul_unpack: GEMMs, of
  * weights in fewer bits too, by one of matmul_thin: the vector kernels for words, where one side is short;
  * matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block; matmul_packed: the vector kernels. */
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H

@@ -2,8 +2,8 @@
  * on the number of rows alone. The last one may end with rows of the tile that hold no slot; most of these are left
  * out.
  *
- * Products that need nothing made ready (matmul.h) take pieces of any size: equal ones, as few as can be, since each
- * piece reads an expert's weights and adds to its gradients once more. Other products are made ready for a few sizes,
+ * GEMMs that need nothing made ready (matmul.h) take pieces of any size: equal ones, as few as can be, since each
+ * piece reads an expert's weights and adds to its gradients once more. Other GEMMs are made ready for a few sizes,
  * of which pieces take the largest first. */
 #ifndef BALLAST_BACKEND_CPU_EXPERT_PIECES_H
 #define BALLAST_BACKEND_CPU_EXPERT_PIECES_H

@@ -1,4 +1,4 @@
-/* The products of an expert's kernel with the rows of its pieces (expert_pieces.h). */
+/* The GEMMs of an expert's kernel with the rows of its pieces (expert_pieces.h). */
 #ifndef BALLAST_BACKEND_CPU_EXPERT_PRODUCTS_H
 #define BALLAST_BACKEND_CPU_EXPERT_PRODUCTS_H
 
@@ -7,7 +7,7 @@
 
 enum { EXPERT_PRODUCTS_MAX = 8 };
 
-/* The spec of a product for a piece of so many rows; `context`: the kernel's node. */
+/* The spec of a GEMM for a piece of so many rows; `context`: the kernel's node. */
 typedef struct matmul_spec expert_spec(int product, const void *context, int64_t rows);
 
 struct expert_products {

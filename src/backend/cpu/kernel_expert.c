@@ -1,5 +1,5 @@
 /* An expert's MLP and its gradients, on the rows that the routing gave it (expert_pieces.h). Rows of the last tile that
- * hold no slot are zeros, which products add nothing for. */
+ * hold no slot are zeros, which GEMMs add nothing for. */
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
@@ -98,7 +98,7 @@ struct expert_piece {
     const struct expert_view *view;
     int size;
     int64_t row, rows;
-    void *gate, *up, *active, *dactive, *workspace; /* the last: of products */
+    void *gate, *up, *active, *dactive, *workspace; /* the last: of GEMMs */
 };
 
 static void multiply(const struct expert_piece *piece, enum expert_product product, const void *a, const void *b,

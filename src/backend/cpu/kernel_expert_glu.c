@@ -40,7 +40,7 @@ static struct glu_view view_of(const struct node *node) {
     return view;
 }
 
-/* b is a weight of a product from `in` to `out` features, or turned. */
+/* b is a weight of a GEMM from `in` to `out` features, or turned. */
 static void set_weight(struct matmul_spec *spec, const struct glu_view *view, int64_t out, int64_t in, bool turned) {
     bool kn = view->attributes->weights_are_kn;
     spec->n = turned ? in : out;
@@ -116,7 +116,7 @@ struct glu_piece {
     const struct glu_view *view;
     int size;
     int64_t row, rows;
-    void *pairs, *active, *dactive, *workspace; /* the last: of products */
+    void *pairs, *active, *dactive, *workspace; /* the last: of GEMMs */
 };
 
 static void multiply(const struct glu_piece *piece, enum glu_product product, const void *a, const void *b,

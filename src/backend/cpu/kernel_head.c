@@ -12,7 +12,7 @@ static const struct head_limits limits = {.logits_bytes = 104 << 20, .tile_token
 
 enum { REST_TOKENS = 256 }; /* of a tile behind those in slices, at most */
 
-/* Products of a tile of so many tokens; NULL where not wanted. */
+/* GEMMs of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
     struct matmul *logits, *dx, *dweight;
 };
@@ -22,7 +22,7 @@ struct head_kernel {
     struct head_slices *slices;           /* of the first tokens; NULL: all are in tiles */
     struct head_tiles tiles;              /* of the others */
     struct head_products products, final; /* of a tile, and of the last one where that is shorter */
-    struct head_workspace workspace;      /* then that of the products */
+    struct head_workspace workspace;      /* then that of the GEMMs */
     float softcap;
     struct vocabulary_part part; /* of the weight; all of it where the node says none */
 };

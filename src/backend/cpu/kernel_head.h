@@ -17,7 +17,7 @@ enum status head_slices_create(const struct node *node, struct head_slices **out
 void head_slices_free(struct head_slices *slices);
 /* The first so many of the node's. */
 int64_t head_slices_tokens(const struct head_slices *slices);
-/* Besides that of the products. */
+/* Besides that of the GEMMs. */
 int64_t head_slices_workspace_bytes(const struct head_slices *slices);
 int64_t head_slices_products_bytes(const struct head_slices *slices);
 /* Losses [tokens] and gradients: rows of dx, all of the weight's and the bias's so far. */

@@ -1,4 +1,4 @@
-/* Linear layers and their gradients: one matrix product each. */
+/* Linear layers and their gradients: one GEMM each. */
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/matmul.h"
 #include "backend/linear_products.h"

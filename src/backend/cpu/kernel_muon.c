@@ -1,5 +1,5 @@
 /* Muon's update of a whole matrix (ops/ops.h): the moment and a direction, element by element; the direction made
- * orthogonal by products; the weight, element by element. Products are in the parameter's dtype, their results and what
+ * orthogonal by GEMMs; the weight, element by element. GEMMs are in the parameter's dtype, their results and what
  * is made of them in fp32, rounded once. */
 #include <math.h>
 
@@ -20,7 +20,7 @@ enum { SQUARES_A_TASK = 16 * GRADIENT_NORM_BLOCK };
 static int64_t elements_of(const struct muon_kernel *kernel) { return kernel->sizes.rows * kernel->sizes.columns; }
 static bool is_tall(const struct muon_kernel *kernel) { return kernel->sizes.rows > kernel->sizes.columns; }
 
-/* ---- products ---- */
+/* ---- GEMMs ---- */
 
 static enum status create_products(struct muon_kernel *kernel) {
     struct matmul_spec square = muon_square_spec(&kernel->sizes), squared = muon_squared_spec(&kernel->sizes);

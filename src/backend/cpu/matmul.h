@@ -1,4 +1,4 @@
-/* Matrix products: c = a b (+ bias) (+ addend). Those with a short side by the kernels for words of simd/; others of
+/* GEMMs: c = a b (+ bias) (+ addend). Those with a short side by the kernels for words of simd/; others of
  * bf16 by the processor's tiles where it has them (AMX), or in blocks by oneDNN where it has a fast kernel that keeps
  * its scratch in the workspace (brgemm, with instructions for bf16); all others by the packed kernels of simd/. Sums
  * are in fp32; the order of a sum depends on the sizes, the layouts, the instruction set and, for oneDNN, on its
@@ -19,7 +19,7 @@ enum status matmul_create(const struct matmul_spec *spec, struct matmul **out);
 int64_t matmul_workspace_bytes(const struct matmul *matmul);
 /* Allocates nothing. Calls by two threads at once, each with its workspace, take turns where oneDNN computes them. */
 void matmul_run(const struct matmul *matmul, const struct matmul_operands *operands, void *workspace);
-/* Whether a product of the spec's types, and of any sizes, needs nothing made ready (oneDNN's do). Then a spec that is
+/* Whether a GEMM of the spec's types, and of any sizes, needs nothing made ready (oneDNN's do). Then a spec that is
  * known only when it runs is computed as matmul_create's would be, to the same bits; `threads`: at most so many. */
 bool matmul_is_ready(const struct matmul_spec *spec);
 int64_t matmul_spec_workspace_bytes(const struct matmul_spec *spec, int threads);

@@ -7,7 +7,7 @@
 #include "backend/cpu/matmul_unpack.h"
 
 /* A block's sums stay in the first cache. With them oneDNN is as fast as with any larger block, unless there are so few
- * steps that calling it takes as long as the product. */
+ * steps that calling it takes as long as the GEMM. */
 enum { BLOCK_ROWS = 64, ROWS_MULTIPLE = 16, STEPS_MIN = 512, BLOCK_PANELS_MAX = 8 };
 enum { PANEL_COLUMNS = ONEDNN_PANEL_COLUMNS, COLUMNS_MULTIPLE = 16 };
 /* Of bf16: steps of a word of 32 bits, and of the words that oneDNN takes at a time. */
@@ -288,7 +288,7 @@ static void compute_block(const struct blocks_chunk *chunk, const struct matmul_
     if (last) matmul_finish(&matmul->spec, chunk->operands, &part, sums, whole_panels(matmul, block->columns));
 }
 
-/* Some blocks beside each other, of the same rows. */
+/* Some blocks next to each other, of the same rows. */
 static void blocks_task(const void *context, int64_t task, int thread) {
     const struct blocks_chunk *chunk = context;
     const struct blocks_matmul *matmul = chunk->matmul;

@@ -1,6 +1,6 @@
-/* Matrix products of bf16 by oneDNN's blocks (matmul_onednn.h), in chunks. All threads first pack a chunk's parts of a
+/* GEMMs of bf16 by oneDNN's blocks (matmul_onednn.h), in chunks. All threads first pack a chunk's parts of a
  * and b where oneDNN needs that; then each task computes a few blocks of c. With few rows a task packs its part of b
- * itself. How c and the sums are cut into blocks depends on the product's spec alone, and a block is computed by one
+ * itself. How c and the sums are cut into blocks depends on the GEMM's spec alone, and a block is computed by one
  * thread, so the bits are the same on any number of threads.
  */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_BLOCKS_H

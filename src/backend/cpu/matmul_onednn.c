@@ -185,7 +185,7 @@ static enum status create_primitive(const description_t operands[OPERANDS], stru
     return status == dnnl_success ? STATUS_OK : onednn_failed("compile a GEMM", status);
 }
 
-/* oneDNN makes a product for as many threads as OpenMP's next loop would have. */
+/* oneDNN makes a GEMM for as many threads as OpenMP's next loop would have. */
 static enum status create_primitive_for_one_thread(const description_t operands[OPERANDS], struct onednn_block *block) {
     int threads = omp_get_max_threads();
     omp_set_num_threads(1);

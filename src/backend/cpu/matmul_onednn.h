@@ -1,7 +1,7 @@
-/* Products of small blocks by oneDNN's C API, releases 2.6 and 3.x: c = a b of bf16 on the calling thread alone. No
+/* GEMMs of small blocks by oneDNN's C API, releases 2.6 and 3.x: c = a b of bf16 on the calling thread alone. No
  * other file calls oneDNN.
  *
- * oneDNN chooses the order of a product's sums by its sizes, the processor and the number of threads that it is made
+ * oneDNN chooses the order of a GEMM's sums by its sizes, the processor and the number of threads that it is made
  * for. A block is made for one thread, whatever the caller has set, so its sums depend on the first two only. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_ONEDNN_H
 #define BALLAST_BACKEND_CPU_MATMUL_ONEDNN_H
@@ -32,7 +32,7 @@ int64_t onednn_block_scratch_bytes(const struct onednn_block *block);
 /* For threads with numbers below shape.threads. Allocates nothing. */
 void onednn_block_run(const struct onednn_block *block, int seat, int thread, const void *a, const void *b, float *c,
                       void *scratch);
-/* Around all runs of a product by so many threads: blocks are shared, and each caller has a seat of its own at them.
+/* Around all runs of a GEMM by so many threads: blocks are shared, and each caller has a seat of its own at them.
  * There are as many as callers of so many threads have processors, at least one; who finds none waits. */
 int onednn_begin(int threads);
 void onednn_end(int seat);

@@ -228,7 +228,7 @@ static int64_t pack_tasks(const struct packed_chunk *chunk) {
     return divided_up(chunk->columns, pack_width(chunk->matmul));
 }
 
-/* Panels beside each other: neighbours in memory are packed one after the other. */
+/* Panels next to each other: neighbours in memory are packed one after the other. */
 static void pack_right(const void *context, int64_t task, int thread) {
     (void)thread;
     const struct packed_chunk *chunk = context;
@@ -286,7 +286,7 @@ static int64_t block_tasks(const struct packed_chunk *chunk) {
            divided_up(chunk->columns, chunk->matmul->block_columns);
 }
 
-/* The weight that the next step of a turned product packs: of this task, or the next. */
+/* The weight that the next step of a turned GEMM packs: of this task, or the next. */
 static struct gemm_later later_left(const struct packed_chunk *chunk, int64_t task, int64_t k) {
     const struct packed_matmul *matmul = chunk->matmul;
     const struct matmul_spec *spec = &matmul->spec;
@@ -302,7 +302,7 @@ static struct gemm_later later_left(const struct packed_chunk *chunk, int64_t ta
     };
 }
 
-/* What the next chunk's b is packed from: the share of one of so many products. */
+/* What the next chunk's b is packed from: the share of one of so many GEMMs. */
 static struct gemm_later later_right(const struct packed_chunk *chunk, int64_t product, int64_t products) {
     const struct packed_matmul *matmul = chunk->matmul;
     const struct matmul_spec *spec = &matmul->spec;

@@ -1,4 +1,4 @@
-/* Matrix products by the kernels of simd/, in chunks: in fp32, to which bf16 is converted, or by the processor's tiles
+/* GEMMs by the kernels of simd/, in chunks: in fp32, to which bf16 is converted, or by the processor's tiles
  * in bf16. All threads first pack a chunk's part of b; then each task packs rows of a, step by step, and computes a
  * block of c. An element of c is summed over k in order,
  * whatever the chunks, blocks and threads. */

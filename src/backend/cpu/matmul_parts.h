@@ -17,7 +17,7 @@ static inline const void *element_at(const void *data, enum dtype dtype, int64_t
     return (const char *)data + index * dtype_bytes(dtype);
 }
 
-/* The product of c's transpose: b's as a, and a's as b. The result is c's still. */
+/* The GEMM of c's transpose: b's as a, and a's as b. The result is c's still. */
 static inline struct matmul_spec matmul_turned(const struct matmul_spec *spec) {
     struct matmul_spec other = *spec;
     other.m = spec->n, other.n = spec->m;

@@ -130,7 +130,7 @@ static struct own own_of(const struct thin_run *run, int thread) {
     return (struct own){(void *)sums, (void *)chunk, (void *)(chunk + chunk_bytes(run->matmul))};
 }
 
-/* The product of a part without its a, b and words, which are of a chunk. */
+/* The GEMM of a part without its a, b and words, which are of a chunk. */
 static struct word_product product_of(const struct thin_matmul *matmul, const struct matmul_part *part,
                                       const struct own *own) {
     const struct matmul_spec *spec = &matmul->spec;

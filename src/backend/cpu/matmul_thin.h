@@ -1,7 +1,7 @@
-/* Products of which one side is short: a weight's gradient of LoRA's, those of a few tokens. The short operand is
+/* GEMMs of which one side is short: a weight's gradient of LoRA's, those of a few tokens. The short operand is
  * packed once, in words (simd/simd_words.c). Tasks of a fixed number of columns go along the long side, and read the
  * other operand where it is if it can be read so, else pack a chunk of it at a time. The sums of an element are made by
- * one task, in chunks of k that depend on the product's spec and the instruction set alone. */
+ * one task, in chunks of k that depend on the GEMM's spec and the instruction set alone. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_THIN_H
 #define BALLAST_BACKEND_CPU_MATMUL_THIN_H
 
@@ -20,7 +20,7 @@ struct thin_matmul {
     int64_t columns, pitch; /* of a task, and floats from one row of them to the next */
 };
 
-/* Whether products of that spec are thin. */
+/* Whether GEMMs of that spec are skinny. */
 bool thin_matmul_fits(const struct matmul_spec *spec);
 void thin_matmul_init(const struct matmul_spec *spec, int threads, struct thin_matmul *out);
 int64_t thin_matmul_workspace_bytes(const struct thin_matmul *matmul);

@@ -1,4 +1,4 @@
-/* A b in a format of fewer bits (graph/weight_format.h): its numbers, a tile at a time, for the packing of a product.
+/* A b in a format of fewer bits (graph/weight_format.h): its numbers, a tile at a time, for the packing of a GEMM.
  */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_UNPACK_H
 #define BALLAST_BACKEND_CPU_MATMUL_UNPACK_H
@@ -9,7 +9,7 @@
 struct matmul_tile {
     int64_t k, steps, column, columns;
 };
-/* Each number is code times scale in fp32, rounded to the product's dtype; `out` holds them in `to`, which is that or
+/* Each number is code times scale in fp32, rounded to the GEMM's dtype; `out` holds them in `to`, which is that or
  * fp32: [columns][steps] where b_k is 1, else [steps][columns]. */
 void matmul_unpack(const struct matmul_spec *spec, const void *b, const struct matmul_tile *tile, enum dtype to,
                    void *out);

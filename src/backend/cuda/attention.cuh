@@ -1,8 +1,8 @@
-/* What attention and its gradient share: operands, tiles of positions of one head in shared memory, products of tiles.
+/* What attention and its gradient share: operands, tiles of positions of one head in shared memory, GEMMs of tiles.
  *
  * A block works on a tile of rows (queries, or keys) while tiles of columns (keys, or queries) pass. Scores [rows]
  * [columns] are held in registers, spread over the block's threads: a thread has parts of two rows, shared with the
- * ROW_LANES - 1 lanes beside it. Two kinds of tiles, for fp32 and for bf16, say how; all else is written once. */
+ * ROW_LANES - 1 lanes next to it. Two kinds of tiles, for fp32 and for bf16, say how; all else is written once. */
 #ifndef BALLAST_BACKEND_CUDA_ATTENTION_CUH
 #define BALLAST_BACKEND_CUDA_ATTENTION_CUH
 
@@ -43,7 +43,7 @@ __device__ inline T *head_data(const struct attention &at, const struct heads &h
     return (T *)heads.data + (int64_t)sequence * at.length * heads.stride + (int64_t)head * at.head_dim;
 }
 
-/* What products of queries and keys are multiplied by: scores are then in units of ln 2 or, until they are bent, of the
+/* What GEMMs of queries and keys are multiplied by: scores are then in units of ln 2 or, until they are bent, of the
  * soft cap. */
 template <bool CAPPED> __device__ inline float score_factor(const struct attention &at) {
     return CAPPED ? at.scale / at.softcap : at.scale * LOG2_E;

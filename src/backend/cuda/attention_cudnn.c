@@ -128,7 +128,7 @@ static cudnn_descriptor add_turned(struct attention_cudnn *at, cudnn_descriptor 
     return cudnn_graph_reshape(&at->graph, x, y);
 }
 
-/* The product of `turned` and b; summed over the query heads that a key-value head has. */
+/* The GEMM of `turned` and b; summed over the query heads that a key-value head has. */
 static void add_key_gradient(struct attention_cudnn *at, cudnn_descriptor turned, cudnn_descriptor b,
                              enum operand operand, int64_t row) {
     const struct attention_cudnn_shape *shape = &at->shape;
@@ -152,7 +152,7 @@ static cudnn_descriptor add_sums(struct attention_cudnn *at, cudnn_descriptor dy
                                                               .b = number(at, ONE), .y = packed(at, SUMS, 1, FP32)});
 }
 
-/* With p = exp(scores - lse) and ds = scale p (dy v^t - sums): dv = p^t dy, dk = ds^t q, dq = ds k. dq is a product of
+/* With p = exp(scores - lse) and ds = scale p (dy v^t - sums): dv = p^t dy, dk = ds^t q, dq = ds k. dq is a GEMM of
  * whole rows of ds, which the engine keeps, and no sum of parts as they come: that is what makes it deterministic. */
 static void build_gradient(struct attention_cudnn *at) {
     const struct attention_cudnn_shape *shape = &at->shape;

@@ -9,9 +9,9 @@
  * failures are told; cuda_memory: blocks of its memory, and of the host's that it copies from and to; cuda_streams:
  * streams and events; cuda_graphs: graphs captured from streams; cuda_operators: the list of operators, kernels loaded,
  * failures within a call; opened_library, cublaslt_library, cudnn_library: NVIDIA's libraries, opened when a device is
- * first used; cuda_matmul: products by cuBLASLt;
+ * first used; cuda_matmul: GEMMs by cuBLASLt;
  * cuda_products: their algorithms as text, as a recipe has them;
- * cuda_slabs: products of weights in fewer bits; unpack: the numbers of these;
+ * cuda_slabs: GEMMs of weights in fewer bits; unpack: the numbers of these;
  * cuda_linear: linear layers and their gradients;
  * device: elements, vectors, sums over threads, launches;
  * mma: instructions that are written out;

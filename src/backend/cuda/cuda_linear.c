@@ -1,11 +1,11 @@
-/* Linear layers and their gradients: one matrix product each. */
+/* Linear layers and their gradients: one GEMM each. */
 #include "backend/cuda/cuda_slabs.h"
 #include "backend/linear_products.h"
 
 struct linear_kernel {
     struct kernel kernel;
     struct cuda_slabs *product;
-    int64_t sums_at; /* in the workspace, after the product's */
+    int64_t sums_at; /* in the workspace, after the GEMM's */
 };
 
 static void linear_release(struct kernel *kernel) {

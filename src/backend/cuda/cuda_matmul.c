@@ -8,7 +8,7 @@
 #include "backend/cuda_constants.h"
 #include "plan/recipe_lines.h"
 
-/* The algorithm for a spec; products of equal specs share it. */
+/* The algorithm for a spec; GEMMs of equal specs share it. */
 struct choice {
     struct cuda_matmul_spec spec;
     struct choice *next;

@@ -1,5 +1,5 @@
-/* Matrix products by cuBLASLt: c = a b (+ bias) (+ addend), sums in fp32 (never TF32). One algorithm for each spec,
- * chosen when the product is made: the one that the recipe pins, else the library's own choice without measuring. */
+/* GEMMs by cuBLASLt: c = a b (+ bias) (+ addend), sums in fp32 (never TF32). One algorithm for each spec,
+ * chosen when the GEMM is made: the one that the recipe pins, else the library's own choice without measuring. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_MATMUL_H
 #define BALLAST_BACKEND_CUDA_CUDA_MATMUL_H
 
@@ -32,7 +32,7 @@ enum status cuda_matmul_list(const char **lines);
 enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_matmul **out);
 /* Bytes that cuda_matmul_run needs, 64-byte aligned. */
 int64_t cuda_matmul_workspace_bytes(const struct cuda_matmul *matmul);
-/* Allocates nothing and does not wait. Not by two threads at once for one product. */
+/* Allocates nothing and does not wait. Not by two threads at once for one GEMM. */
 void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *operands, void *workspace,
                      cudaStream_t stream);
 /* NULL is fine. */

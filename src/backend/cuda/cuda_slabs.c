@@ -5,7 +5,7 @@ struct cuda_slabs {
     int64_t columns;            /* of a slab; n: there is but one */
     struct cuda_matmul *matmul; /* of a slab */
     struct cuda_matmul *last;   /* of the last one where it is narrower; NULL: it is not */
-    int64_t unpacked_at;        /* in the workspace, after the products' */
+    int64_t unpacked_at;        /* in the workspace, after the GEMMs' */
 };
 
 static bool is_quantized(const struct matmul_spec *spec) { return spec->b_format != WEIGHT_PLAIN; }

@@ -1,7 +1,7 @@
-/* Products whose b may be a weight in fewer bits (graph/weight_format.h). Such a b is unpacked into the workspace, some
- * of the product's columns at a time (a slab), where a GPU's cache still holds them when that part of the product
- * reads them. Each number is code times scale in fp32, rounded to the product's dtype: the bits are those of the
- * products of the unpacked slabs. */
+/* GEMMs whose b may be a weight in fewer bits (graph/weight_format.h). Such a b is unpacked into the workspace, some
+ * of the GEMM's columns at a time (a slab), where a GPU's cache still holds them when that part of the GEMM
+ * reads them. Each number is code times scale in fp32, rounded to the GEMM's dtype: the bits are those of the
+ * GEMMs of the unpacked slabs. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_SLABS_H
 #define BALLAST_BACKEND_CUDA_CUDA_SLABS_H
 

@@ -1,11 +1,11 @@
 /* An expert's MLP and its gradients, on the rows that the routing gave it. Their number is known on the device alone: a
- * product's blocks go through the tiles of its rows, and those beyond them have nothing to do. As on the CPU
+ * GEMM's blocks go through the tiles of its rows, and those beyond them have nothing to do. As on the CPU
  * (backend/cpu/expert_pieces.h), some rows behind the last slot are among them; they hold no slot. Weights in fewer
  * bits are unpacked into the workspace, a slab at a time (cuda_slabs.h). */
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_slabs.h"
 
-/* A block's threads and tiles are those of attention: scores of queries and keys are products too. */
+/* A block's threads and tiles are those of attention: scores of queries and keys are GEMMs too. */
 constexpr int PRODUCT_THREADS = ATTENTION_THREADS, PRODUCT_STEP = 64;
 constexpr int64_t PRODUCT_BLOCKS_MAX = 2048;
 
@@ -107,7 +107,7 @@ static void multiply(enum dtype dtype, const struct ranged_product &at, cudaStre
         product_launch<f32_tiles<PRODUCT_STEP, 32>>(at, stream);
 }
 
-/* ---- what operators make of products' rows, which lie in the workspace at their own numbers ---- */
+/* ---- what operators make of GEMMs' rows, which lie in the workspace at their own numbers ---- */
 
 struct active_rows {
     struct expert_range rows;
@@ -261,7 +261,7 @@ static struct expert_call open_call(const struct node *node, const struct kernel
     return own;
 }
 
-/* A product whose b is a weight in fewer bits, and the bias one of its columns: some columns at a time. */
+/* A GEMM whose b is a weight in fewer bits, and the bias one of its columns: some columns at a time. */
 static void multiply_quantized(const struct expert_call &own, const struct weight_code *code,
                                const struct ranged_product &whole, cudaStream_t stream) {
     struct weight_layout layout = weight_code_layout(code);

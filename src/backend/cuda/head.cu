@@ -11,10 +11,10 @@ extern "C" {
 /* One row of logits a block, one block a multiprocessor: the parts of rows that shared memory does not hold are still
  * in the second cache when they are read again. */
 constexpr int LOSS_THREADS = 1024, LOGITS_AT_ONCE = 8; /* of a thread */
-/* Shared memory of a block's sums, beside its logits. */
+/* Shared memory of a block's sums, next to its logits. */
 constexpr int LOSS_STATIC_BYTES = 1024;
 
-/* Products of a tile of so many tokens; NULL where not wanted. */
+/* GEMMs of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
     struct cuda_matmul *logits, *dx, *dweight;
 };
@@ -23,7 +23,7 @@ struct head_kernel {
     struct kernel kernel;
     struct head_tiles tiles;
     struct head_products products, final; /* of a tile, and of the last one where that is shorter */
-    struct head_workspace workspace;      /* then that of sums over rows, and of the products: */
+    struct head_workspace workspace;      /* then that of sums over rows, and of the GEMMs: */
     int64_t matmul_at;
     int held; /* of struct loss_rows */
     float softcap;

@@ -1,6 +1,6 @@
 /* Muon's update of a whole matrix (ops/ops.h), in the order of the CPU's (backend/cpu/kernel_muon.c): the moment and a
- * direction, element by element (optimizer.cu); the direction made orthogonal by products of cuBLASLt; the weight,
- * element by element. Products are in the parameter's dtype, their results and what is made of them in fp32, rounded
+ * direction, element by element (optimizer.cu); the direction made orthogonal by GEMMs of cuBLASLt; the weight,
+ * element by element. GEMMs are in the parameter's dtype, their results and what is made of them in fp32, rounded
  * once. cuBLASLt adds in another order than the CPU: the moments have the CPU's bits, the weights have not. */
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/stochastic_rounding.cuh"

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 struct opened_library {
-    const char *name, *folder; /* looked for where the system's loader looks, then in the folder */
+    const char *name, *folder; /* looked for where the system's loader looks, then in the directory */
     pthread_mutex_t lock;
     bool tried;
     void *handle; /* NULL: not open, or not to be had */

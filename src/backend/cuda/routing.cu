@@ -292,7 +292,7 @@ template <typename T> static void zero_rows(const struct tensor *tensor, void *o
            tensor_row_stride(tensor), shape_columns(&tensor->shape));
 }
 
-/* A slot's row is its token's, times its weight; with dweights the product of the token's row and that of `rows`, too.
+/* A slot's row is its token's, times its weight; with dweights the GEMM of the token's row and that of `rows`, too.
  * A block takes a slot. */
 template <typename T> __global__ void __launch_bounds__(THREADS) scatter_kernel(struct slot_rows at) {
     int64_t slot = blockIdx.x, token = slot / at.count, place = at.places[slot];

@@ -1,5 +1,5 @@
 /* What attention by pairs of bf16 and its gradient share: how a tile of positions of one head lies in bf16 for their
- * products, scores in blocks of 32 keys by 32 queries, what queries see of them.
+ * GEMMs, scores in blocks of 32 keys by 32 queries, what queries see of them.
  *
  * A unit of the processor multiplies pairs: dot products of vectors, or tiles (AMX). The file of a unit
  * (simd_attention_dots.c, simd_attention_amx.c) includes this one, and then attention_pairs_forward.h and
@@ -7,17 +7,17 @@
  *     UNIT: the attribute of functions that use the unit or round to bf16;
  *     PAIRS_TILE, a multiple of 32: keys of a tile, and queries of the gradient's;
  *     PAIRS_QUERIES, a multiple of 32: queries of attention's tiles, which share each copy of keys and values;
- *     unit_begin, unit_end: before and after products;
+ *     unit_begin, unit_end: before and after GEMMs;
  *     unit_multiply(words, a, a_row, b, b_row, c, c_row, accumulate): c[32][32] (+)= a b over `words` words, a multiple
  *         of 16; a [32][words], b [words][32]; rows are so many words apart.
  *
  * Scores are turned: keys down, queries across the lanes. Words are two elements of bf16. With `columns` the head's
  * features rounded up to a block, and zeros after the features and after the sequence's end, positions lie
- *     in rows:   [position][columns], the left side of products over features;
+ *     in rows:   [position][columns], the left side of GEMMs over features;
  *     turned:    [32 positions][columns / 2 words][32], the right side of those;
- *     in pairs:  [position / 2][columns words of two positions], the right side of products over positions;
+ *     in pairs:  [position / 2][columns words of two positions], the right side of GEMMs over positions;
  *     by column: [column][positions], the left side of those.
- * A product's result does not depend on positions that a query does not see: their factors are zeros, which change no
+ * A GEMM's result does not depend on positions that a query does not see: their factors are zeros, which change no
  * sum, and blocks are left out by their positions alone. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_ATTENTION_PAIRS_H
 #define BALLAST_BACKEND_CPU_SIMD_ATTENTION_PAIRS_H
@@ -88,7 +88,7 @@ static inline __attribute__((unused)) void pairs_by_column(int64_t words, const 
             words_turn(pairs + pair * 2 * words + column, 2 * words, to + column * (count / 2) + pair, count / 2);
 }
 
-/* What the products of q and k are multiplied by, once they need no other change: scores are then in units of ln 2. */
+/* What the GEMMs of q and k are multiplied by, once they need no other change: scores are then in units of ln 2. */
 INLINE bool scores_change(const struct attention_head *head) { return head->softcap > 0 || head->scale <= 0; }
 INLINE float score_factor(const struct attention_head *head) { return scores_change(head) ? 1 : query_factor(head); }
 

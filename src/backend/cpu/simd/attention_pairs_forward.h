@@ -1,5 +1,5 @@
 /* Attention by pairs of bf16: the running softmax of simd_attention.c in fp32, of exponentials that are rounded to bf16
- * for their product with the values. Included by the file of a unit (attention_pairs.h). */
+ * for their GEMM with the values. Included by the file of a unit (attention_pairs.h). */
 #ifndef BALLAST_BACKEND_CPU_SIMD_ATTENTION_PAIRS_FORWARD_H
 #define BALLAST_BACKEND_CPU_SIMD_ATTENTION_PAIRS_FORWARD_H
 

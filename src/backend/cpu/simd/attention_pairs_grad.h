@@ -1,5 +1,5 @@
 /* The gradient of attention by pairs of bf16: that of simd_attention_grad.c, of probabilities and gradients of scores
- * that are made in fp32 and rounded to bf16 for their products. Blocks of 32 keys by 32 queries are made or left out by
+ * that are made in fp32 and rounded to bf16 for their GEMMs. Blocks of 32 keys by 32 queries are made or left out by
  * their positions alone. Included by the file of a unit (attention_pairs.h). */
 #ifndef BALLAST_BACKEND_CPU_SIMD_ATTENTION_PAIRS_GRAD_H
 #define BALLAST_BACKEND_CPU_SIMD_ATTENTION_PAIRS_GRAD_H
@@ -96,7 +96,7 @@ static void block_copy(const struct attention_head *head, const void *from, int6
     pairs_of_rows(words, rows, PAIRS_BLOCK, pairs);
 }
 
-/* Queries and their gradients as the products need them; after the sequence's end probabilities will be 0. */
+/* Queries and their gradients as the GEMMs need them; after the sequence's end probabilities will be 0. */
 static void queries_copy(const struct attention_head *head, const struct tile_pair *pair, const struct backward *work) {
     int64_t words = pairs_words(head), count = round_up(pair->queries, PAIRS_BLOCK);
     for (int64_t i = 0; i < count; i += PAIRS_BLOCK) {

@@ -85,7 +85,7 @@ INLINE int32_t segment_at(const struct attention_head *head, int64_t position) {
 }
 
 /* Prefetches rows [begin, end) of the next tile, or of a result that is stored soon: rows lie in different pages, which
- * hardware prefetchers do not cross. Called for a few rows at a time, between products, since a core has no more than a
+ * hardware prefetchers do not cross. Called for a few rows at a time, between GEMMs, since a core has no more than a
  * dozen lines under way. */
 INLINE void rows_call(const struct attention_head *head, const void *from, int64_t stride, int64_t begin, int64_t end) {
     int64_t size = head->dtype == DTYPE_BF16 ? 2 : 4;

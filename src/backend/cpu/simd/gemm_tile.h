@@ -1,10 +1,10 @@
-/* Sizes of the matrix product's tile and panels. */
+/* Sizes of the GEMM's tile and panels. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_GEMM_TILE_H
 #define BALLAST_BACKEND_CPU_SIMD_GEMM_TILE_H
 
 #include "backend/cpu/simd/simd.h"
 
-/* As many accumulators as the registers hold beside a row of b and one element of a. */
+/* As many accumulators as the registers hold besides a row of b and one element of a. */
 #define GEMM_TILE_ROWS_avx512 8
 #define GEMM_TILE_ROWS_avx2 4
 #define GEMM_TILE_ROWS_generic 8

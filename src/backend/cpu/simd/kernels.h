@@ -1,4 +1,4 @@
-/* Vector kernels: this folder is compiled once for each instruction set.
+/* Vector kernels: this directory is compiled once for each instruction set.
  *
  * Files, in the order to read them:
  *     kernels: the table of them, for their callers;
@@ -8,11 +8,11 @@
  *         src/ops by these names;
  *     stochastic_rounding: stochastic rounding; moment_codes: moments in 8 bits;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
- *     gemm_tile, simd_gemm: products of matrices; prefetch: memory that they prefetch;
+ *     gemm_tile, simd_gemm: GEMMs; prefetch: memory that they prefetch;
  *     simd_unpack: weights in fewer bits;
  *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
- *     amx, simd_tiles: products of packed pairs of bf16 by the processor's tiles;
- *     simd_thin: products of which one side is short;
+ *     amx, simd_tiles: GEMMs of packed pairs of bf16 by the processor's tiles;
+ *     simd_thin: GEMMs of which one side is short;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention;
  *     attention_pairs, attention_pairs_forward, attention_pairs_grad: attention by pairs of bf16;
  *     simd_attention_dots, simd_attention_amx: the same, by dot products of vectors and by the processor's tiles.
@@ -100,7 +100,7 @@ struct gemm_result {
     int64_t c_row;
 };
 
-/* Steps of an operand of a product, to be packed in panels [panel][step][width], width being gemm_rows of a or
+/* Steps of an operand of a GEMM, to be packed in panels [panel][step][width], width being gemm_rows of a or
  * gemm_columns of b: `left` rows or columns from the first panel's on, zeros after them. Strides are in elements of
  * `dtype`: from one step to the next, and across a panel; one of them is 1. */
 struct gemm_packing {
@@ -112,7 +112,7 @@ struct gemm_packing {
     int64_t panel_stride; /* of `to` */
 };
 
-/* Bytes that a later product reads: so many lines of `bytes`, with a stride in bytes. 0 lines: none. */
+/* Bytes that a later GEMM reads: so many lines of `bytes`, with a stride in bytes. 0 lines: none. */
 struct gemm_later {
     const void *from;
     int64_t lines, bytes, stride;
@@ -205,7 +205,7 @@ struct quantized_weight {
        const void *direction))                                                                                         \
     /* x = a x + b y */                                                                                                \
     X(void, mix, (enum dtype dtype, int64_t n, float a, float b, const float *y, void *x))                             \
-    /* Products (simd_gemm.c). */                                                                                      \
+    /* GEMMs (simd_gemm.c). */                                                                                      \
     X(void, gemm, (const struct gemm_block *block))                                                                    \
     /* The same of bf16 by the processor's tiles (simd_tiles.c): steps and strides are in words of two steps, a        \
      * multiple of 16; panels are of 32 rows, [32][words] (pack_lines), and of 32 columns, [words][32] (pack_steps).   \
@@ -213,7 +213,7 @@ struct quantized_weight {
     X(void, gemm_pairs, (const struct gemm_block *block))                                                              \
     X(void, gemm_pack, (const struct gemm_packing *packing))                                                           \
     X(void, gemm_finish, (const struct gemm_result *result, const float *sums, int64_t sums_row))                      \
-    /* Products of words (simd_thin.c). */                                                                             \
+    /* GEMMs of words (simd_thin.c). */                                                                             \
     /* b by steps, by lines. */                                                                                        \
     X(void, multiply_words, (const struct word_product *product))                                                      \
     X(void, multiply_lines, (const struct word_product *product))                                                      \
@@ -253,7 +253,7 @@ struct quantized_weight {
 struct attention_kernels {
     int64_t queries; /* of a tile */
     int64_t tile;    /* queries, and keys, of a tile of the gradient */
-    bool rounds;     /* exponentials to bf16, before their product with the values */
+    bool rounds;     /* exponentials to bf16, before their GEMM with the values */
     ATTENTION_LIST(SIMD_MEMBER)
 };
 

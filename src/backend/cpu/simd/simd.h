@@ -1,4 +1,4 @@
-/* Vectors of floats, for the kernels of this folder: each of its files is compiled once for each instruction set, with
+/* Vectors of floats, for the kernels of this directory: each of its files is compiled once for each instruction set, with
  * CPU_ISA as its name, and sees LANES floats in a `vf`. Written with the vector extensions of gcc and clang; the few
  * operations that these lack are at the top.
  *
@@ -200,7 +200,7 @@ INLINE void store(void *to, int64_t index, int64_t left, bool bf16, vf value) {
 }
 
 /* Ask for what a loop over rows that lie together comes to soon, to read or to overwrite. With arithmetic between the
- * loads, a processor alone keeps too few lines under way. A line that another core has read, as one has of a product's
+ * loads, a processor alone keeps too few lines under way. A line that another core has read, as one has of a GEMM's
  * packed operand that lay where a result is written now, must be taken from it: asked for as if to read, it comes, and
  * the store waits again. */
 enum { AHEAD_BYTES = 4096 };

@@ -1,4 +1,4 @@
-/* Products of packed panels, and packing a and b into panels. */
+/* GEMMs of packed panels, and packing a and b into panels. */
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/prefetch.h"
 #include "backend/cpu/simd/simd.h"

@@ -174,7 +174,7 @@ void SIMD_NAME(simd_update)(enum update_rule rule, int64_t n, const struct updat
     }
 }
 
-/* ---- Muon: the weight, and sums of a matrix and products ---- */
+/* ---- Muon: the weight, and sums of a matrix and GEMMs ---- */
 
 INLINE void follow_loop(struct update_form form, bool bf16, int64_t n, const struct update_step *step,
                         const struct update_run *run, const void *direction) {

@@ -1,4 +1,4 @@
-/* The table of the functions of this folder, for one instruction set. */
+/* The table of the functions of this directory, for one instruction set. */
 #include "backend/cpu/simd/attention_tile.h"
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/simd.h"

@@ -1,4 +1,4 @@
-/* Products of words (simd_words.c), for matrices of which one side is short: tiles of as many rows as there are, by
+/* GEMMs of words (simd_words.c), for matrices of which one side is short: tiles of as many rows as there are, by
  * vectors of columns where b is read by steps, by vectors of words where it is read by lines. */
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/simd.h"
@@ -60,7 +60,7 @@ INLINE void words_tile(enum word_kind kind, int rows, int vectors, const struct 
         }
 }
 
-/* Tiles beside each other, of the given rows; few of them are narrower than the registers allow. */
+/* Tiles next to each other, of the given rows; few of them are narrower than the registers allow. */
 INLINE void words_rows(enum word_kind kind, int rows, const struct word_product *product, int64_t row) {
     int64_t left = (product->columns + LANES - 1) / LANES, column = 0;
     for (; left > GEMM_VECTORS + 1 || left == GEMM_VECTORS; left -= GEMM_VECTORS, column += GEMM_VECTORS * LANES)
@@ -101,7 +101,7 @@ void SIMD_NAME(simd_multiply_words)(const struct word_product *product) {
         rows_all(product);
 }
 
-/* Tiles of lines: as many sums as the registers hold beside a vector of each row. */
+/* Tiles of lines: as many sums as the registers hold besides a vector of each row. */
 enum { LINE_ROWS = LANES == 16 ? 3 : 1, LINE_COLUMNS = (int)LANES < 8 ? (int)LANES : 8 };
 
 /* The sums of the lanes of LINE_COLUMNS vectors, in their order: halves of vectors are added by pairs. */

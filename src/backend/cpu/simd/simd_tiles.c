@@ -1,4 +1,4 @@
-/* Products of packed pairs of bf16 by the processor's tiles (AMX): four tiles of sums, 32 rows by 32 columns, stay in
+/* GEMMs of packed pairs of bf16 by the processor's tiles (AMX): four tiles of sums, 32 rows by 32 columns, stay in
  * their registers for all steps. */
 #include "backend/cpu/simd/amx.h"
 #include "backend/cpu/simd/prefetch.h"

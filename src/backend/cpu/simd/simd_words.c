@@ -1,4 +1,4 @@
-/* Packing for products of words: a and b by lines or by steps, in words of 32 bits. A word is a step of k in fp32, a
+/* Packing for GEMMs of words: a and b by lines or by steps, in words of 32 bits. A word is a step of k in fp32, a
  * pair of steps in bf16. Nothing is computed: bits are moved. */
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/turn.h"

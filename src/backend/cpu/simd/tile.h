@@ -4,7 +4,7 @@
 
 #include "backend/cpu/simd/simd.h"
 
-/* As many accumulators as the registers hold beside two vectors of b and one element of a. */
+/* As many accumulators as the registers hold besides two vectors of b and one element of a. */
 #define TILE_ROWS_avx512 8
 #define TILE_ROWS_avx2 6
 #define TILE_ROWS_generic 8
