@@ -1,7 +1,7 @@
 /* An update rule's numbers in a step (ops/ops.h), rounded alike on every backend: its bits are the same on all of them.
  *
- * STOCHASTIC ROUNDING. An fp32 number becomes one of the two bf16 numbers next to it: 16 random bits are added to the 16
- * that bf16 lacks, and these are cut off. NaN stays NaN. The random bits of element e of a parameter's tensor are in
+ * STOCHASTIC ROUNDING. An fp32 number becomes one of the two bf16 numbers next to it: 16 random bits are added to the
+ * 16 that bf16 lacks, and these are cut off. NaN stays NaN. The random bits of element e of a parameter's tensor are in
  * word e % 4 of the block random_block(seed, stream, step, number << 32 | e / 4) of base/random.h: of the stream
  * RANDOM_ROUND_STATE the lower half of the word for the first moment and the upper half for the second, of
  * RANDOM_ROUND_WEIGHT the lower half for a weight without a master. `number` is that of the parameter among those that
@@ -40,7 +40,7 @@ struct update_step {
 /* A run of a parameter. */
 struct update_run {
     const float *gradient;
-    void *weight;                      /* fp32; bf16, rounded stochastically, where `bf16_weight`; NULL next to halves */
+    void *weight; /* fp32; bf16, rounded stochastically, where `bf16_weight`; NULL next to halves */
     void *moments[UPDATE_MOMENTS_MAX]; /* fp32; bf16, rounded stochastically, where `bf16_moments`; codes where there
                                           are scales; NULL: no such moment */
     float *scales[UPDATE_MOMENTS_MAX]; /* NULL, or those of the moments' blocks, which begin with the run */

@@ -40,10 +40,10 @@ enum status file_writer_open_named(const char *path, struct file_writer *out);
  * too. The file is made where it is missing, never cut, and not removed on failure. With file_writer_pass_cache the
  * offset is a multiple of FILE_BLOCK_BYTES_MIN. */
 enum status file_writer_open_part(const char *path, uint64_t offset, struct file_writer *out);
-/* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread concurrent with the caller: for
- * gigabytes that are not read again soon. It takes a quarter of the processor's time (0.16 s, not 0.68 s a GB on the
- * machines of bench/RESULTS.md) and neither fills the cache nor leaves a long sync for the end. Call it before the
- * first write; without memory or a thread it fails as a write does. */
+/* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread concurrent with the
+ * caller: for gigabytes that are not read again soon. It takes a quarter of the processor's time (0.16 s, not 0.68 s a
+ * GB on the machines of bench/RESULTS.md) and neither fills the cache nor leaves a long sync for the end. Call it
+ * before the first write; without memory or a thread it fails as a write does. */
 void file_writer_pass_cache(struct file_writer *writer);
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes);
 /* What follows goes to this place of the file: in a part of one, which is written through the page cache. */

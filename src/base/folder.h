@@ -13,7 +13,8 @@ bool file_is_folder(const char *path);
 /* Whether folder/name exists. Allocates nothing. */
 bool folder_holds(const char *folder, const char *name);
 
-/* Creates the directory and its parents, each synced into the directory that holds it; an existing directory is success. */
+/* Creates the directory and its parents, each synced into the directory that holds it; an existing directory is
+ * success. */
 enum status folder_create(const char *path);
 /* The same in a directory that must be there. An existing file of the name is success too. */
 enum status folder_create_one(const char *path);
@@ -21,14 +22,15 @@ enum status folder_create_one(const char *path);
 enum status folder_sync_parent(const char *path);
 /* Removes a directory and all below it; a missing one is success. Does not follow links. */
 enum status folder_remove(const char *path);
-/* Publishes a finished directory under its name in one step: syncs `from` and the directories below (files are synced by
- * file_writer_close and all that is built on it), renames it to `to` (which must not exist, or be an empty directory) and
- * syncs the parent. On failure both are as they were, or, where only the last sync failed, the directory is at `to`. */
+/* Publishes a finished directory under its name in one step: syncs `from` and the directories below (files are synced
+ * by file_writer_close and all that is built on it), renames it to `to` (which must not exist, or be an empty
+ * directory) and syncs the parent. On failure both are as they were, or, where only the last sync failed, the directory
+ * is at `to`. */
 enum status folder_publish(const char *from, const char *to);
 
 /* Takes an existing directory for this process until the descriptor is closed (a process that ends lets go of it).
- * BAD_INPUT when it cannot be opened or another process has it. Where the file system has no locks the directory is only
- * open, and `*locked` (which may be NULL) becomes false. */
+ * BAD_INPUT when it cannot be opened or another process has it. Where the file system has no locks the directory is
+ * only open, and `*locked` (which may be NULL) becomes false. */
 enum status folder_lock(const char *path, int *descriptor, bool *locked);
 /* Whether a path leads to the directory that is open, and not to another one or to nothing. */
 bool folder_is_at(const char *path, int descriptor);
@@ -58,7 +60,8 @@ char *path_beside(const char *path, const char *prefix);
 /* Whether a name is one of those. */
 bool name_is_beside(const char *name, const char *prefix);
 
-/* Renames over whatever file has the name `to`, and syncs the directory that holds it. The source must be synced already.
+/* Renames over whatever file has the name `to`, and syncs the directory that holds it. The source must be synced
+ * already.
  */
 enum status file_rename(const char *from, const char *to);
 

@@ -68,8 +68,9 @@ struct manifest_findings {
 struct manifest_share {
     int index, count;
 };
-/* Reads the directory's files again, with OpenMP's threads, and adds what is wrong with them; whether they are there, and
- * their sizes, in every share. `wanted` says which by name; NULL: all. OK whatever it finds; FAILED without memory. */
+/* Reads the directory's files again, with OpenMP's threads, and adds what is wrong with them; whether they are there,
+ * and their sizes, in every share. `wanted` says which by name; NULL: all. OK whatever it finds; FAILED without memory.
+ */
 enum status manifest_verify(const struct manifest *manifest, const char *folder, bool (*wanted)(const char *name),
                             struct manifest_share share, struct manifest_findings *out);
 /* Adds the files of the directory that are not listed; hidden ones are passed over. */

@@ -1,4 +1,5 @@
-/* The chat template of a model's directory, and conversations rendered by it as `transformers`' apply_chat_template does.
+/* The chat template of a model's directory, and conversations rendered by it as `transformers`' apply_chat_template
+ * does.
  *
  * Read are chat_template.jinja, and additional_chat_templates/tool_use.jinja for conversations with tools; without such
  * files "chat_template" of tokenizer_config.json: a text, or a list of named ones, of which "default" is taken, and

@@ -111,8 +111,9 @@ enum status checkpoint_verify(struct comm *comm, const char *folder);
 enum status checkpoint_verify_base(const struct checkpoint_state *state, const struct model *model);
 /* state->base for this model. */
 enum status checkpoint_hash_base(const struct model *model, uint64_t *hash);
-/* The same for the files of a model: those in the directory that it was opened from (NULL: they are verified already) and,
- * where it has adapters, those of its base model. A directory without a manifest passes; added files are allowed. */
+/* The same for the files of a model: those in the directory that it was opened from (NULL: they are verified already)
+ * and, where it has adapters, those of its base model. A directory without a manifest passes; added files are allowed.
+ */
 enum status checkpoint_verify_model(struct comm *comm, const char *folder, const struct model *model);
 
 /* Collective: writes RUN_DIR/model from the arenas, in place of an older one. Its manifest lists the weights alone:

@@ -30,8 +30,8 @@ struct run_settings {
 /* BAD_INPUT when the path is something else than a missing or empty directory. One that holds nothing but what a killed
  * start left counts as empty. */
 enum status run_folder_check_new(const char *path);
-/* Creates the directory and takes its lock. BAD_INPUT when another process has the directory, or it has become something else
- * meanwhile. */
+/* Creates the directory and takes its lock. BAD_INPUT when another process has the directory, or it has become
+ * something else meanwhile. */
 enum status run_folder_take_new(const char *path, int *lock);
 /* The same, and then writes run.json, the last of what a new run needs. */
 enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock);

@@ -2,9 +2,9 @@
 #ifndef BALLAST_CLI_LIMIT_SPINNING_H
 #define BALLAST_CLI_LIMIT_SPINNING_H
 
-/* The first thing that a program does whose kernels run concurrently with other programs, benchmarks included: starts it again
- * with `arguments` (main's), GOMP_SPINCOUNT=10000 and OMP_WAIT_POLICY=active, unless the environment says how OpenMP
- * waits or binds its threads. The process keeps the name of its program.
+/* The first thing that a program does whose kernels run concurrently with other programs, benchmarks included: starts
+ * it again with `arguments` (main's), GOMP_SPINCOUNT=10000 and OMP_WAIT_POLICY=active, unless the environment says how
+ * OpenMP waits or binds its threads. The process keeps the name of its program.
  *
  * In turns of a loop: GNU's default of 300000 makes a step on a machine that others use too wait for threads that are
  * not running: a small model fell from 50000 to 600 tokens/s. 10000 turns lose nothing on an idle machine and kept 8000

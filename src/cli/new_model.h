@@ -8,7 +8,7 @@
 
 struct new_model {
     struct model_config config; /* where there is no `like` */
-    const char *like;           /* a model's directory or a preset, whose config.json and tokenizer are taken; or NULL */
+    const char *like; /* a model's directory or a preset, whose config.json and tokenizer are taken; or NULL */
     uint64_t seed;
     enum dtype dtype;               /* of what is not in base_format */
     enum weight_format base_format; /* of the matrices of linear layers and experts */

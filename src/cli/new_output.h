@@ -1,5 +1,5 @@
-/* Files and directories that a command makes where -o says: nothing of another kind is overwritten, and directories appear
- * whole or not at all. */
+/* Files and directories that a command makes where -o says: nothing of another kind is overwritten, and directories
+ * appear whole or not at all. */
 #ifndef BALLAST_CLI_NEW_OUTPUT_H
 #define BALLAST_CLI_NEW_OUTPUT_H
 
@@ -17,9 +17,9 @@ enum status new_file_write(const char *path, const char *text, size_t bytes);
 /* The same with JSON text and a newline; `flags` are jansson's. */
 enum status new_file_write_json(const char *path, const json_t *value, size_t flags);
 
-/* Calls `write` with an empty directory next to `folder`, which then takes its name. BAD_INPUT, before anything is written,
- * when `folder` holds something already. On failure nothing is left; what a killed
- * process left there, the next call in the same parent directory removes. */
+/* Calls `write` with an empty directory next to `folder`, which then takes its name. BAD_INPUT, before anything is
+ * written, when `folder` holds something already. On failure nothing is left; what a killed process left there, the
+ * next call in the same parent directory removes. */
 enum status new_folder_write(const char *folder, enum status (*write)(void *payload, const char *path), void *payload);
 /* The first of these checks alone. */
 enum status new_folder_check(const char *folder);

@@ -8,9 +8,10 @@
 
 struct run_views {
     struct console *console;
-    struct server *server;           /* NULL: not asked for */
-    struct console_account complete; /* of a run that had all its steps before; no directory: there was something to do */
-    struct train_events events;      /* the console's, what tells of options without an effect, and signals that stop */
+    struct server *server; /* NULL: not asked for */
+    struct console_account
+        complete;               /* of a run that had all its steps before; no directory: there was something to do */
+    struct train_events events; /* the console's, what tells of options without an effect, and signals that stop */
 };
 /* Before anything else is done, so that a port that is taken is told at once. The caller closes in any case. */
 enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out);

@@ -10,8 +10,8 @@ struct cgroup_limits {
     double processors;             /* least quota of processor time, in processors; 0: no limit */
 };
 
-/* `root` goes before /proc and the mount points: "" for this machine, a directory in tests. What cannot be read counts as
- * no limit. */
+/* `root` goes before /proc and the mount points: "" for this machine, a directory in tests. What cannot be read counts
+ * as no limit. */
 void cgroup_read(const char *root, struct cgroup_limits *out);
 
 #endif

@@ -32,8 +32,8 @@ struct cluster_rates {
     double wake_s;  /* from then until a stream that slept for it goes on */
     struct transfer_rate zero;
     struct transfer_rate copy[TIER_COUNT][TIER_COUNT]; /* from, to */
-    /* slowdown[a][b], at least 1: the time of a concurrent with b, over its time alone. slowdown[a][a]: two of one kind on two
-     * streams. */
+    /* slowdown[a][b], at least 1: the time of a concurrent with b, over its time alone. slowdown[a][a]: two of one kind
+     * on two streams. */
     double slowdown[ACTIVITY_COUNT][ACTIVITY_COUNT];
     struct cluster_links links; /* between ranks */
     /* Relative spread of the repeated measurements, the worst of them: 0.1: 10% of the times is noise. */
@@ -45,8 +45,8 @@ struct cluster_rates rates_lower(const struct cluster_rates *a, const struct clu
 
 /* --- in JSON: a part of cluster files, and of what src/profile keeps (rates_json.c) --- */
 
-/* Without `links`, which cluster files have besides the rates. A file of before version 3 has no slowdown by messages or
- * of them: they are then 1.
+/* Without `links`, which cluster files have besides the rates. A file of before version 3 has no slowdown by messages
+ * or of them: they are then 1.
  * {"issue_s", "wake_s", "noise", "zero": {"latency_s", "bytes_per_s"},
  *  "copies": [{"from", "to", "latency_s", "bytes_per_s"}], "slowdown": {ACTIVITY: {BESIDE: FACTOR}}}; copies between
  * tiers that were not measured are left out. NULL when out of memory. */

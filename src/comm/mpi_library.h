@@ -4,10 +4,10 @@
  * the environment, MPICH's mpiexec and srun --mpi=pmi2 leave PMI_RANK or PMI_FD. Slurm's own variables say nothing:
  * they are also there in a batch script, which is one process. BALLAST_MPI overrules all of it.
  *
- * Plugins (ballast-mpi-openmpi.so, ballast-mpi-mpich.so) are looked for in the directory BALLAST_PLUGINS alone where that
- * is set; else next to the program or libballast.so, and in lib/ballast where these are installed. They are opened for
- * all of the process (RTLD_GLOBAL), since parts of an MPI library are opened later by itself and look for its symbols
- * there. */
+ * Plugins (ballast-mpi-openmpi.so, ballast-mpi-mpich.so) are looked for in the directory BALLAST_PLUGINS alone where
+ * that is set; else next to the program or libballast.so, and in lib/ballast where these are installed. They are opened
+ * for all of the process (RTLD_GLOBAL), since parts of an MPI library are opened later by itself and look for its
+ * symbols there. */
 #ifndef BALLAST_COMM_MPI_LIBRARY_H
 #define BALLAST_COMM_MPI_LIBRARY_H
 

@@ -1,4 +1,5 @@
-/* The file that holds a text's ids: written under a temporary name and renamed, found again by its key. Private to the token cache. */
+/* The file that holds a text's ids: written under a temporary name and renamed, found again by its key. Private to the
+ * token cache. */
 #ifndef BALLAST_DATA_TOKEN_CACHE_FILE_H
 #define BALLAST_DATA_TOKEN_CACHE_FILE_H
 

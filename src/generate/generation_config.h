@@ -21,9 +21,9 @@ struct generation_config {
     int64_t top_k;
 };
 
-/* Of a model that was read from a directory, or of its adapter's directory, whether or not that has the file; the tokenizer
- * may be NULL. BAD_INPUT, naming file and field, when a value is of another type or out of range. The caller frees with
- * generation_config_free. */
+/* Of a model that was read from a directory, or of its adapter's directory, whether or not that has the file; the
+ * tokenizer may be NULL. BAD_INPUT, naming file and field, when a value is of another type or out of range. The caller
+ * frees with generation_config_free. */
 enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
                                    struct generation_config *out);
 /* The same without warnings, for callers that want the ends alone. */

@@ -3,8 +3,8 @@
  * readers (the symbolic profile of Colossal-Auto, arXiv 2302.02599).
  *
  * It is that of the order in which the graph's nodes stand, every activation kept, one micro-batch at a time. A program
- * compiled so has these activations live at every node, to the byte; what it has besides them are parameters, gradients,
- * states, inputs, results and the kernels' workspace. */
+ * compiled so has these activations live at every node, to the byte; what it has besides them are parameters,
+ * gradients, states, inputs, results and the kernels' workspace. */
 #ifndef BALLAST_GRAPH_SYMBOLIC_PROFILE_H
 #define BALLAST_GRAPH_SYMBOLIC_PROFILE_H
 

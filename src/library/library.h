@@ -62,7 +62,8 @@ enum status library_read_resume(const struct ballast_resume_options *given, stru
 enum status library_read_evaluation(const struct ballast_evaluate_options *given, struct eval_options *out);
 /* But for chat, system and chat_time_s, which are about the prompt. */
 enum status library_read_text(const struct ballast_generate_options *given, struct generate_options *out);
-/* plan.json of a plan whose model was given as `model`: a directory, a run's, or a preset's name (plan_document_make). */
+/* plan.json of a plan whose model was given as `model`: a directory, a run's, or a preset's name (plan_document_make).
+ */
 enum status library_plan_document(const char *model, const struct session_plan *plan,
                                   const struct step_summary *prediction, json_t **out);
 /* 0 where it is not given. */

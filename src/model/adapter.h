@@ -1,8 +1,9 @@
-/* LoRA adapters (Hu et al., arXiv 2106.09685): next to a frozen linear layer's W, y = W x + (alpha / rank) B (A x), with
- * A [rank, in] and B [out, rank].
+/* LoRA adapters (Hu et al., arXiv 2106.09685): next to a frozen linear layer's W, y = W x + (alpha / rank) B (A x),
+ * with A [rank, in] and B [out, rank].
  *
- * Their names and files are those of the library peft: a directory with adapter_config.json and adapter_model.safetensors,
- * which says where the base model is. A and B are parameters of the graph, named as in that file. */
+ * Their names and files are those of the library peft: a directory with adapter_config.json and
+ * adapter_model.safetensors, which says where the base model is. A and B are parameters of the graph, named as in that
+ * file. */
 #ifndef BALLAST_MODEL_ADAPTER_H
 #define BALLAST_MODEL_ADAPTER_H
 

@@ -210,11 +210,12 @@ enum status model_folder_find(const char *given, char **out);
  * config: names, shapes, dtypes, offsets). A directory with adapter_config.json is opened by model_open_adapter; that
  * of a run stands for RUN_DIR/model (model_folder_find). */
 enum status model_open(const char *given, struct model **out);
-/* The same for callers that need no weights: these may be missing from the directory (all or some of their files, which is
- * noted), and where there is no such directory, `name` may be a preset's (model_preset.h). */
+/* The same for callers that need no weights: these may be missing from the directory (all or some of their files, which
+ * is noted), and where there is no such directory, `name` may be a preset's (model_preset.h). */
 enum status model_open_outline(const char *name, struct model **out);
 enum status model_open_preset(const struct model_preset *preset, struct model **out);
-/* An adapter's directory with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.
+/* An adapter's directory with the model that it belongs to: in `base_folder` or, when that is NULL, where its config
+ * says.
  */
 enum status model_open_adapter(const char *given, const char *base_folder, struct model **out);
 /* Before graphs are built: adds adapters as `text` says (adapter_parse), B zero and A uniform as peft starts them, from
@@ -305,10 +306,10 @@ enum status model_draw_quantized(const void *weights, const struct tensor *tenso
  * tokenizer.json stands for all of them. NULL where the model was read from no directory. */
 const char *model_companion_folder(const struct model *model, const char *name);
 
-/* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a directory, copies its
- * tokenizer files, into an existing empty directory. Of a model with adapters, these alone, as peft stores them. On
- * failure the directory is empty again; a weight that is not finite is one, and named. The files are added to `manifest`;
- * NULL: to none. */
+/* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a directory, copies
+ * its tokenizer files, into an existing empty directory. Of a model with adapters, these alone, as peft stores them. On
+ * failure the directory is empty again; a weight that is not finite is one, and named. The files are added to
+ * `manifest`; NULL: to none. */
 enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count,
                         struct manifest *manifest);
 
@@ -320,8 +321,8 @@ enum status model_list_items(const struct model *model, const struct weight_targ
 enum status model_write_settings(const struct model *model, const char *folder, const struct weight_target *sources,
                                  int count, struct manifest *manifest);
 
-/* Writes a model with adapters as one without, into an existing empty directory: W + (alpha / rank) B A, computed in fp32
- * and rounded to the dtype of the file (F16 becomes fp32). */
+/* Writes a model with adapters as one without, into an existing empty directory: W + (alpha / rank) B A, computed in
+ * fp32 and rounded to the dtype of the file (F16 becomes fp32). */
 enum status model_write_merged(const struct model *model, const char *folder);
 
 /* The family and sizes of a model: {"family", "vocab_size", "hidden", "layers", ...}, for files that are for a model of

@@ -71,8 +71,8 @@ struct safetensors {
 
 /* Opens one file. BAD_INPUT names the file, the tensor and what is wrong. */
 enum status safetensors_open(const char *path, struct safetensors **out);
-/* Opens a directory's model.safetensors or, without one, every file that its model.safetensors.index.json names; the index
- * and the files must agree on which tensor is where. */
+/* Opens a directory's model.safetensors or, without one, every file that its model.safetensors.index.json names; the
+ * index and the files must agree on which tensor is where. */
 enum status safetensors_open_folder(const char *folder, struct safetensors **out);
 /* Whether the directory has them all. BAD_INPUT for an index that cannot be read. */
 enum status safetensors_folder_is_whole(const char *folder, bool *out);

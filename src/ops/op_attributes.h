@@ -1,4 +1,5 @@
-/* What kernels read of an operator next to its operands: attributes of its node, and values that each step gets (ops.h).
+/* What kernels read of an operator next to its operands: attributes of its node, and values that each step gets
+ * (ops.h).
  */
 #ifndef BALLAST_OPS_OP_ATTRIBUTES_H
 #define BALLAST_OPS_OP_ATTRIBUTES_H

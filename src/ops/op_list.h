@@ -65,7 +65,7 @@
     X(gated_activation_grad)                                                                                           \
     /* elementwise.c: a, b -> a + b */                                                                                 \
     X(add)                                                                                                             \
-    /* x [S,T,N], [bias [N]], [residual [S,T,N]] -> y = x + bias + residual: what follows a GEMM whose sum ranks    \
+    /* x [S,T,N], [bias [N]], [residual [S,T,N]] -> y = x + bias + residual: what follows a GEMM whose sum ranks       \
      * make                                                                                                            \
      */                                                                                                                \
     X(add_bias)                                                                                                        \

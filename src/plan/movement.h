@@ -18,7 +18,8 @@ static inline struct wave_split movement_split_waves(int64_t micro_batches, int6
     return (struct wave_split){count, micro_batches_per_wave, micro_batches - (count - 1) * micro_batches_per_wave};
 }
 
-/* A buffer that is used away from its home tier is fetched and stored by copies, each of which has `lookahead` groups to overlap. The fetch stands before this group when the first use is in `group` … */
+/* A buffer that is used away from its home tier is fetched and stored by copies, each of which has `lookahead` groups
+ * to overlap. The fetch stands before this group when the first use is in `group` … */
 static inline int64_t movement_fetch_group(int64_t group, int64_t lookahead) {
     return group > lookahead ? group - lookahead : 0;
 }

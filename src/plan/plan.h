@@ -113,8 +113,8 @@ struct recipe {
     int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
-    int tensor_parallel; /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its GEMMs; 0 is
-                            1 */
+    int tensor_parallel;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its GEMMs; 0 is
+                               1 */
     bool sequence_parallel; /* what these ranks would have whole between GEMMs they have cut along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
@@ -242,7 +242,8 @@ enum status plan_from_json(const char *file, const json_t *object, struct plan *
 /* The plan of a plan file, or of a run.json, which holds one as "plan". */
 const json_t *plan_find(const json_t *object);
 enum status plan_read(const char *path, struct plan *out);
-/* A plan file may also name the directory of the model that the plan is for, as "model"; one that is no UTF-8 is left out.
+/* A plan file may also name the directory of the model that the plan is for, as "model"; one that is no UTF-8 is left
+ * out.
  */
 enum status plan_set_model(json_t *plan, const char *model_folder);
 /* That directory, in `memory`; NULL where the file names none. */

@@ -1,4 +1,5 @@
-/* What a recipe says by name, as lines "NAME VALUE\n": which algorithm a device's library chose for each GEMM, and how ranks that share tensors share each node's work. Names and values have no blanks.
+/* What a recipe says by name, as lines "NAME VALUE\n": which algorithm a device's library chose for each GEMM, and how
+ * ranks that share tensors share each node's work. Names and values have no blanks.
  *
  * Recipes are copied as values, and the lines can be long: so each text is kept once, never changes, and all recipes
  * with these lines point to it. */

@@ -32,8 +32,8 @@ struct measurement measurement_of(struct sample *samples, int count);
  * more than 10 ms. Of calls below a millisecond, which differ most and cost least, more always tell something. */
 bool measurement_settled(const struct sample *samples, int count);
 /* A time with a larger spread is noisy: it is measured again, and reported. On an idle machine calls differ by some
- * percent, while another program runs by half of their time and more; a fifth lies between, and is also the deviation from
- * its prediction at which a step is reported. */
+ * percent, while another program runs by half of their time and more; a fifth lies between, and is also the deviation
+ * from its prediction at which a step is reported. */
 #define MEASUREMENT_NOISY_SPREAD 0.2
 /* Spread beyond that, and by more than the 50 us that a thread takes to wake up. */
 bool measurement_noisy(const struct measurement *measurement);

@@ -47,8 +47,8 @@ enum status rate_work_open(const struct rate_machine *machine, enum activity act
                            struct rate_work *out);
 void rate_work_close(struct rate_work *work);
 /* Does one piece, and returns when it is done: a kernel, or a copy of the machine's piece_bytes; some milliseconds. A
- * device's pieces in memory are larger, as its micro-batches are, so that asking for them is little compared with them: about
- * half a millisecond. FAILED when disk or device does. */
+ * device's pieces in memory are larger, as its micro-batches are, so that asking for them is little compared with them:
+ * about half a millisecond. FAILED when disk or device does. */
 enum status rate_work_run(struct rate_work *work);
 
 #endif

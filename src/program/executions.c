@@ -487,7 +487,8 @@ static enum status add_event(struct execution_source *source, const struct pipel
     return STATUS_OK;
 }
 
-/* Of activations one a micro-batch. Parameters come here only when their update was left to this step, during which they are sent (add_deferred_update). */
+/* Of activations one a micro-batch. Parameters come here only when their update was left to this step, during which
+ * they are sent (add_deferred_update). */
 static enum status add_message(struct execution_source *source, const struct pipeline_event *event,
                                const struct wave_part *wave, struct execution_list *out) {
     const struct pipeline_value *value = &source->pipeline.values.items[event->value];

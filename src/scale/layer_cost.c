@@ -121,8 +121,8 @@ static double elementwise_s(const struct share *share, bool backward) {
  * channels ("24 coll channels" in its log of DGX A100 and H100). */
 static const double COLLECTIVE_MULTIPROCESSORS = 24;
 
-/* What a collective of the layer's activations adds to the pass: all of its time, or, overlapped with a GEMM, by how much
- * that takes longer. */
+/* What a collective of the layer's activations adds to the pass: all of its time, or, overlapped with a GEMM, by how
+ * much that takes longer. */
 static double tensor_collective_s(const struct share *share, const struct fabric *fabric, enum collective_kind kind,
                                   bool beside) {
     const struct training *job = share->job;
@@ -132,10 +132,10 @@ static double tensor_collective_s(const struct share *share, const struct fabric
 }
 
 /* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward, the
- * latter overlapped with the GEMM of the weight's gradient in systems that overlap. Cut along the sequence (arXiv 2205.05198,
- * section 4.2.2): forward a gather before and a scatter after; backward a gather of the result's gradient, which the
- * next GEMM waits for, and a scatter overlapped with the weight's gradient; systems that overlap keep of the input only a
- * rank's part, and gather it again during the input's gradient. */
+ * latter overlapped with the GEMM of the weight's gradient in systems that overlap. Cut along the sequence (arXiv
+ * 2205.05198, section 4.2.2): forward a gather before and a scatter after; backward a gather of the result's gradient,
+ * which the next GEMM waits for, and a scatter overlapped with the weight's gradient; systems that overlap keep of the
+ * input only a rank's part, and gather it again during the input's gradient. */
 static double tensor_communication_s(const struct share *share, const struct fabric *fabric, bool backward) {
     const struct training_system *system = &share->job->system;
     bool within = system->overlaps_tensor_forward, behind = backward ? system->overlaps_tensor_backward : within;

@@ -6,7 +6,8 @@
 /* The first whose name is in a framework's text counts, so longer names stand before shorter ones. state_bytes: weights
  * and gradients in 16 bits, a master weight and two moments in fp32 make 16; a gradient in fp32 makes 18. */
 static const struct training_system systems[] = {
-    /* What Ballast plans for at scale: fused attention, everything that moves overlapped with compute, gradients in fp32.
+    /* What Ballast plans for at scale: fused attention, everything that moves overlapped with compute, gradients in
+     * fp32.
      */
     {.name = "Ballast",
      .attention = ATTENTION_CUDNN,
@@ -154,8 +155,9 @@ static const struct training_system systems[] = {
      .gradient_bytes = 2,
      .state_bytes = 18,
      .cuts_sends = true},
-    /* 2022: collectives of the backward overlapped with the GEMMs of weights' gradients (arXiv 2205.05198, section 4.2),
-     * which add to sums in fp32 (NVIDIA/Megatron-LM@83b1e42; the paper's figure 1 has 18 bytes a parameter). */
+    /* 2022: collectives of the backward overlapped with the GEMMs of weights' gradients (arXiv 2205.05198,
+     * section 4.2), which add to sums in fp32 (NVIDIA/Megatron-LM@83b1e42; the paper's figure 1 has 18 bytes a
+     * parameter). */
     {.name = "Megatron-LM",
      .attention = ATTENTION_SCORES,
      .fused = true,

@@ -79,24 +79,24 @@ enum gradient_sum {
 struct training_system {
     const char *name;
     enum attention_kind attention;
-    bool fused;               /* elementwise kernels are joined, by a compiler or by hand */
-    bool rereads_norms;       /* LayerNorm by apex's first kernels, which read their rows again */
-    bool blocks_launches;     /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
-    bool fp32_loss;           /* logits are turned to fp32 in memory */
-    int64_t gradient_bytes;   /* of an element while gradients are reduced */
-    int64_t state_bytes;      /* of a parameter in all, where nothing is cut */
-    int64_t pass_bytes;       /* of a parameter that a rank has, besides those: gradients of a pass, where their sum is
-                                 apart from them */
-    int64_t update_bytes;     /* of a parameter that a rank updates, besides those, where parameters are not cut */
-    int64_t buffer_bytes;     /* of buckets that are there all the time */
-    int64_t gathers;          /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
-    int64_t gather_calls;     /* of PyTorch for each rank's piece of what is gathered, next to the collective; 0: none */
-    int64_t scatter_calls;    /* the same of gradients that are scattered */
-    int64_t kept_parameters;  /* layers of more are gathered again between what is computed again and its backward;
-                                 0: none is */
-    bool overlaps_parameters; /* gathers run ahead, overlapped with forward and backward */
-    bool overlaps_gradients;  /* gradients are reduced during the last backward */
-    bool overlaps_update;     /* new parameters are handed out during the next forward */
+    bool fused;              /* elementwise kernels are joined, by a compiler or by hand */
+    bool rereads_norms;      /* LayerNorm by apex's first kernels, which read their rows again */
+    bool blocks_launches;    /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
+    bool fp32_loss;          /* logits are turned to fp32 in memory */
+    int64_t gradient_bytes;  /* of an element while gradients are reduced */
+    int64_t state_bytes;     /* of a parameter in all, where nothing is cut */
+    int64_t pass_bytes;      /* of a parameter that a rank has, besides those: gradients of a pass, where their sum is
+                                apart from them */
+    int64_t update_bytes;    /* of a parameter that a rank updates, besides those, where parameters are not cut */
+    int64_t buffer_bytes;    /* of buckets that are there all the time */
+    int64_t gathers;         /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
+    int64_t gather_calls;    /* of PyTorch for each rank's piece of what is gathered, next to the collective; 0: none */
+    int64_t scatter_calls;   /* the same of gradients that are scattered */
+    int64_t kept_parameters; /* layers of more are gathered again between what is computed again and its backward;
+                                0: none is */
+    bool overlaps_parameters;      /* gathers run ahead, overlapped with forward and backward */
+    bool overlaps_gradients;       /* gradients are reduced during the last backward */
+    bool overlaps_update;          /* new parameters are handed out during the next forward */
     bool overlaps_tensor_forward;  /* collectives of tensor parallelism overlap with parts of their GEMMs */
     bool overlaps_tensor_backward; /* or, in the backward, overlapped with the GEMMs of weights' gradients */
     bool broadcasts;               /* new parameters go out by a broadcast from each owner, not an all-gather */

@@ -61,8 +61,8 @@ static enum status measure_schedule(struct space *space, int32_t s, struct execu
     return STATUS_OK;
 }
 
-/* 1/2, 1/4, 1/8 and 1/16 of the bytes of keeping all; and what is left of the device besides all states, besides all but
- * the optimizer's, besides none, and besides shards by the finest partition. */
+/* 1/2, 1/4, 1/8 and 1/16 of the bytes of keeping all; and what is left of the device besides all states, besides all
+ * but the optimizer's, besides none, and besides shards by the finest partition. */
 static int list_budgets(const struct space *space, const struct schedule_cost *keep, int64_t budgets[BUDGETS_MAX]) {
     const struct chunk_sum *all = space->sharding_options.items[0].from[0];
     const struct sharding_option *finest = &space->sharding_options.items[space->sharding_options.count - 1];

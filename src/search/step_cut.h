@@ -14,7 +14,7 @@ struct step_cut {
     int64_t computed;   /* shares with micro-batches */
     int64_t adds;       /* of each pack of sums, in a step */
     int64_t reductions; /* those to which every rank adds something */
-    int32_t deepest;    /* the share with micro-batches next to which most levels wait, the first of several; -1: none */
+    int32_t deepest; /* the share with micro-batches next to which most levels wait, the first of several; -1: none */
 };
 
 /* The cut that a program of the graph has (program_cut). The caller frees with step_cut_free, also after a failure. */

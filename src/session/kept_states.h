@@ -16,8 +16,8 @@ struct kept_states {
 /* Bytes that the engine's states take here. */
 int64_t kept_states_bytes(const struct engine *engine);
 /* Copies them in between two steps, after engine_settle: into memory (TIER_HOST), or into a file without a name in
- * `folder` (TIER_DISK). FAILED where there is no space; BAD_INPUT where the directory is none. Collective; all ranks fail
- * alike. The caller frees, then too. */
+ * `folder` (TIER_DISK). FAILED where there is no space; BAD_INPUT where the directory is none. Collective; all ranks
+ * fail alike. The caller frees, then too. */
 enum status kept_states_take(const struct engine *engine, enum tier tier, const char *folder, struct kept_states *out);
 /* The same of all ranks, which have `folder` in common, in a file there. Collective; all ranks fail alike. */
 enum status kept_states_take_together(const struct engine *engine, const char *folder, struct kept_states *out);

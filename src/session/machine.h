@@ -26,7 +26,8 @@ struct machine {
 /* Nothing in it needs to be freed. `decided`: a plan's or a checkpoint's recipe, whose kind of device is taken where
  * the options name none; NULL: there is none. BAD_INPUT naming the option or the cluster file. */
 enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out);
-/* What arenas may take in the directory: the free bytes, less a reserve for others. BAD_INPUT where it is no directory. */
+/* What arenas may take in the directory: the free bytes, less a reserve for others. BAD_INPUT where it is no directory.
+ */
 enum status machine_measure_disk(const char *folder, int64_t *bytes);
 /* Measures again what arenas may take of device and host, where no limits are given. */
 enum status machine_measure_memory(struct machine *machine);

@@ -1,9 +1,9 @@
 /* What a model's operators and the machine's tiers cost. The search for a policy, a run's
- * prediction, `ballast plan`, `simulate` and `profile` all ask here. What was measured before is in the cache directory;
- * a cluster file's rates stand in place of measured ones; costs on a device that is only described come from its data
- * sheet. Ranks of a node are measured as they will compute: as many at once as a node of the programs' mesh has, in
- * threads of the process that asks, whether the ranks are here or only planned for. A tier's copies are measured where
- * the machine has the tier or the programs use it. */
+ * prediction, `ballast plan`, `simulate` and `profile` all ask here. What was measured before is in the cache
+ * directory; a cluster file's rates stand in place of measured ones; costs on a device that is only described come from
+ * its data sheet. Ranks of a node are measured as they will compute: as many at once as a node of the programs' mesh
+ * has, in threads of the process that asks, whether the ranks are here or only planned for. A tier's copies are
+ * measured where the machine has the tier or the programs use it. */
 #ifndef BALLAST_SESSION_MACHINE_COSTS_H
 #define BALLAST_SESSION_MACHINE_COSTS_H
 

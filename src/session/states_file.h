@@ -1,5 +1,5 @@
-/* The weights and optimizer states of all ranks in one file of a directory that all of them reach: each writes a part, and
- * reads what another plan has it hold, whatever the partition of either. The bytes are the same. */
+/* The weights and optimizer states of all ranks in one file of a directory that all of them reach: each writes a part,
+ * and reads what another plan has it hold, whatever the partition of either. The bytes are the same. */
 #ifndef BALLAST_SESSION_STATES_FILE_H
 #define BALLAST_SESSION_STATES_FILE_H
 

@@ -1,9 +1,9 @@
 /* Costs: the seconds of each kind of instruction, from which a program can be simulated (sim/simulate.h).
  *
  * An instruction alone takes its own seconds, and rates.wake_s before them where its stream slept until another's
- * ended. Concurrent with others, those active at once share the machine as measured: it then advances at the rate 1 / (1 + sum
- * over the others of (slowdown[mine][theirs] - 1)), which is exact for n equal users of one resource (slowdown 2, rate
- * 1 / n) and for users of different ones (1). */
+ * ended. Concurrent with others, those active at once share the machine as measured: it then advances at the rate 1 /
+ * (1 + sum over the others of (slowdown[mine][theirs] - 1)), which is exact for n equal users of one resource (slowdown
+ * 2, rate 1 / n) and for users of different ones (1). */
 #ifndef BALLAST_SIM_COSTS_H
 #define BALLAST_SIM_COSTS_H
 
@@ -37,8 +37,8 @@ double costs_collective_s(const struct cluster_rates *rates, const struct rank_p
 /* The nodes of operators that are operations between ranks cost what the program's do; links are known. */
 void costs_set_collectives(struct costs *costs, const struct program *program);
 enum activity activity_of_copy(enum tier from, enum tier to);
-/* Seconds and activity of an instruction with nothing concurrent, rates.issue_s included. A copy's follow from the tiers
- * of its operands and from its size, in whole blocks on the disk. */
+/* Seconds and activity of an instruction with nothing concurrent, rates.issue_s included. A copy's follow from the
+ * tiers of its operands and from its size, in whole blocks on the disk. */
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
                             const struct instruction *instruction);
 /* FAILED naming the first kind of transfer in the program whose rate was not measured. */

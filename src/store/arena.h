@@ -49,8 +49,8 @@ struct arena {
 /* Takes `bytes`, which read as zeros until written; an arena of none needs nothing. `settings` may be NULL for device
  * and host.
  * Memory: there in full, and touched; FAILED with a hint when the system refuses, on all ranks where they share it.
- * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the directory, in a file that no name leads to: nothing of
- * it is left when the process ends in any way, and two runs can share a directory. The directory may vanish
+ * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the directory, in a file that no name leads to: nothing
+ * of it is left when the process ends in any way, and two runs can share a directory. The directory may vanish
  * afterwards. BAD_INPUT when the directory does not exist, is none or cannot be written in; FAILED when there is too
  * little space, saying how much is needed and free, and when the system refuses anything else. */
 enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out);

@@ -12,8 +12,8 @@ struct disk_file {
     bool direct; /* transfers go past the page cache */
 };
 
-/* A file of `bytes` (a multiple of DISK_ALIGNMENT) in the directory, reserved and reading as zeros, that no name leads to.
- * `buffered` keeps to the page cache. Statuses as arena_open's. The caller closes the descriptor. */
+/* A file of `bytes` (a multiple of DISK_ALIGNMENT) in the directory, reserved and reading as zeros, that no name leads
+ * to. `buffered` keeps to the page cache. Statuses as arena_open's. The caller closes the descriptor. */
 enum status disk_file_open(const char *folder, int64_t bytes, bool buffered, struct disk_file *out);
 
 /* Makes an unnamed file on filesystems without O_TMPFILE. Returns -1 with errno. */

@@ -5,7 +5,8 @@
  *
  * Ranks write their parts during steps and ask each other between them (checkpoint.h): while a checkpoint is being
  * written, every rank calls checkpoint_writer_ended after every step, which tells all the same. When all have written
- * (and, where ranks have but runs of tensors, made the checksums of it), rank 0's thread gives the checkpoint its name, during later steps too. On one rank the thread does both.
+ * (and, where ranks have but runs of tensors, made the checksums of it), rank 0's thread gives the checkpoint its name,
+ * during later steps too. On one rank the thread does both.
  *
  * The thread's own memory (a file's buffer, names, headers) comes and goes during steps. */
 #ifndef BALLAST_TRAIN_CHECKPOINT_WRITER_H

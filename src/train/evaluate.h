@@ -36,8 +36,9 @@ struct eval_result {
     bool pairs;    /* the files are of preferences */
 };
 
-/* Of a run's directory that was trained on preferences, the loss, its settings and the reference are the run's where they
- * are not given, if the files hold preferences. Statuses as train_begin. On success the caller calls eval_result_free.
+/* Of a run's directory that was trained on preferences, the loss, its settings and the reference are the run's where
+ * they are not given, if the files hold preferences. Statuses as train_begin. On success the caller calls
+ * eval_result_free.
  */
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
                            const struct eval_options *options, struct eval_result *out);

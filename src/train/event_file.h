@@ -20,7 +20,8 @@ struct event_scalar {
 };
 enum { EVENT_SCALARS_MAX = 8 };
 
-/* A new file in the run's directory; `done` steps are in older ones (0: a new run). The caller calls event_file_close. */
+/* A new file in the run's directory; `done` steps are in older ones (0: a new run). The caller calls event_file_close.
+ */
 enum status event_file_open(const char *folder, int64_t done, struct event_file *out);
 void event_file_close(struct event_file *file);
 /* Allocates nothing. FAILED when the file cannot be written. Nothing where it was never opened. */

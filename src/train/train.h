@@ -18,8 +18,8 @@
  * on; same_weights: whether ranks have the same model; checkpoint_writer: checkpoints during steps; metrics,
  * metrics_cut: metrics.jsonl, and what stays of it; event_file, event_file_absent, event: the same for TensorBoard, or
  * nothing without protobuf-c; samples: texts on the way; step_record: timeline.json; replan, plan_watch, plan_change:
- * another plan while steps go on; run_end: how a run ended; run_rescue: a directory that was renamed or removed; evaluate,
- * eval_origin: the loss of a model on files; loss_sum: of batches that ranks share. */
+ * another plan while steps go on; run_end: how a run ended; run_rescue: a directory that was renamed or removed;
+ * evaluate, eval_origin: the loss of a model on files; loss_sum: of batches that ranks share. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
 

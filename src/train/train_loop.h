@@ -81,14 +81,15 @@ enum status train_loop_end(struct train_run *run, enum status status);
  * caller calls run_settings_free, after a failure too. */
 enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out);
 
-/* run_rescue.c, for a run whose directory was renamed or removed while it trained. Whether the run's name still leads to
- * the directory that it holds open. */
+/* run_rescue.c, for a run whose directory was renamed or removed while it trained. Whether the run's name still leads
+ * to the directory that it holds open. */
 bool run_is_in_place(const struct train_run *run);
 /* Whether it is not, and what the ranks have is worth a checkpoint. Collective, as is what follows. */
 bool run_wants_rescue(const struct train_run *run);
-/* When no checkpoint is being written: gives the run the directory's new path or, where it has none any more, a new directory
- * next to the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer files from is there then
- * too. `*how` says what happened, for a message: "renamed" or "removed". FAILED where nothing can be written there. */
+/* When no checkpoint is being written: gives the run the directory's new path or, where it has none any more, a new
+ * directory next to the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer files from is
+ * there then too. `*how` says what happened, for a message: "renamed" or "removed". FAILED where nothing can be written
+ * there. */
 enum status run_rescue(struct train_run *run, const char **how);
 
 #endif

@@ -205,7 +205,7 @@ struct quantized_weight {
        const void *direction))                                                                                         \
     /* x = a x + b y */                                                                                                \
     X(void, mix, (enum dtype dtype, int64_t n, float a, float b, const float *y, void *x))                             \
-    /* GEMMs (simd_gemm.c). */                                                                                      \
+    /* GEMMs (simd_gemm.c). */                                                                                         \
     X(void, gemm, (const struct gemm_block *block))                                                                    \
     /* The same of bf16 by the processor's tiles (simd_tiles.c): steps and strides are in words of two steps, a        \
      * multiple of 16; panels are of 32 rows, [32][words] (pack_lines), and of 32 columns, [words][32] (pack_steps).   \
@@ -213,7 +213,7 @@ struct quantized_weight {
     X(void, gemm_pairs, (const struct gemm_block *block))                                                              \
     X(void, gemm_pack, (const struct gemm_packing *packing))                                                           \
     X(void, gemm_finish, (const struct gemm_result *result, const float *sums, int64_t sums_row))                      \
-    /* GEMMs of words (simd_thin.c). */                                                                             \
+    /* GEMMs of words (simd_thin.c). */                                                                                \
     /* b by steps, by lines. */                                                                                        \
     X(void, multiply_words, (const struct word_product *product))                                                      \
     X(void, multiply_lines, (const struct word_product *product))                                                      \

@@ -1,6 +1,6 @@
-/* Vectors of floats, for the kernels of this directory: each of its files is compiled once for each instruction set, with
- * CPU_ISA as its name, and sees LANES floats in a `vf`. Written with the vector extensions of gcc and clang; the few
- * operations that these lack are at the top.
+/* Vectors of floats, for the kernels of this directory: each of its files is compiled once for each instruction set,
+ * with CPU_ISA as its name, and sees LANES floats in a `vf`. Written with the vector extensions of gcc and clang; the
+ * few operations that these lack are at the top.
  *
  * Operands come in fp32 or bf16 (`bf16` says which): loads widen, stores round to nearest even. Sums over lanes have
  * one fixed order, so a result depends on the instruction set alone. */
