@@ -45,7 +45,8 @@ enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, co
     TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
     TRY(add(changes, step, "reduce_dtype", reduce_name(from), reduce_name(to)));
     TRY(add_number(changes, step, "tensor_parallel", recipe_tensor_parallel(from), recipe_tensor_parallel(to)));
-    TRY(add(changes, step, "sequence", from->sequence_parallel ? "on" : "off", to->sequence_parallel ? "on" : "off"));
+    TRY(add(changes, step, "sequence_parallel", from->sequence_parallel ? "on" : "off",
+            to->sequence_parallel ? "on" : "off"));
     return add_number(changes, step, "round_micro_batches", from->round_micro_batches, to->round_micro_batches);
 }
 

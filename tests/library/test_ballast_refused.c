@@ -72,7 +72,7 @@ static void refuse_plan_options(const struct library_place *place) {
     REFUSED_PLAN("plan.lanes", plan->lanes = "2x");
     REFUSED_PLAN("partition: 'zero4'", plan->partition = "zero4");
     REFUSED_PLAN("plan.pipeline_parallel", plan->pipeline_parallel = 0);
-    REFUSED_PLAN("policy.stages: 2", plan->pipeline_parallel = 2);
+    REFUSED_PLAN("policy.pipeline_parallel: 2", plan->pipeline_parallel = 2);
     REFUSED_PLAN("plan.virtual_stages", plan->virtual_stages = 65);
     REFUSED_PLAN("plan.collectives", plan->collectives = "round");
     REFUSED_PLAN("plan.round_micro_batches", plan->round_micro_batches = INT64_MAX);
