@@ -274,8 +274,8 @@ static json_t *choice_to_json(const struct scale_plan *plan, const struct choice
     bool fails = plan->failures.node_mtbf_s > 0;
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:o, s:o, s:o, s:o}",
-        "devices", (json_int_t)choice->devices, "tensor", (json_int_t)layout->tensor, "pipeline",
-        (json_int_t)layout->pipeline, "virtual_stages", (json_int_t)layout->virtual_stages, "data",
+        "devices", (json_int_t)choice->devices, "tensor_parallel", (json_int_t)layout->tensor, "pipeline_parallel",
+        (json_int_t)layout->pipeline, "virtual_stages", (json_int_t)layout->virtual_stages, "data_parallel",
         (json_int_t)layout->data, "partition", "parameters", (json_int_t)layout->partition.parameters, "gradients",
         (json_int_t)layout->partition.gradients, "optimizer", (json_int_t)layout->partition.optimizer, "recompute",
         scale_plan_recompute_names[layout->recomputation], "micro_batch", (json_int_t)layout->micro_batch,
@@ -302,10 +302,10 @@ static json_t *list_to_json(const struct scale_plan *plan, const struct choice *
 static enum status print_json(const struct options *options, const struct scale_plan *plan) {
     const struct choice_request *request = &plan->request;
     json_t *document =
-        json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:o, s:o, s:o}", "version", 1, "model", options->arguments.items[0],
+        json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:o, s:o, s:o}", "version", 2, "model", options->arguments.items[0],
                   "parameters", (json_int_t)transformer_parameters(&request->model), "cluster",
                   options_text(options, OPT_CLUSTER), "batch", (json_int_t)request->batch, "sequence_length",
-                  (json_int_t)request->sequence_length, "front",
+                  (json_int_t)request->sequence_length, "pareto_front",
                   list_to_json(plan, plan->pareto_front.list.items, plan->pareto_front.list.count), "curve",
                   list_to_json(plan, plan->curve, (size_t)plan->curve_count), "target_devices",
                   plan->target ? json_integer(plan->target->devices) : json_null());

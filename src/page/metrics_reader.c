@@ -9,6 +9,9 @@
 
 enum { LINE_BYTES_MAX = 1 << 23 }; /* a line has about 250, one of experts a few for each */
 
+/* Lines of Ballast 0.1.0. */
+static const struct json_renamed renamed[] = {{"expert_least", "expert_min"}, {"expert_most", "expert_max"}};
+
 const char *metric_name(enum metric metric) {
     static const char *const names[] = {
 #define METRIC_NAME(name, text) text,
@@ -87,6 +90,8 @@ static enum status parse_line(struct metrics_reader *reader, const char *name, c
     *out = (struct metrics_line){0};
     TRY(json_parse_object(name, text, bytes, &object));
     enum status status;
+    if (json_object_get(object, renamed[0].before))
+        TRY_GOTO(status, json_rename_keys(name, "", object, renamed, sizeof renamed / sizeof *renamed), done);
     TRY_GOTO(status, json_require(name, object, "step"), done);
     int64_t min = json_object_get(object, "replan") ? 0 : 1; /* a plan may change before the first step */
     TRY_GOTO(status, json_read_int(name, object, "step", min, INT64_MAX, &out->step), done);

@@ -13,8 +13,8 @@
     X(STEP_S, "step_s")                                                                                                \
     X(LR, "lr")                                                                                                        \
     X(GRAD_NORM, "grad_norm")                                                                                          \
-    X(EXPERT_MAX, "expert_most")                                                                                       \
-    X(EXPERT_MIN, "expert_least")                                                                                      \
+    X(EXPERT_MAX, "expert_max")                                                                                        \
+    X(EXPERT_MIN, "expert_min")                                                                                        \
     X(MARGIN, "margin")                                                                                                \
     X(VAL_MARGIN, "val_margin")                                                                                        \
     X(ACCURACY, "accuracy")                                                                                            \

@@ -213,7 +213,7 @@ static enum status put_metrics(struct page_run *run, json_t *document) {
 static enum status put_beside(struct page_run *run, json_t *document) {
     struct scratch memory = {0};
     const char *folder;
-    if (!run->beside) return put(document, "beside", NULL);
+    if (!run->beside) return put(document, "compare", NULL);
     enum status status = path_make_absolute(run->beside->folder, &memory, &folder);
     json_t *beside = NULL;
     if (status == STATUS_OK) {
@@ -223,7 +223,7 @@ static enum status put_beside(struct page_run *run, json_t *document) {
                         : status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", folder);
     }
     scratch_free(&memory);
-    if (status == STATUS_OK) return put(document, "beside", beside);
+    if (status == STATUS_OK) return put(document, "compare", beside);
     json_decref(beside);
     return status;
 }

@@ -9,7 +9,7 @@
  *    "predicted": RUN_DIR/predicted.json, or null
  *    "metrics":   metrics_reader.h, or null
  *    "samples":   samples_reader.h
- *    "beside":    another run's {"name", "folder", "step_tokens", "metrics"}, or null
+ *    "compare":    another run's {"name", "folder", "step_tokens", "metrics"}, or null
  *    "end":       {"state", "message"} by run_end.h, where page_run_end was called}
  *
  * A run's name is that of its directory; "folder" is its path without links. A plan has no directory.
@@ -37,7 +37,7 @@ void page_run_close(struct page_run *run);
 enum status page_run_data(struct page_run *run, json_t **out);
 /* Sets "end": how the run ended, or that it goes on. Not for a run of this process, which is about to take its lock. */
 enum status page_run_end(const char *run_folder, json_t *document);
-/* {"revision", "metrics", "beside", "samples": their count}: what changes from step to step. The revision is another
+/* {"revision", "metrics", "compare", "samples": their count}: what changes from step to step. The revision is another
  * when a file other than the metrics has changed, so that the whole document is worth asking for. */
 enum status page_run_changes(struct page_run *run, json_t **out);
 

@@ -13,7 +13,7 @@ struct scale_column {
  */
 enum status scale_page_make(const struct scale_picture *picture, const struct scale_column *columns, size_t count,
                             const void *context, struct text_buffer *out);
-/* DIR/front.svg, curve.svg, timeline.svg and memory.svg, of what there is to draw; creates the directory. */
+/* DIR/pareto_front.svg, curve.svg, timeline.svg and memory.svg, of what there is to draw; creates the directory. */
 enum status scale_plots_write(const struct scale_picture *picture, const char *folder);
 
 #endif

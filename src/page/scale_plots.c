@@ -11,7 +11,8 @@ static const char BLUE[] = "#0b62b8", WARM[] = "#b54708", INK[] = "#17202b", LIM
 static const struct {
     const char *name, *caption;
 } plots[SCALE_PLOT_COUNT] = {
-    [SCALE_PLOT_PARETO_FRONT] = {"front", "Layouts of which none is both faster and smaller; the fastest is marked."},
+    [SCALE_PLOT_PARETO_FRONT] = {"pareto_front",
+                                 "Layouts of which none is both faster and smaller; the fastest is marked."},
     [SCALE_PLOT_CURVE] = {"curve",
                           "The fastest layout by number of devices, the same batch on each. Dashed: as many times "
                           "the least number's tokens as there are times its devices."},

@@ -19,7 +19,7 @@ struct scale_picture {
 };
 
 enum scale_plot { SCALE_PLOT_PARETO_FRONT, SCALE_PLOT_CURVE, SCALE_PLOT_TIMELINE, SCALE_PLOT_MEMORY, SCALE_PLOT_COUNT };
-/* "front", "curve", "timeline", "memory": of files, and of places in the page. */
+/* "pareto_front", "curve", "timeline", "memory": of files, and of places in the page. */
 const char *scale_plot_name(enum scale_plot plot);
 /* What the drawing says, in a sentence. */
 const char *scale_plot_caption(enum scale_plot plot);

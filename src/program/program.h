@@ -187,7 +187,7 @@ struct instruction {
 enum { OPERAND_WORKSPACE = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
 
 struct section {
-    const char *name;     /* "first pass", "middle passes", "last pass", "sums", "update"; with the lane, of several */
+    const char *name;     /* "first wave", "middle waves", "last wave", "sums", "update"; with the lane, of several */
     int32_t first, count; /* its instructions */
     int64_t repeat;       /* at least 1 */
     int64_t first_micro_batch; /* of its first repetition; -1 when it holds no wave */

@@ -48,7 +48,7 @@ static enum status schedule_section(struct scheduler *scheduler, struct section 
 
 static bool has_no_wave(const struct program *program) { return program->sections.count == 0; }
 
-/* "first pass", or among several shares "first pass, lane 2, round 1". */
+/* "first wave", or among several shares "first wave, lane 2, round 1". */
 static enum status name_section(struct scheduler *scheduler, struct section *section) {
     struct scratch *memory = &scheduler->program->memory;
     const struct lane_share *share = scheduler->share;
@@ -93,12 +93,12 @@ static enum status schedule_waves(struct scheduler *scheduler, struct execution_
     int64_t begin = share->first_micro_batch, end = begin + share->micro_batches;
     int64_t first_micro_batches = waves.count > 1 ? waves.micro_batches : waves.last_micro_batches;
     const struct section first = {
-        .name = "first pass", .repeat = 1, .first_micro_batch = begin, .micro_batches = first_micro_batches};
-    const struct section middle = {.name = "middle passes",
+        .name = "first wave", .repeat = 1, .first_micro_batch = begin, .micro_batches = first_micro_batches};
+    const struct section middle = {.name = "middle waves",
                                    .repeat = waves.count > 2 ? waves.count - 2 : 0,
                                    .first_micro_batch = begin + waves.micro_batches,
                                    .micro_batches = waves.micro_batches};
-    const struct section last = {.name = "last pass",
+    const struct section last = {.name = "last wave",
                                  .repeat = 1,
                                  .first_micro_batch = end - waves.last_micro_batches,
                                  .micro_batches = waves.last_micro_batches};
@@ -140,7 +140,7 @@ static enum status schedule_elsewhere_waves(struct scheduler *scheduler, struct 
     if (share > scheduler->shares.list.items && share[-1].round == share->round) return STATUS_OK;
     int64_t waves = count_waves_elsewhere(scheduler, share->round);
     if (share->micro_batches == 0) waves--; /* its sums are in the last one */
-    struct section section = {.name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    struct section section = {.name = "other ranks' waves", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     if (waves > 0 && has_no_wave(scheduler->program)) {
         TRY(schedule_wave(scheduler, section, (struct wave_part){.opens_step = true}, executions));
         waves--;
@@ -194,7 +194,7 @@ static int64_t count_share_waves(const struct scheduler *scheduler, const struct
 static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *max,
                                                 int64_t count, struct execution_list *executions) {
     const struct section section = {
-        .name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+        .name = "other ranks' waves", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     for (int64_t i = 0; i < count; i++)
         TRY(schedule_pipeline(scheduler, section, (struct wave_part){.slots = 0},
                               count_share_waves(scheduler, &max->first[i]), executions));

@@ -118,7 +118,7 @@ enum status metrics_write_experts(struct metrics *metrics, int64_t step, const s
     char text[160];
     struct expert_spread spread = expert_counts_spread(counts);
     int length = snprintf(text, sizeof text,
-                          "{\"step\": %" PRId64 ", \"expert_least\": %.6g, \"expert_most\": %.6g, \"expert_slots\": [",
+                          "{\"step\": %" PRId64 ", \"expert_min\": %.6g, \"expert_max\": %.6g, \"expert_slots\": [",
                           step, spread.min, spread.max);
     TRY(metrics_append(metrics, text, (size_t)length));
     for (int64_t layer = 0; layer < counts->layers; layer++) {

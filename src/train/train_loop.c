@@ -85,7 +85,7 @@ static enum status record_experts(struct train_run *run) {
     if (counts->layers == 0 || (step != 1 && step % EXPERTS_EVERY != 0)) return STATUS_OK;
     TRY(engine_count_experts(&run->engine));
     struct expert_spread spread = expert_counts_spread(counts);
-    const struct event_scalar scalars[] = {{"expert_least", spread.min}, {"expert_most", spread.max}};
+    const struct event_scalar scalars[] = {{"expert_min", spread.min}, {"expert_max", spread.max}};
     TRY(metrics_write_experts(&run->metrics, step, counts));
     return event_file_write(&run->events_file, step, scalars, sizeof scalars / sizeof *scalars);
 }

@@ -134,9 +134,9 @@ static void many_devices_have_a_page_and_drawings(void **state) {
     for (int again = 0; again < 2; again++)
         EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "h100x8", "--tokens", "10B", "--target-days", "3",
                "--page", page, "--svg", temp_path(folder, "curve alone"));
-    assert_true(file_exists(temp_path(drawings, "front.svg")));
+    assert_true(file_exists(temp_path(drawings, "pareto_front.svg")));
     assert_true(file_exists(temp_path(temp_path(folder, "curve alone"), "timeline.svg")));
-    assert_false(file_exists(temp_path(temp_path(folder, "curve alone"), "front.svg")));
+    assert_false(file_exists(temp_path(temp_path(folder, "curve alone"), "pareto_front.svg")));
     make_text(page, 100);
     make_text(temp_path(drawings, "memory.svg"), 100);
     EXPECT(folder, 2, TEXTS("page.html: exists and is not a page"), "plan", "gpt2", "--cluster", "h100x8", "--devices",

@@ -58,9 +58,9 @@ static void report_writes_a_page(void **state) {
     EXPECT(folder, 0, NULL, "report", run); /* a page may be replaced */
     assert_true(begins(temp_path(run, "report.html"), "<!doctype html>"));
     EXPECT(folder, 0, NULL, "report", run, "--compare", run, "-o", temp_path(folder, "two.html"));
-    assert_true(holds(temp_path(folder, "two.html"), "\"beside\":{"));
+    assert_true(holds(temp_path(folder, "two.html"), "\"compare\":{"));
     assert_true(holds(temp_path(folder, "two.html"), "\"state\":\"finished\""));
-    assert_false(holds(temp_path(run, "report.html"), "\"beside\":{"));
+    assert_false(holds(temp_path(run, "report.html"), "\"compare\":{"));
     EXPECT(folder, 2, TEXTS("model: is not the directory of a run"), "report", run, "--compare",
            temp_path(folder, "model"));
     EXPECT(folder, 0, NULL, "plan", temp_path(folder, "model"), "-o", plan);

@@ -102,17 +102,17 @@ function curves(data) {
   log.click();
   expect(ticks() === linearTicks, 'and back');
   change(axis, 'tokens');
-  expect(trainView.end === data.metrics.step * tokensOfStep(data) || data.beside, 'tokens are on the axis');
+  expect(trainView.end === data.metrics.step * tokensOfStep(data) || data.compare, 'tokens are on the axis');
   change(axis, 'time');
   expect(ticks() !== linearTicks, 'time is on the axis');
   change(axis, 'step');
-  expect(Boolean(data.beside) === Boolean(loss.querySelector('.line.other')), 'a second run is drawn where there is one');
-  if (!data.beside) return;
+  expect(Boolean(data.compare) === Boolean(loss.querySelector('.line.other')), 'a second run is drawn where there is one');
+  if (!data.compare) return;
   const legend = document.querySelector('#curves .legend').textContent;
-  expect(legend.includes(data.name) && legend.includes(data.beside.name), 'the legend names both runs');
+  expect(legend.includes(data.name) && legend.includes(data.compare.name), 'the legend names both runs');
   point(loss, 'pointermove', ...inMiddle(loss));
   const read = loss.parentNode.querySelector('output').textContent;
-  expect(read.includes(data.name + ' training') && read.includes(data.beside.name + ' training'), 'values of both are read: ' + read);
+  expect(read.includes(data.name + ' training') && read.includes(data.compare.name + ' training'), 'values of both are read: ' + read);
   point(loss, 'pointerleave', 0, 0);
 }
 

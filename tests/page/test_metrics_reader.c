@@ -110,7 +110,7 @@ static void the_last_slots_of_experts_stay(void **state) {
     const char *path = temp_path(*state, "metrics.jsonl");
     struct metrics_reader reader;
     temp_write_text(path, "{\"step\": 1, \"expert_least\": 0, \"expert_most\": 2, \"expert_slots\": [[1,2],[3,4]]}\n"
-                          "{\"step\": 10, \"expert_least\": 0.5, \"expert_most\": 1.5, \"expert_slots\": [[5,6]]}\n"
+                          "{\"step\": 10, \"expert_min\": 0.5, \"expert_max\": 1.5, \"expert_slots\": [[5,6]]}\n"
                           "{\"step\": 11, \"loss\": 2}\n");
     assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
     assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);

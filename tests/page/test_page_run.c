@@ -159,7 +159,7 @@ static void the_command_that_goes_on_is_reported(void **state) {
 static void another_run_is_shown_beside(void **state) {
     struct page_run *run;
     json_t *document = data_of(recorded, fixture), *changes;
-    const json_t *beside = json_object_get(document, "beside"), *metrics = json_object_get(beside, "metrics");
+    const json_t *beside = json_object_get(document, "compare"), *metrics = json_object_get(beside, "metrics");
     expect_text(document, "name", "recorded");
     expect_text(beside, "name", "run");
     assert_int_equal(json_integer_value(json_object_get(beside, "step_tokens")), 4096);
@@ -168,12 +168,12 @@ static void another_run_is_shown_beside(void **state) {
     json_decref(document);
     assert_int_equal(page_run_open(recorded, fixture, &run), STATUS_OK);
     assert_int_equal(page_run_changes(run, &changes), STATUS_OK);
-    assert_true(json_is_object(json_object_get(changes, "beside")));
+    assert_true(json_is_object(json_object_get(changes, "compare")));
     assert_int_equal(json_integer_value(json_object_get(changes, "samples")), 4);
     json_decref(changes);
     page_run_close(run);
     document = data_of(recorded, NULL);
-    assert_true(json_is_null(json_object_get(document, "beside")));
+    assert_true(json_is_null(json_object_get(document, "compare")));
     json_decref(document);
     expect_status(page_run_open(recorded, *state, &run), STATUS_BAD_INPUT, "has no run.json");
 }

@@ -142,7 +142,7 @@ static void files_are_the_drawings_of_the_page(void **state) {
     picture.pareto_front_count = 0;
     folder = temp_path(*state, "no front");
     assert_int_equal(scale_plots_write(&picture, folder), STATUS_OK);
-    assert_false(file_exists(temp_path(folder, "front.svg")));
+    assert_false(file_exists(temp_path(folder, "pareto_front.svg")));
     assert_true(file_exists(temp_path(folder, "curve.svg")));
 }
 

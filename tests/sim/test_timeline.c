@@ -146,7 +146,7 @@ static void micro_batches_are_reported(void **state) {
         else
             seen[micro_batch]++;
         const char *section = text_at(subject.json, "sections", json_array_get(row, 3));
-        if (strcmp(section, "middle passes") == 0) assert_true(micro_batch == 1 || micro_batch == 2);
+        if (strcmp(section, "middle waves") == 0) assert_true(micro_batch == 1 || micro_batch == 2);
     }
     assert_true(none > 0 && seen[0] > 0 && seen[1] > 0 && seen[1] == seen[2] && seen[3] > 0);
     close_subject(&subject);

@@ -47,8 +47,8 @@ static void expect_all_slots(const json_t *line) {
         }
         assert_int_equal(sum, SLOTS);
     }
-    assert_float_equal(json_number_value(json_object_get(line, "expert_least")), min, 1e-5);
-    assert_float_equal(json_number_value(json_object_get(line, "expert_most")), max, 1e-5);
+    assert_float_equal(json_number_value(json_object_get(line, "expert_min")), min, 1e-5);
+    assert_float_equal(json_number_value(json_object_get(line, "expert_max")), max, 1e-5);
 }
 
 static void expect_lines(const char *metrics) {

@@ -35,7 +35,7 @@ function makeSeries(run, series) {
 
 function runsOf(data) {
   const runs = data.metrics ? [{name: data.name, folder: data.folder, metrics: data.metrics, axis: axisOf(data.metrics, tokensOfStep(data)), other: false}] : [];
-  if (data.beside) runs.push({name: data.beside.name, folder: data.beside.folder, metrics: data.beside.metrics, axis: axisOf(data.beside.metrics, data.beside.step_tokens), other: true});
+  if (data.compare) runs.push({name: data.compare.name, folder: data.compare.folder, metrics: data.compare.metrics, axis: axisOf(data.compare.metrics, data.compare.step_tokens), other: true});
   if (runs.length > 1 && runs[0].name === runs[1].name) runs.forEach(run => { run.name = run.folder; }); // of the same name, elsewhere
   return runs;
 }

@@ -6,7 +6,7 @@ const CURVES = [
   {title: 'Pairs in the right order', series: [{name: 'accuracy', label: 'training'}, {name: 'val_accuracy', label: 'validation', marks: true}], format: v => (100 * v).toFixed(1) + '%', tick: v => (100 * v).toFixed(0) + '%', fromZero: true, small: true},
   {title: 'Step time', series: [{name: 'step_s', label: 'step'}], format: seconds, fromZero: true, small: true, predicted: true},
   {title: 'Learning rate', series: [{name: 'lr', label: 'learning rate'}], format: v => v === 0 ? '0' : digits(v, 2), fromZero: true, small: true},
-  {title: 'Load of experts', series: [{name: 'expert_most', label: 'most, of an equal share'}, {name: 'expert_least', label: 'least', marks: true}], format: v => digits(v, 3), fromZero: true, small: true},
+  {title: 'Load of experts', series: [{name: 'expert_max', label: 'most, of an equal share'}, {name: 'expert_min', label: 'least', marks: true}], format: v => digits(v, 3), fromZero: true, small: true},
   {title: 'Gradient norm', series: [{name: 'grad_norm', label: 'norm before clipping'}], format: v => digits(v, 3), small: true, spread: true, tick: v => '' + +v.toPrecision(3)},
 ];
 const curveFigures = new Map();

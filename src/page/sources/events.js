@@ -1,5 +1,5 @@
 // Events of a timeline: their colours, what is said of one, and what it waited for.
-const EVENT = {stream: 0, name: 1, block: 2, section: 3, grain: 4, phase: 5, start: 6, length: 7, bytes: 8, count: 9, chained: 10, cause: 11};
+const EVENT = {stream: 0, name: 1, block: 2, section: 3, microBatch: 4, phase: 5, start: 6, length: 7, bytes: 8, count: 9, chained: 10, cause: 11};
 const PHASES = ['forward', 'recomputation', 'backward', 'update'];
 const phaseColor = name => PHASES.includes(name) ? name : name === 'finish' ? 'update' : 'other';
 const MOVES = ['parameters', 'gradients', 'unreduced', 'optimizer', 'activations'];
@@ -40,7 +40,7 @@ function describeEvent(row, event) {
   const t = row.timeline, block = t.blocks[event[EVENT.block]], phase = t.phases[event[EVENT.phase]], section = t.sections[event[EVENT.section]], more = event[EVENT.count] - 1;
   const moved = event[EVENT.bytes], rate = moved && event[EVENT.length] ? ` at ${bytes(moved / event[EVENT.length] * 1e6)}/s` : '', what = movesOf(t, event);
   return [t.names[event[EVENT.name]] + (more > 0 ? ` and ${plural(more, 'shorter event')} beside it` : ''),
-    [block, phase, section, more > 0 || event[EVENT.grain] < 0 ? '' : 'grain ' + event[EVENT.grain]].filter((text, i, all) => text && all.indexOf(text) === i).join(', '),
+    [block, phase, section, more > 0 || event[EVENT.microBatch] < 0 ? '' : 'micro-batch ' + event[EVENT.microBatch]].filter((text, i, all) => text && all.indexOf(text) === i).join(', '),
     `${seconds(event[EVENT.length] / 1e6)}, from ${tickTime(event[EVENT.start], event[EVENT.length] + 1)}` + (moved ? `; ${bytes(moved)}${what ? ' of ' + what : ''}${rate}` : ''),
     waitText(t, event),
     `${row.source}, ${roleName(t.streams[event[EVENT.stream]].role)} stream` + (event[EVENT.chained] ? '; on the chain that binds the step' : '')].filter(text => text);

@@ -35,7 +35,7 @@ async function follow(data) {
       const changes = await get('changes.json');
       if (changes.revision !== data.revision) Object.assign(data, await get('data.json')), show(data);
       else if (changes.metrics.step !== data.metrics.step || changes.metrics.val_step !== data.metrics.val_step)
-        data.metrics = changes.metrics, data.beside = changes.beside, showSummary(data), showCurves(data);
+        data.metrics = changes.metrics, data.compare = changes.compare, showSummary(data), showCurves(data);
       if (changes.samples !== data.samples.count) data.samples = (await get('data.json')).samples, showSamples(data);
       seen = clock();
       showState(true, 'Live, last looked at ' + seen);
