@@ -24,7 +24,7 @@ case $seconds in
     ;;
 esac
 
-say() { printf '\n# %s\n' "$*"; }
+announce() { printf '\n# %s\n' "$*"; }
 # Prints a command as it can be typed, and runs it: under $limit, if that is set.
 limit=
 show() {
@@ -46,9 +46,9 @@ mkdir -p "$demo/data"
 XDG_CACHE_HOME=$root/$demo/cache
 export XDG_CACHE_HOME
 
-say "ballast is $ballast here. To call it by its name: export PATH=\"\$PWD/$(dirname "$ballast"):\$PATH\", or make install"
+announce "ballast is $ballast here. To call it by its name: export PATH=\"\$PWD/$(dirname "$ballast"):\$PATH\", or make install"
 
-say 'The text: the King James Bible, its last part held out for validation.'
+announce 'The text: the King James Bible, its last part held out for validation.'
 show scripts/make-demo-text.sh $demo/text.txt
 lines=$(wc -l <$demo/text.txt)
 held=$((lines / 50))
@@ -56,11 +56,11 @@ head -n $((lines - held)) $demo/text.txt >$demo/data/train.txt
 tail -n "$held" $demo/text.txt >$demo/data/valid.txt
 wc -c $demo/data/train.txt $demo/data/valid.txt
 
-say 'A small Llama with random weights, and a tokenizer trained on the text.'
+announce 'A small Llama with random weights, and a tokenizer trained on the text.'
 show "$ballast" init $demo/model --arch llama --hidden 192 --layers 4 --heads 6 --kv-heads 3 --ffn 512 \
     --vocab 2048 --context 128 --tied --tokenizer-data $demo/data/train.txt
 
-say 'What a training step will take, exactly, before anything is loaded.'
+announce 'What a training step will take, exactly, before anything is loaded.'
 show "$ballast" plan $demo/model -o $demo/plan.json
 
 # A few steps tell how many will fit into the time.
@@ -79,7 +79,7 @@ steps=$(awk -v seconds="$seconds" '
     }' $demo/trial/metrics.jsonl)
 rm -rf $demo/trial
 
-say "Training: $steps steps, at most about $seconds seconds on this machine."
+announce "Training: $steps steps, at most about $seconds seconds on this machine."
 # Should the machine turn out slower than in the trial, the run is stopped as by Ctrl-C, and ends where it is.
 limit="timeout --foreground -s INT $((seconds * 4 / 3))"
 status=0
@@ -88,23 +88,23 @@ show "$ballast" train $demo/model $demo/data -o $demo/run --plan $demo/plan.json
 limit=
 if [ $status -eq 124 ]; then
     steps=$(grep -c '"loss"' $demo/run/metrics.jsonl)
-    say "The time is up: the run ends with the $steps steps that it has."
+    announce "The time is up: the run ends with the $steps steps that it has."
     show "$ballast" resume $demo/run --steps "$steps"
 elif [ $status -ne 0 ]; then
     exit $status
 fi
 
-say 'The loss on text that it has not seen, before and after.'
+announce 'The loss on text that it has not seen, before and after.'
 show "$ballast" eval $demo/model $demo/data/valid.txt --batches 16
 show "$ballast" eval $demo/run/model $demo/data/valid.txt --batches 16
 
-say 'What it writes now.'
+announce 'What it writes now.'
 show "$ballast" generate $demo/run/model --prompt 'And the LORD said unto' --tokens 80 --temperature 0.7 --seed 1
 echo
 show "$ballast" generate $demo/run/model --prompt 'In those days' --tokens 80 --temperature 0.7 --seed 2
 echo
 show "$ballast" generate $demo/run/model --prompt 'Blessed are they' --tokens 80 --temperature 0.7 --seed 3
 
-say "$demo/run/model is a Hugging Face directory: transformers loads it as it is."
+announce "$demo/run/model is a Hugging Face directory: transformers loads it as it is."
 show ls $demo/run/model
-say "Go on from here: $ballast resume $demo/run --steps $((2 * steps)); all commands: $ballast help"
+announce "Go on from here: $ballast resume $demo/run --steps $((2 * steps)); all commands: $ballast help"

@@ -5,30 +5,30 @@ import pathlib
 from differences import has_kind
 
 
-def say(text=""):
+def show(text=""):
     print(text, flush=True)
 
 
 def print_failure(result):
     """The first difference of each file; large files last."""
-    say(f"{result.case.name}: differs; kept in {result.place}")
+    show(f"{result.case.name}: differs; kept in {result.place}")
     files = collections.defaultdict(list)
     for found in sorted(result.differences, key=lambda found: found.file.endswith(".safetensors")):
         if found.kind == "bits":
             files[found.file].append(found.text)
     for file, texts in files.items():
-        say(f"    {file}: {texts[0]}" + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""))
+        show(f"    {file}: {texts[0]}" + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""))
 
 
 def print_plans(results):
     changed = [result for result in results if has_kind(result.differences, "plan")]
     if changed:
-        say("\nPlans differ:")
+        show("\nPlans differ:")
     for result in changed:
         texts = list(dict.fromkeys(found.text for found in result.differences if found.kind == "plan"))
         texts.sort(key=lambda text: not text.startswith("policy."))
         more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
-        say(f"    {result.case.name}: {'; '.join(texts[:3])}{more}; simulated step {' -> '.join(result.step_times)}")
+        show(f"    {result.case.name}: {'; '.join(texts[:3])}{more}; simulated step {' -> '.join(result.step_times)}")
 
 
 def print_grouped(title, rows):
@@ -37,9 +37,9 @@ def print_grouped(title, rows):
     for text, case in rows:
         cases[text][case.name] = True
     if cases:
-        say(f"\n{title}:")
+        show(f"\n{title}:")
     for text, names in sorted(cases.items(), key=lambda item: -len(item[1])):
-        say(f"    {len(names):4} cases, first {next(iter(names))}: {text}")
+        show(f"    {len(names):4} cases, first {next(iter(names))}: {text}")
 
 
 def texts_of(results, kind):
@@ -63,9 +63,9 @@ def print_counts(results):
     for variant in [*dict.fromkeys(result.case.variant.name for result in results), "all"]:
         of_variant = [result for result in results if variant in ("all", result.case.variant.name)]
         rows.append((variant, [str(sum(bool(counts(result)) for result in of_variant)) for _, counts in COLUMNS]))
-    say()
+    show()
     for variant, cells in rows:
-        say(f"{variant:12}" + "".join(f"{cell:>{len(title) + 2}}" for cell, (title, _) in zip(cells, COLUMNS)))
+        show(f"{variant:12}" + "".join(f"{cell:>{len(title) + 2}}" for cell, (title, _) in zip(cells, COLUMNS)))
 
 
 def report(results):
