@@ -300,7 +300,7 @@ static void print_table(const struct bench *bench, FILE *out) {
     fprintf(out, "load: how much slower the product was compared with a typical one of the repeats that count\n");
 }
 
-/* A line for each plan: "compute matrix products 0.0900 0.1000" is predicted and measured time at work. */
+/* A line for each plan: "compute GEMMs 0.0900 0.1000" is predicted and measured time at work. */
 static void print_shares(const struct bench *bench, FILE *out) {
     fprintf(out, "\nms at work, predicted and measured:\n");
     for (int64_t i = 0; i < bench->settings.policies; i++) {

@@ -3,7 +3,7 @@
 # hand, all simulated with the same costs. With --run, also steps measured in turns.
 #   usage: bench/worth.sh MODEL_DIR --cap SIZE --disk DIR [--batch N] [--seq N] [--dtype bf16|fp32] [--run DATA]
 #                         [--steps N] [--rounds N] [--build DIR]
-# By hand: everything kept or every layer recomputed; states all on the device, all streamed from the disk, with much room
+# By hand: everything kept or every layer recomputed; states all on the device, all streamed from the disk, with much memory
 # for it or little, or half of the chunks persistent and the others streamed; one micro-batch or all of them in a pass. Those that do not fit are left out. The
 # measured step is the median from the second on, the least of the rounds. Fails where one by hand is predicted faster.
 set -eu

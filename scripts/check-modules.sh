@@ -1,12 +1,12 @@
 #!/bin/sh
-# Fails where a folder of src does not say what is in it, or where a module is more than a sixth of src.
+# Fails where a directory of src does not say what is in it, or where a module is more than a sixth of src.
 #   usage: scripts/check-modules.sh [ROOT]            checks; and the table in ROOT/ARCHITECTURE.md, if there is one
 #          scripts/check-modules.sh --table [ROOT]    prints the table: lines by module
 #
-# Each folder of src with a header has exactly one whose opening comment holds the words
+# Each directory of src with a header has exactly one whose opening comment holds the words
 #     Files, in the order to read them:
-# From there to the end of the comment it names every other file of the folder by its stem, and those of subfolders
-# without a header (page/sources). Where a line begins with stems and a colon, as here, these must be files of the folder:
+# From there to the end of the comment it names every other file of the directory by its stem, and those of subfolders
+# without a header (page/sources). Where a line begins with stems and a colon, as here, these must be files of the directory:
 #     jinja_lexer, jinja_parser: from text to a tree;
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +18,7 @@ fi
 cd "${1:-$here/..}"
 
 is_source="-name *.[ch] -o -name *.cu -o -name *.cuh -o -name *.cpp -o -name *.js -o -name *.css -o -name *.html -o -name *.proto"
-sources() { # FOLDER [DEPTH]
+sources() { # DIR [DEPTH]
     set -f
     # shellcheck disable=SC2086 # words of find
     find "$1" ${2:+-maxdepth "$2"} -type f \( $is_source \)
@@ -71,14 +71,14 @@ listed() { # HEADER
         }
         last { exit }' "$1"
 }
-# The files that the header of a folder answers for.
-answers_for() { # FOLDER
+# The files that the header of a directory answers for.
+answers_for() { # DIR
     sources "$1" 1
     for below in "$1"/*/; do
         [ ! -d "$below" ] || [ -n "$(find "$below" -maxdepth 1 -name '*.h')" ] || sources "${below%/}"
     done
 }
-check_folder() { # FOLDER
+check_folder() { # DIR
     lists=0
     for header in "$1"/*.h; do
         names=$(listed "$header")

@@ -1,4 +1,4 @@
-/* The directory for caches: files that can be made again. */
+/* The directory for caches: files that can be recreated. */
 #ifndef BALLAST_BASE_CACHE_FOLDER_H
 #define BALLAST_BASE_CACHE_FOLDER_H
 

@@ -141,7 +141,7 @@ static bool is_part(const char *name, size_t length) {
     return length > 0 && !(length <= 2 && strncmp(name, "..", length) == 0);
 }
 
-/* NAME or FOLDER/NAME. */
+/* NAME or DIR/NAME. */
 static bool is_file_name(const char *name) {
     size_t length = strlen(name), first = strcspn(name, "/");
     if (length >= MANIFEST_NAME_BYTES || !is_part(name, first) || strcmp(name, manifest_name) == 0) return false;

@@ -31,7 +31,7 @@ void manifest_free(struct manifest *manifest);
  * until the next file is added. FAILED without memory. A NULL manifest gives NULL sums, which all writers take for "not
  * wanted". */
 enum status manifest_add(struct manifest *manifest, const char *path, struct file_sums **sums);
-/* The same with its name in the directory, which may be FOLDER/NAME. */
+/* The same with its name in the directory, which may be DIR/NAME. */
 enum status manifest_add_named(struct manifest *manifest, const char *name, struct file_sums **sums);
 /* Leaves out the files whose names do not end so. */
 void manifest_keep(struct manifest *manifest, const char *ending);

@@ -57,7 +57,7 @@ static void print_rows(FILE *out) {
 
 static void print_keys(FILE *out) {
     fputs(
-        "Beside the messages of any of these forms:\n\n"
+        "Besides the messages of any of these forms:\n\n"
         "| key | meaning |\n"
         "|---|---|\n"
         "| `tools` | JSON schemas of functions: a list, or JSON text of one |\n"
@@ -119,7 +119,7 @@ static void print_preferences(FILE *out) {
         "them with hashes of the data and of themselves, so that a run that goes on needs neither the first model nor "
         "that\n"
         "pass again. With `--lora` or all weights. A pair takes two of the `--batch` sequences, and both lie in one "
-        "grain.\n"
+        "micro-batch.\n"
         "Pairs of which an answer has nothing to train on within a sequence are left out. `metrics.jsonl` has "
         "`reward_chosen`,\n"
         "`reward_rejected`, `margin` and `accuracy`, the part of the pairs whose chosen answer has the larger reward; "

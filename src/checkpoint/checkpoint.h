@@ -103,7 +103,7 @@ struct checkpoint_examination {
 };
 /* BAD_INPUT for a manifest that is damaged, or lost from a checkpoint that had one. */
 enum status checkpoint_examine(const char *folder, struct checkpoint_examination *out);
-/* Reads all files of a checkpoint again: BAD_INPUT "FOLDER: damaged: FILE: …" where one is not as it was written, or
+/* Reads all files of a checkpoint again: BAD_INPUT "DIR: damaged: FILE: …" where one is not as it was written, or
  * there are others. Warns where the checkpoint is of an older version, which had no checksums. Collective: each rank
  * reads a share of the blocks, and what one finds all return. `comm` NULL: this process reads all. */
 enum status checkpoint_verify(struct comm *comm, const char *folder);

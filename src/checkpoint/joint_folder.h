@@ -5,15 +5,15 @@
  * blocks are of many ranks' bytes. Rank 0 writes what is small, and gives the directory its name when all ranks are
  * done. What fails on one rank is known to all, and then there is no such directory: an older one of this name stays.
  *
- *     joint_folder_open(comm, parent, name, 0, &folder);
- *     status = joint_folder_add(&folder, file, items, runs, count);   on each rank the same, but for the runs
- *     TRY(joint_folder_begin(&folder, status));                       collective
- *     status = joint_folder_write(&folder);                           on any thread; on rank 0 also what is small
- *     if (folder.has_runs) status = joint_folder_meet(&folder, status);   collective
- *     if (status == STATUS_OK) status = joint_folder_sum(&folder);    on any thread
- *     status = joint_folder_gather(&folder, status, hashes, n);       collective
- *     if (status == STATUS_OK) status = joint_folder_publish(&folder);   on any thread
- *     status = joint_folder_end(&folder, status);                     collective
+ *     joint_folder_open(comm, parent, name, 0, &directory);
+ *     status = joint_folder_add(&directory, file, items, runs, count);   on each rank the same, but for the runs
+ *     TRY(joint_folder_begin(&directory, status));                       collective
+ *     status = joint_folder_write(&directory);                           on any thread; on rank 0 also what is small
+ *     if (directory.has_runs) status = joint_folder_meet(&directory, status);   collective
+ *     if (status == STATUS_OK) status = joint_folder_sum(&directory);    on any thread
+ *     status = joint_folder_gather(&directory, status, hashes, n);       collective
+ *     if (status == STATUS_OK) status = joint_folder_publish(&directory);   on any thread
+ *     status = joint_folder_end(&directory, status);                     collective
  *
  * Collective calls are made by all ranks, whatever came of the calls between them, and by the thread that makes the
  * others between steps; on one rank by any thread. After a collective call that failed only joint_folder_end follows.

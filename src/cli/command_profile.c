@@ -173,7 +173,8 @@ const struct command command_profile = {
     .details =
         "Measures GEMMs in fp32 and bf16, zeros, copies to and from the host and disk tiers where "
         "--host-memory (or a GPU) and --disk give them, and how much they slow each other down: a second or "
-        "two. Under mpirun or with --ranks, also what ranks exchange: messages by axis, operations by size, pairs, and "
+        "two. Under mpirun or with --ranks, also the rates between ranks: messages by axis, operations by size, pairs, "
+        "and "
         "how "
         "much they slow kernels down. With a model, also each "
         "distinct operator of its training step, for three seconds; no weight is read. What is measured is kept in the "

@@ -127,7 +127,7 @@ const struct command command_report = {
     .max = 1,
     .summary = "a run or a plan as one page for the browser",
     .details =
-        "Writes one HTML file that needs no network and nothing beside it: the plan, memory over a step, what "
+        "Writes one HTML file that needs no network and no other file: the plan, memory over a step, what "
         "each stream did when, the curves of training, and what the model wrote. --compare puts another run's curves "
         "into the same plots. A plan's step is simulated, a run's taken from where "
         "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on. "

@@ -81,7 +81,7 @@ const struct command command_train = {
         "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT, SIGTERM, SIGHUP, "
         "SIGUSR1 and SIGUSR2 finish the step, write a checkpoint and exit with 130, 143, 129, 143 and 143; a second "
         "SIGINT or SIGTERM ends at once, "
-        "with 4. Where nobody reads what it prints any more, it goes on. `--config RUN_DIR/run.json -o FOLDER` repeats "
+        "with 4. Where nobody reads what it prints any more, it goes on. `--config RUN_DIR/run.json -o DIR` repeats "
         "a "
         "run bit for bit. It refuses a run whose schedule `resume` changed. The run's model and data "
         "are taken where none are given, its plan as --plan takes one. Other "

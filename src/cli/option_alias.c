@@ -268,11 +268,11 @@ const struct option_alias option_aliases[] = {
     ARGUMENT(
         "model model-name-or-path model-path model-dir model-name base-model pretrained-model-name-or-path hf-path "
         "checkpoint-path init-from model-id hf-model adapter-name-or-path lora-path",
-        "the model's folder is the first argument, without an option"),
+        "the model's directory is the first argument, without an option"),
     ARGUMENT("data dataset datasets data-path data-dir dataset-name dataset-path train-data train-file train-files "
              "input-data "
              "train-dataset",
-             "the data are arguments after the model's folder, without an option"),
+             "the data are arguments after the model's directory, without an option"),
 };
 const int option_alias_count = sizeof option_aliases / sizeof *option_aliases;
 

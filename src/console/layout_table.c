@@ -3,7 +3,7 @@
 #include <math.h>
 
 static void print_gain(FILE *out, const struct layout_report *report) {
-    fprintf(out, "\nlayout: chosen by the solver, %.4g s a grain by its costs", report->seconds);
+    fprintf(out, "\nlayout: chosen by the solver, %.4g s per micro-batch by its costs", report->seconds);
     if (!report->megatron.nodes)
         fprintf(out, "; Megatron-LM's assignment does not divide\n");
     else if (isnan(report->megatron_s))

@@ -47,7 +47,7 @@ static void print_recipe(FILE *out, const struct recipe *recipe) {
     if (recipe->loss == TRAINING_DPO) print_pairs(recipe, loss, sizeof loss);
     const char *optimizer = recipe->optimizer == UPDATE_ADAMW ? "" : update_rule_name(recipe->optimizer);
     fprintf(out,
-            "recipe    %s%s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
+            "recipe    %s%s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " micro-batch%s of %" PRId64
             " sequence%s%s",
             dtype_name(recipe->dtype), moments[recipe->optimizer_dtype], kind_of_masters(recipe), loss,
             *optimizer ? ", " : "", optimizer, recipe->batch, recipe->sequence_length, recipe_micro_batches(recipe),

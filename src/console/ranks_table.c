@@ -32,7 +32,7 @@ static void print_proof(FILE *out, const struct rank_place *place) {
 static void print_certainty(FILE *out, const struct mesh *mesh, const struct cluster_links *links) {
     const struct mesh *measured = &links->mesh;
     if (measured->nodes == 0)
-        fprintf(out, "  what ranks exchange in a second is not known, so the times leave it out: measure it where they "
+        fprintf(out, "  the rates between ranks are not known, so the times leave it out: measure it where they "
                      "are\n  (mpirun -n N ballast profile -o FILE) and plan with --cluster FILE\n");
     else if (measured->nodes != mesh->nodes || measured->per_node != mesh->per_node)
         fprintf(out, "  extrapolated from links of %d node%s of %d\n", measured->nodes, measured->nodes == 1 ? "" : "s",

@@ -21,7 +21,7 @@ static void print_sum(FILE *out, const struct plan_strategies *strategies) {
     }
     for (size_t block = 0; block < strategies->graph->blocks.count; block++)
         again += plan_strategies_repeats(strategies, (int)block);
-    fprintf(out, "  the cheapest: %.4g s for a grain of each rank, %s a rank, %d of %d blocks computed again\n",
+    fprintf(out, "  the cheapest: %.4g s for a micro-batch of each rank, %s a rank, %d of %d blocks computed again\n",
             solution->seconds, size_print(solution->peak_bytes, size), again, (int)strategies->graph->blocks.count);
 }
 
@@ -34,7 +34,7 @@ static void print_node(FILE *out, const struct plan_strategies *strategies, cons
             shard_program_strategy(&strategies->program, node->id, strategies->solution.strategies.choice[node->id]);
         for (int i = 0; i < OP_INPUTS_MAX; i++)
             if (node->in[i]) fprintf(out, " %s", layout_print(&one->operand[i], node->in[i]->shape.rank, operand));
-        fprintf(out, " -> %s  compute %.3g ms, exchange %.3g ms",
+        fprintf(out, " -> %s  compute %.3g ms, communication %.3g ms",
                 layout_print(&one->operand[OP_INPUTS_MAX], node->out[0]->shape.rank, operand), 1e3 * one->compute_s,
                 1e3 * (one->forward_s + one->backward_s));
     }

@@ -2,7 +2,7 @@
  *
  * A cache holds the tokens, then a footer with the key that they were made from (size and hash of the text, hash of
  * tokenizer.json, EOS token) and their own hash. Those of supervised files are marked ids (example.h). One whose key or
- * hash does not match is made again. It is written under a temporary name and renamed, so that two runs may share a
+ * hash does not match is recreated. It is written under a temporary name and renamed, so that two runs may share a
  * directory. While it is being made its first ids can be read. */
 #ifndef BALLAST_DATA_TOKEN_CACHE_H
 #define BALLAST_DATA_TOKEN_CACHE_H

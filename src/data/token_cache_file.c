@@ -134,7 +134,7 @@ const char *token_cache_file_refusal(const char *path, const struct token_cache_
     return "its tokens are damaged";
 }
 
-/* FOLDER/….tokens.PID.NUMBER.new */
+/* DIR/….tokens.PID.NUMBER.new */
 static bool is_unfinished(const char *name) {
     const char *at = strstr(name, ".tokens.");
     int length = 0;

@@ -26,7 +26,7 @@ struct token_cache_key {
     uint64_t token_bytes;
 };
 
-/* FOLDER/<name of the text file>-<hash of its absolute path>.tokens, so that changed text takes its old cache's place.
+/* DIR/<name of the text file>-<hash of its absolute path>.tokens, so that changed text takes its old cache's place.
  * In fresh memory; NULL when out of memory or when there is no such text. */
 char *token_cache_path(const char *folder, const char *text_path);
 

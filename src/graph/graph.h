@@ -5,7 +5,7 @@
  * of one at a time; weight_part: parts of them; op: all properties of an operator; graph: nodes, and adding them;
  * graph_copy: a second graph like a first one; differentiate: adding the nodes of the gradients, by the operators'
  * rules; token_tiles: parts of blocks that work on some of a micro-batch's tokens at a time; selective_recompute: what
- * is made again in backward instead of being kept; symbolic_profile: what each node takes in a training step, without
+ * is recomputed in backward instead of being kept; symbolic_profile: what each node takes in a training step, without
  * running it; finite: the first value that is not finite.
  *
  * Model builders call the functions of ops/ops.h, which call graph_add. Nothing here knows of hardware: no tiers,

@@ -10,7 +10,7 @@ struct reading {
     bool apart;          /* nodes of several blocks read it in backward */
 };
 
-/* A forward node whose output is made again, before the node `before`. */
+/* A forward node whose output is recomputed, before the node `before`. */
 struct again {
     const struct node *node;
     int32_t before;
@@ -52,7 +52,7 @@ static const struct reading *reading_of(const struct selective_recompute *select
     return &selective_recompute->readings[tensor_storage(tensor)->id];
 }
 
-/* Whether backward has the node's inputs there anyway. One that is made again itself may not be there yet. */
+/* Whether backward has the node's inputs there anyway. One that is recomputed itself may not be there yet. */
 static bool inputs_last(const struct selective_recompute *selective_recompute, const struct node *node,
                         int32_t before) {
     bool last = true;
@@ -107,7 +107,7 @@ static enum status add_again(struct selective_recompute *selective_recompute, co
     return vec_push(&selective_recompute->woven, made);
 }
 
-/* The same rows and columns of what is made again. */
+/* The same rows and columns of what is recomputed. */
 static struct tensor *view_again(const struct selective_recompute *selective_recompute, const struct tensor *view) {
     struct tensor *base = selective_recompute->instead[view->base->id];
     struct tensor *again = graph_tensor(selective_recompute->graph, view->kind, view->name, view->shape);

@@ -1,4 +1,4 @@
-/* What light operators make (op.light: norms and activation functions) is made again in backward instead of being kept
+/* What light operators make (op.light: norms and activation functions) is recomputed in backward instead of being kept
  * from forward until then:
  *
  *     n = norm(x);  y = n W                  x is kept for the norm's gradient in any case
@@ -7,7 +7,7 @@
  * In backward a second node of the same operator stands right before the first node that reads its output; what reads
  * that output there reads the second node's. The bits are the same: the same kernel on the same operands.
  *
- * The rule: of a light forward node, output 0 is made again where forward reads it too and, of backward, only the
+ * The rule: of a light forward node, output 0 is recomputed where forward reads it too and, of backward, only the
  * node's own block does, and where each of the node's activations is read by backward at that place or behind it, so
  * that nothing is kept for longer. */
 #ifndef BALLAST_GRAPH_SELECTIVE_RECOMPUTE_H
@@ -18,7 +18,7 @@
 /* Rewrites a complete graph with gradients, cut into tiles or not; update and finish stay. */
 enum status graph_selective_recompute(struct graph *graph);
 
-/* What is made again of a graph that is not rewritten yet, by counts. */
+/* What is recomputed of a graph that is not rewritten yet, by counts. */
 struct selective_recompute_counts {
     double bytes;       /* that the second nodes read and write */
     double saved_bytes; /* no longer kept until backward, of one micro-batch */

@@ -361,7 +361,8 @@ enum status strategies_make(const struct node *node, const struct node_profile *
     *out = (struct strategies){0};
     TRY(device_mesh_check(mesh));
     if (!(rates->flops_per_s > 0 && rates->bytes_per_s > 0 && rates->micro_batches >= 1))
-        return status_set(STATUS_BAD_INPUT, "%g FLOP/s, %g bytes/s, %g grains: must be above 0, and a grain or more",
+        return status_set(STATUS_BAD_INPUT,
+                          "%g FLOP/s, %g bytes/s, %g micro-batches: must be above 0, and at least 1 micro-batch",
                           rates->flops_per_s, rates->bytes_per_s, rates->micro_batches);
     if (!op_loops_of(node, 0, &maker.loops)) return add_way(&maker, out); /* without an index */
     for (; op_loops_of(node, maker.way, &maker.loops); maker.way++)

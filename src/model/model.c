@@ -257,7 +257,7 @@ static enum status check_sizes(const struct model_config *config, int64_t sequen
     enum { BYTES_PER_VALUE = 8, PARTS = 3 };
     int64_t width = config->heads * config->head_dim * PARTS, gates = 2 * config->ffn, bytes;
     if (sequences < 1 || length < 1)
-        return status_set(STATUS_BAD_INPUT, "a grain of %lld sequences of %lld tokens: both must be at least 1",
+        return status_set(STATUS_BAD_INPUT, "a micro-batch of %lld sequences of %lld tokens: both must be at least 1",
                           (long long)sequences, (long long)length);
     if (length > config->context) {
         status_set(STATUS_BAD_INPUT, "a sequence length of %lld is more than the model's context of %lld tokens",
@@ -269,7 +269,8 @@ static enum status check_sizes(const struct model_config *config, int64_t sequen
     if (config->vocab_size > width) width = config->vocab_size;
     if (__builtin_mul_overflow(sequences, length, &bytes) || __builtin_mul_overflow(bytes, width, &bytes) ||
         __builtin_mul_overflow(bytes, BYTES_PER_VALUE, &bytes))
-        return status_set(STATUS_BAD_INPUT, "a grain of %lld sequences of %lld tokens: its bytes overflow 64 bits",
+        return status_set(STATUS_BAD_INPUT,
+                          "a micro-batch of %lld sequences of %lld tokens: its bytes overflow 64 bits",
                           (long long)sequences, (long long)length);
     return STATUS_OK;
 }

@@ -128,7 +128,7 @@ static void print_experts(FILE *out) {
           "logits\n"
           "the expert of the lowest number is taken. The loss that balances experts is a part of the loss where "
           "config.json\n"
-          "says `output_router_logits: true`, with its `router_aux_loss_coef`. It is taken over a grain, without "
+          "says `output_router_logits: true`, with its `router_aux_loss_coef`. It is taken over a micro-batch, without "
           "padding,\n"
           "as transformers does with an attention mask; elsewhere it is off. `metrics.jsonl` and the page tell how "
           "many tokens\n"

@@ -90,7 +90,7 @@
     /* x, weight, targets, [bias], [statistics] -> y [S,T,1] fp32: log softmax(x W^t)[target], 0 where masked; logits  \
      *  and parts as in head_loss */                                                                                   \
     X(head_log_probability)                                                                                            \
-    /* x, weight, targets, [bias], [statistics], dy -> [dx], [dweight +=], [dbias +=]; logits are made again */        \
+    /* x, weight, targets, [bias], [statistics], dy -> [dx], [dweight +=], [dbias +=]; logits are recomputed */        \
     X(head_log_probability_grad)                                                                                       \
     /* x, weight, targets, [bias] -> statistics [S,T,3] fp32 of the weight's rows: the largest logit, the sum of       \
      *  exponentials of logits less it, and the target's logit, or 0 where another part has it */                      \
@@ -135,7 +135,7 @@
      *  expert's rows down (f(gate x) * (up x)), in others those of previous, or 0 */                                  \
     X(expert_mlp)                                                                                                      \
     /* dy, rows, ranges, gate, up, down, [previous] -> [drows], likewise, [dgate +=], [dup +=], [ddown +=]. Gate and   \
-     *  up are made again, so that no more is kept of a row than its features */                                       \
+     *  up are recomputed, so that no more is kept of a row than its features */                                       \
     X(expert_mlp_grad)                                                                                                 \
     /* expert_glu.c: rows [S,R,C], ranges, gate_up [2F,C], down [C,F], or [C,2F] and [F,C], gate_up_bias [2F],         \
      *  down_bias [C], [previous [S,R,C]] -> y [S,R,C], rows as expert_mlp has them: with g and u the even and the odd \

@@ -1,6 +1,6 @@
 /* What the page shows, as one JSON document, gathered from the files of a run or from a plan file:
  *
- *   {"version", "ballast", "kind": "run" or "plan", "name", "folder", "model_name", "revision",
+ *   {"version", "ballast", "kind": "run" or "plan", "name", "directory", "model_name", "revision",
  *    "resume":    the command that goes on with a run, for a shell
  *    "model":     numbers and texts of the model's config.json, or null
  *    "options":   of run.json, or null
@@ -12,7 +12,7 @@
  *    "compare":    another run's {"name", "folder", "step_tokens", "metrics"}, or null
  *    "end":       {"state", "message"} by run_end.h, where page_run_end was called}
  *
- * A run's name is that of its directory; "folder" is its path without links. A plan has no directory.
+ * A run's name is that of its directory; "directory" is its path without links. A plan has no directory.
  * Only run.json or the plan file must be there. What is there is checked: BAD_INPUT names file and field. */
 #ifndef BALLAST_PAGE_PAGE_DATA_H
 #define BALLAST_PAGE_PAGE_DATA_H

@@ -69,7 +69,7 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
         int64_t micro_batch = section->first_micro_batch + run * section->micro_batches + instruction->micro_batch;
         search->found = section->first_micro_batch < 0
                             ? mem_format("%s (in the update)", tensor->name)
-                            : mem_format("%s (block %s, grain %" PRId64 ")", tensor->name,
+                            : mem_format("%s (block %s, micro-batch %" PRId64 ")", tensor->name,
                                          search->program->graph->blocks.items[instruction->node->block], micro_batch);
         return;
     }

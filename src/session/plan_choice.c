@@ -85,7 +85,7 @@ static enum status cut_again(struct session_plan *plan) {
     return plan_choice_compile(plan);
 }
 
-/* A policy of another time, with which the step does not fit here: its tiles, and whether what is light is made again,
+/* A policy of another time, with which the step does not fit here: its tiles, and whether what is light is recreated,
  * are no longer given either. */
 static enum status begin_again(struct session_plan *plan) {
     plan->request.plan.policy = plan->chosen.policy = plan_choice_begin(plan);
@@ -105,7 +105,7 @@ static bool double_micro_batch(struct session_plan *plan) {
     return true;
 }
 
-/* A cut that is made again by seconds is at first an even one: memory would have it uneven, with most of the operations
+/* A cut that is recreated by seconds is at first an even one: memory would have it uneven, with most of the operations
  * between ranks in one stage. */
 static enum status compile_cut(struct session_plan *plan, bool uncut, bool again) {
     if (uncut) plan->chosen.policy.spans[0] = '\0';

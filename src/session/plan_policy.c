@@ -144,7 +144,7 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
 enum status plan_policy_check_ways(const struct plan_request *request, const struct rank_place *place) {
     bool flat = request->collectives_fixed && request->plan.policy.flat;
     if (!flat || !place->on_device || rank_place_ranks(place) == 1) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT, "--collectives flat: the ranks' GPUs exchange by NCCL, which "
+    return status_hint(status_set(STATUS_BAD_INPUT, "--collectives flat: the ranks' GPUs communicate by NCCL, which "
                                                     "chooses its ways itself"),
                        "leave it out, or send all by way of the host's memory: --gpu-collectives host");
 }

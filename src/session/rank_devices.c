@@ -64,7 +64,7 @@ enum status rank_devices_open(struct comm *comm, const struct plan_options *opti
     enum status status = connect(comm, partition, machine->backend);
     if (status == STATUS_BAD_INPUT && requested) return status_prefix(status, "--gpu-collectives nccl");
     if (status == STATUS_BAD_INPUT) {
-        if (comm->rank == 0) log_note("what ranks exchange goes by way of the host's memory: %s", status_message());
+        if (comm->rank == 0) log_note("collectives of GPUs go through the host's memory: %s", status_message());
         return STATUS_OK;
     }
     TRY(status);

@@ -1,4 +1,4 @@
-/* Whether what is light is made again in backward (policy.selective_recompute); private to the session module. */
+/* Whether light operators are recomputed in backward (policy.selective_recompute); private to the session module. */
 #ifndef BALLAST_SESSION_SELECTIVE_RECOMPUTE_CHOICE_H
 #define BALLAST_SESSION_SELECTIVE_RECOMPUTE_CHOICE_H
 

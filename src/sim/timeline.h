@@ -58,11 +58,11 @@ void timeline_summarise(const struct timeline *timeline, struct timeline_stream 
  *   {"version", "kind": "measured" or "predicted", "step" and "wall_s" (of a run's), "step_s", "names": [TEXT],
  *    "moves": by name, what is copied or set to zero ("activations", "optimizer", …), "" for kernels
  *    "streams": [{"role", "busy_s", "waiting_s"}],
- *    "events": [[STREAM, NAME, BLOCK, SECTION, GRAIN, PHASE, START_US, DURATION_US, BYTES, CAUSE]],
+ *    "events": [[STREAM, NAME, BLOCK, SECTION, MICRO_BATCH, PHASE, START_US, DURATION_US, BYTES, CAUSE]],
  *    "blocks": [TEXT], "sections": [TEXT], "phases": [TEXT],
  *    "tiers": [{"name", "program_bytes", "kinds": [TEXT], "points": [[TIME_US, BYTES of each kind…]]}]}
- * Numbers in events index the lists, GRAIN apart, which is that of the step, -1 for none; a BLOCK or PHASE of -1 is
- * none; those of a copy are of the kernels that it is for. The phase "recomputation" is a forward that comes again.
+ * Numbers in events index the lists, MICRO_BATCH apart, which is that of the step, -1 for none; a BLOCK or PHASE of -1
+ * is none; those of a copy are of the kernels that it is for. The phase "recomputation" is a forward that comes again.
  * BYTES are those moved, 0 for kernels. CAUSE is the index of the event whose end let this one begin (timeline_cause),
  * -1: none; files of older versions lack it, and "moves". What a step left out is no event. A point holds from its time
  * to the next (sim/timeline_memory.h). NULL when out of memory. */

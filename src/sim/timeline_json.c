@@ -35,11 +35,11 @@ static const char *const verbs[] = {[OPCODE_KERNEL] = "",
                                     [OPCODE_TAKE] = "take ",
                                     [OPCODE_ADD] = "add to ",
                                     [OPCODE_ADD_BF16] = "add in bf16 to ",
-                                    [OPCODE_ALL_REDUCE] = "reduce ",
-                                    [OPCODE_REDUCE_SCATTER] = "reduce and scatter ",
-                                    [OPCODE_ALL_GATHER] = "gather ",
-                                    [OPCODE_ALL_TO_ALL] = "exchange ",
-                                    [OPCODE_BROADCAST] = "hand on "};
+                                    [OPCODE_ALL_REDUCE] = "all-reduce ",
+                                    [OPCODE_REDUCE_SCATTER] = "reduce-scatter ",
+                                    [OPCODE_ALL_GATHER] = "all-gather ",
+                                    [OPCODE_ALL_TO_ALL] = "all-to-all ",
+                                    [OPCODE_BROADCAST] = "broadcast "};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 /* Kernels of one node share a name, and so do copies of one buffer. */

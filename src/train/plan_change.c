@@ -68,7 +68,7 @@ static enum status renew(struct train_run *run, const struct costs *costs, struc
 
 /* Costs that are known are of the plan's own graph, and keep the search to that. A run fits them under a policy that
  * moves or computes again; under the plain one they are those of the profile. Where nothing fits by that graph, one
- * with other tiles, or in which what is light is made again, may. */
+ * with other tiles, or in which light operators are recomputed, may. */
 static enum status choose_once(struct train_run *run, struct session_plan *out) {
     bool fitted = run->watch.costs.kernels && !policy_is_plain(&run->plan.chosen.policy);
     TRY(find_capacity(run, &run->session.machine.capacity_bytes[TIER_DEVICE]));

@@ -120,7 +120,7 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
                         const struct train_options *options, const struct train_events *events);
 
 /* Goes on from the newest checkpoint (from the start where there is none yet), bit for bit as if it had not stopped.
- * Plan options that are given must be those of the run, memory limit and micro-batches per pass apart. Other results as
+ * Plan options that are given must be those of the run, memory limit and micro-batches per wave apart. Other results as
  * train_begin. A run that is complete only gets its model directory written again.
  *
  * `changes` holds new values of TRAIN_CHANGES (train_options.h), which count from the next step on; run.json keeps them

@@ -300,7 +300,7 @@ static void another_instruction_set_may_be_taken_on_purpose(void **state) {
     assert_int_equal(seen.status, 0);
     assert_non_null(strstr(seen.out, "changes (2)"));
     program_run_free(&seen);
-    /* From a checkpoint of before the change it is made again, without being asked for. */
+    /* From a checkpoint of before the change it is recreated, without being asked for. */
     char *model = read_text(temp_path(*state, "run/checkpoints/step-00000006/ballast_manifest.json"));
     assert_int_equal(folder_remove(temp_path(*state, "run/checkpoints/step-00000006")), STATUS_OK);
     EXPECT(0, NULL, "resume", RUN);

@@ -187,7 +187,7 @@ static void a_described_gpu_can_be_planned(void **state) {
                                      "--batch", "32", "-o", plan);
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "bf16, batch 32 x 1024 tokens"));
-    assert_non_null(strstr(run.out, "2 grains of 16 sequences, sm_90-132sm, seed 1\n"));
+    assert_non_null(strstr(run.out, "2 micro-batches of 16 sequences, sm_90-132sm, seed 1\n"));
     assert_non_null(strstr(run.out, "step, predicted, not measured\n"));
     assert_non_null(strstr(run.out, "  range "));
     assert_non_null(strstr(run.out, "not measured: operators of NVIDIA H100"));
@@ -371,7 +371,7 @@ static void ranks_that_are_not_here_can_be_planned_for(void **state) {
                 "4", "--micro-batch", "1", "--seq", "16");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "ranks     4: 4 nodes of 1"));
-    assert_non_null(strstr(run.out, "what ranks exchange in a second is not known"));
+    assert_non_null(strstr(run.out, "the rates between ranks are not known"));
     program_run_free(&run);
     json_t *document = read_json(folder, "ranks.json"), *sum = json_object_get(document, "communication");
     json_t *recipe = json_object_get(document, "recipe"), *policy = json_object_get(document, "policy");
@@ -501,8 +501,8 @@ static void one_pass_fits_where_gradients_need_not_wait(void **state) {
         PROGRAM(*state, "plan", "llama-2-7b", "--cluster", "rtx4090x8", "--host-memory", "56G", "--optimizer-dtype",
                 "bf16", "--master-weights", "none", "--clip-norm", "0", "--seq", "2048", "--batch", "8");
     assert_int_equal(run.status, 0);
-    assert_non_null(strstr(run.out, "4 grains of 2 sequences"));
-    assert_non_null(strstr(run.out, "4 grains a pass"));
+    assert_non_null(strstr(run.out, "4 micro-batches of 2 sequences"));
+    assert_non_null(strstr(run.out, "4 micro-batches per wave"));
     program_run_free(&run);
 }
 
@@ -544,7 +544,7 @@ static void larger_micro_batches_have_few_enough_operations(void **state) {
                                      "--tensor-parallel", "2", "--pipeline-parallel", "2", "--batch", "8192");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.err, "micro-batches of 32 sequences instead of 16: smaller ones need more than 16000"));
-    assert_non_null(strstr(run.out, "256 grains of 32 sequences"));
+    assert_non_null(strstr(run.out, "256 micro-batches of 32 sequences"));
     program_run_free(&run);
     EXPECT(folder, 3, TEXTS("more than 16000 operations between ranks", "larger --micro-batch"), "plan", "gpt2",
            "--ranks", "4", "--nodes", "1", "--cluster", "h100x8", "--tensor-parallel", "2", "--pipeline-parallel", "2",

@@ -14,22 +14,24 @@ static void policies_have_text(void **state) {
     (void)state;
     char text[POLICY_TEXT_BYTES];
     const struct policy plain = {.micro_batches_per_wave = 1};
-    assert_string_equal(policy_text(&plain, 6, text), "1 grain a pass; all on the device");
-    assert_string_equal(policy_text(&disk, 6, text),
-                        "2 grains a pass; gradients and optimizer state on the disk; all of the first 3 chunks on the "
-                        "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
+    assert_string_equal(policy_text(&plain, 6, text), "1 micro-batch per wave; all on the device");
+    assert_string_equal(
+        policy_text(&disk, 6, text),
+        "2 micro-batches per wave; gradients and optimizer state on the disk; all of the first 3 chunks on the "
+        "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
     const struct policy tiles = {.micro_batches_per_wave = 1, .tile_tokens = 2048};
-    assert_string_equal(policy_text(&tiles, 6, text), "1 grain a pass; MLPs in tiles of 2048 tokens");
+    assert_string_equal(policy_text(&tiles, 6, text), "1 micro-batch per wave; MLPs in tiles of 2048 tokens");
     const struct policy again = {.micro_batches_per_wave = 1, .selective_recompute = true};
     assert_string_equal(policy_text(&again, 6, text),
-                        "1 grain a pass; all on the device; norms and activation functions again in backward");
+                        "1 micro-batch per wave; all on the device; norms and activation functions again in backward");
     struct policy ahead = disk;
     ahead.update_ahead = 1;
     assert_non_null(strstr(policy_text(&ahead, 6, text), "; updates a block ahead"));
     const struct policy cut = {.micro_batches_per_wave = 1, .partition = {1, 4, 4}, .flat = true};
-    assert_string_equal(policy_text(&cut, 6, text),
-                        "1 grain a pass; 1|4|4 shards of parameters, gradients and optimizer state; operations between "
-                        "ranks straight to each");
+    assert_string_equal(
+        policy_text(&cut, 6, text),
+        "1 micro-batch per wave; 1|4|4 shards of parameters, gradients and optimizer state; operations between "
+        "ranks straight to each");
 }
 
 static void expect_difference(struct policy policy, const char *expected) {
@@ -42,7 +44,7 @@ static void differences_have_text(void **state) {
     (void)state;
     struct policy other = disk;
     other.micro_batches_per_wave = 1;
-    expect_difference(other, "1 grain a pass");
+    expect_difference(other, "1 micro-batch per wave");
     other = disk;
     other.schedule[0] = '\0';
     expect_difference(other, "no activations on the disk; nothing computed again");

@@ -1,4 +1,4 @@
-/* The token cache: when it is used again, when it is made again, and that a failure leaves nothing behind. */
+/* The token cache: when it is used again, when it is recreated, and that a failure leaves nothing behind. */
 /* ctest: LABELS long */
 #include <fcntl.h>
 #include <stdio.h>

@@ -29,7 +29,7 @@ must_fail() {
 }
 
 write '[a](docs/other.md) [b](docs/other.md#what-its-for-a--b) [c](#here), [d](https://nowhere.example/x#y)' \
-    '[e](docs/other.md#twice-1) `src/main.c:12` `src/<room>/*.c` `make x`' '# Here' '    [f](in/code.md)'
+    '[e](docs/other.md#twice-1) `src/main.c:12` `src/<module>/*.c` `make x`' '# Here' '    [f](in/code.md)'
 printf '`src/gone.c`\n' >"$place/bench/results/old.md"
 sh "$check" "$place"
 write 'text' '[a](docs/gone.md)'

@@ -48,7 +48,7 @@ plant
 must_fail 'src/page/page.h: does not name style'
 plant
 rm "$place/src/graph/first.c"
-must_fail 'src/graph/graph.h: lists first, which is no file of the folder'
+must_fail 'src/graph/graph.h: lists first, which is no file of the directory'
 plant
 cp "$place/src/graph/graph.h" "$place/src/graph/second.h"
 must_fail 'src/graph: 2 headers open with a list'

@@ -166,7 +166,7 @@ function print() {
 
 function goThrough() {
   const plots = [...document.querySelectorAll('.step .chart')], data = JSON.parse(byId('data').textContent);
-  // Each is drawn once its width is known, and those above make room for themselves.
+  // Each is drawn once its width is known, and those above make space for themselves.
   if (![...document.querySelectorAll('.chart')].every(plot => plot.querySelector('svg'))) return setTimeout(goThrough, 20);
   expect(document.documentElement.scrollWidth <= innerWidth, `nothing is wider than ${innerWidth}: ${document.documentElement.scrollWidth}`);
   expect(byId('name').textContent === data.name, 'the title is the name of the directory');

@@ -183,7 +183,7 @@ static void faults_are_found(void **state) {
                   {"an edge that rounds", round_an_edge, "recipe's sum"},
                   {"an operation that rounds", send_rounded_sums, ""},
                   {"other rows", take_another_rank_s_rows, "rank 3"},
-                  {"operations exchanged", swap_two_operations, "rank 0: instruction"},
+                  {"operations swapped", swap_two_operations, "rank 0: instruction"},
                   {"another order", reduce_in_another_order, ""},
                   {"an operation too few", leave_an_operation_out, "operations are made"},
                   {"other bytes", send_more_bytes, "operation 3 is another"},

@@ -50,7 +50,7 @@ static void the_first_activation_is_named(void **state) {
     snprintf(folder, sizeof folder, "%s/activation", (const char *)*state);
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED, "step 1: ");
     assert_non_null(strstr(status_message(), "block "));
-    assert_non_null(strstr(status_message(), "grain 0"));
+    assert_non_null(strstr(status_message(), "micro-batch 0"));
     assert_null(strstr(status_message(), "layers.0"));
     assert_non_null(strstr(status_hint_text(), "--lr"));
 }

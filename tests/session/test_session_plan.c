@@ -47,7 +47,7 @@ static int64_t stay(const char *folder, int64_t device_bytes, bool remakes) {
     return bytes;
 }
 
-/* What is light is made again before anything is moved or blocks are computed again. */
+/* Light operators are recomputed before anything is moved or blocks are computed again. */
 static void what_is_taken_is_the_fastest_found(void **state) {
     struct planned planned;
     struct step_summary prediction;

@@ -102,7 +102,7 @@ static void recomputation_is_reported(void **state) {
         assert_int_equal(block, 2);
         again++;
     }
-    assert_true(again > 0 && again <= forwards); /* what no backward reads is not made again */
+    assert_true(again > 0 && again <= forwards); /* what no backward reads is not recomputed */
     close_subject(&subject);
 }
 

@@ -27,7 +27,7 @@ void run_apart(enum status (*body)(void *payload), void *payload);
  * fault_sweep_bearable then also checks that none of its blocks is left. */
 void json_faults(bool on);
 
-/* Work of which not every failed operation may end it: what is kept for later and cannot be read is made again. */
+/* Work of which not every failed operation may end it: what is kept for later and cannot be read is recreated. */
 struct fault_subject {
     enum status (*body)(void *payload);
     /* Called with no fault armed after each run, whatever came of it: what must hold then. May be NULL. */

@@ -214,7 +214,7 @@ static void known_costs_leave_the_graph_open(void **state) {
     expect_same_runs(temp_path(*state, "known-0"), temp_path(*state, "known-1"), 6);
 }
 
-/* Begun with too little for the plain plan, and given enough after two steps. What is light may go on to be made again:
+/* Begun with too little for the plain plan, and given enough after two steps. What is light may go on to be recomputed:
  * the costs that are known are of that graph. */
 static void more_memory_is_used(void **state) {
     enum { STEPS = 4 };

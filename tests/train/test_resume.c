@@ -286,7 +286,7 @@ static void what_may_not_change_is_refused(void **state) {
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "not those of the run");
 }
 
-/* Lines of steps that are done cannot be made again, and nothing else needs them. */
+/* Lines of steps that are done cannot be recreated, and nothing else needs them. */
 static void it_goes_on_without_metrics(void **state) {
     struct tiny_run run;
     char whole[512], folder[512], path[600];

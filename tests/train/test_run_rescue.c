@@ -136,7 +136,7 @@ static void a_lost_folder_is_noticed_without_a_checkpoint(void **state) {
     assert_true(file_is_folder(temp_path(moved, "checkpoints/step-00000100")));
 }
 
-/* Parents are made again. */
+/* Parents are recreated. */
 static void a_folder_removed_with_its_parent_is_reported(void **state) {
     struct tiny_run run;
     make_run(*state, &run);

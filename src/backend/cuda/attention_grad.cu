@@ -1,4 +1,4 @@
-/* The gradient of attention in tiles (FlashAttention, arXiv 2205.14135, appendix B): the probabilities are made again
+/* The gradient of attention in tiles (FlashAttention, arXiv 2205.14135, appendix B): the probabilities are recomputed
  * from the scores and the saved log of their sum. Two passes, so that each sum is one block's and has one order: one
  * whose rows are queries, for dq, and one whose rows are keys, for dk and dv. */
 #include "backend/cuda/attention.cuh"

@@ -1,4 +1,4 @@
-// What a chart of training draws: the curves of this run and of one beside it, on an axis of steps, tokens or time, and
+// What a chart of training draws: the curves of this run and of one compared with it, on an axis of steps, tokens or time, and
 // smoothed.
 const train = {axis: 'step', smooth: 0, log: false};
 const AXES = {step: ['steps', value => amount(value)], tokens: ['tokens', value => amount(value)], time: ['time in steps', value => seconds(value)]};

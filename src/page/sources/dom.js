@@ -23,7 +23,7 @@ const legend = entries => html('ul', {class: 'legend'}, entries.map(([sign, text
   html('li', {}, sign, text, value ? [' ', html('b', {}, value)] : null)));
 const swatch = name => html('i', {style: `background:${color(name)}`});
 
-// Draws again when the width changes: texts keep their size on every screen. A drawing has room for its axes at least.
+// Draws again when the width changes: texts keep their size on every screen. A drawing has space for its axes at least.
 const WIDTH_MIN = 160;
 const painters = new Map();
 const sizes = new ResizeObserver(entries => {

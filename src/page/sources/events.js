@@ -39,7 +39,7 @@ function waitText(timeline, event) {
 function describeEvent(row, event) {
   const t = row.timeline, block = t.blocks[event[EVENT.block]], phase = t.phases[event[EVENT.phase]], section = t.sections[event[EVENT.section]], more = event[EVENT.count] - 1;
   const moved = event[EVENT.bytes], rate = moved && event[EVENT.length] ? ` at ${bytes(moved / event[EVENT.length] * 1e6)}/s` : '', what = movesOf(t, event);
-  return [t.names[event[EVENT.name]] + (more > 0 ? ` and ${plural(more, 'shorter event')} beside it` : ''),
+  return [t.names[event[EVENT.name]] + (more > 0 ? ` and ${plural(more, 'shorter event')} nearby` : ''),
     [block, phase, section, more > 0 || event[EVENT.microBatch] < 0 ? '' : 'micro-batch ' + event[EVENT.microBatch]].filter((text, i, all) => text && all.indexOf(text) === i).join(', '),
     `${seconds(event[EVENT.length] / 1e6)}, from ${tickTime(event[EVENT.start], event[EVENT.length] + 1)}` + (moved ? `; ${bytes(moved)}${what ? ' of ' + what : ''}${rate}` : ''),
     waitText(t, event),

@@ -16,7 +16,7 @@ const optimizerNames = { lion: 'Lion', sgd: 'SGD', muon: 'Muon' };
 function adapterWords(recipe) {
   if (!recipe.lora) return '';
   const [rank, alpha, ...layers] = recipe.lora.split(',');
-  return `, with LoRA adapters of rank ${rank} and alpha ${alpha} beside ${list(layers)}` +
+  return `, with LoRA adapters of rank ${rank} and alpha ${alpha} on ${list(layers)}` +
     (recipe.quantize_base && recipe.quantize_base !== 'none' ? `, and a base in ${recipe.quantize_base}` : '');
 }
 

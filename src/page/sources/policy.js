@@ -33,7 +33,7 @@ function policyTraits(p) {
   words.flat = p.flat ? 'flat collectives' : 'hierarchical collectives';
   words.lookahead = p.lookahead ? 'copies a block ahead' : p.update_ahead ? 'updates a block ahead' : 'copies not ahead';
   words.size = p.chunk_bytes ? `chunks of ${bytes(p.chunk_bytes)}` : 'chunks of the usual size';
-  words.buffers = (p.parameters || 'device') !== 'device' ? `room for ${plural(p.buffers || 0, 'chunk')} of parameters` : '';
+  words.buffers = (p.parameters || 'device') !== 'device' ? `space for ${plural(p.buffers || 0, 'chunk')} of parameters` : '';
   return words;
 }
 function differences(policy, chosen) {
@@ -41,7 +41,7 @@ function differences(policy, chosen) {
   const words = Object.keys(mine).filter(trait => mine[trait] !== theirs[trait]).map(trait => mine[trait]).filter(text => text);
   return words.length ? words : policy.schedule !== chosen.schedule ? ['other blocks of the same number'] : ['nothing that a reader would see'];
 }
-// The tiers that a policy uses beside the device.
+// The tiers that a policy uses besides the device.
 function tiersUsed(p) {
   const schedule = readSchedule(p.schedule), homes = STATES.map(([kind]) => p[kind]);
   return {host: homes.includes('host') || p.update === 'host' || schedule.host > 0, disk: homes.includes('disk') || schedule.disk > 0};
@@ -58,7 +58,7 @@ function policyWords(data) {
   const where = [...new Set(away.map(([kind]) => p[kind]))].map(tier => waiting(away.filter(([kind]) => p[kind] === tier)) + placeOf(tier));
   return first + (p.persistent_chunks ? `Parameters move in chunks. ${capital(firstChunks(p.persistent_chunks))} ${p.persistent_chunks === 1 ? 'stays' : 'stay'} in device memory with all that belongs to ${p.persistent_chunks === 1 ? 'it' : 'them'}. Of the others, ` : '') +
     (p.persistent_chunks ? where.join(', ') : capital(where.join(', '))) + ` and ${isOne(away) ? 'is' : 'are'} copied to device memory when a block needs ${isOne(away) ? 'it' : 'them'}. ` +
-    (p.buffers && p.parameters !== 'device' ? `Device memory has room for the parameters of ${plural(p.buffers, 'such chunk')} at a time. ` : '') +
+    (p.buffers && p.parameters !== 'device' ? `Device memory has space for the parameters of ${plural(p.buffers, 'such chunk')} at a time. ` : '') +
     (p.lookahead ? 'Copies begin one block before they are needed. ' : p.update_ahead ? 'Updates begin one block before they are needed. ' : '') +
     (!p.optimizer || p.optimizer === 'device' ? '' : data.plan.recipe && data.plan.recipe.clip_norm === 0 ? 'Nothing is clipped, so these chunks are updated within backward, as soon as their gradients are complete.' : 'These chunks are updated while the next step runs forward, so that the copies of optimizer state cost little time.');
 }

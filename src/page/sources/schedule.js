@@ -14,7 +14,7 @@ function makeSchedule(data) {
 }
 
 const scheduleRowHeight = count => Math.max(5, Math.min(30, Math.floor(430 / count)));
-// As many names as there is room for, always the first and the last.
+// As many names as there is space for, always the first and the last.
 function rowLabels(rows, height) {
   const every = Math.ceil(13 / height);
   return rows.map((row, i) => i % every === 0 && i < rows.length - every || i === rows.length - 1 ? row.name : '');

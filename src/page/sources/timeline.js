@@ -107,12 +107,12 @@ function streamTable(data) {
     roles.map(role => [capital(roleName(role)), ...cells(role)]).concat([Object.assign(['The step', ...sources.flatMap(([, t]) => [seconds(t.step_s), ''])], {chosen: true})])));
 }
 
-// What this rank exchanges with others in a step, predicted beside measured.
+// What this rank communicates with others in a step, predicted and measured.
 function exchangeTable(data) {
   const sources = sourcesOf(data).filter(([, t]) => t.communication);
   if (!sources.length) return null;
   const row = (title, cell) => [title, ...sources.map(([, t]) => cell(t.communication))];
   return html('details', {}, html('summary', {}, 'Between ranks'), table(['One rank, one step', ...sources.map(([name]) => '#' + capital(name))], [
-    row('Operations between ranks', c => seconds(c.seconds)), row('Of these beside compute', c => percent(c.seconds ? c.hidden_s / c.seconds : 0)),
+    row('Operations between ranks', c => seconds(c.seconds)), row('Overlapped with compute', c => percent(c.seconds ? c.hidden_s / c.seconds : 0)),
     row('Sent to ranks of its node', c => bytes(c.in_node_bytes)), row('Sent to other nodes', c => bytes(c.across_bytes)), row('Read in place', c => bytes(c.read_bytes))]));
 }

@@ -1,4 +1,4 @@
-/* The gradient of attention in tiles (FlashAttention, arXiv 2205.14135, appendix B): the probabilities are made again
+/* The gradient of attention in tiles (FlashAttention, arXiv 2205.14135, appendix B): the probabilities are recomputed
  * from the scores and the saved log of their sum. A tile of keys stays while tiles of queries pass, the last first.
  *
  * Scores are [query][ATTENTION_TILE keys]. Rows and columns are in groups of TILE_ROWS; of a group of queries and one
