@@ -51,8 +51,8 @@ static void print_recipe(FILE *out, const struct recipe *recipe) {
             " sequence%s%s",
             dtype_name(recipe->dtype), moments[recipe->optimizer_dtype], kind_of_masters(recipe), loss,
             *optimizer ? ", " : "", optimizer, recipe->batch, recipe->sequence_length, recipe_micro_batches(recipe),
-            plural(recipe_micro_batches(recipe)), recipe->micro_batch_sequences, plural(recipe->micro_batch_sequences),
-            lanes);
+            recipe_micro_batches(recipe) == 1 ? "" : "es", recipe->micro_batch_sequences,
+            plural(recipe->micro_batch_sequences), lanes);
     print_tensor(out, recipe);
     fprintf(out, ", %s, seed %" PRIu64 "\n", recipe->isa, recipe->seed);
 }

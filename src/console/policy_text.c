@@ -130,7 +130,7 @@ static void find_traits(const struct policy *policy, int32_t blocks, struct trai
     *out = (struct traits){0};
     struct phrase micro_batches = phrase_of(out, TRAIT_MICRO_BATCHES);
     add(&micro_batches, "%" PRId64 " micro-batch%s per wave", policy->micro_batches_per_wave,
-        plural(policy->micro_batches_per_wave));
+        policy->micro_batches_per_wave == 1 ? "" : "es");
     struct phrase tiles = phrase_of(out, TRAIT_TILES);
     if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
     struct phrase selective_recompute = phrase_of(out, TRAIT_SELECTIVE_RECOMPUTE);

@@ -402,7 +402,7 @@ static void illegal_cuts_are_refused(void **state) {
         struct plan plan = plan_of(graph, 2, 4, 1);
         snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", texts[i]);
         assert_int_equal(rank_programs_prove(graph, &plan, &ranks), STATUS_BAD_INPUT);
-        assert_non_null(strstr(status_message(), "policy.spans"));
+        assert_non_null(strstr(status_message(), "policy.stage_starts"));
         rank_programs_drop(&ranks);
     }
     struct plan deep = plan_of(graph, 8, 4, 1);
