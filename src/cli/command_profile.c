@@ -71,7 +71,7 @@ static enum status measure_machine(struct profiling *profiling) {
     struct comm *comm = profiling->requested.comm;
     struct machine machine;
     TRY(machine_open(&profiling->requested, NULL, &machine));
-    if (comm) TRY(rank_cores_find_company(comm, &machine.company));
+    if (comm) TRY(rank_cores_find_contention(comm, &machine.contention));
     if (!reports(profiling)) return STATUS_OK;
     return machine_measure(&machine, plan_options_threads(&profiling->requested), &measuring,
                            &profiling->found.cluster);
@@ -128,7 +128,7 @@ static enum status measure_links(struct profiling *profiling) {
     struct machine machine;
     if (!comm || mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
     TRY(machine_open(&profiling->requested, NULL, &machine));
-    TRY(rank_cores_find_company(comm, &machine.company));
+    TRY(rank_cores_find_contention(comm, &machine.contention));
     const struct link_options link = {
         .thorough = true, .threads = plan_options_threads(&profiling->requested), .memory_bytes = LINK_MEMORY_BYTES};
     TRY(machine_measure_links(comm, &link, &machine));

@@ -54,7 +54,7 @@ static enum status lead(void *payload) {
 }
 
 /* Once: it takes about as long as the first one's, and a disk's takes seconds. */
-static enum status accompany(void *payload, int member, const atomic_bool *ended) {
+static enum status contend(void *payload, int member, const atomic_bool *ended) {
     const struct request *request = payload;
     struct cluster_rates dropped;
     (void)member, (void)ended;
@@ -63,7 +63,7 @@ static enum status accompany(void *payload, int member, const atomic_bool *ended
 
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out) {
-    static const struct company_work work = {lead, accompany};
+    static const struct contention_work work = {lead, contend};
     struct request request = {backend, options, out};
-    return company_measure(options->company, &work, &request);
+    return contention_measure(options->contention, &work, &request);
 }

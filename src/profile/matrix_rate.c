@@ -179,7 +179,7 @@ static enum status lead(void *payload) {
     return profile_measure_matrix_rate(rating->backend, rating->dtype, rating->out);
 }
 
-static enum status accompany(void *payload, int member, const atomic_bool *ended) {
+static enum status contend(void *payload, int member, const atomic_bool *ended) {
     const struct rating *rating = payload;
     struct measurement dropped;
     (void)member;
@@ -193,11 +193,11 @@ static double rate_of(const struct measurement *gflop) { return 1e9 / gflop->sec
 
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
                                      double *flops_per_s, int32_t *measured) {
-    static const struct company_work work = {lead, accompany};
+    static const struct contention_work work = {lead, contend};
     struct measurement gflop;
     struct rating rating = {backend, dtype, cache->threads, &gflop};
     if (!profile_cache_find_product(cache, dtype, &gflop) || measurement_noisy(&gflop)) {
-        TRY(company_measure(&cache->company, &work, &rating));
+        TRY(contention_measure(&cache->contention, &work, &rating));
         TRY(profile_cache_put_product(cache, dtype, &gflop));
         (*measured)++;
         (void)profile_cache_find_product(cache, dtype, &gflop); /* now the lower of the new and the old value */

@@ -94,7 +94,7 @@ struct measuring {
     struct points *points;
     const struct backend *backend;
     struct profile_cache *cache;
-    struct bench_memory *memory; /* of each member of the company */
+    struct bench_memory *memory; /* of each member of the contention group */
     struct point **order;
     size_t count;
     int64_t end_ns;
@@ -130,7 +130,7 @@ static enum status lead(void *payload) {
     return operator_bench_measure(&benches->bench[0], benches->budget_s, benches->out);
 }
 
-static enum status accompany(void *payload, int member, const atomic_bool *ended) {
+static enum status contend(void *payload, int member, const atomic_bool *ended) {
     const struct benches *benches = payload;
     benches->bench[0].clock.backend->set_threads(benches->threads);
     while (!atomic_load(ended)) {
@@ -142,9 +142,9 @@ static enum status accompany(void *payload, int member, const atomic_bool *ended
 
 static enum status measure_together(struct measuring *measuring, const struct operands *operands, double budget_s,
                                     struct measurement *out) {
-    static const struct company_work work = {lead, accompany};
-    const struct company *company = &measuring->cache->company;
-    int members = company_members(company);
+    static const struct contention_work work = {lead, contend};
+    const struct contention *contention = &measuring->cache->contention;
+    int members = contention_members(contention);
     struct benches benches = {.threads = measuring->cache->threads, .budget_s = budget_s, .out = out};
     enum status status = STATUS_OK;
     benches.bench = mem_array((size_t)members, sizeof *benches.bench);
@@ -152,7 +152,7 @@ static enum status measure_together(struct measuring *measuring, const struct op
     for (; benches.count < members && status == STATUS_OK; benches.count++)
         status = operator_bench_open(measuring->backend, operands, measuring->points->evicts,
                                      &measuring->memory[benches.count], &benches.bench[benches.count]);
-    if (status == STATUS_OK) status = company_measure(company, &work, &benches);
+    if (status == STATUS_OK) status = contention_measure(contention, &work, &benches);
     for (int i = 0; i < benches.count; i++)
         operator_bench_close(&benches.bench[i]);
     mem_free(benches.bench);
@@ -257,7 +257,7 @@ static enum status measure_passes(struct points *points, struct measuring *measu
 
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured) {
-    int members = company_members(&cache->company);
+    int members = contention_members(&cache->contention);
     struct measuring measuring = {.points = points, .backend = backend, .cache = cache, .end_ns = end_ns};
     measuring.memory = mem_array((size_t)members, sizeof *measuring.memory);
     if (!measuring.memory) return STATUS_FAILED;

@@ -4,7 +4,7 @@
  * their spread), profile_cache (what was measured, in a file); operators: operands (shared and cold ones, and the key
  * of equal operators), operator_values (operands' contents), operator_bench (timing one), node_walk (timing
  * many in the graph's order), evict (bytes out of the caches), points and walk_points (what is to be measured),
- * part_node (large ones on a part), size_curve (updates by size); company (several measurements at once); rates:
+ * part_node (large ones on a part), size_curve (updates by size); contention (several measurements at once); rates:
  * machine_rates (all of them), matrix_rate (GEMMs), rate_work and work_clock (repeated work and its time),
  * transfer_rates (copies), issue_rate (an instruction without work), slowdown (concurrent activities); between ranks:
  * link_rates, link_slowdown, link_rows; without measuring: described_device, roofline. */
@@ -12,7 +12,7 @@
 #define BALLAST_PROFILE_PROFILE_H
 
 #include "backend/backend.h"
-#include "profile/company.h"
+#include "profile/contention.h"
 #include "profile/measurement.h"
 
 struct profile_cache;
@@ -26,7 +26,7 @@ struct profile_options {
     double budget_s; /* seconds for operators, about; each distinct one is called at least once. 0: PROFILE_BUDGET_S */
     int64_t memory_bytes; /* the most that measuring takes, about (profile_cache.h). 0: profile_memory_of the model, or
                              without one what the system leaves */
-    const struct company *company; /* borrowed. NULL: one measurement at a time. A device's are always that */
+    const struct contention *contention; /* borrowed. NULL: one measurement at a time. A device's are always that */
 };
 #define PROFILE_BUDGET_S 3.0
 
@@ -39,7 +39,7 @@ enum status profile_measure_matrix_rate(const struct backend *backend, enum dtyp
 /* The rate from the cache, or measured when the cache has none or a noisy one; *measured counts the measurements. */
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
                                      double *flops_per_s, int32_t *measured);
-/* The same from the cache of these options, whose threads, company and memory_bytes it is for. */
+/* The same from the cache of these options, whose threads, contention and memory_bytes it is for. */
 enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype,
                                      const struct profile_options *options, double *flops_per_s);
 

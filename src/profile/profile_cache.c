@@ -38,13 +38,13 @@ static int64_t find_memory(int64_t allowed, int members) {
 
 static enum status describe_machine(const struct backend *backend, struct profile_cache *cache) {
     struct cluster cluster;
-    int members = company_members(&cache->company);
+    int members = contention_members(&cache->contention);
     const struct cluster_device *device = &cluster.device;
     char other[DEVICE_BYTES] = "", together[32] = "";
     if (members > 1) snprintf(together, sizeof together, "; %d at once", members);
     TRY(cluster_measure(&cluster));
     if (backend->describe) TRY(backend->describe(other, sizeof other));
-    cache->crowded = !cache->company.bound && members > 1 && members * cache->threads > device->hardware_threads;
+    cache->crowded = !cache->contention.bound && members > 1 && members * cache->threads > device->hardware_threads;
     cache->machine =
         mem_format("%s; %d cores, %d hardware threads; %s %s%s%s; %d threads%s; kernels %d; keys %d", device->name,
                    device->cores, device->hardware_threads, backend->name, backend->isa(), other[0] ? ": " : "", other,
@@ -143,8 +143,8 @@ enum status profile_cache_open(const struct backend *backend, const struct profi
                                int64_t memory_bytes, struct profile_cache *out) {
     const char *folder = options->cache_folder;
     *out = (struct profile_cache){.threads = options->threads};
-    if (options->company && !backend->streams) out->company = *options->company;
-    out->memory_bytes = find_memory(memory_bytes, company_members(&out->company));
+    if (options->contention && !backend->streams) out->contention = *options->contention;
+    out->memory_bytes = find_memory(memory_bytes, contention_members(&out->contention));
     TRY(describe_machine(backend, out));
     out->values = json_pack("{s:{}, s:{}, s:{}, s:{}}", sections[SECTION_OPERATORS], sections[SECTION_PRODUCTS],
                             sections[SECTION_RATES], sections[SECTION_LINKS]);

@@ -16,7 +16,7 @@
 #include "backend/backend.h"
 #include "cluster/cluster.h"
 #include "graph/tensor.h"
-#include "profile/company.h"
+#include "profile/contention.h"
 #include "profile/measurement.h"
 
 struct profile_cache {
@@ -25,7 +25,7 @@ struct profile_cache {
     json_t *values;         /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
                                "rates": {KEY: {…}}, "links": {MESH: {"way", "noise", "links", "slowdown"}}} */
     int64_t memory_bytes;   /* for measuring, of each member: PROFILE_MEMORY_BYTES or a lower power of two */
-    struct company company; /* the members that measure at once, */
+    struct contention contention; /* the members that measure at once, */
     int threads;            /* each with so many */
     bool crowded;           /* more threads at once than the processor has: their waiting is no noise */
     bool changed;

@@ -160,7 +160,7 @@ static enum status find_rates(const struct backend *backend, const struct profil
                               struct profile_cache *cache, struct cluster_rates *rates, int32_t *measured) {
     if (has_rates(rates, options)) return STATUS_OK;
     const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads,
-                                          cache->memory_bytes, &cache->company};
+                                          cache->memory_bytes, &cache->contention};
     char *key = rates_key(options);
     if (!key) return STATUS_FAILED;
     enum status status = STATUS_OK;

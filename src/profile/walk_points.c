@@ -84,7 +84,7 @@ static enum status lead(void *payload) {
     return node_walk_measure(&walks->walk[0], walks->budget_s);
 }
 
-static enum status accompany(void *payload, int member, const atomic_bool *ended) {
+static enum status contend(void *payload, int member, const atomic_bool *ended) {
     const struct walks *walks = payload;
     walks->walk[0].backend->set_threads(walks->threads);
     while (!atomic_load(ended))
@@ -115,10 +115,10 @@ static void close_walks(struct walks *walks) {
 }
 
 static enum status walk_together(const struct walking *walking, struct walk_call *calls, int count) {
-    static const struct company_work work = {lead, accompany};
+    static const struct contention_work work = {lead, contend};
     const struct walk_options *options = walking->options;
-    const struct company *company = &options->cache->company;
-    int members = company_members(company);
+    const struct contention *contention = &options->cache->contention;
+    int members = contention_members(contention);
     int64_t bytes = node_walk_lay_out(walking->points->graph, calls, count, walking->places);
     struct walks walks = {.threads = options->cache->threads, .budget_s = NODE_S * count};
     if (walks.budget_s > options->budget_s) walks.budget_s = options->budget_s;
@@ -127,7 +127,7 @@ static enum status walk_together(const struct walking *walking, struct walk_call
     enum status status = STATUS_OK;
     for (int i = 0; i < members && status == STATUS_OK; i++)
         status = open_member(walking, calls, count, bytes, i, &walks);
-    if (status == STATUS_OK) status = company_measure(company, &work, &walks);
+    if (status == STATUS_OK) status = contention_measure(contention, &work, &walks);
     close_walks(&walks);
     return status;
 }
@@ -210,7 +210,7 @@ static enum status walk_all(const struct walking *walking) {
     int count = (int)walking->calls.count;
     int64_t all = count > 0 ? node_walk_lay_out(graph, walking->calls.items, count, walking->places)
                             : step_bytes(graph); /* for leaves_caches */
-    for (int i = 0; i < company_members(&options->cache->company); i++)
+    for (int i = 0; i < contention_members(&options->cache->contention); i++)
         TRY(bench_memory_grow(options->backend, &options->memory[i],
                               (all < max ? all : max) + walking->flush_bytes)); /* once, not walk by walk */
     walking->points->evicts = leaves_caches(walking);

@@ -10,7 +10,7 @@ bool walk_points_has(const struct points *points, const struct point *point);
 struct walk_options {
     const struct backend *backend;
     struct profile_cache *cache;
-    struct bench_memory *memory; /* of each member of the company */
+    struct bench_memory *memory; /* of each member of the contention group */
     double budget_s;
     double left_s; /* walks that would take longer are left out; 0: none is */
 };

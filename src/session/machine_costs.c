@@ -29,7 +29,7 @@ static int64_t memory_for(const struct machine *machine, const struct graph *gra
 /* What measuring is told; `cache` is in fresh memory. */
 struct request {
     char *cache;
-    struct company company;
+    struct contention contention;
     struct profile_options options;
 };
 
@@ -40,9 +40,9 @@ static struct mesh mesh_of(const struct programs *programs) {
 }
 
 /* As many at once as ranks of the programs' mesh share a node: those that are here, or as planned for. */
-static struct company company_of(const struct machine *machine, const struct mesh *mesh) {
-    if (mesh->nodes == machine->mesh.nodes && mesh->per_node == machine->mesh.per_node) return machine->company;
-    return (struct company){.members = mesh->per_node < COMPANY_MAX ? mesh->per_node : COMPANY_MAX};
+static struct contention contention_of(const struct machine *machine, const struct mesh *mesh) {
+    if (mesh->nodes == machine->mesh.nodes && mesh->per_node == machine->mesh.per_node) return machine->contention;
+    return (struct contention){.members = mesh->per_node < CONTENTION_MAX ? mesh->per_node : CONTENTION_MAX};
 }
 
 static enum status begin_request(const struct machine *machine, const struct programs *programs,
@@ -53,7 +53,7 @@ static enum status begin_request(const struct machine *machine, const struct pro
     out->cache = cache ? mem_string(cache) : cache_folder();
     if (!out->cache) return STATUS_FAILED;
     struct mesh mesh = programs ? mesh_of(programs) : machine->mesh;
-    out->company = company_of(machine, &mesh);
+    out->contention = contention_of(machine, &mesh);
     out->options = (struct profile_options){
         .disk_folder = disk ? limits->disk_folder : NULL,
         .host_tier = has_tier(machine, programs, TIER_HOST),
@@ -62,7 +62,7 @@ static enum status begin_request(const struct machine *machine, const struct pro
         .threads = threads,
         .budget_s = measuring->budget_s,
         .memory_bytes = memory_for(machine, programs ? programs_main(programs)->graph : NULL),
-        .company = &out->company,
+        .contention = &out->contention,
     };
     return STATUS_OK;
 }
@@ -169,7 +169,7 @@ static enum status find_kernels(const struct machine *machine, const struct grap
         return add_links(machine, &plan->place.mesh, NULL, &out->rates);
     }
     TRY(begin_request(machine, NULL, &(struct measuring){0}, plan->threads, &request));
-    request.company = company_of(machine, &plan->place.mesh);
+    request.contention = contention_of(machine, &plan->place.mesh);
     request.options.memory_bytes = memory_for(machine, graph);
     enum status status = profile_model_kept(machine->backend, graph, cluster, &request.options, out, &found);
     if (status == STATUS_OK && found) status = add_links(machine, &plan->place.mesh, &request.options, &out->rates);

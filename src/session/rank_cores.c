@@ -37,25 +37,25 @@ enum status rank_cores_count_sharers(struct comm *comm, int *out) {
     return STATUS_OK;
 }
 
-enum status rank_cores_find_company(struct comm *comm, struct company *out) {
+enum status rank_cores_find_contention(struct comm *comm, struct contention *out) {
     cpu_set_t mine, *each;
-    struct company company = {.members = 1};
+    struct contention contention = {.members = 1};
     TRY(gather(comm, &mine, &each));
-    company.cores[0] = mine;
-    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && company.members < COMPANY_MAX; rank++) {
+    contention.cores[0] = mine;
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && contention.members < CONTENTION_MAX; rank++) {
         if (rank == comm->rank || !is_here(comm, rank)) continue;
-        company.bound |= !CPU_EQUAL(&mine, &each[rank]);
-        company.cores[company.members++] = each[rank];
+        contention.bound |= !CPU_EQUAL(&mine, &each[rank]);
+        contention.cores[contention.members++] = each[rank];
     }
     mem_free(each);
-    if (!company_is_allowed(&company)) {
+    if (!contention_is_allowed(&contention)) {
         if (comm->rank == 0)
             log_note(
                 "rank 0 may not use the cores of the %d other ranks on its host: operators are measured alone, and "
                 "may take longer because of them",
-                company.members - 1);
-        company = (struct company){.members = 1};
+                contention.members - 1);
+        contention = (struct contention){.members = 1};
     }
-    *out = company;
+    *out = contention;
     return STATUS_OK;
 }

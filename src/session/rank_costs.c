@@ -63,6 +63,6 @@ static enum status add_ranks(void *payload, enum status mine, double *numbers, s
     return status;
 }
 
-struct fit_company rank_costs_company(struct comm *comm) {
-    return (struct fit_company){add_ranks, comm};
+struct fit_sum_over_ranks rank_costs_sum_over_ranks(struct comm *comm) {
+    return (struct fit_sum_over_ranks){add_ranks, comm};
 }

@@ -9,7 +9,7 @@
  * than one rank has (`nodes`) are of no use to it: then no rank gets any. The caller frees, also after a failure. */
 enum status rank_costs_share(struct comm *comm, const struct costs *mine, size_t nodes, struct costs *out);
 
-/* The ranks as a company; the comm is borrowed. */
-struct fit_company rank_costs_company(struct comm *comm);
+/* The ranks as a sum; the comm is borrowed. */
+struct fit_sum_over_ranks rank_costs_sum_over_ranks(struct comm *comm);
 
 #endif

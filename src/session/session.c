@@ -49,7 +49,7 @@ static enum status describe_ranks(struct session *session, const struct plan_opt
     TRY(check_same(session));
     TRY(rank_devices_open(session->comm, options, machine));
     TRY(rank_budget_share(session->comm, machine));
-    TRY(rank_cores_find_company(session->comm, &machine->company));
+    TRY(rank_cores_find_contention(session->comm, &machine->contention));
     return find_links(session, plan_options_threads(options), machine);
 }
 

@@ -8,7 +8,7 @@
 enum { FIT_ROUNDS_MAX = 8 };
 static const double FIT_CLOSE = 0.005;
 
-/* Two numbers, which a company adds up. */
+/* Two numbers, which ranks add up. */
 struct kind {
     double recorded_s, simulated_s;
 };
@@ -93,10 +93,10 @@ static enum status add_step(struct fit *fit, const struct timeline *recorded) {
     return STATUS_OK;
 }
 
-/* A kind is two numbers to the company. */
-static enum status add_company(const struct fit_company *company, enum status mine, struct fit *fit) {
-    if (!company) return mine;
-    return company->add(company->payload, mine, (double *)fit->kinds,
+/* A kind is two numbers to the contention group. */
+static enum status add_over_ranks(const struct fit_sum_over_ranks *ranks, enum status mine, struct fit *fit) {
+    if (!ranks) return mine;
+    return ranks->add(ranks->payload, mine, (double *)fit->kinds,
                         (size_t)fit->count * (sizeof(struct kind) / sizeof(double)));
 }
 
@@ -135,14 +135,14 @@ static double take_kinds(struct fit *fit) {
     return furthest;
 }
 
-enum status costs_fit(const struct program *program, const struct timeline *recorded, const struct fit_company *company,
+enum status costs_fit(const struct program *program, const struct timeline *recorded, const struct fit_sum_over_ranks *ranks,
                       struct costs *costs) {
     struct fit fit;
     double furthest = 1;
     enum status status = fit_begin(program->graph, costs, &fit);
     for (int round = 0; round < FIT_ROUNDS_MAX && furthest > FIT_CLOSE; round++) {
         if (status == STATUS_OK) status = add_step(&fit, recorded);
-        status = add_company(company, status, &fit);
+        status = add_over_ranks(ranks, status, &fit);
         if (status != STATUS_OK) break;
         furthest = take_kinds(&fit);
     }

@@ -52,7 +52,7 @@ static enum status share_gain(const struct replan_input *input, enum status mine
 }
 
 static enum status fit(const struct replan_input *input, struct costs *costs) {
-    struct fit_company ranks = rank_costs_company(comm_of(input));
+    struct fit_sum_over_ranks ranks = rank_costs_sum_over_ranks(comm_of(input));
     const struct program *program = programs_main(&input->now->programs)->program;
     return costs_fit(program, input->recorded, session_ranks(input->now->session) > 1 ? &ranks : NULL, costs);
 }

@@ -23,7 +23,7 @@ struct job {
 
 static enum status keep_marked(struct comm *comm, const struct machine *machine, const char *folder) {
     char way[LINK_WAY_BYTES];
-    const struct profile_options options = {.cache_folder = folder, .threads = 1, .company = &machine->company};
+    const struct profile_options options = {.cache_folder = folder, .threads = 1, .contention = &machine->contention};
     struct cluster_rates marked = machine->between;
     marked.links.message[MESH_IN_NODE].bytes_per_s = MARK;
     marked.noise = 0;

@@ -78,7 +78,7 @@ static void measuring_for_all_ranks_takes_no_more_than_their_arenas(void **state
     SETTINGS_GIVE(&options, threads, 1);
     expect_status(session_begin(*state, PROGRAMS_TO_TRAIN, &options, NULL, &session, &plan), STATUS_OK, NULL);
     session.machine.capacity_bytes[TIER_DEVICE] = CAPACITY_MIB * MIB;
-    session.machine.company.members = RANKS;
+    session.machine.contention.members = RANKS;
     int64_t before = status_line("VmRSS");
     assert_true(profile_memory_of(&backend_cpu, programs_main(&plan.programs)->graph) > 2 * CAPACITY_MIB * MIB);
     expect_status(machine_costs_measure(&session.machine, &plan.programs, &measuring, &costs), STATUS_OK, NULL);

@@ -207,7 +207,7 @@ static enum status record(const struct program *program, const struct costs *cos
 
 static enum status learn(struct comm *comm, const struct session_plan *plan) {
     const struct executable *step = programs_main(&plan->programs);
-    struct fit_company ranks = rank_costs_company(comm);
+    struct fit_sum_over_ranks ranks = rank_costs_sum_over_ranks(comm);
     struct costs before = {0}, rank_0 = {0};
     struct timeline recorded;
     if (comm->rank == 0) rank_0 = synthetic_costs(step->graph, 0, SEED);

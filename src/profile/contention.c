@@ -1,4 +1,4 @@
-#include "profile/company.h"
+#include "profile/contention.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,8 +11,8 @@ enum { MESSAGE_BYTES = 512 };
 
 /* A measurement under way. Members that could be started wait at the start for those that could not. */
 struct meeting {
-    const struct company *company;
-    const struct company_work *work;
+    const struct contention *contention;
+    const struct contention_work *work;
     void *payload;
     atomic_int arrived;
     atomic_bool begun, ended;
@@ -33,26 +33,26 @@ static bool may_have(const cpu_set_t *cores) {
            CPU_EQUAL(cores, &had);
 }
 
-bool company_is_allowed(const struct company *company) {
+bool contention_is_allowed(const struct contention *contention) {
     cpu_set_t own;
-    if (!company->bound) return true;
+    if (!contention->bound) return true;
     if (sched_getaffinity(0, sizeof own, &own) != 0) return false;
     bool allowed = true;
-    for (int member = 0; member < company->members && allowed; member++)
-        allowed = may_have(&company->cores[member]);
+    for (int member = 0; member < contention->members && allowed; member++)
+        allowed = may_have(&contention->cores[member]);
     return sched_setaffinity(0, sizeof own, &own) == 0 && allowed;
 }
 
-static enum status take_cores(const struct company *company, int member) {
-    if (!company->bound || sched_setaffinity(0, sizeof(cpu_set_t), &company->cores[member]) == 0) return STATUS_OK;
+static enum status take_cores(const struct contention *contention, int member) {
+    if (!contention->bound || sched_setaffinity(0, sizeof(cpu_set_t), &contention->cores[member]) == 0) return STATUS_OK;
     return status_set(STATUS_FAILED, "cannot measure on the cores of rank %d of this node: %s", member,
                       strerror(errno));
 }
 
-static void *accompany(void *argument) {
+static void *contend(void *argument) {
     struct member *member = argument;
     struct meeting *meeting = member->meeting;
-    member->status = take_cores(meeting->company, member->index);
+    member->status = take_cores(meeting->contention, member->index);
     atomic_fetch_add(&meeting->arrived, 1);
     while (!atomic_load(&meeting->begun))
         sched_yield();
@@ -63,11 +63,11 @@ static void *accompany(void *argument) {
 }
 
 static enum status start(struct meeting *meeting, struct member *members, int *started) {
-    int others = company_members(meeting->company) - 1;
+    int others = contention_members(meeting->contention) - 1;
     for (*started = 0; *started < others; ++*started) {
         struct member *member = &members[*started];
         *member = (struct member){.meeting = meeting, .index = *started + 1};
-        int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&member->thread, NULL, accompany, member);
+        int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&member->thread, NULL, contend, member);
         if (error) return status_set(STATUS_FAILED, "cannot start a thread to measure with: %s", strerror(error));
     }
     while (atomic_load(&meeting->arrived) < others)
@@ -86,9 +86,9 @@ static enum status end(struct meeting *meeting, struct member *members, int star
     return status;
 }
 
-enum status company_measure(const struct company *company, const struct company_work *work, void *payload) {
-    struct meeting meeting = {.company = company, .work = work, .payload = payload};
-    struct member members[COMPANY_MAX];
+enum status contention_measure(const struct contention *contention, const struct contention_work *work, void *payload) {
+    struct meeting meeting = {.contention = contention, .work = work, .payload = payload};
+    struct member members[CONTENTION_MAX];
     int started = 0;
     enum status status = start(&meeting, members, &started);
     atomic_store(&meeting.begun, true);

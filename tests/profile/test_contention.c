@@ -5,7 +5,7 @@
 
 #include "base/fault.h"
 #include "base/folder.h"
-#include "profile/company.h"
+#include "profile/contention.h"
 #include "profile/link_rates.h"
 #include "profile/profile_cache.h"
 #include "profile/profile_model.h"
@@ -47,13 +47,13 @@ static enum status work(void *payload, int member, const atomic_bool *ended) {
     return STATUS_OK;
 }
 
-static const struct company_work scene_work = {wait_for_all, work};
+static const struct contention_work scene_work = {wait_for_all, work};
 
 static void all_members_work_while_the_first_is_timed(void **state) {
     (void)state;
     struct scene scene = {.fails = 0};
-    const struct company company = {.members = MEMBERS};
-    assert_int_equal(company_measure(&company, &scene_work, &scene), STATUS_OK);
+    const struct contention contention = {.members = MEMBERS};
+    assert_int_equal(contention_measure(&contention, &scene_work, &scene), STATUS_OK);
     for (int member = 1; member < MEMBERS; member++)
         assert_true(scene.seen[member]);
 }
@@ -61,8 +61,8 @@ static void all_members_work_while_the_first_is_timed(void **state) {
 static void a_member_that_fails_is_reported(void **state) {
     (void)state;
     struct scene scene = {.fails = 2};
-    const struct company company = {.members = MEMBERS};
-    assert_int_equal(company_measure(&company, &scene_work, &scene), STATUS_FAILED);
+    const struct contention contention = {.members = MEMBERS};
+    assert_int_equal(contention_measure(&contention, &scene_work, &scene), STATUS_FAILED);
     assert_string_equal(status_message(), "member 2 fails");
 }
 
@@ -74,9 +74,9 @@ static enum status at_once(void *payload) {
 static void cores_that_a_member_may_not_have_are_reported(void **state) {
     (void)state;
     struct scene scene = {.fails = 0};
-    const struct company company = {.members = 2, .bound = true}; /* to no core at all */
-    const struct company_work quick = {at_once, work};
-    assert_int_equal(company_measure(&company, &quick, &scene), STATUS_FAILED);
+    const struct contention contention = {.members = 2, .bound = true}; /* to no core at all */
+    const struct contention_work quick = {at_once, work};
+    assert_int_equal(contention_measure(&contention, &quick, &scene), STATUS_FAILED);
     assert_non_null(strstr(status_message(), "cores of rank 1"));
 }
 
@@ -85,38 +85,38 @@ static void cores_that_may_not_be_had_are_found(void **state) {
     (void)state;
     cpu_set_t own, after;
     assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
-    struct company company = {.members = 2, .bound = true, .cores = {own, own}};
-    assert_true(company_is_allowed(&company));
+    struct contention contention = {.members = 2, .bound = true, .cores = {own, own}};
+    assert_true(contention_is_allowed(&contention));
     size_t core = 0;
     while (CPU_ISSET(core, &own) && core < CPU_SETSIZE - 1)
         core++;
-    CPU_SET(core, &company.cores[1]); /* one of the set is not to be had, the rest is granted */
-    assert_false(company_is_allowed(&company));
-    CPU_ZERO(&company.cores[1]);
-    assert_false(company_is_allowed(&company));
-    company.bound = false;
-    assert_true(company_is_allowed(&company));
+    CPU_SET(core, &contention.cores[1]); /* one of the set is not to be had, the rest is granted */
+    assert_false(contention_is_allowed(&contention));
+    CPU_ZERO(&contention.cores[1]);
+    assert_false(contention_is_allowed(&contention));
+    contention.bound = false;
+    assert_true(contention_is_allowed(&contention));
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
     assert_true(CPU_EQUAL(&own, &after));
 }
 
 static void threads_that_do_not_start_are_reported(void **state) {
     (void)state;
-    const struct company company = {.members = MEMBERS};
+    const struct contention contention = {.members = MEMBERS};
     for (int which = 1; which < MEMBERS; which++) {
         struct scene scene = {.fails = 0};
         fault_arm(FAULT_SUBMIT, which, false);
-        enum status status = company_measure(&company, &scene_work, &scene);
+        enum status status = contention_measure(&contention, &scene_work, &scene);
         fault_arm(FAULT_SUBMIT, 0, false);
         assert_int_equal(status, STATUS_FAILED);
         assert_non_null(strstr(status_message(), "thread"));
     }
 }
 
-static int32_t measure_graph(const char *cache, const struct company *company, double *seconds) {
+static int32_t measure_graph(const char *cache, const struct contention *contention, double *seconds) {
     struct graph *graph = kept_profile_graph();
     struct cluster cluster = kept_profile_machine();
-    const struct profile_options options = {.cache_folder = cache, .threads = 1, .budget_s = 0.01, .company = company};
+    const struct profile_options options = {.cache_folder = cache, .threads = 1, .budget_s = 0.01, .contention = contention};
     struct costs costs;
     struct profile_report report;
     assert_int_equal(profile_model(&backend_cpu, graph, &cluster, &options, &costs, &report), STATUS_OK);
@@ -140,7 +140,7 @@ static void settle(const char *folder) {
 
 /* Found again by as many at once, and by no others. */
 static void what_is_measured_at_once_is_kept_apart(void **state) {
-    const struct company two = {.members = 2}, three = {.members = 3};
+    const struct contention two = {.members = 2}, three = {.members = 3};
     double alone, both, again;
     assert_true(measure_graph(*state, NULL, &alone) > 0);
     assert_true(measure_graph(*state, &two, &both) > 0);
@@ -152,8 +152,8 @@ static void what_is_measured_at_once_is_kept_apart(void **state) {
 }
 
 static void a_machine_is_measured_by_all_at_once(void **state) {
-    const struct company two = {.members = 2};
-    struct profile_options options = {.disk_folder = *state, .host_tier = true, .threads = 1, .company = &two};
+    const struct contention two = {.members = 2};
+    struct profile_options options = {.disk_folder = *state, .host_tier = true, .threads = 1, .contention = &two};
     struct cluster cluster = {.device = {.name = ""}};
     assert_int_equal(profile_machine(&backend_cpu, &options, &cluster, NULL), STATUS_OK);
     assert_true(cluster.device.fp32_flops_per_s > 0 && cluster.rates.zero.bytes_per_s > 0);
@@ -162,8 +162,8 @@ static void a_machine_is_measured_by_all_at_once(void **state) {
 
 /* Without ranks: what ranks on the same mesh measured. */
 static void links_are_found_by_their_mesh(void **state) {
-    const struct company two = {.members = 2};
-    const struct profile_options options = {.cache_folder = *state, .threads = 1, .company = &two};
+    const struct contention two = {.members = 2};
+    const struct profile_options options = {.cache_folder = *state, .threads = 1, .contention = &two};
     struct cluster_rates rates = {.links = {.mesh = {1, 2}, .shared = true, .read = {1e-6, 1e9}}}, found = {.noise = 0};
     static const char way[] = "an MPI, by windows";
     rates.slowdown[ACTIVITY_PRODUCT][ACTIVITY_MESSAGE] = 1.5;
