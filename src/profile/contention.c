@@ -44,7 +44,8 @@ bool contention_is_allowed(const struct contention *contention) {
 }
 
 static enum status take_cores(const struct contention *contention, int member) {
-    if (!contention->bound || sched_setaffinity(0, sizeof(cpu_set_t), &contention->cores[member]) == 0) return STATUS_OK;
+    if (!contention->bound || sched_setaffinity(0, sizeof(cpu_set_t), &contention->cores[member]) == 0)
+        return STATUS_OK;
     return status_set(STATUS_FAILED, "cannot measure on the cores of rank %d of this node: %s", member,
                       strerror(errno));
 }

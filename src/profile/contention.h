@@ -12,8 +12,8 @@
 enum { CONTENTION_MAX = 64 };
 
 struct contention {
-    int members;                  /* measurements at once: 0 and 1: one, alone */
-    bool bound;                   /* each member has cores of its own: */
+    int members;                     /* measurements at once: 0 and 1: one, alone */
+    bool bound;                      /* each member has cores of its own: */
     cpu_set_t cores[CONTENTION_MAX]; /* by member; the first is the thread that measures */
 };
 
@@ -24,7 +24,9 @@ struct contention_work {
     enum status (*beside)(void *payload, int member, const atomic_bool *ended);
 };
 
-static inline int contention_members(const struct contention *contention) { return contention->members > 1 ? contention->members : 1; }
+static inline int contention_members(const struct contention *contention) {
+    return contention->members > 1 ? contention->members : 1;
+}
 
 /* Whether the calling thread may run on the cores of every member: not where the launcher confined it to its own (a
  * cpuset). It stays on the cores that it had. */

@@ -18,8 +18,8 @@ struct rates_options {
  * hardly more than 1.2 s on a busy machine, where there are fewer repeats. With the device tier alone nothing is
  * concurrent, and slowdowns are 1. Takes up to 300 MiB (of a device whose micro-batches are four times the CPU's, 1
  * GiB) for that time and a file of 32 MiB without a name in the disk's directory. Missing tiers have rates of 0 and
- * slowdowns of 1. under contention all members measure all of it at once, and the first one's values are taken. Sets the
- * backend's threads. BAD_INPUT and FAILED as arena_open for the directory. */
+ * slowdowns of 1. Under contention all members measure all of it at once, and the first one's values are taken. Sets
+ * the backend's threads. BAD_INPUT and FAILED as arena_open for the directory. */
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out);
 

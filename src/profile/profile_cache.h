@@ -20,14 +20,14 @@
 #include "profile/measurement.h"
 
 struct profile_cache {
-    char *path;             /* NULL: nothing is kept */
-    char *machine;          /* text */
-    json_t *values;         /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
-                               "rates": {KEY: {…}}, "links": {MESH: {"way", "noise", "links", "slowdown"}}} */
-    int64_t memory_bytes;   /* for measuring, of each member: PROFILE_MEMORY_BYTES or a lower power of two */
+    char *path;           /* NULL: nothing is kept */
+    char *machine;        /* text */
+    json_t *values;       /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
+                             "rates": {KEY: {…}}, "links": {MESH: {"way", "noise", "links", "slowdown"}}} */
+    int64_t memory_bytes; /* for measuring, of each member: PROFILE_MEMORY_BYTES or a lower power of two */
     struct contention contention; /* the members that measure at once, */
-    int threads;            /* each with so many */
-    bool crowded;           /* more threads at once than the processor has: their waiting is no noise */
+    int threads;                  /* each with so many */
+    bool crowded;                 /* more threads at once than the processor has: their waiting is no noise */
     bool changed;
 };
 

@@ -16,7 +16,7 @@ struct machine {
     struct cluster cluster;              /* of that file */
     enum disk_engine_choice disk_engine; /* how the disk tier is read and written: 0: the best there is */
     struct mesh mesh;                    /* of the ranks that are here; 1x1: one */
-    struct contention contention;              /* those of them on this host */
+    struct contention contention;        /* those of them on this host */
     int sharers;                         /* how many of them have a share of this host's memory; 0: one */
     struct cluster_rates between;        /* ranks that are here: links, and slowdowns of and by messages; else 0 */
     bool plans_devices;                  /* collectives of planned ranks work on the memory of their devices */

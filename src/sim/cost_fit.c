@@ -97,7 +97,7 @@ static enum status add_step(struct fit *fit, const struct timeline *recorded) {
 static enum status add_over_ranks(const struct fit_sum_over_ranks *ranks, enum status mine, struct fit *fit) {
     if (!ranks) return mine;
     return ranks->add(ranks->payload, mine, (double *)fit->kinds,
-                        (size_t)fit->count * (sizeof(struct kind) / sizeof(double)));
+                      (size_t)fit->count * (sizeof(struct kind) / sizeof(double)));
 }
 
 /* Returns the kind's factor, 1 where nothing of it was recorded. */
@@ -135,8 +135,8 @@ static double take_kinds(struct fit *fit) {
     return furthest;
 }
 
-enum status costs_fit(const struct program *program, const struct timeline *recorded, const struct fit_sum_over_ranks *ranks,
-                      struct costs *costs) {
+enum status costs_fit(const struct program *program, const struct timeline *recorded,
+                      const struct fit_sum_over_ranks *ranks, struct costs *costs) {
     struct fit fit;
     double furthest = 1;
     enum status status = fit_begin(program->graph, costs, &fit);

@@ -21,7 +21,7 @@ struct fit_sum_over_ranks {
  * `recorded`: a step of `program`, of whose events the lengths count; NULL: none. `ranks` (NULL: none): all of it
  * call together, with the same costs of graphs of the same nodes, and have the same costs after it. FAILED without
  * memory, or where a transfer of the program has no rate. */
-enum status costs_fit(const struct program *program, const struct timeline *recorded, const struct fit_sum_over_ranks *ranks,
-                      struct costs *costs);
+enum status costs_fit(const struct program *program, const struct timeline *recorded,
+                      const struct fit_sum_over_ranks *ranks, struct costs *costs);
 
 #endif

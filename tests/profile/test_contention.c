@@ -116,7 +116,8 @@ static void threads_that_do_not_start_are_reported(void **state) {
 static int32_t measure_graph(const char *cache, const struct contention *contention, double *seconds) {
     struct graph *graph = kept_profile_graph();
     struct cluster cluster = kept_profile_machine();
-    const struct profile_options options = {.cache_folder = cache, .threads = 1, .budget_s = 0.01, .contention = contention};
+    const struct profile_options options = {
+        .cache_folder = cache, .threads = 1, .budget_s = 0.01, .contention = contention};
     struct costs costs;
     struct profile_report report;
     assert_int_equal(profile_model(&backend_cpu, graph, &cluster, &options, &costs, &report), STATUS_OK);
