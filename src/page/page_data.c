@@ -22,8 +22,8 @@ struct page_run {
     char *folder;
     struct metrics_reader metrics;
     struct samples_reader samples;
-    struct page_run *beside; /* NULL: none; of it directory and metrics alone are used */
-    int64_t step_tokens;     /* of `beside` */
+    struct page_run *compared; /* NULL: none; of it directory and metrics alone are used */
+    int64_t step_tokens;     /* of `compared` */
     json_t *fixed;           /* all but the metrics, as of its revision; NULL: not read yet */
     char revision[PAGE_REVISION_BYTES];
 };
@@ -156,15 +156,15 @@ static enum status open_beside(const char *folder, struct page_run *run) {
     TRY(run_folder_read(folder, &settings));
     run->step_tokens = settings.plan.recipe.batch * settings.plan.recipe.sequence_length;
     run_settings_free(&settings);
-    return page_run_open(folder, NULL, &run->beside);
+    return page_run_open(folder, NULL, &run->compared);
 }
 
-enum status page_run_open(const char *run_folder, const char *beside, struct page_run **out) {
+enum status page_run_open(const char *run_folder, const char *compared, struct page_run **out) {
     struct page_run *run = mem_array(1, sizeof *run);
     enum status status;
     TRY_GOTO(status, run && (run->folder = mem_string(run_folder)) ? STATUS_OK : STATUS_FAILED, failed);
     TRY_GOTO(status, open_readers(run), failed);
-    if (beside) TRY_GOTO(status, open_beside(beside, run), failed);
+    if (compared) TRY_GOTO(status, open_beside(compared, run), failed);
     *out = run;
     return STATUS_OK;
 failed:
@@ -174,7 +174,7 @@ failed:
 
 void page_run_close(struct page_run *run) {
     if (!run) return;
-    page_run_close(run->beside);
+    page_run_close(run->compared);
     metrics_reader_close(&run->metrics);
     samples_reader_close(&run->samples);
     json_decref(run->fixed);
@@ -213,18 +213,18 @@ static enum status put_metrics(struct page_run *run, json_t *document) {
 static enum status put_beside(struct page_run *run, json_t *document) {
     struct scratch memory = {0};
     const char *folder;
-    if (!run->beside) return put(document, "compare", NULL);
-    enum status status = path_make_absolute(run->beside->folder, &memory, &folder);
-    json_t *beside = NULL;
+    if (!run->compared) return put(document, "compare", NULL);
+    enum status status = path_make_absolute(run->compared->folder, &memory, &folder);
+    json_t *compared = NULL;
     if (status == STATUS_OK) {
-        beside = json_pack("{s:s, s:s, s:I}", "name", last_part(folder), "folder", folder, "step_tokens",
+        compared = json_pack("{s:s, s:s, s:I}", "name", last_part(folder), "folder", folder, "step_tokens",
                            (json_int_t)run->step_tokens);
-        status = beside ? put_metrics(run->beside, beside)
+        status = compared ? put_metrics(run->compared, compared)
                         : status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", folder);
     }
     scratch_free(&memory);
-    if (status == STATUS_OK) return put(document, "compare", beside);
-    json_decref(beside);
+    if (status == STATUS_OK) return put(document, "compare", compared);
+    json_decref(compared);
     return status;
 }
 

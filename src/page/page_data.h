@@ -30,9 +30,9 @@ enum status page_data_predict(json_t *document, const json_t *timeline);
 
 /* A run that may still go on: its metrics are read once, however often the document is asked for. */
 struct page_run;
-/* beside: another run's directory, whose curves are drawn too; NULL: none. BAD_INPUT where that one is no run. The
+/* compared: another run's directory, whose curves are drawn too; NULL: none. BAD_INPUT where that one is no run. The
  * run's own directory need not be there yet. */
-enum status page_run_open(const char *run_folder, const char *beside, struct page_run **out);
+enum status page_run_open(const char *run_folder, const char *compared, struct page_run **out);
 void page_run_close(struct page_run *run);
 enum status page_run_data(struct page_run *run, json_t **out);
 /* Sets "end": how the run ended, or that it goes on. Not for a run of this process, which is about to take its lock. */

@@ -200,9 +200,9 @@ static void name_url(struct server *server) {
     log_warning("--serve %s: everybody who reaches this machine can read the run", listener->host);
 }
 
-static enum status start(const char *address, const char *beside, struct server *server) {
+static enum status start(const char *address, const char *compared, struct server *server) {
     const struct listener *listener = &server->listener;
-    TRY(page_run_open(server->run_folder, beside, &server->run));
+    TRY(page_run_open(server->run_folder, compared, &server->run));
     TRY(listen_at(address, &server->listener));
     name_url(server);
     server->daemon = start_daemon(server);
@@ -211,11 +211,11 @@ static enum status start(const char *address, const char *beside, struct server 
     return status_set(STATUS_FAILED, "--serve %s: the server cannot be started", address);
 }
 
-enum status server_open(const char *address, const char *run_folder, const char *beside, struct server **out) {
+enum status server_open(const char *address, const char *run_folder, const char *compared, struct server **out) {
     struct server *server = mem_array(1, sizeof *server);
     if (!server) return STATUS_FAILED;
     server->run_folder = mem_string(run_folder);
-    enum status status = server->run_folder ? start(address, beside, server) : STATUS_FAILED;
+    enum status status = server->run_folder ? start(address, compared, server) : STATUS_FAILED;
     if (status == STATUS_OK)
         *out = server;
     else

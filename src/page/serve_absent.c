@@ -3,8 +3,8 @@
 #include <stddef.h>
 
 /* Replaces serve.c in a build without libmicrohttpd (src/page/CMakeLists.txt). */
-enum status server_open(const char *address, const char *run_folder, const char *beside, struct server **out) {
-    (void)run_folder, (void)beside, (void)out;
+enum status server_open(const char *address, const char *run_folder, const char *compared, struct server **out) {
+    (void)run_folder, (void)compared, (void)out;
     (void)status_set(STATUS_BAD_INPUT, "--serve %s: this build cannot serve: libmicrohttpd was not found", address);
     return status_hint(STATUS_BAD_INPUT, "install libmicrohttpd-dev and build again, or use `ballast report RUN_DIR`");
 }
