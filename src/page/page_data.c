@@ -23,8 +23,8 @@ struct page_run {
     struct metrics_reader metrics;
     struct samples_reader samples;
     struct page_run *compared; /* NULL: none; of it directory and metrics alone are used */
-    int64_t step_tokens;     /* of `compared` */
-    json_t *fixed;           /* all but the metrics, as of its revision; NULL: not read yet */
+    int64_t step_tokens;       /* of `compared` */
+    json_t *fixed;             /* all but the metrics, as of its revision; NULL: not read yet */
     char revision[PAGE_REVISION_BYTES];
 };
 
@@ -218,9 +218,9 @@ static enum status put_beside(struct page_run *run, json_t *document) {
     json_t *compared = NULL;
     if (status == STATUS_OK) {
         compared = json_pack("{s:s, s:s, s:I}", "name", last_part(folder), "folder", folder, "step_tokens",
-                           (json_int_t)run->step_tokens);
+                             (json_int_t)run->step_tokens);
         status = compared ? put_metrics(run->compared, compared)
-                        : status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", folder);
+                          : status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", folder);
     }
     scratch_free(&memory);
     if (status == STATUS_OK) return put(document, "compare", compared);
