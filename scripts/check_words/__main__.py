@@ -18,7 +18,7 @@ CODE = {".c", ".h", ".cu", ".cuh", ".cpp", ".js", ".css", ".html", ".proto", ".i
 SCRIPT = {".sh", ".py", ".cmake", ".yml", ".yaml", ".txt", ""}
 TEXT = {".md"}
 LIST = "scripts/check_words/terms"
-SKIPPED = (LIST, "LICENSE*", "clusters/*", "tests/fixtures/*", "build*", ".*", "*/.*")
+SKIPPED = (LIST, "LICENSE*", "clusters/*", "tests/fixtures/*", "tests/fuzz/corpus/*", "build*", ".*", "*/.*")
 TOKEN = re.compile(r"""(?P<include>^\s*\#\s*include.*?$)
                      |(?P<comment>/\*.*?\*/|(?<![:\w"'])//[^\n]*|<!--.*?-->)
                      |(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)
@@ -26,7 +26,8 @@ TOKEN = re.compile(r"""(?P<include>^\s*\#\s*include.*?$)
 SCRIPT_TOKEN = re.compile(r"""(?P<comment>(?:^|(?<=\s))\#[^\n]*|(?P<quotes>\"{3}|\'{3}).*?(?P=quotes))
                             |(?P<string>"(?:\\.|[^"\\])*"|'[^']*')
                             |(?P<name>[A-Za-z_]\w*)""", re.X | re.S | re.M)
-VARIABLE = re.compile(r"\$\{?\w+|\{[^{}\n]*\}")
+# Parts of prose that are code.
+VARIABLE = re.compile(r"\$\{?\w+|\{[^{}\n]*\}|`[^`\n]*`")
 # Tokens that are names wherever they stand: identifiers of several words, options and keys.
 NAME = re.compile(r"--[a-z][\w-]*|[A-Za-z]\w*_\w*|(?<![A-Za-z])[a-z]+(?:[A-Z][a-z]+)+")
 KEY = re.compile(r"(?:--)?[A-Za-z_][\w.-]*")
