@@ -10,7 +10,7 @@ CONFIDENCE = 0.9
 
 def interval(ratios):
     """The narrowest pair of the sorted ratios with their median between them in at least CONFIDENCE of all cases, whatever
-    their distribution: a ratio is above the median as often as below it. Of four and fewer the least and the greatest,
+    their distribution: a ratio is above the median as often as below it. Of four and fewer the smallest and the greatest,
     which hold it in 7 of 8 cases or less."""
     ordered, count, cut = sorted(ratios), len(ratios), 0
     while 2 * (cut + 2) <= count:
@@ -21,14 +21,14 @@ def interval(ratios):
     return ordered[cut], ordered[count - 1 - cut]
 
 
-def judge(ratios, most=math.inf, least=-math.inf):
-    """Of a ratio that is to be at most `most`, or at least `least`."""
+def judge(ratios, max_ratio=math.inf, min_ratio=-math.inf):
+    """Of a ratio that is to be at most `max_ratio`, or at least `min_ratio`."""
     if len(ratios) < ROUNDS_MIN:
         return "cannot be told of so few rounds"
     low, high = interval(ratios)
-    if high <= most and low >= least:
+    if high <= max_ratio and low >= min_ratio:
         return "met"
-    return "NOT met" if low > most or high < least else "cannot be told"
+    return "NOT met" if low > max_ratio or high < min_ratio else "cannot be told"
 
 
 def paired(ours, theirs):

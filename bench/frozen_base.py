@@ -146,8 +146,8 @@ def open_runs(options, tokens):
     rows = [[name, f"{cpu[name]:.2f}", f"{rate[name]:.1f}"] for name in formats]
     body = peers.table(["base", "processor seconds a step", "tokens/s"], rows)
     speed, wall = cpu["bf16"] / cpu[options.format], rate[options.format] / rate["bf16"]
-    told = f"{options.format} has {speed:.2f} of the speed of bf16 by processor time ({wall:.2f} by the clock); bar: 0.8."
-    return f"{body}\n\n{told}"
+    summary = f"{options.format} has {speed:.2f} of the speed of bf16 by processor time ({wall:.2f} by the clock); bar: 0.8."
+    return f"{body}\n\n{summary}"
 
 
 def main():

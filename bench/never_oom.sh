@@ -60,7 +60,7 @@ draw_between() { # VARIABLE LOW HIGH
 
 # Sets model, recipe, disk, limit and the words that tell them. Recipes are cut to some seconds of products.
 draw_combination() {
-    local arch layers hidden vocab dtype batch seq grain disk save
+    local arch layers hidden vocab dtype batch seq micro_batch disk save
     begin_draws "$1"
     # shellcheck disable=SC2086 # several words
     draw arch $families
@@ -70,7 +70,7 @@ draw_combination() {
     draw dtype fp32 bf16
     draw batch 1 2 3 4 6 8 12 16
     draw seq 64 128 200 256 512 1024 2048
-    draw grain default default 1
+    draw micro_batch default default 1
     draw disk no yes
     draw save 0 0 1
     draw steps 2 3
@@ -83,7 +83,7 @@ draw_combination() {
     draw_between limit $((ranks * (48 << 20))) "$plain"
     model=(--arch "$arch" --layers "$layers" --hidden "$hidden" --heads $((hidden / 64)) --vocab "$vocab" --context "$seq")
     recipe=(--dtype "$dtype" --batch "$batch" --seq "$seq" --steps "$steps" --save-every "$save")
-    [ "$grain" = default ] || recipe+=(--micro-batch "$grain")
+    [ "$micro_batch" = default ] || recipe+=(--micro-batch "$micro_batch")
     [ "$disk" = no ] || recipe+=(--disk "$folder/disk")
 }
 

@@ -215,9 +215,12 @@ def case_rows(work, results):
     return rows
 
 
+AT = {"max_ratio": "at most", "min_ratio": "at least"}
+
+
 def bar_of(ratios, **limit):
     """A bar's words: what it is, and whether it is met in these rounds (bars.judge)."""
-    return f"{bars.judge(ratios, **limit)}: {', '.join(f'at {side} {bar}' for side, bar in limit.items())}"
+    return f"{bars.judge(ratios, **limit)}: {', '.join(f'{AT[side]} {bar}' for side, bar in limit.items())}"
 
 
 def verdict(work, results, min_speed, max_memory):
@@ -232,8 +235,8 @@ def verdict(work, results, min_speed, max_memory):
     speeds = [steady_rate(mine, work) / steady_rate(other, work) for mine, other in zip(own, results[fastest])]
     memories = [mine["peak_bytes"] / other["peak_bytes"] for mine, other in zip(own, results[smallest])]
     return (
-        f"- {work}: {speed:.2f} times the tokens/s of {fastest} ({bar_of(speeds, least=min_speed)}), "
-        f"{memory:.2f} times the memory of {smallest} ({bar_of(memories, most=max_memory)})"
+        f"- {work}: {speed:.2f} times the tokens/s of {fastest} ({bar_of(speeds, min_ratio=min_speed)}), "
+        f"{memory:.2f} times the memory of {smallest} ({bar_of(memories, max_ratio=max_memory)})"
     )
 
 

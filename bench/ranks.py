@@ -167,10 +167,10 @@ def prediction(runs):
     if middle is None:
         return "no step was predicted"
     hidden = [run["hidden"] for run in known if run.get("hidden") is not None]
-    told = f", {100 * peers.median(hidden):.0f}% of communication hidden" if hidden else ""
-    bar = peers.bar_of(prediction_ratios(runs), most=1 + ERROR_MAX, least=1 - ERROR_MAX)
+    summary = f", {100 * peers.median(hidden):.0f}% of communication hidden" if hidden else ""
+    bar = peers.bar_of(prediction_ratios(runs), max_ratio=1 + ERROR_MAX, min_ratio=1 - ERROR_MAX)
     noise = f"steps differ by up to {100 * step_noise(runs):.0f}%"
-    return f"step predicted {100 * middle:+.1f}% off ({bar}; {noise}){told}"
+    return f"step predicted {100 * middle:+.1f}% off ({bar}; {noise}){summary}"
 
 
 def verdict(work, results):
@@ -188,9 +188,9 @@ def partition_verdict(results):
     middle = peers.median([abs(error) for error in errors.values()])
     words = ", ".join(f"{name.split()[1]} {100 * error:+.1f}%" for name, error in errors.items())
     same = all(runs[-1].get("losses") == results["Ballast"][-1].get("losses") for runs in own.values())
-    bar = peers.bar_of([abs(error) for error in errors.values()], most=ERROR_MAX)
-    told = "losses the same to the bit" if same else "losses NOT the same"
-    return f"; by partition: {words}, {100 * middle:.1f}% in the median ({bar}), {told}"
+    bar = peers.bar_of([abs(error) for error in errors.values()], max_ratio=ERROR_MAX)
+    summary = "losses the same to the bit" if same else "losses NOT the same"
+    return f"; by partition: {words}, {100 * middle:.1f}% in the median ({bar}), {summary}"
 
 
 def parse():

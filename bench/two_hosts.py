@@ -181,7 +181,7 @@ def verdict(gbits, picked, turns):
     middle = {partition: peers.median(own.seconds) for partition, own in turns.items()}
     fastest = min(middle, key=middle.get)
     slower = middle[picked] / middle[fastest] - 1
-    judged = bars.judge(bars.paired(turns[picked].seconds, turns[fastest].seconds), most=1 + SLOWER_MAX)
+    judged = bars.judge(bars.paired(turns[picked].seconds, turns[fastest].seconds), max_ratio=1 + SLOWER_MAX)
     return (
         f"- {gbits} Gbit/s: picked {picked}, {100 * slower:+.1f}% against the fastest, {fastest} "
         f"({judged}: within {100 * SLOWER_MAX:.0f}%)"

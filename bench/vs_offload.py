@@ -73,8 +73,8 @@ def run_peer(options, work, model, tokens, name):
     command += ["--batch", work.batch, "--seq", work.seq, "--steps", work.steps, "--threads", options.threads]
     status, text, seen = run_capped(options, command, log)
     shutil.rmtree(disk)
-    told = json.loads(text.splitlines()[-1]) if status == 0 else {"error": failure(options, status, seen, log)}
-    return {**told, **seen}
+    summary = json.loads(text.splitlines()[-1]) if status == 0 else {"error": failure(options, status, seen, log)}
+    return {**summary, **seen}
 
 
 def failure(options, status, seen, log):

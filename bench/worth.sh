@@ -36,7 +36,7 @@ ballast=$build/ballast
     --json >"$folder/searched.out" 2>/dev/null || fail "no plan was found"
 capacity=$(jq '.tiers[] | select(.name == "device") | .capacity_bytes' "$folder/searched.out")
 blocks=$(jq '2 + (.n_layer // .num_hidden_layers)' "$model/config.json")
-grains=$(jq '(.recipe.batch + .recipe.micro_batch - 1) / .recipe.micro_batch | floor' "$folder/searched.json")
+micro_batches=$(jq '(.recipe.batch + .recipe.micro_batch - 1) / .recipe.micro_batch | floor' "$folder/searched.json")
 
 schedule() { # KIND
     [ "$1" = recompute ] || return 0
@@ -47,10 +47,10 @@ schedule() { # KIND
 plans=(searched)
 for kind in keep recompute; do
     for states in device streamed tight half; do
-        for pass in $(printf '%s\n' 1 "$grains" | sort -nu); do
-            name=$kind-$states-$pass
-            policy=$(jq -n --arg schedule "$(schedule $kind)" --arg states $states --argjson pass "$pass" \
-                --argjson half $((blocks / 2)) '{micro_batches_per_wave: $pass, schedule: $schedule} +
+        for wave in $(printf '%s\n' 1 "$micro_batches" | sort -nu); do
+            name=$kind-$states-$wave
+            policy=$(jq -n --arg schedule "$(schedule $kind)" --arg states $states --argjson wave "$wave" \
+                --argjson half $((blocks / 2)) '{micro_batches_per_wave: $wave, schedule: $schedule} +
                 if $states == "device" then {} else {parameters: "disk", gradients: "disk", optimizer: "disk",
                     buffers: (if $states == "tight" then 3 else 6 end),
                     lookahead: (if $states == "tight" then 0 else 1 end), persistent_chunks: (if $states == "half" then $half else 0 end)} end')

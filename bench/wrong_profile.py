@@ -156,14 +156,14 @@ def prepare(bench, mistake):
     return cache
 
 
-def mend(bench, mistake):
+def correct(bench, mistake):
     cache = prepare(bench, mistake)
     _, batch, memory, _ = bench.scan(cache)[0]
     scene = bench.scene(batch, memory)
     bench.plan(scene, "right", "best.json")
     bench.plan(scene, cache, "wrong.json")
     changes = bench.learn(scene, f"run-{cache}", cache)
-    plans = {"best": "best.json", "wrong": "wrong.json", "mended": f"run-{cache}/plan.json"}
+    plans = {"best": "best.json", "wrong": "wrong.json", "corrected": f"run-{cache}/plan.json"}
     predicted = {name: bench.predict(plan) for name, plan in plans.items()}
     rounds = [{name: bench.turn(scene, plan, f"turn-{name}") for name, plan in plans.items()}
               for _ in range(bench.options.rounds)]
@@ -175,7 +175,7 @@ def mend(bench, mistake):
         "best_s": statistics.median(quickest),
         "apart": max(quickest) / min(quickest) - 1,
         "behind": {name: (predicted[name] / predicted["best"] - 1, [r[name] / r["best"] for r in rounds])
-                   for name in ("wrong", "mended")},
+                   for name in ("wrong", "corrected")},
         "predicted_s": predicted["best"],
         "changes": changes,
         "equal": len(best) == TURN_STEPS and mine[:TURN_STEPS] == best,
@@ -185,10 +185,10 @@ def mend(bench, mistake):
 def verdict(row):
     if not row["equal"]:
         return "LOSSES DIFFER"
-    begun, mended = (bars.judge(row["behind"][name][1], most=1 + BAR) for name in ("wrong", "mended"))
-    if mended == "met" and begun != "NOT met":
+    begun, corrected = (bars.judge(row["behind"][name][1], max_ratio=1 + BAR) for name in ("wrong", "corrected"))
+    if corrected == "met" and begun != "NOT met":
         return "says nothing: that the mistake cost something cannot be told"
-    return mended
+    return corrected
 
 
 def measured_words(ratios):
@@ -205,7 +205,7 @@ def words(mistake, row):
             f"    best plan              {row['predicted_s']:.3f} s a step predicted, {row['best_s']:.3f} s measured, "
             f"its rounds {100 * row['apart']:.1f}% apart\n"
             f"    begun with             {behind['wrong']}\n"
-            f"    after {LEARNT_STEPS} steps         {behind['mended']}, at most {100 * BAR:.0f}%: {verdict(row)}\n"
+            f"    after {LEARNT_STEPS} steps         {behind['corrected']}, at most {100 * BAR:.0f}%: {verdict(row)}\n"
             f"    changes                {changes}\n")
 
 
@@ -231,7 +231,7 @@ def main():
             for behind, batch, memory, best_s in bench.scan(prepare(bench, mistake)):
                 print(f"{mistake}: {batch} in {memory}: {100 * behind - 100:+.1f}% of {best_s:.3f} s", flush=True)
             continue
-        row = mend(bench, mistake)
+        row = correct(bench, mistake)
         failed |= verdict(row) in ("NOT met", "LOSSES DIFFER")
         text.append(words(mistake, row))
         print(text[-1], end="", flush=True)

@@ -2,12 +2,12 @@
 # Runs clang-tidy with the checks in .clang-tidy on the C files that changed. Fails where it finds something.
 #   usage: scripts/check-tidy.sh [BASE]      BASE: the commit to compare the working tree with
 # Without BASE, that is the merge base with origin/main, or on main itself the last tag, or the 20th commit back.
-# BUILD (build) is a configured build directory: files that it does not compile are left out. TIDY_FILES (100): the most
+# BUILD (build) is a configured build directory: files that it does not compile are left out. TIDY_FILES (100): the maximum
 # files to check, since one takes some two seconds of processor time.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
-most=${TIDY_FILES:-100}
+limit=${TIDY_FILES:-100}
 
 skip() {
     echo "check-tidy: skipped: $1" >&2
@@ -31,10 +31,10 @@ files=$(git diff --name-only --diff-filter=d "$base" -- '*.c' | while read -r fi
 done)
 count=$(printf '%s' "$files" | grep -c . || true)
 [ "$count" != 0 ] || skip "no C file of $build has changed since $base"
-[ "$count" -le "$most" ] || echo "check-tidy: $most of $count changed files are checked (TIDY_FILES=$most)" >&2
+[ "$count" -le "$limit" ] || echo "check-tidy: $limit of $count changed files are checked (TIDY_FILES=$limit)" >&2
 found=$(mktemp)
 trap 'rm -f "$found"' EXIT
 status=0
-printf '%s\n' "$files" | head -n "$most" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$build" --quiet >"$found" 2>&1 || status=1
+printf '%s\n' "$files" | head -n "$limit" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$build" --quiet >"$found" 2>&1 || status=1
 grep -v '^[0-9]* warnings\? .*generated' "$found" || true # it counts those that it does not show
 exit $status

@@ -186,12 +186,12 @@ enum status operation_create(struct comm *comm, const struct comm_spec *spec, st
     status = own;
     char message[300];
     strncpy(message, status_message(), sizeof message - 1)[sizeof message - 1] = '\0';
-    enum status exchanged = comm_all_gather(comm, &spec->group, &offer, sizeof offer, operation->offers);
+    enum status gathered = comm_all_gather(comm, &spec->group, &offer, sizeof offer, operation->offers);
     if (own != STATUS_OK) {
         status_set(own, "%s", message);
         goto failed;
     }
-    TRY_GOTO(status, exchanged, failed);
+    TRY_GOTO(status, gathered, failed);
     TRY_GOTO(status, check_offers(operation), failed);
     find_peers(mpi, operation);
     TRY_GOTO(status, mpi_run_task(mpi, make_requests, operation), failed);

@@ -67,13 +67,13 @@ static struct phrase phrase_of(struct traits *traits, enum trait trait) {
 /* The states with this home tier: "gradients and optimizer state on the disk". */
 static bool add_tier(struct phrase *phrase, const struct policy *policy, enum tier tier) {
     static const char *const names[] = {"parameters", "gradients", "optimizer state"};
-    const enum tier homes[] = {policy->parameters, policy->gradients, policy->optimizer};
+    const enum tier home_tiers[] = {policy->parameters, policy->gradients, policy->optimizer};
     int count = 0, named = 0;
     for (int i = 0; i < 3; i++)
-        count += homes[i] == tier;
+        count += home_tiers[i] == tier;
     if (count == 0) return false;
     for (int i = 0; i < 3; i++) {
-        if (homes[i] != tier) continue;
+        if (home_tiers[i] != tier) continue;
         add(phrase, "%s%s", named == 0 ? "" : named == count - 1 ? " and " : ", ", names[i]);
         named++;
     }

@@ -304,6 +304,6 @@ struct tensor *ops_all_to_all(struct graph *graph, const char *name, struct tens
     BUG_IF(check_dimension(x, from) != STATUS_OK, "%s: %s", name, status_message());
     const struct collective_attributes attributes = {.part = part};
     struct tensor *stack = stack_parts(graph, name, x, parts_order_of(&part, to), x->shape.dtype);
-    stack = chain_add(graph, &op_all_to_all, inner_name(graph, name, "exchanged"), stack, &attributes);
+    stack = chain_add(graph, &op_all_to_all, inner_name(graph, name, "all_to_all"), stack, &attributes);
     return join_parts(graph, name, stack, parts_order_of(&part, from));
 }

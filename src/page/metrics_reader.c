@@ -154,7 +154,7 @@ static json_t *experts_to_json(const struct metrics_reader *reader) {
 
 json_t *metrics_reader_to_json(const struct metrics_reader *reader) {
     return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:O}", "step", (json_int_t)reader->step, "val_step",
-                     (json_int_t)reader->val_step, "last", last_to_json(reader), "least_val_loss",
+                     (json_int_t)reader->val_step, "last", last_to_json(reader), "min_val_loss",
                      number_or_null(reader->min_val_loss), "curves", curves_to_json(reader), "experts",
                      experts_to_json(reader), "replans", reader->replans);
 }

@@ -67,11 +67,11 @@ static enum status try_cut(const struct session_plan *plan, const struct block_c
 }
 
 /* Megatron-LM's users take 2 to 4; each more costs messages. */
-enum { INTERLEAVE_MAX = 4 };
+enum { VIRTUAL_STAGES_MAX = 4 };
 
 static enum status try_cuts(const struct session_plan *plan, const struct block_costs *costs, struct tried_cut *best) {
     int64_t requested = plan->request.virtual_stages, min = requested > 0 ? requested : 1,
-            max = requested > 0 ? requested : INTERLEAVE_MAX;
+            max = requested > 0 ? requested : VIRTUAL_STAGES_MAX;
     int stages = rank_place_pipeline_parallel(&plan->chosen.place);
     for (int64_t virtual_stages = min; virtual_stages <= max; virtual_stages++) {
         struct tried_cut tried;

@@ -26,7 +26,7 @@ static enum status fix_apply(const void *settings, void *state, struct text_view
     return view.end ? next->write(next->payload, "", 0, true) : STATUS_OK;
 }
 
-const struct text_step_type text_fix_step = {.name = "mend", .apply = fix_apply};
+const struct text_step_type text_fix_step = {.name = "fix", .apply = fix_apply};
 
 struct prefix_state {
     bool begun; /* the segment's beginning was handed on */

@@ -215,7 +215,7 @@ static void numbers_come_back_exactly(void **state) {
         json_array_append_new(list, json_real(expected[i]));
     }
     json_object_set_new(object, "list", list);
-    json_object_set_new(object, "most", json_integer(INT64_MAX));
+    json_object_set_new(object, "max", json_integer(INT64_MAX));
     json_object_set_new(object, "name", json_string("\xc4\xa0the \"quoted\"\n"));
     assert_int_equal(json_write(path, object), STATUS_OK);
     assert_int_equal(json_read_object(path, 1 << 20, &read), STATUS_OK);

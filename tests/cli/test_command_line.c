@@ -141,13 +141,13 @@ static json_t *read_json(const char *folder, const char *name) {
 
 static void init_takes_the_shape_of_another_model(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
-    const char *twin = temp_path(folder, "twin"), *quantized = temp_path(folder, "coded");
+    const char *twin = temp_path(folder, "twin"), *quantized = temp_path(folder, "quantized");
     make_text(text, 20000);
     make_tiny_model(folder, model, text);
     EXPECT(folder, 0, TEXTS("a model like"), "init", twin, "--like", model, "--dtype", "bf16");
     EXPECT(folder, 0, TEXTS("a model like"), "init", quantized, "--like", twin, "--quantize-base", "nf4", "--dtype",
            "bf16");
-    static const char *const made[] = {"twin", "coded"};
+    static const char *const made[] = {"twin", "quantized"};
     for (int i = 0; i < 2; i++) {
         const char *path = temp_path(folder, made[i]);
         json_t *config = read_json(path, "config.json");

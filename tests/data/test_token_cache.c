@@ -126,7 +126,7 @@ static void expect_again(const struct place *place, const char *why) {
 }
 
 /* After any of these the old cache must not be taken. */
-static void a_stale_cache_is_made_again(void **state) {
+static void a_stale_cache_is_recreated(void **state) {
     struct place *place = *state;
     expect_right(place, 2);
     ino_t before = cache_identity(place);
@@ -151,7 +151,7 @@ static void a_stale_cache_is_made_again(void **state) {
 }
 
 /* Its footer, with the key first, is whole. */
-static void a_cache_of_another_version_is_made_again(void **state) {
+static void a_cache_of_another_version_is_recreated(void **state) {
     enum { FOOTER_BYTES = sizeof(struct token_cache_key) + sizeof(struct utf8_damage) + 4 * sizeof(uint64_t) };
     const struct place *place = *state;
     expect_right(place, 2);
@@ -168,7 +168,7 @@ static void a_cache_of_another_version_is_made_again(void **state) {
     mem_free(cache);
 }
 
-static void a_damaged_cache_is_made_again(void **state) {
+static void a_damaged_cache_is_recreated(void **state) {
     const struct place *place = *state;
     expect_right(place, 2);
     char *good;
@@ -346,9 +346,9 @@ int main(void) {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, data_place_drop)
     const struct CMUnitTest tests[] = {
         IN_PLACE(a_good_cache_is_used_again),
-        IN_PLACE(a_stale_cache_is_made_again),
-        IN_PLACE(a_cache_of_another_version_is_made_again),
-        IN_PLACE(a_damaged_cache_is_made_again),
+        IN_PLACE(a_stale_cache_is_recreated),
+        IN_PLACE(a_cache_of_another_version_is_recreated),
+        IN_PLACE(a_damaged_cache_is_recreated),
         IN_PLACE(failures_leave_nothing_behind),
         IN_PLACE(without_a_cache_it_goes_on),
         IN_PLACE(leftovers_of_dead_processes_go),

@@ -507,7 +507,7 @@ static void nothing_is_printed_and_no_signal_is_handled(void **state) {
     temp_write_text(name_in(place.model, "generation_config.json", path), "{\"no_such_key\": 1}"); /* a warning */
     watch(&place, &seen);
     seen.stop_at = 3;
-    int kept = silence(name_in(*state, "said", stderr_path));
+    int kept = silence(name_in(*state, "printed", stderr_path));
     enum ballast_status status = library_train(&place, place.run);
     enum ballast_status resumed = ballast_resume(place.run, NULL, NULL, NULL);
     enum ballast_status written = ballast_generate(place.model, &place.plan, NULL, "the", library_keep_text,

@@ -77,7 +77,7 @@ static void parts_that_do_not_divide_are_refused(void **state) {
         graph = graph_create(DTYPE_BF16, 2, 5);
         expect_refusal(graph, ops_scatter(graph, "scatter", activation(graph, 8), part, dimension), "no 3 equal parts");
         graph = graph_create(DTYPE_F32, 2, 5);
-        expect_refusal(graph, ops_all_to_all(graph, "exchange", activation(graph, 8), part, 0, dimension),
+        expect_refusal(graph, ops_all_to_all(graph, "all_to_all", activation(graph, 8), part, 0, dimension),
                        "no 3 equal parts");
     }
     struct graph *graph = graph_create(DTYPE_F32, 2, 5);

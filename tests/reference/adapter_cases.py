@@ -87,14 +87,14 @@ def unpacked(model):
     return twin
 
 
-def load(folder, base_dtype):
+def load(folder, quantize_base):
     """bitsandbytes on the CPU computes in fp32, and in bf16 where the inputs are."""
     settings = {}
-    if base_dtype == "nf4":
+    if quantize_base == "nf4":
         settings = {"device_map": {"": "cpu"},
                     "quantization_config": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
                                                               bnb_4bit_use_double_quant=True)}
-    if base_dtype == "integers":
+    if quantize_base == "integers":
         settings = {"quantization_config": CompressedTensorsConfig(dequantize=True)}
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
                                                  **settings).eval()
@@ -104,8 +104,8 @@ def load(folder, base_dtype):
     return model
 
 
-def make_model(root, base, settings, frozen, seed, base_dtype=None):
-    model = load(root / "models" / base, base_dtype)
+def make_model(root, base, settings, frozen, seed, quantize_base=None):
+    model = load(root / "models" / base, quantize_base)
     for name, parameter in model.named_parameters():
         parameter.requires_grad = parameter.is_floating_point() and not any(fnmatch.fnmatchcase(name, pattern) for pattern in frozen)
     if settings is None:

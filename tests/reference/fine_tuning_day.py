@@ -284,7 +284,7 @@ def check_page(ballast, place):
           f"{metrics['last']['loss']}, val_loss {metrics['last']['val_loss']}")
     expect(data["end"]["state"] == "finished" and data["name"] == "sft", "the page shows another state or run")
     expect(curve["step"] == [row["step"] for row in steps], "the page's curve has other steps")
-    for ours, theirs in zip(curve["mean"] + [metrics["last"]["val_loss"], metrics["least_val_loss"]],
+    for ours, theirs in zip(curve["mean"] + [metrics["last"]["val_loss"], metrics["min_val_loss"]],
                             [row["loss"] for row in steps] + [validations[-1], min(validations)], strict=True):
         expect(abs(ours - theirs) < 1e-6 * theirs, f"the page shows a loss of {ours} for {theirs}")
     expect(not re.search(r"(src|href)=[\"']?https?:", html), "the page loads from the network")

@@ -478,7 +478,7 @@ MAKERS = {
 IN_FULL = {"gpt2", "llama3", "qwen2", "flags", "llama2", "metaspace_first", "tiktoken", "lines"}  # the others see every sixth of the random texts
 
 
-def mended(text):
+def repaired(text):
     return text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
 
 
@@ -510,7 +510,7 @@ def expected(tokenizer, texts, chosen, rng):
         if index not in chosen:
             result["ids"].append(None)
             continue
-        text = mended(text)
+        text = repaired(text)
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         whole, skipped = decoded(tokenizer, ids, False), decoded(tokenizer, ids, True)
         result["ids"].append(ids)

@@ -53,7 +53,7 @@ import quantised_cases
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 19, 53, 20
 BATCHES = "batches.safetensors"
-BALANCED_GRAIN = 2  # sequences over which the experts' load is balanced
+BALANCED_MICRO_BATCH = 2  # sequences over which the experts' load is balanced
 BF16_MIN = 0.01
 # AdamW, unless a case says otherwise. It decays tensors of two or more dimensions, embeddings included, and no biases.
 # Gradients are multiplied by min(1, clip_norm / (norm + 1e-6)). Rates are those of lr_at.
@@ -511,9 +511,9 @@ def save_tensors(tensors, path):
 
 def balance_of(model, ids, labels):
     """The loss that balances experts, of each micro-batch by itself, by the labels that it has of all."""
-    counts = [(part != -100).sum() for part in labels.split(BALANCED_GRAIN)]
+    counts = [(part != -100).sum() for part in labels.split(BALANCED_MICRO_BATCH)]
     losses = [model(input_ids=part.long(), use_cache=False, output_router_logits=True).aux_loss
-              for part in ids.split(BALANCED_GRAIN)]
+              for part in ids.split(BALANCED_MICRO_BATCH)]
     return model.config.router_aux_loss_coef * sum(count * loss for count, loss in zip(counts, losses)) / sum(counts)
 
 
@@ -693,7 +693,7 @@ def reference_of(model, case):
     about = {"case": case, "seed": seed_of(case), "torch": torch.__version__.split("+")[0],
              "transformers": transformers.__version__}
     if is_balanced(model.config):
-        about["grain_sequences"] = BALANCED_GRAIN
+        about["grain_sequences"] = BALANCED_MICRO_BATCH
     if case in LIGHT:
         with all_double():
             tensors["loss64"] = loss_of(copy_of(model, torch.float64), ids, labels)[0].detach()[None]

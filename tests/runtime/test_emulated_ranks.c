@@ -32,7 +32,7 @@ static const struct backend *begin(uint64_t seed, int gpu) {
 }
 
 static enum status rank_body(struct comm *comm, const char *const arguments[RANK_JOB_ARGUMENTS]) {
-    bool apart = strcmp(arguments[1], "cards") == 0;
+    bool apart = strcmp(arguments[1], "gpus") == 0;
     const struct backend *backend = begin((uint64_t)comm->rank, apart ? comm->rank : 0);
     enum status status = rank_references_train(arguments[0], comm, backend, apart);
     deferred_end();
@@ -78,7 +78,7 @@ static void ranks_on_one_gpu_have_one_ranks_bits(void **state) {
 }
 
 static void ranks_on_a_gpu_each_have_one_ranks_bits(void **state) {
-    run_job(write_references(*state, unit_sweep(1, 0), unit_sweep(1, CASES_MAX)), "cards");
+    run_job(write_references(*state, unit_sweep(1, 0), unit_sweep(1, CASES_MAX)), "gpus");
 }
 
 #else

@@ -28,7 +28,7 @@ static void nothing_changes_a_bit(void **state) {
     }
 }
 
-static void tiles_read_rows_of_what_is_made_again(void **state) {
+static void tiles_read_rows_of_what_is_recomputed(void **state) {
     (void)state;
     const struct policy_subject *subject = policy_subject_named("llama in fp32");
     struct outcome plain = train(subject, (struct policy){0}, true);
@@ -82,7 +82,7 @@ static void forward_keeps_none_of_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_changes_a_bit),
-                                       cmocka_unit_test(tiles_read_rows_of_what_is_made_again),
+                                       cmocka_unit_test(tiles_read_rows_of_what_is_recomputed),
                                        cmocka_unit_test(forward_keeps_none_of_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,7 +261,7 @@ static enum status body(struct comm *comm, const char *const arguments[RANK_JOB_
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
     if (strcmp(arguments[2], "solver") == 0)
         return all ? solve_cases(comm, tensor) : train_solved(comm, "llama", tensor, 5, &solver_rates[0]);
-    if (strcmp(arguments[2], "coded") == 0) return train_quantized(comm, tensor, partitions ? 5 : 3);
+    if (strcmp(arguments[2], "quantized") == 0) return train_quantized(comm, tensor, partitions ? 5 : 3);
     if (strcmp(arguments[2], "uneven") == 0) return train_uneven(comm, tensor, partitions ? 5 : 3);
     if (strcmp(arguments[2], "axes") == 0) return train_two_axes(comm, tensor, partitions ? 5 : 3);
     if (strcmp(arguments[2], "experts") == 0) return train_experts(comm, tensor, partitions ? 5 : 3);
@@ -314,8 +314,8 @@ static void adapters_are_cut_as_their_weights_are(void **state) {
 
 static void adapters_beside_fewer_bits_train_as_on_one_rank(void **state) {
     (void)state;
-    expect_job(2, "2", "some", "coded", false);
-    expect_job(4, "2", "some", "coded", false);
+    expect_job(2, "2", "some", "quantized", false);
+    expect_job(4, "2", "some", "quantized", false);
 }
 
 /* Of 4 ranks, and in make check of 8 with data ranks with partitions. */

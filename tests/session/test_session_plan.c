@@ -37,12 +37,12 @@ static void nothing_moves_without_need(void **state) {
 }
 
 /* The device's bytes of a plan that stays there, in a device tier of so many. */
-static int64_t stay(const char *folder, int64_t device_bytes, bool remakes) {
+static int64_t stay(const char *folder, int64_t device_bytes, bool recomputes) {
     struct planned planned;
     create(folder, device_bytes, PLENTY, &planned);
     int64_t bytes = planned.plan.programs.tier_bytes[TIER_DEVICE];
     assert_int_equal(planned.plan.search.enumerated, 0);
-    assert_int_equal(planned.plan.chosen.policy.selective_recompute, remakes);
+    assert_int_equal(planned.plan.chosen.policy.selective_recompute, recomputes);
     drop(&planned);
     return bytes;
 }

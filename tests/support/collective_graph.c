@@ -110,7 +110,7 @@ static struct tensor *add_axes(const struct maker *maker, struct tensor *x) {
     const struct group_part column = {.parts = columns, .position = maker->part.position % columns, .stride = 1};
     struct tensor *part = ops_cut(graph, "axes.rows", x, row, 1);
     part = active(maker, "axes.active", ops_cut(graph, "axes.columns", part, column, 2));
-    part = active(maker, "axes.again", ops_all_to_all(graph, "axes.exchanged", part, column, 2, 1));
+    part = active(maker, "axes.again", ops_all_to_all(graph, "axes.all_to_all", part, column, 2, 1));
     part = ops_gather(graph, "axes.row", part, column, 1, false);
     return ops_add(graph, "axes.sum", x, ops_gather(graph, "axes.whole", part, row, 1, false));
 }

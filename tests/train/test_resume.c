@@ -133,7 +133,7 @@ static void second_signal_ends_at_once(void **state) {
     tiny_run_make(*state, "llama", &run);
     SETTINGS_GIVE(&run.plan, threads, 1);
     snprintf(folder, sizeof folder, "%s/twice", (const char *)*state);
-    const char *stderr_path = temp_path(*state, "said.txt");
+    const char *stderr_path = temp_path(*state, "printed.txt");
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);

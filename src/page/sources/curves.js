@@ -1,4 +1,4 @@
-// The curves of training. Where a point stands for many steps, a band goes from their least to their most.
+// The curves of training. Where a point stands for many steps, a band goes from their minimum to their maximum.
 const CURVES = [
   {title: 'Loss', series: [{name: 'loss', label: 'training'}, {name: 'val_loss', label: 'validation', marks: true}], format: v => digits(v, 4), tick: v => '' + +v.toPrecision(4)},
   {title: 'Throughput', unit: 'tokens/s', series: [{name: 'tokens_per_s', label: 'tokens/s'}], format: v => amount(v), fromZero: true},
@@ -6,7 +6,7 @@ const CURVES = [
   {title: 'Pairs in the right order', series: [{name: 'accuracy', label: 'training'}, {name: 'val_accuracy', label: 'validation', marks: true}], format: v => (100 * v).toFixed(1) + '%', tick: v => (100 * v).toFixed(0) + '%', fromZero: true, small: true},
   {title: 'Step time', series: [{name: 'step_s', label: 'step'}], format: seconds, fromZero: true, small: true, predicted: true},
   {title: 'Learning rate', series: [{name: 'lr', label: 'learning rate'}], format: v => v === 0 ? '0' : digits(v, 2), fromZero: true, small: true},
-  {title: 'Load of experts', series: [{name: 'expert_max', label: 'most, of an equal share'}, {name: 'expert_min', label: 'least', marks: true}], format: v => digits(v, 3), fromZero: true, small: true},
+  {title: 'Load of experts', series: [{name: 'expert_max', label: 'maximum, as a multiple of an equal share'}, {name: 'expert_min', label: 'minimum', marks: true}], format: v => digits(v, 3), fromZero: true, small: true},
   {title: 'Gradient norm', series: [{name: 'grad_norm', label: 'norm before clipping'}], format: v => digits(v, 3), small: true, spread: true, tick: v => '' + +v.toPrecision(3)},
 ];
 const curveFigures = new Map();
@@ -135,7 +135,7 @@ function showExperts(data) {
   const found = data.metrics && data.metrics.experts, place = byId('experts'), lists = found && Array.isArray(found.slots) ? found.slots.filter(Array.isArray) : [];
   const rows = lists.map((slots, layer) => ['' + layer, whole(Math.min(...slots)), whole(Math.max(...slots)), slots.map(whole).join('  ')]);
   const open = !!place.querySelector('details[open]');
-  replace(place, rows.length ? html('details', {open}, html('summary', {}, `Tokens by expert, step ${whole(found.step)}`), table(['#layer', '#least', '#most', 'by expert'], rows)) : null);
+  replace(place, rows.length ? html('details', {open}, html('summary', {}, `Tokens by expert, step ${whole(found.step)}`), table(['#layer', '#minimum', '#maximum', 'by expert'], rows)) : null);
 }
 
 function showCurves(data) {

@@ -43,8 +43,8 @@ function differences(policy, chosen) {
 }
 // The tiers that a policy uses besides the device.
 function tiersUsed(p) {
-  const schedule = readSchedule(p.schedule), homes = STATES.map(([kind]) => p[kind]);
-  return {host: homes.includes('host') || p.update === 'host' || schedule.host > 0, disk: homes.includes('disk') || schedule.disk > 0};
+  const schedule = readSchedule(p.schedule), homeTiers = STATES.map(([kind]) => p[kind]);
+  return {host: homeTiers.includes('host') || p.update === 'host' || schedule.host > 0, disk: homeTiers.includes('disk') || schedule.disk > 0};
 }
 
 // The optimizer state alone is one thing, parameters and gradients are many.

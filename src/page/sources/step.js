@@ -82,7 +82,7 @@ function makeStep(data) {
     html('h3', {}, `Schedule, ${source}`), schedule,
     legend(phases.map(name => [swatch(name), name]).concat(moves.length ? [['', 'copies:']] : [], moves.map(name => [swatch(name), name === 'optimizer' ? 'optimizer state' : name]))),
     memories, html('h3', {class: 'next'}, 'Streams'), timeline, legend([[html('i', {class: 'under', style: 'background:var(--ink)'}), 'what binds'], [html('i', {class: 'box'}), 'picked event'], [html('i', {class: 'box cause'}), 'what it waited for']]),
-    chart.line, bindsLine(main), merged ? html('p', {class: 'note'}, 'Neighbouring events that are too short to be seen are drawn as one.') : null, streamTable(data), exchangeTable(data), chart.tip);
+    chart.line, bindsLine(main), merged ? html('p', {class: 'note'}, 'Neighbouring events that are too short to be seen are drawn as one.') : null, streamTable(data), collectiveTable(data), chart.tip);
   return chart.figure;
 }
 

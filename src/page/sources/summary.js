@@ -30,7 +30,7 @@ const learnsPreferences = data => data.plan.recipe.loss === 'dpo';
 
 function lossKeys(data) {
   const loss = lastOf(data, 'loss'), valid = lastOf(data, 'val_loss'), margin = lastOf(data, 'margin'), right = lastOf(data, 'accuracy');
-  const best = data.metrics && data.metrics.least_val_loss;
+  const best = data.metrics && data.metrics.min_val_loss;
   return [known(loss) ? key('Training loss', digits(loss, 4), learnsPreferences(data) ? 'of pairs of answers' : 'perplexity ' + digits(Math.exp(loss), 3)) : null,
     known(margin) ? key('Margin of rewards', digits(margin, 3), known(right) ? percent(right) + ' of the pairs in the right order' : null) : null,
     known(valid) ? key('Validation loss', digits(valid, 4),

@@ -108,7 +108,7 @@ function streamTable(data) {
 }
 
 // What this rank communicates with others in a step, predicted and measured.
-function exchangeTable(data) {
+function collectiveTable(data) {
   const sources = sourcesOf(data).filter(([, t]) => t.communication);
   if (!sources.length) return null;
   const row = (title, cell) => [title, ...sources.map(([, t]) => cell(t.communication))];
