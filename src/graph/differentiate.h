@@ -12,7 +12,7 @@
 /* Adds backward nodes (PHASE_BACKWARD) for d(loss)/d(parameter) of every trainable parameter that `loss` depends on.
  * `loss` is output 0 of a node with differentiate_loss; that node is removed from the graph, its successor makes the
  * same tensor. Each use of a parameter gets its own accumulator (TENSOR_GRADIENT, fp32): with several uses (tied
- * embeddings) one accumulator's sums would depend on how many micro-batches a pass holds; they are added up once a step
+ * embeddings) one accumulator's sums would depend on how many micro-batches a wave holds; they are added up once a step
  * instead. With graph->one_micro_batch a rule may go on in the accumulator of the use before (gradient_joined_target).
  */
 enum status graph_differentiate(struct graph *graph, struct tensor *loss);

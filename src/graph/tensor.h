@@ -47,7 +47,7 @@ enum { SHAPE_TEXT = 96 };
 
 /* What a tensor is for decides how many instances it has and how long they live. */
 enum tensor_kind {
-    TENSOR_ACTIVATION, /* made in a pass: one instance for each micro-batch in flight and execution of its producer */
+    TENSOR_ACTIVATION, /* made in a wave: one instance for each micro-batch in flight and execution of its producer */
     TENSOR_INPUT,      /* set by the caller before a step, one slice for each micro-batch of the step */
     TENSOR_PARAMETER,  /* weights in the compute dtype; persistent */
     TENSOR_GRADIENT,   /* fp32 sum over the micro-batches of a step for one use of a parameter; zeroed when the step

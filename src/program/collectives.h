@@ -41,7 +41,7 @@ enum status collectives_of_graph(struct program *program, const struct graph *gr
 
 /* NO_FIT where a rank's programs have more than COMM_OPERATIONS_MAX, with the hint how they become fewer. */
 #define COLLECTIVES_FEWER                                                                                              \
-    "sums are made once a round and gathers once a pass: a greater --round, or a larger --micro-batch"
+    "sums are made once a round and gathers once a wave: a greater --round, or a larger --micro-batch"
 enum status collectives_check_count(size_t count);
 /* Makes the instruction, which has all operands but the workspace, execute the operation: appends it to
  * program->collectives, and adds the buffer of its staging. program->place, lanes and flat are set. NO_FIT for one too

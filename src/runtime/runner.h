@@ -45,7 +45,7 @@ enum status runner_step(struct runner *runner, const double *scalars);
  * by another program. */
 enum status runner_finish(struct runner *runner);
 
-/* The bytes of an input (all micro-batches), result or kept activation (of the last pass's first micro-batch), or of a
+/* The bytes of an input (all micro-batches), result or kept activation (of the last wave's first micro-batch), or of a
  * parameter or state of which this rank has all, in memory that the CPU has addresses for. NULL when the program has
  * none, and for other home tiers. */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);

@@ -48,7 +48,8 @@ struct layout {
                                                 gathers and scatters in place of all-reduces (arXiv 2205.05198) */
     struct partition_triple partition;
     enum recomputation recomputation;
-    int64_t micro_batch, micro_batches; /* sequences of a pass, and passes of a step, of one data-parallel rank */
+    int64_t micro_batch,
+        micro_batches; /* sequences of a micro-batch, and micro-batches of a step, of one data-parallel rank */
     int64_t sequence_length;
     int64_t expert; /* of the data-parallel ranks, neighbours among whom experts are spread, and tokens go to those that
                        they visit (GShard, arXiv 2006.16668); 0 as 1: each rank has all experts */
