@@ -91,7 +91,7 @@ check_folder() { # DIR
             BEGIN { named[own] = 1 }
             $1 == "file" { file[$2] = 1 }
             $1 == "word" { named[$2] = 1 }
-            $1 == "entry" && !($2 in file) { print header ": lists " $2 ", which is no file of the folder" }
+            $1 == "entry" && !($2 in file) { print header ": lists " $2 ", which is no file of the directory" }
             END { for (stem in file) if (!(stem in named)) print header ": does not name " stem | "sort" }'
     done
     [ $lists = 1 ] || echo "$1: $lists headers open with a list of its files; there should be one"

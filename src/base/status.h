@@ -6,7 +6,7 @@
  *   fault: makes the n-th allocation or file operation fail;
  *   file, file_behind: reading and writing whole files, and a thread that writes behind;
  *   file_input: files read at places; file_sums: their checksums;
- *   directory: directories, paths, durable renames; cache_folder: where caches are;
+ *   folder: directories, paths, durable renames; cache_folder: where caches are;
  *   manifest, manifest_verify: a directory's list of files with checksums, and what differs from it;
  *   byte_store: bytes without an address, behind two calls;
  *   json: fields read with errors that name file and field; nearest: the name that was probably meant;
