@@ -3,9 +3,10 @@
     scripts/check-words.sh [ROOT]
 
 scripts/check_words/terms lists the words, each with its scope and the term to use. `names` are identifiers, options, keys
-and file names. `prose` is comments, messages, help, documents and the text of the report page. The check reads each file
-that git tracks, or each file of ROOT where that is no work tree, but no data. The exit status is 0 if no word is found,
-1 if one is, and 2 if the list itself is wrong. An exception that matches nothing is wrong.
+and file names. `prose` is comments, messages, help, documents and the text of the report page, without code in
+backticks. The check reads each file that git tracks, or each file of ROOT where that is no work tree, but no data. The
+exit status is 0 if no word is found, 1 if one is, and 2 if the list itself is wrong. An exception that matches nothing
+is wrong.
 """
 import fnmatch
 import functools
@@ -28,6 +29,7 @@ SCRIPT_TOKEN = re.compile(r"""(?P<comment>(?:^|(?<=\s))\#[^\n]*|(?P<quotes>\"{3}
                             |(?P<name>[A-Za-z_]\w*)""", re.X | re.S | re.M)
 # Parts of prose that are code.
 VARIABLE = re.compile(r"\$\{?\w+|\{[^{}\n]*\}|`[^`\n]*`")
+CODE_SPAN = re.compile(r"(`+)(?:(?!`|\n\s*\n).)+\1(?!`)", re.S)
 # Tokens that are names wherever they stand: identifiers of several words, options and keys.
 NAME = re.compile(r"--[a-z][\w-]*|[A-Za-z]\w*_\w*|(?<![A-Za-z])[a-z]+(?:[A-Z][a-z]+)+")
 KEY = re.compile(r"(?:--)?[A-Za-z_][\w.-]*")
@@ -91,12 +93,12 @@ def blank(match):
 
 def pieces_of_code(token, text):
     for match in token.finditer(text):
-        groups = match.groupdict()
-        if groups["name"]:
+        group = match.lastgroup
+        if group == "name":
             yield match.start(), "names", match[0]
-        elif groups["string"] and KEY.fullmatch(match[0][1:-1]):
+        elif group == "string" and KEY.fullmatch(match[0][1:-1]):
             yield match.start(), "names", match[0][1:-1]
-        elif groups["string"] or groups["comment"]:
+        elif group in ("string", "comment"):
             yield match.start(), "prose", NAME.sub(blank, VARIABLE.sub(blank, match[0]))
             yield from ((match.start() + at, kind, name) for at, kind, name in names_in(match[0]))
 
@@ -106,7 +108,7 @@ def pieces(path, text):
     suffix = pathlib.PurePath(path).suffix
     if suffix in TEXT:
         yield from names_in(text)
-        yield 0, "prose", NAME.sub(blank, text)
+        yield 0, "prose", NAME.sub(blank, CODE_SPAN.sub(blank, text))
     else:
         yield from pieces_of_code(TOKEN if suffix in CODE else SCRIPT_TOKEN, text)
 
@@ -130,11 +132,11 @@ def check(root, terms, exceptions):
     found = 0
     suspects = {kind: re.compile("|".join(term.pattern(kind).pattern for term in terms if term.scope in (kind, "both")))
                 for kind in ("names", "prose")}
-    suspect = functools.lru_cache(None)(lambda kind, text: suspects[kind].search(text))
+    suspect = functools.lru_cache(None)(lambda kind, text: suspects[kind].search(lower(text)))
     for path in files_of(root):
         text = (root / path).read_text(errors="replace")
         for offset, kind, piece in [(0, "names", path), *pieces(path, text)]:
-            for term in terms if suspect(kind, lower(piece)) else ():
+            for term in terms if suspect(kind, piece) else ():
                 if term.scope not in (kind, "both") or not fnmatch.fnmatch(path, term.where):
                     continue
                 for match in term.pattern(kind).finditer(lower(piece) if kind == "names" else piece.lower()):

@@ -63,6 +63,10 @@ plant docs/a.md 'Give' '`--stages 2`.'
 must_fail "docs/a.md:2: '--stages' in names"
 plant docs/a.md 'A binder.'
 must_fail "docs/a.md:1: 'binder' in prose"
+plant docs/a.md 'The key `binder`,' 'and `any' 'binder`.'
+must_pass
+plant docs/a.md 'A ` starts no code.' '' 'A binder, ` neither.'
+must_fail "docs/a.md:3: 'binder' in prose"
 plant a.sh 'binder=x' 'echo "in $binder"'
 must_pass
 plant a.sh 'echo "no binder"'
