@@ -3,7 +3,7 @@
 set -eu
 check=$BALLAST_SOURCE/scripts/check-words.sh
 
-#"$check" "$BALLAST_SOURCE"
+"$check" "$BALLAST_SOURCE"
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
