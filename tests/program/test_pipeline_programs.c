@@ -407,7 +407,7 @@ static void illegal_cuts_are_refused(void **state) {
     }
     struct plan deep = plan_of(graph, 8, 4, 1);
     assert_int_equal(rank_programs_prove(graph, &deep, &ranks), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), "policy.stages"));
+    assert_non_null(strstr(status_message(), "policy.pipeline_parallel"));
     rank_programs_drop(&ranks);
     graph_free(graph);
 }
