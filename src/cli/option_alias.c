@@ -1,6 +1,7 @@
 #include "cli/option_alias.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -9,7 +10,8 @@ enum { NAME_BYTES = 64 };
 
 #define ROW(id, list, text)                                                                                            \
     { .option = (id), .names = (list), .note = (text) }
-#define RENAMED(id, name) ROW(id, name, "its name since 0.2.0")
+#define RENAMED(id, name)                                                                                              \
+    { .option = (id), .names = (name), .renamed = true }
 #define ARGUMENT(list, text)                                                                                           \
     { .option = OPTION_COUNT, .names = (list), .note = (text), .argument = true }
 
@@ -32,14 +34,16 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_EPOCHS, "num-train-epochs num-epochs n-epochs max-epochs train-epochs epoch", NULL),
     ROW(OPT_BATCH,
         "batch-size bs train-batch-size mini-batch-size total-batch-size global-batch-size effective-batch-size",
-        "sequences of a whole step"),
+        "sequences per step over all ranks"),
     ROW(OPT_MICRO_BATCH,
         "micro-batch-size micro-bsz mbs per-device-train-batch-size per-device-batch-size per-gpu-train-batch-size "
         "train-micro-batch-size-per-gpu device-batch-size local-batch-size",
-        "--batch N is the size of a whole step"),
-    ROW(OPT_BATCH,
-        "gradient-accumulation-steps gradient-accumulation grad-accum grad-accum-steps accumulate-grad-batches",
-        "it holds all sequences of a step, and gradients accumulate over its micro-batches (--micro-batch)"),
+        "--batch is the global batch"),
+    ROW(OPTION_COUNT,
+        "gradient-accumulation-steps gradient-accumulation grad-accum grad-accum-steps accumulate-grad-batches "
+        "num-microbatches num-micro-batches",
+        "no option is needed: --batch is the global batch, and gradients accumulate over its micro-batches "
+        "(--micro-batch)"),
     ROW(OPT_BATCH, "per-device-eval-batch-size eval-batch-size val-batch-size", "validation has the same batch"),
     ROW(OPT_SEQ,
         "seq-len seq-length sequence-len sequence-length max-seq-length max-seq-len max-length block-size cutoff-len "
@@ -50,13 +54,14 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_MIN_LR_FRACTION,
         "min-lr min-lr-ratio final-lr-fraction learning-rate-decay-frac lr-min min-learning-rate end-lr "
         "cosine-min-lr-ratio",
-        "a part of --lr, 0 to 1"),
+        "a fraction of --lr, 0 to 1"),
     ROW(OPT_SCHEDULE,
         "lr-scheduler lr-scheduler-type lr-schedule lr-decay-style scheduler decay-lr learning-rate-scheduler", NULL),
     ROW(OPT_SCHEDULE_STEPS, "lr-decay-iters lr-decay-steps decay-steps", NULL),
     ROW(OPT_WARMUP_STEPS, "warmup warmup-iters warmup-iterations num-warmup-steps lr-warmup-steps lr-warmup-iters",
         NULL),
-    ROW(OPT_WARMUP_STEPS, "warmup-ratio warmup-fraction lr-warmup-fraction warmup-tokens", "in steps"),
+    ROW(OPTION_COUNT, "warmup-ratio warmup-fraction lr-warmup-fraction warmup-tokens",
+        "--warmup-steps N is the warm-up in steps"),
     /* the optimizer */
     ROW(OPT_BETA1, "adam-beta1", NULL),
     ROW(OPT_BETA2, "adam-beta2", NULL),
@@ -109,10 +114,10 @@ const struct option_alias option_aliases[] = {
     ROW(OPTION_COUNT, "ema average-checkpoints", "weights are not averaged: leave it out"),
     ROW(OPTION_COUNT, "rope-scaling rope-theta", "the model's config.json decides"),
     ROW(OPTION_COUNT,
-        "flash-attn flash-attention use-flash-attention attn-implementation attention-impl sdp-attention xformers "
-        "unsloth use-unsloth torch-compile torchcompile compile compile-mode fused-optimizer use-cuda-graph "
-        "overlap-grad-reduce overlap-param-gather",
-        "Ballast chooses kernels and their order itself: leave it out"),
+        "flash-attn use-flash-attn flash-attention use-flash-attention attn-implementation attention-impl "
+        "sdp-attention xformers unsloth use-unsloth torch-compile torchcompile compile compile-mode fused-optimizer "
+        "use-cuda-graph overlap-grad-reduce overlap-param-gather tp-comm-overlap transformer-impl use-mcore-models",
+        "no option is needed: Ballast chooses kernels and overlaps collectives itself"),
     /* data and validation */
     ROW(OPT_VALID,
         "validation-file validation-data validation val-data val-file valid-file valid-data eval-data eval-file "
@@ -141,7 +146,7 @@ const struct option_alias option_aliases[] = {
         "the keys of a .jsonl file tell its format; --columns names other keys"),
     ROW(OPTION_COUNT, "cache-dir overwrite-cache data-cache-path",
         "tokens are kept in $XDG_CACHE_HOME/ballast, and Ballast tokenizes changed text again"),
-    ROW(OPT_SEED, "shuffle", "data are always shuffled"),
+    ROW(OPTION_COUNT, "shuffle", "no option is needed: data are always shuffled, by --seed"),
     ROW(OPTION_COUNT, "add-eos-token add-bos-token",
         "the tokenizer's files decide which tokens begin and end a document"),
     ROW(OPTION_COUNT, "special-tokens resize-vocab", "the vocabulary is that of the model's directory"),
@@ -187,45 +192,53 @@ const struct option_alias option_aliases[] = {
     /* numbers, memory, machine */
     ROW(OPT_DTYPE, "bf16 bfloat16 bf16-full-eval", "bf16"),
     ROW(OPT_DTYPE, "fp32 float32 tf32", "fp32"),
-    ROW(OPT_DTYPE, "fp16 float16 half amp fp8 fp16-full-eval", "bf16 or fp32; there is no training in fp16"),
+    ROW(OPTION_COUNT, "fp16 float16 half amp fp8 fp16-full-eval",
+        "there is no training in fp16 or fp8: use --dtype bf16, which needs no loss scaling"),
     ROW(OPT_DTYPE, "precision mixed-precision torch-dtype", "bf16 or fp32"),
-    ROW(OPT_DEVICE_MEMORY, "memory max-memory mem gpu-memory vram ram memory-limit", "such as 8G"),
-    ROW(OPT_DEVICE_MEMORY,
+    ROW(OPT_DEVICE_MEMORY, "memory max-memory mem gpu-memory vram ram memory-limit max-memory-mb", "such as 8G"),
+    ROW(OPTION_COUNT,
         "gradient-checkpointing activation-checkpointing enable-activation-checkpointing recompute "
         "grad-checkpoint use-gradient-checkpointing gradient-checkpointing-kwargs recompute-granularity "
-        "recompute-method "
-        "recompute-num-layers recompute-activations",
-        "what does not fit is computed again or moved, as the plan decides"),
+        "recompute-method recompute-num-layers recompute-activations recompute-modules",
+        "no option is needed: the plan decides what to recompute, within --device-memory"),
     ROW(OPT_HOST_MEMORY, "cpu-memory", NULL),
-    ROW(OPT_DISK,
-        "offload cpu-offload offload-dir offload-folder nvme-offload swap offload-optimizer offload-params "
-        "cpu-offload-gb",
-        "for what does not fit in memory"),
-    ROW(OPT_PARTITION,
-        "deepspeed fsdp zero-stage sharding-strategy ddp zero zero3 stage3 use-distributed-optimizer deepspeed-config "
-        "fsdp-config ds-config dp-shard",
-        "zero1, zero2, zero3 or ddp, with --ranks N"),
-    ROW(OPT_DEVICE_MEMORY, "max-memory-mb device-map low-cpu-mem-usage", "the plan places weights and states"),
+    ROW(OPTION_COUNT,
+        "offload cpu-offload offload-optimizer optimizer-cpu-offload offload-params cpu-offload-gb cpu-offloading",
+        "the plan decides what to offload: --host-memory SIZE and --disk DIR set where it may go"),
+    ROW(OPT_DISK, "offload-dir offload-folder nvme-offload swap", "for what does not fit in memory"),
+    ROW(OPT_PARTITION, "fsdp fsdp-config sharding-strategy",
+        "FULL_SHARD is zero3, SHARD_GRAD_OP zero2, NO_SHARD ddp, HYBRID_SHARD mics:N"),
+    ROW(OPT_PARTITION, "hybrid-shard dp-shard", "mics:N, with N ranks in each shard group"),
+    ROW(OPT_PARTITION, "data-parallel-sharding-strategy",
+        "no_shard is ddp, optim zero1, optim_grads zero2, optim_grads_params zero3"),
+    ROW(OPT_PARTITION, "use-distributed-optimizer distributed-optimizer", "zero1, with --ranks N"),
+    ROW(OPT_PARTITION, "deepspeed deepspeed-config ds-config zero zero-stage zero3 stage3",
+        "ZeRO stages 1, 2 and 3 are zero1, zero2 and zero3"),
+    ROW(OPT_PARTITION, "ddp", "ddp, with --ranks N"),
+    ROW(OPTION_COUNT, "device-map low-cpu-mem-usage",
+        "no option is needed: the plan places weights and optimizer states, within --device-memory"),
     ROW(OPT_TENSOR_PARALLEL, "tensor-model-parallel-size tensor-parallel-size tensor-parallel-degree tp-size tp",
         "with --ranks N"),
     ROW(OPT_PIPELINE_PARALLEL,
         "pipeline-model-parallel-size pipeline-parallel-size pipeline-parallel-degree pp-size pp", "with --ranks N"),
-    ROW(OPT_VIRTUAL_STAGES, "num-layers-per-virtual-pipeline-stage virtual-pipeline-model-parallel-size",
-        "virtual stages per rank"),
+    ROW(OPT_VIRTUAL_STAGES, "virtual-pipeline-model-parallel-size", "virtual stages per rank"),
+    ROW(OPTION_COUNT, "num-layers-per-virtual-pipeline-stage",
+        "--virtual-stages N is the number of virtual stages per rank, not of layers per stage"),
     ROW(OPT_SEQUENCE_PARALLEL, "enable-sequence-parallel", "with --tensor-parallel N"),
     ROW(OPTION_COUNT, "context-parallel-size cp expert-model-parallel-size ep",
-        "there is no context or expert parallelism; --partition, --tensor-parallel and --pipeline-parallel divide a "
+        "there is no context or expert parallelism; --partition, --tensor-parallel and --pipeline-parallel shard a "
         "model"),
-    ROW(OPT_RANKS, "nproc-per-node num-gpus num-processes data-parallel-size dp-size world-size", "all processes"),
+    ROW(OPT_RANKS, "nproc-per-node gpus num-gpus num-processes world-size", "processes on all nodes, one per GPU"),
+    ROW(OPTION_COUNT, "data-parallel-size dp-size",
+        "--ranks N is the product of data, tensor and pipeline parallelism"),
     ROW(OPT_NODES, "nnodes num-machines", "with --ranks N"),
     ROW(OPTION_COUNT, "node-rank local-rank master-addr master-port distributed-backend accelerate-config",
         "mpirun or srun starts and connects ranks; on one machine --ranks N does (docs/clusters.md)"),
     ROW(OPTION_COUNT, "deterministic full-determinism", "the same recipe always gives the same bits"),
-    ROW(OPT_THREADS,
-        "num-threads n-threads cpus cores num-workers dataloader-num-workers num-proc dataset-num-proc "
-        "preprocessing-num-workers",
-        NULL),
-    ROW(OPT_DEVICE, "gpu gpus cuda cpu use-cpu no-cuda accelerator", "cpu, cuda or cuda:1"),
+    ROW(OPT_THREADS, "num-threads n-threads cpus cores", NULL),
+    ROW(OPTION_COUNT, "num-workers dataloader-num-workers num-proc dataset-num-proc preprocessing-num-workers",
+        "no option is needed: a background thread tokenizes text while steps run"),
+    ROW(OPT_DEVICE, "gpu cuda cpu use-cpu no-cuda accelerator", "cpu, cuda or cuda:1"),
     ROW(OPT_SEED, "random-seed data-seed rng-seed seed-everything seed-data", NULL),
     ROW(OPT_SERVE, "port dashboard", NULL),
     /* text from a model */
@@ -311,8 +324,24 @@ const struct option_alias *option_alias_find(const struct command *command, cons
     return other;
 }
 
+/* A list of one name as the command line or a config has it. */
+static const char *print_name(const char *name, bool config, char text[NAME_BYTES]) {
+    const char *quote = config ? "\"" : "";
+    snprintf(text, NAME_BYTES, "%s%s%s", config ? quote : "--", name, quote);
+    for (char *at = text; config && *at; at++)
+        if (*at == '-') *at = '_';
+    return text;
+}
+
+static enum status hint_renamed(enum status status, const struct option_alias *alias, bool config) {
+    char before[NAME_BYTES], now[NAME_BYTES];
+    return status_hint(status, "%s was renamed to %s in 0.2.0", print_name(alias->names, config, before),
+                       print_name(option_table[alias->option].setting->name, config, now));
+}
+
 enum status option_alias_hint(enum status status, const struct command *command, const struct option_alias *alias,
                               bool config) {
+    if (alias->renamed) return hint_renamed(status, alias, config);
     if (alias->option == OPTION_COUNT && alias->argument)
         return status_hint(status, "%s: ballast %s %s", alias->note, command->name, command->arguments);
     if (alias->option == OPTION_COUNT) return status_hint(status, "%s", alias->note);

@@ -1,15 +1,16 @@
-/* What other trainers call the options: transformers, torchtune, axolotl, llm.c and the like. They are refused, with
- * the option that does it. */
+/* Names that other trainers (transformers, Megatron-LM, torchtune, axolotl, llm.c) and Ballast 0.1 give the options.
+ * Ballast refuses them with a hint that names its own option. */
 #ifndef BALLAST_CLI_OPTION_ALIAS_H
 #define BALLAST_CLI_OPTION_ALIAS_H
 
 #include "cli/options.h"
 
 struct option_alias {
-    enum option_id option; /* that does it; OPTION_COUNT: none, see the note */
+    enum option_id option; /* the option that takes the same value; OPTION_COUNT: none, see the note */
     const char *names;     /* with "-", separated by blanks */
     const char *note;      /* how its value or its use differs; NULL: it does not */
     bool argument;         /* there is no option, since it is an argument; the note says which */
+    bool renamed;          /* the one name is Ballast 0.1's */
 };
 extern const struct option_alias option_aliases[];
 extern const int option_alias_count;

@@ -44,5 +44,6 @@ bool setting_has_choice(const struct setting *setting, const char *text) {
 
 enum status setting_check_choice(const struct setting *setting, const char *where, const char *text) {
     if (setting_has_choice(setting, text)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, setting->choices);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, setting->choices);
+    return setting->hint ? status_hint(status, "%s", setting->hint) : status;
 }

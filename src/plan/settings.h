@@ -28,9 +28,10 @@ struct setting {
     bool above, may_be_empty;
     const char *automatic; /* the word for 0 of a whole number that is chosen then; NULL: there is none */
     const char *choices;   /* "bf16|fp32" */
-    const char *fallback;  /* the default, as text; NULL: none, or one that depends on other things */
-    int64_t int_value;     /* the same as a number, */
-    double float_value;    /* of its type */
+    const char *hint; /* what to do instead of a value that is none of the choices; NULL: they speak for themselves */
+    const char *fallback; /* the default, as text; NULL: none, or one that depends on other things */
+    int64_t int_value;    /* the same as a number, */
+    double float_value;   /* of its type */
 };
 
 #define SETTING_INT_IN(low, high) .type = SETTING_INT, .min = (low), .max = (high)
@@ -46,7 +47,8 @@ struct setting {
     X(batch, .key = "batch", .name = "batch", SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(8))             \
     X(sequence_length, .key = "sequence_length", .name = "seq", SETTING_INT_IN(1, SETTING_SIZE_MAX),                   \
       SETTING_INT_DEFAULT(1024))                                                                                       \
-    X(dtype, .key = "dtype", .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32")                          \
+    X(dtype, .key = "dtype", .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32",                          \
+      .hint = "use bf16, which needs no loss scaling")                                                                 \
     X(document_attention, .key = "document_attention", .name = "document-attention", .type = SETTING_CHOICE,           \
       .choices = "across|within", .fallback = "across")                                                                \
     X(packing, .key = "packing", .name = "packing", .type = SETTING_CHOICE, .choices = "on|off")                       \

@@ -96,8 +96,8 @@ static void bad_values_name_option_and_rule(void **state) {
     REFUSE(plan, "--seq: needs a value", "--seq=VALUE", "m", "--seq", "--json");
     REFUSE(plan, "--device-memory: 0 is not legal", NULL, "m", "--device-memory", "0");
     REFUSE(plan, "--device-memory: '-1G' is not a size", NULL, "m", "--device-memory", "-1G");
-    REFUSE(plan, "--dtype: 'fp16' is none of bf16|fp32", NULL, "m", "--dtype", "fp16");
-    REFUSE(plan, "--dtype: 'fp3' is none of", NULL, "m", "--dtype", "fp3");
+    REFUSE(plan, "--dtype: 'fp16' is none of bf16|fp32", "use bf16", "m", "--dtype", "fp16");
+    REFUSE(plan, "--dtype: 'fp3' is none of", "use bf16", "m", "--dtype", "fp3");
     REFUSE(plan, "--epsilon: 0 is not legal: must be at least 1e-30", NULL, "m", "--epsilon", "0");
     REFUSE(plan, "--beta1: 'nan' is not a number", NULL, "m", "--beta1", "nan");
     REFUSE(plan, "--beta1: '0x1p-2' is not a number", NULL, "m", "--beta1", "0x1p-2");
