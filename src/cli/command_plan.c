@@ -134,12 +134,13 @@ static enum status read_ranks(const struct options *options, struct plan_options
     int ranks = (int)options_int(options, OPT_RANKS), nodes;
     if (!options_given(options, OPT_RANKS)) {
         if (!options_given(options, OPT_NODES)) return STATUS_OK;
-        return status_set(STATUS_BAD_INPUT, "--nodes: says nothing without --ranks");
+        return status_set(STATUS_BAD_INPUT, "--nodes requires --ranks");
     }
     TRY(count_nodes(options, plan, ranks, &nodes));
     if (ranks % nodes != 0)
-        return status_hint(status_set(STATUS_BAD_INPUT, "--nodes: %d nodes do not have %d ranks alike", nodes, ranks),
-                           "every node has as many ranks as each other: %d divides by the number of nodes", ranks);
+        return status_hint(
+            status_set(STATUS_BAD_INPUT, "--nodes: %d ranks are not divisible by %d nodes", ranks, nodes),
+            "every node has the same number of ranks: use a --nodes that divides %d", ranks);
     plan->planned = (struct mesh){nodes, ranks / nodes};
     return STATUS_OK;
 }

@@ -248,9 +248,9 @@ static enum status check_parts(const struct chooser *chooser, const struct node 
         divides &= segments->size[s] % parts == 0;
     if (divides) return STATUS_OK;
     enum status status =
-        status_set(STATUS_BAD_INPUT, "tensor-parallel: %s: %lld %s have no %lld equal parts, one for each rank",
-                   node->name, (long long)size, name_of_index(loops->indices[index].letter), (long long)parts);
-    return status_hint(status, "let as many ranks share a tensor as divide them, or 1");
+        status_set(STATUS_BAD_INPUT, "tensor-parallel: %s: %lld %s are not divisible by %lld ranks", node->name,
+                   (long long)size, name_of_index(loops->indices[index].letter), (long long)parts);
+    return status_hint(status, "use a --tensor-parallel that divides them, or 1");
 }
 
 static enum status walk_forward(struct chooser *chooser) {
@@ -280,10 +280,10 @@ static enum status check_positions(const struct chooser *chooser) {
     int64_t length = chooser->graph->sequence_length, parts = chooser->choices->parts;
     if (length % parts == 0) return STATUS_OK;
     enum status status =
-        status_set(STATUS_BAD_INPUT, "sequence-parallel: %lld positions have no %lld equal parts, one for each rank",
+        status_set(STATUS_BAD_INPUT, "sequence-parallel: %lld tokens are not divisible by %lld tensor-parallel ranks",
                    (long long)length, (long long)parts);
-    return status_hint(status,
-                       "leave out --sequence-parallel, or take a --seq that the ranks of --tensor-parallel divide");
+    return status_hint(status, "leave out --sequence-parallel, or use a --seq that is a multiple of %lld",
+                       (long long)parts);
 }
 
 static enum status cut_positions(struct chooser *chooser) {

@@ -42,13 +42,12 @@ static enum status cut_costs(const struct block_costs *costs, bool limited, stru
 }
 
 static enum status refuse_blocks(int32_t blocks, int32_t count) {
-    return status_hint(
-        status_set(
-            STATUS_BAD_INPUT,
-            "plan: policy.pipeline_parallel: %d virtual stages need as many blocks, embedding and head among them; "
-            "the model has %d",
-            count, blocks),
-        "the most stages are %d", blocks);
+    return status_hint(status_set(STATUS_BAD_INPUT,
+                                  "plan: policy.pipeline_parallel: %d stages need at least %d blocks (embedding and "
+                                  "head included); the model "
+                                  "has %d",
+                                  count, count, blocks),
+                       "use at most %d stages, virtual ones included", blocks);
 }
 
 static enum status choose(const struct block_costs *costs, const struct span_request *request, bool limited,

@@ -14,12 +14,12 @@ static bool is_width(int width, const struct mesh *mesh) {
 
 static const char *broken_rule(int parameters, int gradients, int optimizer, const struct mesh *mesh) {
     if (!is_width(parameters, mesh) || !is_width(gradients, mesh) || !is_width(optimizer, mesh))
-        return "each width divides the number of ranks, and those of a node or is a multiple of these";
+        return "each number of shards must divide the number of ranks, and divide the ranks of a node or be a multiple "
+               "of them";
     if (gradients % parameters != 0 || optimizer % gradients != 0)
-        return "parameters are in no more shards than gradients, nor these than optimizer states, and each width "
-               "divides the next";
+        return "the shards of parameters must divide the shards of gradients, and those the shards of optimizer states";
     if (gradients != parameters && gradients != optimizer)
-        return "gradients are in as many shards as the parameters or as the optimizer states";
+        return "gradients must have as many shards as parameters or as optimizer states";
     return NULL;
 }
 
@@ -108,11 +108,12 @@ static bool read_name(const char *text, const struct mesh *mesh, struct partitio
 enum status partition_parse(const char *text, const struct mesh *mesh, struct partition *out) {
     struct partition partition;
     if (!read_name(text, mesh, &partition) && !read_triple(text, mesh, &partition))
-        return status_hint(status_set(STATUS_BAD_INPUT, "partition: '%s' is no partition of %d x %d ranks", text,
-                                      mesh->nodes, mesh->per_node),
-                           "ddp, zero1, zero2, zero3, mics:N, hpz, hybrid:N, or widths of parameters, gradients and "
-                           "optimizer states as in %dx1|%dx1|%dx%d",
-                           mesh->per_node, mesh->per_node, mesh->per_node, mesh->nodes);
+        return status_hint(
+            status_set(STATUS_BAD_INPUT, "partition: unknown partition '%s' for %d x %d ranks", text, mesh->nodes,
+                       mesh->per_node),
+            "use ddp, zero1, zero2, zero3, mics:N, hpz, hybrid:N, or shards of parameters, gradients and "
+            "optimizer states as in %dx1|%dx1|%dx%d",
+            mesh->per_node, mesh->per_node, mesh->per_node, mesh->nodes);
     TRY(check("partition", &partition, mesh));
     *out = partition;
     return STATUS_OK;

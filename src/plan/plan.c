@@ -150,41 +150,66 @@ enum master_weights master_weights_find(const char *name) {
     X(weight_decay, "weight_decay", "0 for none, and at most 1000")                                                    \
     X(clip_norm, "clip_norm", "0 for none, and at most 1e9")
 
-static enum status check_axes(const struct plan *plan) {
-    int ranks = rank_place_ranks(&plan->place), tensor = recipe_tensor_parallel(&plan->recipe);
-    int stages = rank_place_pipeline_parallel(&plan->place), nearest = stages;
-    if (rank_place_tensor_parallel(&plan->place) != tensor)
-        return status_set(STATUS_BAD_INPUT, "plan: recipe.tensor_parallel: %d is not the %d of its ranks", tensor,
-                          rank_place_tensor_parallel(&plan->place));
-    if (ranks % tensor != 0)
-        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.tensor_parallel: %d does not divide the %d ranks",
-                                      tensor, ranks),
-                           "start a multiple of %d ranks by --ranks", tensor);
-    if (plan->recipe.sequence_parallel && tensor == 1)
-        return status_hint(
-            status_set(STATUS_BAD_INPUT, "plan: recipe.sequence_parallel: on requires tensor parallelism"),
-            "--tensor-parallel N, or --sequence-parallel off");
-    if (plan->recipe.sequence_parallel && plan->recipe.layout == TENSOR_LAYOUT_SOLVER)
-        return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "plan: recipe.sequence_parallel: on, but the solver says where positions "
-                                      "are cut"),
-                           "--sequence-parallel off, or --layout megatron");
-    if (tensor > 1 && plan->recipe.optimizer_dtype == STATE_INT8)
-        return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "plan: recipe.optimizer_dtype: blocks of int8 moments lie across the parts of "
-                                      "weights that ranks would share"),
-                           "--optimizer-dtype bf16; or leave --tensor-parallel out: --partition cuts such moments too");
-    if (tensor > 1 && plan->recipe.optimizer == UPDATE_MUON)
-        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.optimizer: muon needs whole matrices, of which "
-                                                        "ranks that share tensors have parts"),
-                           "leave --tensor-parallel out: --partition deals whole matrices to ranks");
+/* `group` ranks, or a multiple of them, are needed; `nearest`: the largest value that the ranks at hand allow. */
+static enum status hint_ranks(enum status status, int group, int ranks, int nearest) {
+    if (ranks == 1) return status_hint(status, "use --ranks %d, or another multiple of %d", group, group);
+    return status_hint(status, "use --ranks %d, or another multiple of %d; for %d ranks the nearest legal value is %d",
+                       group, group, ranks, nearest);
+}
+
+static enum status check_tensor_parallel(const struct recipe *recipe, int ranks) {
+    int tensor = recipe_tensor_parallel(recipe), nearest = tensor;
+    while (ranks % nearest != 0)
+        nearest--;
+    if (nearest == tensor) return STATUS_OK;
+    enum status status =
+        status_set(STATUS_BAD_INPUT, "plan: recipe.tensor_parallel: %d does not divide %d rank%s (--tensor-parallel)",
+                   tensor, ranks, ranks == 1 ? "" : "s");
+    return hint_ranks(status, tensor, ranks, nearest);
+}
+
+static enum status check_pipeline_parallel(const struct rank_place *place, int tensor) {
+    int ranks = rank_place_ranks(place), stages = rank_place_pipeline_parallel(place), nearest = stages;
     while (ranks % (nearest * tensor) != 0)
         nearest--;
     if (nearest == stages) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT,
-                                  "plan: policy.pipeline_parallel: %d is not legal: stages do not divide %d ranks",
-                                  stages, ranks / tensor),
-                       "the nearest legal value is %d", nearest);
+    char with_tensor[48] = "";
+    if (tensor > 1) snprintf(with_tensor, sizeof with_tensor, " with tensor_parallel %d", tensor);
+    enum status status = status_set(STATUS_BAD_INPUT,
+                                    "plan: policy.pipeline_parallel: %d%s does not divide %d rank%s "
+                                    "(--pipeline-parallel)",
+                                    stages, with_tensor, ranks, ranks == 1 ? "" : "s");
+    return hint_ranks(status, stages * tensor, ranks, nearest);
+}
+
+static enum status check_axes(const struct plan *plan) {
+    const struct recipe *recipe = &plan->recipe;
+    int tensor = recipe_tensor_parallel(recipe), of_place = rank_place_tensor_parallel(&plan->place);
+    if (of_place != tensor)
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.tensor_parallel: %d differs from the %d of the ranks", tensor,
+                          of_place);
+    TRY(check_tensor_parallel(recipe, rank_place_ranks(&plan->place)));
+    if (recipe->sequence_parallel && tensor == 1)
+        return status_hint(
+            status_set(STATUS_BAD_INPUT, "plan: recipe.sequence_parallel: on requires tensor parallelism"),
+            "add --tensor-parallel N, or use --sequence-parallel off");
+    if (recipe->sequence_parallel && recipe->layout == TENSOR_LAYOUT_SOLVER)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: recipe.sequence_parallel: on conflicts with --layout solver, which "
+                                      "chooses itself where to shard the sequence dimension"),
+                           "use --sequence-parallel off, or --layout megatron");
+    if (tensor > 1 && recipe->optimizer_dtype == STATE_INT8)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: recipe.optimizer_dtype: int8 does not work with tensor parallelism, which "
+                                      "would split the blocks that share a scale"),
+                           "use --optimizer-dtype bf16, or shard int8 moments with --partition instead of "
+                           "--tensor-parallel");
+    if (tensor > 1 && recipe->optimizer == UPDATE_MUON)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: recipe.optimizer: muon does not work with tensor parallelism, since it "
+                                      "needs whole matrices"),
+                           "shard the model with --partition instead of --tensor-parallel");
+    return check_pipeline_parallel(&plan->place, tensor);
 }
 
 static enum status check_ranks(const struct plan *plan) {
@@ -203,8 +228,7 @@ bool plan_updates_anywhere(const struct recipe *recipe) { return recipe->optimiz
 
 static enum status check_update(const struct plan *plan) {
     if (plan->policy.update == TIER_DEVICE || plan_updates_anywhere(&plan->recipe)) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT,
-                                  "plan: policy.update: %s, but the products of muon's update have other bits there",
+    return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.update: %s, but muon's GEMMs give other bits there",
                                   tier_name(plan->policy.update)),
                        "the nearest legal value is device");
 }

@@ -381,10 +381,18 @@ static void ranks_that_are_not_here_can_be_planned_for(void **state) {
     assert_int_equal(int_of(sum, "in_node_bytes"), 0);
     assert_int_equal(int_of(sum, "read_bytes"), 0);
     json_decref(document);
-    EXPECT(folder, 2, TEXTS("--nodes: 3 nodes do not have 4 ranks alike"), "plan", model, "--ranks", "4", "--nodes",
+    EXPECT(folder, 2, TEXTS("--nodes: 4 ranks are not divisible by 3 nodes"), "plan", model, "--ranks", "4", "--nodes",
            "3");
-    EXPECT(folder, 2, TEXTS("--nodes: says nothing without --ranks"), "plan", model, "--nodes", "3");
+    EXPECT(folder, 2, TEXTS("--nodes requires --ranks"), "plan", model, "--nodes", "3");
     EXPECT(folder, 2, TEXTS("policy.ranks"), "plan", model, "--ranks", "3", "--lanes", "8");
+    EXPECT(folder, 2, TEXTS("--tensor-parallel", "use --ranks 2, or another multiple of 2"), "plan", model,
+           "--tensor-parallel", "2");
+    EXPECT(folder, 2, TEXTS("--pipeline-parallel", "use --ranks 2, or another multiple of 2"), "plan", model,
+           "--pipeline-parallel", "2");
+    EXPECT(folder, 2, TEXTS("4 with tensor_parallel 2 does not divide 4 ranks", "nearest legal value is 2"), "plan",
+           model, "--ranks", "4", "--tensor-parallel", "2", "--pipeline-parallel", "4");
+    EXPECT(folder, 2, TEXTS("unknown partition 'zero4'", "zero3"), "plan", model, "--ranks", "4", "--partition",
+           "zero4");
 }
 
 /* Each operator has its cheapest strategy, and what does not divide its reason; without --explain there is none. */
@@ -405,8 +413,8 @@ static void strategies_are_explained(void **state) {
 /* What Megatron-LM's assignment refuses has a plan, in whose file the solver's rates are kept. */
 static void the_solvers_layout_is_explained(void **state) {
     const char *folder = *state;
-    EXPECT(folder, 2, TEXTS("12 heads have no 8 equal parts"), "plan", "gpt2", "--ranks", "8", "--tensor-parallel", "8",
-           "--cluster", "h100x8");
+    EXPECT(folder, 2, TEXTS("12 heads are not divisible by 8 ranks"), "plan", "gpt2", "--ranks", "8",
+           "--tensor-parallel", "8", "--cluster", "h100x8");
     struct program_run run =
         PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--tensor-parallel", "8", "--cluster", "h100x8", "--layout",
                 "solver", "--explain", "-o", temp_path(folder, "solved.json"));
@@ -490,8 +498,8 @@ static void stages_are_planned_together(void **state) {
     EXPECT(folder, 0, NULL, "simulate", temp_path(folder, "staged.json"));
     EXPECT(folder, 2, TEXTS("--virtual-stages"), "plan", model, "--ranks", "2", "--pipeline-parallel", "2",
            "--virtual-stages", "0");
-    EXPECT(folder, 2, TEXTS("policy.pipeline_parallel: 6 virtual stages need as many blocks"), "plan", model, "--ranks",
-           "2", "--pipeline-parallel", "2", "--virtual-stages", "3");
+    EXPECT(folder, 2, TEXTS("policy.pipeline_parallel: 6 stages need at least 6 blocks"), "plan", model, "--ranks", "2",
+           "--pipeline-parallel", "2", "--virtual-stages", "3");
     assert_int_equal(cache_bytes(folder, model, "1"), 2 * cache_bytes(folder, model, "2"));
 }
 

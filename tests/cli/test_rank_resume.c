@@ -264,7 +264,7 @@ static void a_run_goes_on_with_the_strategies_that_were_solved(void **state) {
     expect_same_checkpoints(run, whole, 6, "model.safetensors");
     program_expect(place.folder, 2, (const char *const[]){"layout: megatron differs from the solver of", NULL},
                    (const char *const[]){"resume", run, "--ranks", "2", "--layout", "megatron", "--steps", "7", NULL});
-    expect(0, "recipe: tensor is 4 from step 7 on, it was 2",
+    expect(0, "recipe: tensor_parallel is 4 from step 7 on, it was 2",
            (const char *const[]){"resume", run, "--ranks", "4", "--tensor-parallel", "4", "--steps", "7",
                                  "--allow-recipe-change", NULL});
     expect(0, NULL, (const char *const[]){"resume", run, "--ranks", "4", "--steps", "8", NULL});

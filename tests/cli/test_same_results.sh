@@ -83,10 +83,10 @@ wrap message <<'END'
 errors=$(mktemp)
 status=0
 built "$@" 2>"$errors" || status=$?
-sed 's/equal parts/parts/' "$errors" >&2
+sed 's/divisible by/split into/' "$errors" >&2
 exit $status
 END
-compare 0 "$build" "$place/message" tensor-3 '^Refused alike:' '^Messages differ:' ' equal parts.* -> .* parts' \
+compare 0 "$build" "$place/message" tensor-3 '^Refused alike:' '^Messages differ:' ' divisible by.* -> .* split into' \
     "$(counts 1 0 0 1 0 1 0)"
 
 wrap crash <<'END'

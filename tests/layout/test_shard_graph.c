@@ -474,15 +474,15 @@ static void expect_refused(const char *fixture, const struct shared_sizes *sizes
 static void what_does_not_divide_is_refused(void **state) {
     (void)state;
     expect_refused("llama", &(struct shared_sizes){12, 12, 48, 211, 0}, 8, false,
-                   "tensor-parallel: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
+                   "tensor-parallel: layer.0.rope.q: 12 heads are not divisible by 8 ranks");
     expect_refused("llama", &(struct shared_sizes){12, 4, 48, 211, 0}, 8, false,
-                   "tensor-parallel: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
+                   "tensor-parallel: layer.0.rope.q: 12 heads are not divisible by 8 ranks");
     expect_refused("llama", &(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
-                   "tensor-parallel: layer.0.mlp.gate_proj: 50 features have no 4 equal parts, one for each rank");
+                   "tensor-parallel: layer.0.mlp.gate_proj: 50 features are not divisible by 4 ranks");
     expect_refused("llama", &(struct shared_sizes){8, 8, 48, 211, 0}, 8, true,
-                   "sequence-parallel: 12 positions have no 8 equal parts, one for each rank");
+                   "sequence-parallel: 12 tokens are not divisible by 8 tensor-parallel ranks");
     expect_refused("gpt_oss", &(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
-                   "tensor-parallel: layer.0.mlp.experts.0: 50 features have no 4 equal parts, one for each rank");
+                   "tensor-parallel: layer.0.mlp.experts.0: 50 features are not divisible by 4 ranks");
 }
 
 /* 96 features are three blocks, 192 are six. */

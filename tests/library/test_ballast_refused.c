@@ -70,7 +70,7 @@ static void refuse_plan_options(const struct library_place *place) {
     REFUSED_PLAN("plan.disk_bytes", plan->disk_bytes = 0);
     REFUSED_PLAN("plan.disk_folder", plan->disk_folder = "");
     REFUSED_PLAN("plan.lanes", plan->lanes = "2x");
-    REFUSED_PLAN("partition: 'zero4'", plan->partition = "zero4");
+    REFUSED_PLAN("partition: unknown partition 'zero4'", plan->partition = "zero4");
     REFUSED_PLAN("plan.pipeline_parallel", plan->pipeline_parallel = 0);
     REFUSED_PLAN("policy.pipeline_parallel: 2", plan->pipeline_parallel = 2);
     REFUSED_PLAN("plan.virtual_stages", plan->virtual_stages = 65);

@@ -411,7 +411,7 @@ static void pairs_need_even_numbers(void **state) {
     assert_int_equal(plan_check(&plan), STATUS_OK);
     plan.recipe.optimizer = UPDATE_MUON;
     assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), "plan: policy.update: host, but the products of muon"));
+    assert_non_null(strstr(status_message(), "plan: policy.update: host, but muon's GEMMs"));
     assert_string_equal(status_hint_text(), "the nearest legal value is device");
     plan.policy.update = TIER_DEVICE;
     assert_int_equal(plan_check(&plan), STATUS_OK);
