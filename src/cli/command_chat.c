@@ -144,13 +144,11 @@ const struct command command_chat = {
     .arguments = "MODEL_DIR",
     .min = 1,
     .max = 1,
-    .summary = "a conversation with a model",
-    .details =
-        "Answers what is typed, by the model's chat template, until Ctrl-D or /exit; /help lists the commands. Ctrl-C "
-        "stops an answer. Where standard input is no terminal, each of its lines is what the user says, and only the "
-        "answers are printed. Keys and values stay in caches of --seq tokens from turn to turn, so that only what is "
-        "new "
-        "is computed; when they do not leave a quarter for the answer, the oldest turns are forgotten, and a note says "
-        "so.",
+    .summary = "chat with a model",
+    .details = "Answers each message through the model's chat template, until Ctrl-D or /exit; /help lists the "
+               "commands. Ctrl-C stops an answer. If standard input is not a terminal, each of its lines is a "
+               "message, and only the answers are printed. Key-value caches hold --seq tokens and are kept from turn "
+               "to turn, so that only new tokens are computed. When less than a quarter of them is left for the "
+               "answer, the oldest turns are dropped, with a note.",
     .run = run,
 };

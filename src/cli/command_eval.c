@@ -99,12 +99,11 @@ const struct command command_eval = {
     .arguments = "MODEL_DIR DATA...",
     .min = 2,
     .max = -1,
-    .summary = "the loss of a model on files",
-    .details =
-        "Prints the mean negative log-likelihood of a token in nats, its exponential, and bits per byte of plain "
-        "text, for each file and for all together. DATA is as for train; of a directory, its valid.*. With --loss "
-        "dpo DATA are preferences: the loss, the rewards of chosen and rejected answers relative to --reference, their "
-        "difference, and how many chosen answers have the larger one. Of the directory of a run that was trained so, "
-        "these are the run's where they are not given.",
+    .summary = "compute the loss of a model on files",
+    .details = "Prints the mean negative log-likelihood per token in nats, its exponential (perplexity), and the "
+               "bits per byte of plain text, for each file and in total. DATA is as for train; of a directory, its "
+               "valid.* is used. With --loss dpo, DATA are preferences: prints the loss, the rewards of chosen and "
+               "rejected answers relative to --reference, their margin, and how many chosen answers have the larger "
+               "reward. For a run trained with DPO, these options default to the run's.",
     .run = run,
 };

@@ -200,13 +200,11 @@ const struct command command_generate = {
     .arguments = "MODEL_DIR --prompt TEXT | --prompts FILE",
     .min = 1,
     .max = 1,
-    .summary = "text from a model",
-    .details =
-        "Prints the prompt and what the model goes on with; with --chat its answer alone, by its chat template. The "
-        "same "
-        "seed, prompt and recipe give the same text. Keys and values of earlier tokens are kept in caches of --seq "
-        "tokens; a text that outgrows them is computed anew from its last half. With --prompts, one line of JSON for "
-        "each of the file's prompts, --batch of them at a time, in their order: a text does not depend on the others. "
-        "With --json, all texts and their tokens as one document.",
+    .summary = "generate text",
+    .details = "Prints the prompt and its continuation; with --chat, only the answer, through the model's chat "
+               "template. The same seed, prompt and recipe give the same text. Key-value caches hold --seq tokens; a "
+               "text that outgrows them is recomputed from its last half. With --prompts, prints one line of JSON "
+               "for each prompt of the file, in order, --batch of them at a time; a text does not depend on the "
+               "others. With --json, prints all texts and their tokens as one document.",
     .run = run,
 };

@@ -64,10 +64,9 @@ const struct command command_init = {
     .arguments = "MODEL_DIR (--like MODEL | --arch FAMILY --hidden N --layers N --heads N --vocab N --context N)",
     .min = 1,
     .max = 1,
-    .summary = "a new model with random weights",
-    .details =
-        "Writes a Hugging Face directory: config.json, model.safetensors (as --dtype says, matrices as --quantize-base "
-        "does) and, with --tokenizer-data, a tokenizer trained on that text, with <|endoftext|> as its special token. "
-        "MODEL_DIR must not exist, or be empty.",
+    .summary = "create a model with random weights",
+    .details = "Writes a Hugging Face directory: config.json, model.safetensors (in --dtype, matrices in the format "
+               "of --quantize-base) and, with --tokenizer-data, a tokenizer trained on that text, with <|endoftext|> "
+               "as its special token. MODEL_DIR must be new or empty.",
     .run = run,
 };

@@ -43,12 +43,10 @@ const struct command command_inspect = {
     .arguments = "PATH",
     .min = 1,
     .max = 1,
-    .summary = "what a model, run, weight file, token file, tokenizer, plan or cluster file holds",
-    .details =
-        "PATH is a model's, checkpoint's or run's directory, a .safetensors file, a .bin token file, or the .json "
-        "file of a tokenizer, plan or cluster, or a machine of clusters/ by name (h100x8). All of it is checked "
-        "on the way, as where it is used. "
-        "With --verify the contents of files are compared with the checksums of "
-        "when they were written; the exit status is 2 when something is damaged.",
+    .summary = "show a model, run, weight file, token file, tokenizer, plan or cluster file",
+    .details = "PATH is a model, checkpoint or run directory, a .safetensors file, a .bin token file, the .json file "
+               "of a tokenizer, plan or cluster, or the name of a machine in clusters/ (h100x8). The file gets the "
+               "same checks as when it is used. With --verify, compares files with the checksums recorded when they "
+               "were written; the exit status is 2 if any is damaged.",
     .run = run,
 };

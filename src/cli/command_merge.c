@@ -34,10 +34,9 @@ const struct command command_merge = {
     .arguments = "ADAPTER_DIR -o DIR",
     .min = 1,
     .max = 1,
-    .summary = "a model with its adapters added to its weights",
-    .details =
-        "ADAPTER_DIR is what `ballast train --lora` or the library peft wrote. DIR, new or empty, becomes a Hugging "
-        "Face directory without adapters: W + (alpha / rank) B A, computed in fp32 and rounded to the dtype of "
-        "the model's file (fp32 where that is F16).",
+    .summary = "add an adapter to the weights of its base model",
+    .details = "ADAPTER_DIR is a directory that `ballast train --lora` or peft wrote. DIR, new or empty, becomes a "
+               "Hugging Face directory without adapters: W + (alpha / rank) B A, computed in fp32 and rounded to the "
+               "dtype of the model's file (fp32 if that is F16).",
     .run = run,
 };

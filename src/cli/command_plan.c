@@ -191,13 +191,13 @@ const struct command command_plan = {
     .arguments = "MODEL_DIR|PRESET",
     .min = 1,
     .max = 1,
-    .summary = "the memory of a training step, exactly, and its time, before anything is loaded",
-    .details =
-        "The model may be a directory with config.json alone, or the name of a published one (`ballast help presets`). "
-        "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind, its "
-        "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
-        "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "
-        "some seconds. Exits with 3 when nothing fits, saying by how much and what would. With -o, writes a "
-        "plan file that `ballast train --plan` takes. With --devices, layouts for many devices of a described cluster.",
+    .summary = "predict memory and time of a training step, before anything is loaded",
+    .details = "MODEL_DIR may hold config.json alone; PRESET is the name of a published model (`ballast help "
+               "presets`). Compiles the training step (with --for generate, the programs that generate text) and "
+               "prints its memory by kind, its predicted time and the bottleneck. If the step does not fit in "
+               "memory, a search finds the fastest policy that recomputes activations or offloads to --host-memory "
+               "and --disk. The first time on a machine, it measures for some seconds. Exits with 3 if no plan fits, "
+               "and prints how much memory is missing and what would fit. With -o, writes a plan file for `ballast "
+               "train --plan`. With --devices, compares layouts for many devices of a described cluster.",
     .run = run,
 };

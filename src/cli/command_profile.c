@@ -169,17 +169,13 @@ const struct command command_profile = {
     .arguments = "[MODEL_DIR|PRESET]",
     .min = 0,
     .max = 1,
-    .summary = "what the machine does in a second, and what each operator of a model costs",
-    .details =
-        "Measures GEMMs in fp32 and bf16, zeros, copies to and from the host and disk tiers where "
-        "--host-memory (or a GPU) and --disk give them, and how much they slow each other down: a second or "
-        "two. Under mpirun or with --ranks, also the rates between ranks: messages by axis, operations by size, pairs, "
-        "and "
-        "how "
-        "much they slow kernels down. With a model, also each "
-        "distinct operator of its training step, for three seconds; no weight is read. What is measured is kept in the "
-        "cache directory for other runs; what other programs disturbed is measured again by the next. With -o, writes "
-        "a "
-        "cluster file, which --cluster takes.",
+    .summary = "measure this machine and the operators of a model",
+    .details = "Measures fp32 and bf16 GEMMs, zeroing of memory, copies to and from the host tier (--host-memory, or "
+               "a GPU) and the disk tier (--disk), and how much these slow each other down. This takes a second or "
+               "two. Under mpirun or with --ranks, it also measures the links between ranks: messages within and "
+               "across nodes, collectives by size, pairs of ranks, and how much communication slows kernels down. "
+               "With a model, it also measures each distinct operator of a training step, for three seconds; no "
+               "weights are read. Results are cached for other runs; the next run repeats measurements that other "
+               "programs disturbed. With -o, writes a cluster file for --cluster.",
     .run = run,
 };

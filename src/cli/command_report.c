@@ -125,12 +125,11 @@ const struct command command_report = {
     .arguments = "RUN_DIR|plan.json",
     .min = 1,
     .max = 1,
-    .summary = "a run or a plan as one page for the browser",
-    .details =
-        "Writes one HTML file that needs no network and no other file: the plan, memory over a step, what "
-        "each stream did when, the curves of training, and what the model wrote. --compare puts another run's curves "
-        "into the same plots. A plan's step is simulated, a run's taken from where "
-        "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on. "
-        "--serve PORT serves the page of a run, finished or not, until Ctrl-C.",
+    .summary = "write a run or a plan as one HTML page",
+    .details = "Writes one HTML file that needs no network and no other file: the plan, memory over a step, the "
+               "timeline of each stream, training curves and samples. --compare adds another run's curves to the "
+               "same plots. A plan's step is simulated; a run's prediction is the one that `ballast simulate "
+               "RUN_DIR` wrote. The run may still be going on. --serve PORT serves the page of a run, finished or "
+               "not, until Ctrl-C.",
     .run = run,
 };

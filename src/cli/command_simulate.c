@@ -79,15 +79,15 @@ static json_t *document(const struct prediction *prediction) {
 static void print_streams(const struct prediction *prediction) {
     const struct step_summary *step = &prediction->step;
     for (int s = 0; s < step->stream_count; s++)
-        printf("%-16s %9.4f s at work, %9.4f s waiting\n", stream_role_name(step->streams[s].role),
-               step->streams[s].busy_s, step->streams[s].waiting_s);
+        printf("%-16s %9.4f s busy, %9.4f s idle\n", stream_role_name(step->streams[s].role), step->streams[s].busy_s,
+               step->streams[s].waiting_s);
 }
 
 /* The costs may have been measured again since the plan was made. */
 static void print_planned(const struct prediction *prediction) {
     double step = prediction->timeline->step_s, planned = prediction->planned.step_s;
     if (planned > 0 && fabs(step / planned - 1) > 5e-4)
-        printf("as planned       %9.4f s, by what was measured on the machine then\n", planned);
+        printf("as planned       %9.4f s, from measurements at that time\n", planned);
 }
 
 static void print_measured(const struct prediction *prediction, double measured) {
@@ -106,7 +106,7 @@ static void print_summary(const struct prediction *prediction) {
     if (measured > 0) print_measured(prediction, measured);
     print_streams(prediction);
     for (int i = 0; i < prediction->step.bound_count; i++)
-        printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->step.bounds[i].seconds,
+        printf("%-16s %9.4f s of %s\n", i == 0 ? "bottleneck" : "", prediction->step.bounds[i].seconds,
                bound_text(&prediction->step.bounds[i], text));
     profile_table_print_parts(stdout, "", &prediction->costs.costs);
     ranks_table_print(stdout, &prediction->plan.chosen.place, &prediction->step, &prediction->costs.costs.rates.links);
@@ -161,11 +161,11 @@ const struct command command_simulate = {
     .arguments = "PLAN.json|RUN_DIR",
     .min = 1,
     .max = 1,
-    .summary = "the time of a training step, predicted from its plan",
-    .details =
-        "Compiles the very program that `ballast train` would run, measures the model's operators and the machine's "
-        "rates (some seconds; kept for the next time), and runs the program against them: the step's time, what each "
-        "stream does, and what binds. For a run's directory, with the step that the run measured. The "
-        "prediction is kept as RUN_DIR/predicted.json for `ballast report`. With --trace, writes both for Perfetto.",
+    .summary = "predict the time of a training step from its plan",
+    .details = "Compiles the program that `ballast train` would run, measures the model's operators and the "
+               "machine's rates (some seconds, then cached), and simulates the program with these costs. Prints the "
+               "step's time, the busy and idle time of each stream, and the bottleneck. For a run directory, it also "
+               "prints the step that the run measured, and writes RUN_DIR/predicted.json for `ballast report`. With "
+               "--trace, writes both as a Chrome trace for Perfetto.",
     .run = run,
 };

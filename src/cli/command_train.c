@@ -67,25 +67,19 @@ const struct command command_train = {
     .arguments = "MODEL_DIR DATA... -o RUN_DIR",
     .min = 2,
     .max = -1,
-    .summary = "train a model on text",
+    .summary = "train a model",
     .details =
-        "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl or a token "
-        "file (.bin), or a directory with train.* and valid.*. A .jsonl file has documents ({\"text\": ...}) or "
-        "supervised "
-        "examples ({\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}), of which the completions or the "
-        "assistant's turns are trained on, or preferences ({\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}; "
-        "--loss dpo). With weights "
-        "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. Text is tokenized "
-        "while "
-        "steps run, and its tokens are kept for later runs once all are made. RUN_DIR gets "
-        "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT, SIGTERM, SIGHUP, "
-        "SIGUSR1 and SIGUSR2 finish the step, write a checkpoint and exit with 130, 143, 129, 143 and 143; a second "
-        "SIGINT or SIGTERM ends at once, "
-        "with 4. Where nobody reads what it prints any more, it goes on. `--config RUN_DIR/run.json -o DIR` repeats "
-        "a "
-        "run bit for bit. It refuses a run whose schedule `resume` changed. The run's model and data "
-        "are taken where none are given, its plan as --plan takes one. Other "
-        "settings may be given anew; an option that differs from the plan's recipe is refused, since the run would be "
-        "another.",
+        "MODEL_DIR is a Hugging Face directory; training starts from its weights. DATA is .txt, .jsonl or a "
+        "token file (.bin), or a directory with train.* and valid.*. Lines of .jsonl hold documents ({\"text\": "
+        "...}), supervised examples ({\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}, of which only "
+        "completions and the assistant's turns are trained on), or preferences ({\"prompt\": ..., \"chosen\": "
+        "..., \"rejected\": ...}; --loss dpo). Weights (a.txt:0.7 b.jsonl:0.3) set the exact proportions of "
+        "sequences; without them, files count by size. Text is tokenized while steps run, and the tokens are "
+        "cached for later runs. RUN_DIR gets metrics.jsonl, checkpoints and, at the end, the trained model in "
+        "RUN_DIR/model. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 finish the step, write a checkpoint and "
+        "exit with 130, 143, 129, 143 and 143. A second SIGINT or SIGTERM ends the run at once with 4. "
+        "Training continues if its output is closed. `--config RUN_DIR/run.json -o DIR` repeats a run bit for "
+        "bit, with the run's model, data and plan unless others are given. It refuses options that differ "
+        "from the plan's recipe, and a run whose schedule `resume` changed.",
     .run = run,
 };

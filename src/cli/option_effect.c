@@ -66,6 +66,12 @@ RULE(plans_one_device) {
     return !options_given(options, OPT_DEVICES) && !options_given(options, OPT_TARGET_DAYS);
 }
 
+/* Only `plan` knows before the ranks start that there is one. */
+RULE(plans_one_rank) {
+    UNUSED(info);
+    return options->command->bit == COMMAND_PLAN && options_int(options, OPT_RANKS) <= 1;
+}
+
 RULE(counts_no_failures) {
     UNUSED(info);
     return !options_given(options, OPT_MTBF);
@@ -150,7 +156,8 @@ RULE(shows_no_page) {
 
 #define NO_EFFECT "has no effect: "
 #define NO_EXAMPLES NO_EFFECT "the data are plain text, without examples"
-#define IS_ONE_DEVICE NO_EFFECT "without --devices or --target-days one device is planned for"
+#define IS_ONE_DEVICE "has no effect without --devices or --target-days"
+#define IS_ONE_RANK NO_EFFECT "the plan is for one rank; use --ranks N"
 #define KEPT_WARMUP                                                                                                    \
     "ends the run within the warm-up, so the rate reaches --lr in the last step at best; use a smaller --warmup-steps"
 #define IS_GENERATION NO_EFFECT "--for generate plans no training"
@@ -158,8 +165,8 @@ RULE(shows_no_page) {
 const struct option_effect option_effects[] = {
     {OPT_VALID, EFFECT_OF_DATA, never_validates, NO_EFFECT "--valid-every is 0"},
     {OPT_VALID_BATCHES, EFFECT_OF_DATA, never_validates, NO_EFFECT "--valid-every is 0"},
-    {OPT_SAMPLE_PROMPT, EFFECT_OF_DATA, never_samples, NO_EFFECT "without --sample-every N nothing is sampled"},
-    {OPT_SAMPLE_TOKENS, EFFECT_OF_DATA, never_samples, NO_EFFECT "without --sample-every N nothing is sampled"},
+    {OPT_SAMPLE_PROMPT, EFFECT_OF_DATA, never_samples, "has no effect without --sample-every N"},
+    {OPT_SAMPLE_TOKENS, EFFECT_OF_DATA, never_samples, "has no effect without --sample-every N"},
     {OPT_KEEP, EFFECT_OF_DATA, never_saves, NO_EFFECT "--save-every is 0, so there are no checkpoints"},
     {OPT_WSD_DECAY_FRACTION, EFFECT_OF_DATA, is_not_wsd, NO_EFFECT "the schedule is not wsd"},
     {OPT_MIN_LR_FRACTION, EFFECT_OF_DATA, is_constant, NO_EFFECT "the schedule is constant"},
@@ -174,26 +181,29 @@ const struct option_effect option_effects[] = {
     {OPT_WEIGHT_DECAY, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_CLIP_NORM, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_FREEZE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_BETA2, EFFECT_OF_OPTIONS, updates_by_sgd, NO_EFFECT "SGD has one moment, which --beta1 is for"},
-    {OPT_EPSILON, EFFECT_OF_OPTIONS, updates_without_roots, NO_EFFECT "--optimizer takes no root of a moment"},
+    {OPT_BETA2, EFFECT_OF_OPTIONS, updates_by_sgd, NO_EFFECT "SGD has only the moment of --beta1"},
+    {OPT_EPSILON, EFFECT_OF_OPTIONS, updates_without_roots, NO_EFFECT "this optimizer has no epsilon"},
     {OPT_LOSS, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_DPO_BETA, EFFECT_OF_OPTIONS, learns_no_preferences, NO_EFFECT "without --loss dpo there are no pairs"},
+    {OPT_DPO_BETA, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
     {OPT_MUON_MOMENTUM, EFFECT_OF_OPTIONS, updates_without_muon, NO_EFFECT "--optimizer is not muon"},
-    {OPT_DPO_LOSS, EFFECT_OF_OPTIONS, learns_no_preferences, NO_EFFECT "without --loss dpo there are no pairs"},
-    {OPT_DPO_LABEL_SMOOTHING, EFFECT_OF_OPTIONS, learns_no_preferences,
-     NO_EFFECT "without --loss dpo there are no pairs"},
+    {OPT_DPO_LOSS, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
+    {OPT_DPO_LABEL_SMOOTHING, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
     {OPT_OPTIMIZER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_OPTIMIZER_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_MASTER_WEIGHTS, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_QUANTIZE_BASE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_MASTER_WEIGHTS, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "fp32 weights have no master weights"},
+    {OPT_VIRTUAL_STAGES, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
+    {OPT_PARTITION, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
+    {OPT_COLLECTIVES, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
+    {OPT_LAYOUT, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
     {OPT_PRICE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_TRAIN_TOKENS, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_PAGE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_SVG, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_MTBF, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
-    {OPT_CHECKPOINT_TIME, EFFECT_OF_OPTIONS, counts_no_failures, NO_EFFECT "without --mtbf no failures are counted"},
-    {OPT_RESTART_TIME, EFFECT_OF_OPTIONS, counts_no_failures, NO_EFFECT "without --mtbf no failures are counted"},
+    {OPT_CHECKPOINT_TIME, EFFECT_OF_OPTIONS, counts_no_failures, "has no effect without --mtbf"},
+    {OPT_RESTART_TIME, EFFECT_OF_OPTIONS, counts_no_failures, "has no effect without --mtbf"},
     {OPT_TIED, EFFECT_OF_OPTIONS, is_always_tied, NO_EFFECT "these models are always tied"},
     {OPT_COMPARE, EFFECT_OF_OPTIONS, shows_no_page, NO_EFFECT "without --serve there is no page to show it"},
     {OPT_VALID_EVERY, EFFECT_OF_DATA, has_no_validation,
@@ -208,8 +218,8 @@ const struct option_effect option_effects[] = {
     {OPT_EPOCHS, EFFECT_OF_DATA, ends_in_kept_warmup, KEPT_WARMUP},
     {OPT_SCHEDULE, EFFECT_OF_DATA, ends_in_warmup, NO_EFFECT "the run ends within its warm-up"},
     {OPT_REPLAN, EFFECT_OF_DATA, trains_on_ranks, NO_EFFECT "the plan of several ranks stays as it is"},
-    {OPT_DISK, EFFECT_OF_DATA, has_no_use_for_the_disk, NO_EFFECT "all that a step needs fits in memory"},
-    {OPT_HOST_MEMORY, EFFECT_OF_DATA, has_no_use_for_the_host, NO_EFFECT "the step has no use for a host tier"},
+    {OPT_DISK, EFFECT_OF_DATA, has_no_use_for_the_disk, NO_EFFECT "everything fits in memory"},
+    {OPT_HOST_MEMORY, EFFECT_OF_DATA, has_no_use_for_the_host, NO_EFFECT "everything fits on the device"},
 };
 const int option_effect_count = sizeof option_effects / sizeof *option_effects;
 

@@ -33,42 +33,6 @@ static void print_left(const struct option *option, char *left, size_t bytes) {
         snprintf(left, bytes, "  --%s%s%s", option->setting->name, space, argument);
 }
 
-/* The default in a command's help. `resume` shows the run's value instead. */
-static bool default_of_command(const struct option *option, const struct command *command, char *text, size_t bytes) {
-    static const char of_run[] = "; resume: ";
-    const char *fallback = option->setting->fallback,
-               *found = option->computed ? strstr(option->computed, of_run) : NULL;
-    if (!command || !found) return false;
-    if (command->bit == COMMAND_RESUME)
-        snprintf(text, bytes, " [default: %s]", found + strlen(of_run));
-    else
-        snprintf(text, bytes, " [default: %s%.*s]",
-                 !fallback     ? ""
-                 : fallback[0] ? fallback
-                               : "\"\"",
-                 (int)(found - option->computed), option->computed);
-    return true;
-}
-
-/* `command` NULL: the defaults of all commands. */
-static void default_text(const struct option *option, const struct command *command, char *text, size_t bytes) {
-    const char *fallback = option->setting->fallback;
-    if (default_of_command(option, command, text, bytes)) return;
-    if (option->required && option->excludes)
-        snprintf(text, bytes, " [required without --%s]", option->excludes);
-    else if (option->required)
-        snprintf(text, bytes, " [required]");
-    else if (fallback)
-        snprintf(text, bytes, " [default: %s%s]", fallback[0] ? fallback : "\"\"",
-                 option->computed ? option->computed : "");
-    else if (option->computed)
-        snprintf(text, bytes, " [default: %s]", option->computed);
-    else if (option->setting->type == SETTING_FLAG)
-        snprintf(text, bytes, " [default: off]");
-    else
-        snprintf(text, bytes, " [default: none]");
-}
-
 /* The command that a part of a help text is for, "plan: ...", and what follows; NULL: all commands. */
 static const struct command *command_of(const char *part, const char **text) {
     for (int i = 0; i < COMMAND_COUNT; i++) {
@@ -78,6 +42,67 @@ static const struct command *command_of(const char *part, const char **text) {
         return commands[i];
     }
     return NULL;
+}
+
+static const char plan_value[] = "or the value in the plan file", run_value[] = "the run's value";
+
+static bool reads_plan_file(const struct command *command) {
+    return (option_table[OPT_PLAN].commands & command->bit) != 0;
+}
+
+/* Bytes of a part of a computed default in a command's help. Only commands with --plan take values from plan files. */
+static int part_length(const char *part, int length, const struct command *command) {
+    const char *value = strstr(part, plan_value);
+    if (!value || value >= part + length) return length;
+    if (reads_plan_file(command)) return (int)(value - part) + (int)strlen(plan_value);
+    return value - part >= 2 ? (int)(value - part) - 2 : 0; /* without ", " */
+}
+
+/* The default in a command's help: the part for this command ("plan: ...") where there is one, else the common parts.
+ * `resume` takes values of plan files from its run. */
+static void default_of_command(const struct option *option, const struct command *command, char *text, size_t bytes) {
+    const char *fallback = option->setting->fallback, *computed = option->computed;
+    size_t used = (size_t)snprintf(text, bytes, "%s", !fallback ? "" : fallback[0] ? fallback : "\"\"");
+    if (command->bit == COMMAND_RESUME && strstr(computed, plan_value)) {
+        snprintf(text, bytes, "%s", run_value);
+        return;
+    }
+    for (const char *part = computed, *end; *part; part = *end ? end + 2 : end) {
+        const char *own = part;
+        const struct command *only = command_of(part, &own);
+        end = strstr(part, "; ");
+        if (!end) end = part + strlen(part);
+        if (only == command) {
+            snprintf(text, bytes, "%.*s", (int)(end - own), own);
+            return;
+        }
+        int length = only ? 0 : part_length(part, (int)(end - part), command);
+        if (length == 0 || used >= bytes) continue;
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "%s%.*s", used > 0 && *part != ',' ? "; " : "", length, part);
+    }
+}
+
+/* `command` NULL: the defaults of all commands. */
+static void default_text(const struct option *option, const struct command *command, char *text, size_t bytes) {
+    const char *fallback = option->setting->fallback;
+    char own[256];
+    if (option->required && option->excludes)
+        snprintf(text, bytes, " [required without --%s]", option->excludes);
+    else if (option->required)
+        snprintf(text, bytes, " [required]");
+    else if (option->computed && command) {
+        default_of_command(option, command, own, sizeof own);
+        snprintf(text, bytes, " [default: %s]", own);
+    } else if (fallback)
+        snprintf(text, bytes, " [default: %s%s]", fallback[0] ? fallback : "\"\"",
+                 option->computed ? option->computed : "");
+    else if (option->computed)
+        snprintf(text, bytes, " [default: %s]", option->computed);
+    else if (option->setting->type == SETTING_FLAG)
+        snprintf(text, bytes, " [default: off]");
+    else
+        snprintf(text, bytes, " [default: none]");
 }
 
 /* The parts, separated by "; ", that are for the command. */
@@ -96,7 +121,7 @@ static void help_text(const struct option *option, const struct command *command
 }
 
 static void print_option(FILE *out, const struct option *option, const struct command *command) {
-    char left[80], right[900], help[600], fallback[256];
+    char left[80], right[900], help[600], fallback[320];
     print_left(option, left, sizeof left);
     default_text(option, command, fallback, sizeof fallback);
     help_text(option, command, help, sizeof help);
@@ -110,20 +135,22 @@ static void print_option(FILE *out, const struct option *option, const struct co
 }
 
 void help_print_program(FILE *out) {
-    fputs("ballast: trains large language models within a memory budget that is known before the first step\n\n"
+    fputs("ballast: trains large language models within a memory budget known before the first step\n\n"
           "usage: ballast COMMAND ARGUMENTS... [options]\n\ncommands:\n",
           out);
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fputs(
-        "  help       this text; `ballast help COMMAND` (or `ballast COMMAND --help`) shows all options and their\n"
-        "             defaults; `ballast help options` prints docs/options.md, `ballast help models` docs/models.md,\n"
-        "             `ballast help tokenizers` docs/tokenizers.md, `ballast help templates` docs/chat.md;\n"
-        "             `ballast help presets` lists published models that `ballast plan` knows by name\n"
-        "  version    the program's version\n\n"
-        "exit status: 0 done; 1 failed after the inputs were accepted; 2 the command line or an input file is wrong;\n"
-        "3 no plan fits; 130 or 143 stopped by a signal after a checkpoint was written\n",
-        out);
+    fputs("  help       print this text; `ballast help COMMAND` (or `ballast COMMAND --help`) shows all options and\n"
+          "             their defaults; `ballast help options` prints docs/options.md, `ballast help models` "
+          "docs/models.md,\n"
+          "             `ballast help tokenizers` docs/tokenizers.md, `ballast help templates` docs/chat.md;\n"
+          "             `ballast help presets` lists published models that `ballast plan` knows by name\n"
+          "  version    print the program's version\n\n"
+          "exit status:\n",
+          out);
+#define PRINT_STATUS(name, value, text) fprintf(out, "  %-10d %s\n", value, text);
+    STATUS_LIST(PRINT_STATUS)
+#undef PRINT_STATUS
 }
 
 void help_print_command(const struct command *command, FILE *out) {
@@ -138,7 +165,7 @@ void help_print_command(const struct command *command, FILE *out) {
 }
 
 static void print_row(FILE *out, const struct option *option) {
-    char key[64], fallback[256];
+    char key[64], fallback[320];
     default_text(option, NULL, fallback, sizeof fallback);
     const char *argument = option_argument(option);
     fprintf(out, "| `--%s%s%s`", option->setting->name, argument[0] ? " " : "", argument);
@@ -154,9 +181,9 @@ void help_print_document(FILE *out) {
     fputs(
         "# Options\n\nMade by `ballast help options > docs/options.md`; a test compares.\n\n"
         "Each option is also a key of a `--config FILE`, a JSON object. The command line wins over the file, the file "
-        "over the\ndefault; but where the file is a run's run.json, or with --plan, no option changes the recipe, "
-        "which fixes the "
-        "bits of the\nresult: one that differs from it is refused. Sizes are written `512M`, `8G`, `1.5T` (powers of "
+        "over the\ndefault. With --plan, or if the file is a run's run.json, Ballast refuses options that differ from "
+        "the "
+        "recipe, which\nfixes the bits of the result. Sizes are written `512M`, `8G`, `1.5T` (powers of "
         "1024) or plain bytes.\n\n## Commands\n\n",
         out);
     for (int i = 0; i < COMMAND_COUNT; i++)

@@ -30,15 +30,16 @@
 /* Options that plan, train, resume, eval, generate and profile share. */
 #define OPTION_LIST_PLAN(X)                                                                                            \
     X(BATCH, OPTION_OF(batch), OPTION_FOR(COMMANDS_STEP),                                                              \
-      .computed = ", or the value in the plan file or run; --for generate: 1",                                         \
-      .help = "sequences per step over all ranks; generate: texts of --prompts at a time")                             \
+      .computed = ", or the value in the plan file or run; plan: 8, or 1 with --for generate",                         \
+      .help = "global batch: sequences per step over all ranks; generate: texts of --prompts at a time")               \
     X(SEQ, OPTION_OF(sequence_length), OPTION_FOR(COMMANDS_MODEL),                                                     \
       .computed = ", at most the model's context, or the value in the plan file or run",                               \
       .help = "tokens per sequence")                                                                                   \
     X(DTYPE, OPTION_OF(dtype), .argument = "bf16|fp32", OPTION_FOR(COMMANDS_MODEL | COMMAND_INIT),                     \
-      .computed = "bf16 where it is in hardware (AVX512-BF16, AMX or a GPU, see `ballast profile`) and thus several "  \
-                  "times as fast, else fp32; or the value in the plan file or run; init: fp32",                        \
-      .help = "data type of parameters and activations; accumulation is always fp32; init: that of the weights")       \
+      .computed = "bf16 if the hardware has it (AVX512-BF16, AMX or a GPU, see `ballast profile`), else fp32; or "     \
+                  "the value in the plan file or run; init: fp32",                                                     \
+      .help = "data type of parameters and activations. Accumulation is always fp32; init: data type of the "          \
+              "weights")                                                                                               \
     X(DOCUMENT_ATTENTION, OPTION_OF(document_attention), .argument = "across|within", OPTION_FOR(COMMANDS_STEP),       \
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "across: tokens attend to earlier documents in their sequence. within: each document "                   \
@@ -71,18 +72,19 @@
       .help = "assumed fraction of pairs with swapped labels, for --dpo-loss sigmoid and robust. Part "                \
               "of the recipe")                                                                                         \
     X(MICRO_BATCH, OPTION_OF(micro_batch_sequences), OPTION_FOR(COMMANDS_STEP),                                        \
-      .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and GPU, in training at most a "  \
-                  "lane's share; doubled while a pipeline needs too many sends and collectives",                       \
-      .help = "sequences per kernel call. Part of the recipe")                                                         \
+      .computed = "the fewest sequences that hold 1024 tokens (on a GPU 4096 to 32768, by model and GPU), in "         \
+                  "training at most a lane's share, doubled while a pipeline needs too many sends and collectives",    \
+      .help = "sequences per micro-batch, which kernels process at once; --batch is the global batch. Part of "        \
+              "the recipe")                                                                                            \
     X(LANES, OPTION_OF(lanes), .argument = "N|NODESxN", OPTION_FOR(COMMANDS_STEP),                                     \
-      .computed = "1, on several ranks their number; or the value in the plan file or run",                            \
+      .computed = "the number of data-parallel ranks; or the value in the plan file or run",                           \
       .help = "logical data-parallel ranks. Each lane adds up the gradients of its micro-batches, and a binary tree "  \
               "adds the lanes. Any number of ranks that holds whole subtrees gives the same bits: 1, 2, 4 or 8 ranks " \
               "for 8 lanes. Part of the recipe")                                                                       \
     X(ROUND, OPTION_OF(round_micro_batches), OPTION_FOR(COMMANDS_STEP),                                                \
-      .computed = ", which is all; or the value in the plan file or run",                                              \
-      .help = "micro-batches of each lane between two sums over the lanes; 0: all of them. Part of the "               \
-              "recipe")                                                                                                \
+      .computed = ", or the value in the plan file or run",                                                            \
+      .help = "micro-batches that each lane accumulates before gradients are summed over the lanes; 0: all of "        \
+              "them. Part of the recipe")                                                                              \
     X(REDUCE_DTYPE, OPTION_OF(reduce_dtype), .argument = "fp32|bf16", OPTION_FOR(COMMANDS_STEP),                       \
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "data type in which ranks send gradients. bf16 halves the bytes and rounds each lane's "                 \
@@ -103,7 +105,7 @@
               "machine's rates. Part of the recipe")                                                                   \
     X(MICRO_BATCHES_PER_WAVE, OPTION_OF(micro_batches_per_wave), OPTION_FOR(COMMANDS_STEP),                            \
       .computed = ", or the value in the plan file",                                                                   \
-      .help = "micro-batches in memory at the same time. Never changes a result")                                      \
+      .help = "micro-batches that go through forward and backward as one group. Never changes a result")               \
     X(THREADS, OPTION_OF(threads), OPTION_FOR(COMMANDS_MODEL),                                                         \
       .computed =                                                                                                      \
           "the physical cores that the process may use, divided among the ranks that share them; or the value "        \
@@ -113,28 +115,28 @@
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "random seed for initialization, data order and sampling")                                               \
     X(DEVICE, OPTION_OF(backend), .argument = "cpu|cuda[:N]", OPTION_FOR(COMMANDS_MODEL),                              \
-      .computed = "cuda where there is a GPU that this build can use, else cpu; or the value in the plan file or "     \
-                  "was made on",                                                                                       \
+      .computed = "cuda if there is a GPU that this build can use, else cpu; or the value in the plan file or run",    \
       .help = "compute device: the CPU, or GPU number N. Results differ between devices, so a run keeps "              \
               "its device")                                                                                            \
     X(DEVICE_MEMORY, OPTION_OF(device_bytes), OPTION_FOR(COMMANDS_MODEL),                                              \
-      .computed = "memory available to the process (within its cgroup), less 64 MiB for each process and 5% left "     \
-                  "free; what is free on the GPU, less 384 MiB",                                                       \
+      .computed = "memory available to the process (within its cgroup), less 64 MiB per process and 5%, or the "       \
+                  "free memory of the GPU, less 384 MiB",                                                              \
       .help = "memory limit of the device tier")                                                                       \
     X(HOST_MEMORY, OPTION_OF(host_bytes), OPTION_FOR(COMMANDS_MODEL),                                                  \
-      .computed = "none on a processor, whose memory is its device tier; with a GPU the memory available to the "      \
+      .computed = "none on a CPU, whose memory is the device tier, or with a GPU the memory available to the "         \
                   "process, less 64 MiB and 5%",                                                                       \
       .help = "memory limit of the host tier, which holds what does not fit on the device")                            \
     X(DISK, OPTION_OF(disk_folder), .argument = "DIR[:SIZE]",                                                          \
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT),                                                  \
-      .computed = "none, of resume and simulate what the run had; SIZE: what is free there, less 5%",                  \
-      .help = "directory and size limit of the disk tier, which holds what does not fit in memory")                    \
+      .computed = "none; resume: the run's value; simulate: the run's value",                                          \
+      .help = "directory and size limit of the disk tier, which holds what does not fit in memory. SIZE "              \
+              "defaults to the free space, less 5%")                                                                   \
     X(RANKS, OPTION_OWN(.name = "ranks", SETTING_INT_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),          \
       .computed = "1, or as many as mpirun or srun started",                                                           \
       .help = "start N processes on this machine with mpirun, or check how many mpirun or srun started; "              \
               "plan: plan for N ranks without starting them")                                                          \
     X(NODES, OPTION_OWN(.name = "nodes", SETTING_INT_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),          \
-      .computed = "the machines that the ranks are on; plan: as the cluster file's links have it, else 1",             \
+      .computed = "the number of machines; plan: nodes as in the cluster file, else 1",                                \
       .help = "treat the ranks as N nodes with the same number of ranks each, in rank order. Never "                   \
               "changes a result")                                                                                      \
     X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_FLOAT_IN(1, 86400), SETTING_FLOAT_DEFAULT(30)),         \
@@ -169,8 +171,8 @@
       .help = "how the search ranks policies. step: simulated step time. sum: total work without "                     \
               "overlap, for comparison")                                                                               \
     X(EXPLAIN, OPTION_OWN(.name = "explain", .type = SETTING_FLAG), OPTION_FOR(COMMAND_PLAN),                          \
-      .help = "with several ranks: show the best policy of each partition and why the plan does not use "              \
-              "it, and the sharding options of operators")                                                             \
+      .help = "with several ranks: show the best policy of each partition and why the plan does not use it, "          \
+              "and the strategies of operators")                                                                       \
     X(CLUSTER, OPTION_OF(cluster_path), .argument = "FILE",                                                            \
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                     \
       .help = "cluster file (`ballast profile -o`) whose rates replace measurements, or the name of a "                \
@@ -214,7 +216,7 @@
       .help = "plan file of `ballast plan -o`. Plan options on the command line must agree with it")                   \
     X(FOR, OPTION_OWN(.name = "for", .type = SETTING_CHOICE, .choices = "train|generate", .fallback = "train"),        \
       .argument = "train|generate", OPTION_FOR(COMMAND_PLAN),                                                          \
-      .help = "what to plan: a training step, or generation of --batch texts at a time with key-value "                \
+      .help = "program to plan: a training step, or generation of --batch texts at a time with key-value "             \
               "caches of --seq tokens each")                                                                           \
     X(CONTINUE, OPTION_OWN(.name = "continue", .type = SETTING_FLAG), OPTION_FOR(COMMAND_TRAIN),                       \
       .help = "resume the run in --output if it has the same settings; do nothing if it is complete. "                 \
@@ -275,7 +277,7 @@
               "(--dtype). Part of the recipe")                                                                         \
     X(LORA, OPTION_OF(lora), .argument = "RANK,ALPHA,TARGETS",                                                         \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
-      .computed = "none, or the value in the plan file or in the model's adapter",                                     \
+      .computed = "none, or that of the model's adapter; or the value in the plan file",                               \
       .help = "train LoRA adapters on linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze "               \
               "all other weights. The run writes adapters in peft's format")                                           \
     X(SAVE_EVERY, OPTION_OF(save_every), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,            \
@@ -307,7 +309,7 @@
     X(SAMPLE_EVERY, OPTION_OF(sample_every), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,        \
       .help = "steps between generated samples (samples.jsonl); 0: never")                                             \
     X(SAMPLE_PROMPT, OPTION_OF(sample_prompt), .argument = "TEXT", OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),         \
-      .computed = "the end-of-text token" RUN_VALUE, .help = "prompt of samples")                                      \
+      .computed = "the end-of-text token; resume: the run's value", .help = "prompt of samples")                       \
     X(SAMPLE_TOKENS, OPTION_OF(sample_tokens), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,      \
       .help = "maximum tokens per sample")                                                                             \
     X(ALLOW_RECIPE_CHANGE, OPTION_OWN(.name = "allow-recipe-change", .type = SETTING_FLAG),                            \

@@ -57,7 +57,7 @@ static enum status read_model(const char *name, struct choice_request *out) {
 
 static enum status read_cluster(const struct options *options, struct choice_request *out) {
     if (!options_given(options, OPT_CLUSTER))
-        return status_hint(status_set(STATUS_BAD_INPUT, "--devices: needs --cluster, which says what the devices are"),
+        return status_hint(status_set(STATUS_BAD_INPUT, "--devices requires --cluster, which describes the devices"),
                            "for example --cluster h100x8");
     const char *name = options_text(options, OPT_CLUSTER);
     TRY(cluster_open(name, &out->cluster));
@@ -87,9 +87,9 @@ static enum status refuse_others(const struct options *options) {
         for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++)
             known |= heeded[i] == (enum option_id)id;
         if (known) continue;
-        enum status status = status_set(STATUS_BAD_INPUT, "--%s: has no meaning in a plan for many devices",
+        enum status status = status_set(STATUS_BAD_INPUT, "--%s: is not supported in a plan for many devices",
                                         option_table[id].setting->name);
-        return status_hint(status, "without --devices and --target-days one device is planned for");
+        return status_hint(status, "leave it out, or plan one device without --devices and --target-days");
     }
     return STATUS_OK;
 }
@@ -113,7 +113,7 @@ static enum status read_request(const struct options *options, struct scale_plan
     if (options_given(options, OPT_TRAIN_TOKENS))
         TRY(read_tokens(options_text(options, OPT_TRAIN_TOKENS), &out->tokens));
     if (out->target_days > 0 && out->tokens <= 0)
-        return status_set(STATUS_BAD_INPUT, "--target-days: needs --tokens, what there is to train on");
+        return status_set(STATUS_BAD_INPUT, "--target-days requires --tokens, the tokens of the whole training");
     return STATUS_OK;
 }
 
@@ -232,8 +232,9 @@ static void print_target(const struct scale_plan *plan) {
         printf("\nno number of devices up to %lld trains %.3g tokens in %g days\n", (long long)curve_devices_max(plan),
                plan->tokens, plan->target_days);
     else
-        printf("\n%lld devices train %.3g tokens in %.1f days: the fewest whole nodes that do within %g\n",
-               (long long)plan->target->devices, plan->tokens, scale_plan_days(plan, plan->target), plan->target_days);
+        printf(
+            "\n%lld devices train %.3g tokens in %.1f days: the smallest number of whole nodes that takes at most %g\n",
+            (long long)plan->target->devices, plan->tokens, scale_plan_days(plan, plan->target), plan->target_days);
 }
 
 static void print_text(const struct options *options, const struct scale_plan *plan) {
@@ -248,14 +249,14 @@ static void print_text(const struct options *options, const struct scale_plan *p
         printf("failures  of each node every %g hours on average; a checkpoint takes %g s, a restart %g s\n",
                plan->failures.node_mtbf_s / 3600, plan->failures.checkpoint_s, plan->failures.restart_s);
     if (plan->pareto_front.list.count > 0) {
-        printf("\nlayouts for %lld devices: none is both faster and smaller (%lld considered, %lld simulated)\n",
+        printf("\nPareto-optimal layouts for %lld devices (step time and memory; %lld considered, %lld simulated)\n",
                (long long)request->devices, (long long)plan->pareto_front.layouts,
                (long long)plan->pareto_front.simulated);
         print_head(plan, "devices");
         for (size_t i = 0; i < plan->pareto_front.list.count; i++)
             print_choice(plan, &plan->pareto_front.list.items[i]);
     }
-    printf("\nthe fastest by number of devices, the same batch on each\n");
+    printf("\nfastest layout for each number of devices, at the same global batch\n");
     print_head(plan, "devices");
     for (int i = 0; i < plan->curve_count; i++)
         print_choice(plan, &plan->curve[i]);

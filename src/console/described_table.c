@@ -48,8 +48,8 @@ static void print_rows(FILE *out, const struct described_row *rows, size_t count
     double all = 0, limits = 0;
     for (size_t i = 0; i < count; i++)
         all += row_seconds(&rows[i]);
-    fprintf(out, "\n%-22s %-30s %6s %10s %10s %8s %7s  %s\n", "operator", "first of its kind", "calls", "us a call",
-            "limit, us", "of limit", "of all", "class");
+    fprintf(out, "\n%-22s %-30s %6s %10s %10s %8s %7s  %s\n", "operator", "first of its kind", "calls", "us/call",
+            "limit, us", "of limit", "share", "class");
     for (size_t i = 0; i < count; i++) {
         const struct described_row *row = &rows[i];
         limits += row->cost.limit_s * (double)row->calls;
@@ -58,7 +58,7 @@ static void print_rows(FILE *out, const struct described_row *rows, size_t count
                 row->cost.seconds > 0 ? 100 * row->cost.limit_s / row->cost.seconds : 100, 100 * row_seconds(row) / all,
                 row->cost.class_name);
     }
-    fprintf(out, "all operators of a step: %.2f ms; at the data sheet's rates %.2f ms\n", all * 1e3, limits * 1e3);
+    fprintf(out, "all operators of a step: %.2f ms; at data-sheet rates %.2f ms\n", all * 1e3, limits * 1e3);
 }
 
 enum status described_table_print(FILE *out, const struct session_plan *plan, double step_s) {
@@ -69,18 +69,17 @@ enum status described_table_print(FILE *out, const struct session_plan *plan, do
     size_t count = collect(plan, rows);
     qsort(rows, count, sizeof *rows, longest_first);
     fprintf(out,
-            "\nnot measured: operators of %s, by its data sheet's rates and the part of them that published\n"
-            "measurements of comparable kernels reach (src/profile/roofline.c names them)\n",
+            "\nestimated operators on %s: data-sheet rates times the efficiency that published\n"
+            "measurements of comparable kernels reach (sources: src/profile/roofline.c)\n",
             device->name);
     print_rows(out, rows, count);
     mem_free(rows);
     double flops = plan->figures.flops_per_token * (double)(recipe->batch * recipe->sequence_length);
     double limit = recipe->dtype == DTYPE_BF16 ? device->limits.bf16_flops_per_s : device->limits.fp32_flops_per_s;
     int ranks = rank_place_ranks(&plan->chosen.place);
-    fprintf(out, "not measured: MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / (step_s * limit * ranks),
+    fprintf(out, "estimated MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / (step_s * limit * ranks),
             limit * 1e-12);
-    fputs("not measured: the memory is what the file gives the device; a run leaves 384 MiB of a GPU to graphs and\n"
-          "libraries\n",
+    fputs("memory capacity is the cluster file's; a run reserves 384 MiB of a GPU for CUDA graphs and libraries\n",
           out);
     return STATUS_OK;
 }

@@ -3,14 +3,14 @@
 #include <math.h>
 
 static void print_gain(FILE *out, const struct layout_report *report) {
-    fprintf(out, "\nlayout: chosen by the solver, %.4g s per micro-batch by its costs", report->seconds);
+    fprintf(out, "\nlayout: chosen by the solver, %.4g s per micro-batch in its cost model", report->seconds);
     if (!report->megatron.nodes)
-        fprintf(out, "; Megatron-LM's assignment does not divide\n");
+        fprintf(out, "; Megatron-LM's layout is not divisible by the ranks\n");
     else if (isnan(report->megatron_s))
-        fprintf(out, "; Megatron-LM's assignment is not among its strategies\n");
+        fprintf(out, "; Megatron-LM's layout is not among its strategies\n");
     else
-        fprintf(out, ", %.4g s as Megatron-LM would: %.1f%% less\n", report->megatron_s,
-                100 * (1 - report->seconds / report->megatron_s));
+        fprintf(out, ", %.1f%% less than the %.4g s of Megatron-LM's layout\n",
+                100 * (1 - report->seconds / report->megatron_s), report->megatron_s);
 }
 
 void layout_table_print(FILE *out, const struct layout_report *report) {

@@ -37,7 +37,7 @@ static void print_reason(FILE *out, const struct session_plan *plan, const struc
     char name[PARTITION_BYTES];
     if (was_tried(outcome)) {
         if (partition_equal(&outcome->partition, &plan->chosen.policy.partition))
-            fprintf(out, "  the plan's");
+            fprintf(out, "  in the plan");
         else if (best_s > 0)
             fprintf(out, "  %.1f%% slower", 100 * (outcome->best.step_s / best_s - 1));
         return;
@@ -48,9 +48,9 @@ static void print_reason(FILE *out, const struct session_plan *plan, const struc
     else if (outcome->tried > 0)
         fprintf(out, "  none of %" PRId64 " programs fits", outcome->tried);
     else if (best_s > 0 && outcome->bound_s >= best_s)
-        fprintf(out, "  takes at least %.4f s", outcome->bound_s);
+        fprintf(out, "  lower bound %.4f s: slower than the plan", outcome->bound_s);
     else
-        fprintf(out, "  not tried: expected to be slower than those that were; at least %.4f s", outcome->bound_s);
+        fprintf(out, "  not tried: lower bound %.4f s, but expected to be slower than the plan", outcome->bound_s);
 }
 
 static void print_all(FILE *out, const struct session_plan *plan, const struct partition_outcome **list, size_t count,
@@ -75,10 +75,10 @@ void partition_table_print(FILE *out, const struct session_plan *plan, bool expl
     for (size_t i = 0; i < count; i++)
         list[i] = &search->partitions.items[i];
     qsort(list, count, sizeof *list, by_time);
-    fprintf(
-        out,
-        "\npartitions (parameters|gradients|optimizer states): step, device memory (* no faster one takes less)%s\n",
-        explain ? "" : "; --explain lists all");
+    fprintf(out,
+            "\npartitions (shards of parameters|gradients|optimizer states): step time, device memory (* "
+            "Pareto-optimal)%s\n",
+            explain ? "" : "; --explain lists all");
     print_all(out, plan, list, count, explain);
     mem_free(list);
 }

@@ -24,8 +24,17 @@ static const char *kind_of_masters(const struct recipe *recipe) {
 /* How ranks share tensors, which changes sums; nothing where they share none. */
 static void print_tensor(FILE *out, const struct recipe *recipe) {
     if (recipe_tensor_parallel(recipe) == 1) return;
-    fprintf(out, ", tensor %d%s%s", recipe_tensor_parallel(recipe), recipe->sequence_parallel ? " with sequence" : "",
-            recipe->layout == TENSOR_LAYOUT_SOLVER ? " by the solver" : "");
+    fprintf(out, ", tensor-parallel %d%s%s", recipe_tensor_parallel(recipe),
+            recipe->sequence_parallel ? " with sequence-parallel" : "",
+            recipe->layout == TENSOR_LAYOUT_SOLVER ? " (layout by the solver)" : "");
+}
+
+/* "3 micro-batches of up to 3 sequences (last one padded)" where the batch is not a multiple. */
+static void print_micro_batches(FILE *out, const struct recipe *recipe) {
+    int64_t count = recipe_micro_batches(recipe), sequences = recipe->micro_batch_sequences;
+    bool padded = recipe->batch % sequences != 0;
+    fprintf(out, "%" PRId64 " micro-batch%s of %s%" PRId64 " sequence%s%s", count, count == 1 ? "" : "es",
+            padded ? "up to " : "", sequences, plural(sequences), padded ? " (last one padded)" : "");
 }
 
 /* ", dpo", with what is not the default. */
@@ -46,13 +55,11 @@ static void print_recipe(FILE *out, const struct recipe *recipe) {
     char loss[48] = "";
     if (recipe->loss == TRAINING_DPO) print_pairs(recipe, loss, sizeof loss);
     const char *optimizer = recipe->optimizer == UPDATE_ADAMW ? "" : update_rule_name(recipe->optimizer);
-    fprintf(out,
-            "recipe    %s%s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " micro-batch%s of %" PRId64
-            " sequence%s%s",
-            dtype_name(recipe->dtype), moments[recipe->optimizer_dtype], kind_of_masters(recipe), loss,
-            *optimizer ? ", " : "", optimizer, recipe->batch, recipe->sequence_length, recipe_micro_batches(recipe),
-            recipe_micro_batches(recipe) == 1 ? "" : "es", recipe->micro_batch_sequences,
-            plural(recipe->micro_batch_sequences), lanes);
+    fprintf(out, "recipe    %s%s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, ", dtype_name(recipe->dtype),
+            moments[recipe->optimizer_dtype], kind_of_masters(recipe), loss, *optimizer ? ", " : "", optimizer,
+            recipe->batch, recipe->sequence_length);
+    print_micro_batches(out, recipe);
+    fputs(lanes, out);
     print_tensor(out, recipe);
     fprintf(out, ", %s, seed %" PRIu64 "\n", recipe->isa, recipe->seed);
 }
@@ -87,10 +94,10 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
         fprintf(out, "  %-20s %9.4f s to %.4f s, %.0f to %.0f tokens/s\n", "range", prediction->fastest_s,
                 prediction->slowest_s, tokens / prediction->fastest_s, tokens / prediction->slowest_s);
     for (int s = 0; s < prediction->stream_count; s++)
-        fprintf(out, "  %-20s %9.4f s at work, %9.4f s waiting\n", stream_role_name(prediction->streams[s].role),
+        fprintf(out, "  %-20s %9.4f s busy, %9.4f s idle\n", stream_role_name(prediction->streams[s].role),
                 prediction->streams[s].busy_s, prediction->streams[s].waiting_s);
     for (int i = 0; i < prediction->bound_count; i++)
-        fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
+        fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "bottleneck" : "", prediction->bounds[i].seconds,
                 bound_text(&prediction->bounds[i], text));
     profile_table_print_parts(out, "  ", &plan->costs);
     ranks_table_print(out, &plan->chosen.place, prediction, &plan->costs.rates.links);
@@ -133,7 +140,7 @@ static void print_others(FILE *out, const struct session_plan *plan) {
     struct listed *others = mem_array(search->pareto_front.count + search->runners_up.count + 1, sizeof *others);
     size_t count = others ? list_others(search, others) : 0; /* out of memory: the table is printed without them */
     if (count > 0)
-        fprintf(out, "others: step, device memory (* no faster one takes less), what differs from this plan\n");
+        fprintf(out, "alternatives: step time, device memory (* Pareto-optimal), difference from this plan\n");
     for (size_t i = 0; i < count; i++) {
         const struct trial *trial = others[i].trial;
         char size[SIZE_TEXT], text[POLICY_TEXT_BYTES];
@@ -147,9 +154,8 @@ static void print_others(FILE *out, const struct session_plan *plan) {
 static void print_search(FILE *out, const struct session_plan *plan) {
     const struct search_result *search = &plan->search;
     if (search->enumerated == 0) return;
-    fprintf(out, "\nchosen of %" PRId64 " policies, of which %" PRId64 " were compiled; %s\n", search->enumerated,
-            search->compiled,
-            search->proved ? "none of the others can be faster" : "others that might be faster were not tried");
+    fprintf(out, "\nsearched %" PRId64 " policies, compiled %" PRId64 "; %s\n", search->enumerated, search->compiled,
+            search->proved ? "none of the others is faster" : "a faster one is not ruled out");
     print_others(out, plan);
 }
 
@@ -165,9 +171,9 @@ static void print_base(FILE *out, const struct session_plan *plan) {
     }
     char stored_text[SIZE_TEXT], plain_text[SIZE_TEXT];
     if (stored == 0) return;
-    fprintf(out, "          the base's matrices take %s in %s, where %s would take %s\n",
-            size_print(stored, stored_text), weight_format_name(plan->chosen.recipe.quantize_base),
-            dtype_name(plan->chosen.recipe.dtype), size_print(plain, plain_text));
+    fprintf(out, "          base weights take %s in %s, %s would take %s\n", size_print(stored, stored_text),
+            weight_format_name(plan->chosen.recipe.quantize_base), dtype_name(plan->chosen.recipe.dtype),
+            size_print(plain, plain_text));
 }
 
 static void print_model(FILE *out, const struct session_plan *plan) {
@@ -178,8 +184,8 @@ static void print_model(FILE *out, const struct session_plan *plan) {
             config->family->name, config->layers, config->hidden, config->heads, config->kv_heads, config->vocab_size);
     fprintf(out, "          %" PRId64 " parameters", plan->figures.parameters);
     if (plan->figures.trained_parameters < plan->figures.parameters)
-        fprintf(out, ", of which %" PRId64 " are trained", plan->figures.trained_parameters);
-    fprintf(out, ", %.4g model FLOPs a token\n", plan->figures.flops_per_token);
+        fprintf(out, " (%" PRId64 " trained)", plan->figures.trained_parameters);
+    fprintf(out, ", %.4g model FLOPs per token\n", plan->figures.flops_per_token);
     print_base(out, plan);
 }
 

@@ -48,12 +48,12 @@ static const char *const default_texts[TRAIT_COUNT] = {
     [TRAIT_UPDATE] = "updated on the device",
     [TRAIT_SENT_HOST] = "no activations on the host",
     [TRAIT_SENT_DISK] = "no activations on the disk",
-    [TRAIT_AGAIN] = "nothing computed again",
+    [TRAIT_AGAIN] = "no recomputed blocks",
     [TRAIT_TILES] = "MLPs on all tokens at once",
-    [TRAIT_LOOKAHEAD] = "copies not ahead",
-    [TRAIT_SHARDS] = "each rank has all states",
-    [TRAIT_FLAT] = "operations between ranks node by node",
-    [TRAIT_SELECTIVE_RECOMPUTE] = "what norms and activation functions made is kept",
+    [TRAIT_LOOKAHEAD] = "no prefetching",
+    [TRAIT_SHARDS] = "all states on each rank",
+    [TRAIT_FLAT] = "hierarchical collectives",
+    [TRAIT_SELECTIVE_RECOMPUTE] = "keeps outputs of norms and activation functions",
 };
 enum { TRAIT_BYTES = 80 };
 struct traits {
@@ -87,12 +87,12 @@ static void describe_states(const struct policy *policy, struct traits *out) {
     struct phrase update = phrase_of(out, TRAIT_UPDATE), ahead = phrase_of(out, TRAIT_LOOKAHEAD);
     bool moves = add_tier(&host, policy, TIER_HOST);
     moves |= add_tier(&disk, policy, TIER_DISK);
-    if (moves && policy->persistent_chunks == 1) add(&stay, "all of the first chunk on the device");
+    if (moves && policy->persistent_chunks == 1) add(&stay, "the first chunk stays on the device");
     if (moves && policy->persistent_chunks > 1)
-        add(&stay, "all of the first %" PRId64 " chunks on the device", policy->persistent_chunks);
+        add(&stay, "the first %" PRId64 " chunks stay on the device", policy->persistent_chunks);
     if (policy->update == TIER_HOST) add(&update, "updated on the host");
-    if (moves && policy->lookahead > 0) add(&ahead, "copies a block ahead");
-    if (moves && policy->lookahead == 0 && policy->update_ahead > 0) add(&ahead, "updates a block ahead");
+    if (moves && policy->lookahead > 0) add(&ahead, "prefetches one block ahead");
+    if (moves && policy->lookahead == 0 && policy->update_ahead > 0) add(&ahead, "updates one block ahead");
 }
 
 static void describe_schedule(const struct policy *policy, int32_t blocks, struct traits *out) {
@@ -113,8 +113,7 @@ static void describe_schedule(const struct policy *policy, int32_t blocks, struc
             add(&phrase, "activations of %" PRId64 " of %" PRId32 " blocks on the %s", moved[tier], blocks,
                 tier_name(tier));
     }
-    if (forwards > blocks)
-        add(&again, "%" PRId64 " block%s computed again", forwards - blocks, plural(forwards - blocks));
+    if (forwards > blocks) add(&again, "recomputes %" PRId64 " block%s", forwards - blocks, plural(forwards - blocks));
 }
 
 static void describe_partition(const struct policy *policy, struct traits *out) {
@@ -123,7 +122,7 @@ static void describe_partition(const struct policy *policy, struct traits *out) 
     if (partition_cuts(cut))
         add(&shards, "%d|%d|%d shards of parameters, gradients and optimizer state", partition_width(cut->parameters),
             partition_width(cut->gradients), partition_width(cut->optimizer));
-    if (policy->flat) add(&flat, "operations between ranks straight to each");
+    if (policy->flat) add(&flat, "flat collectives");
 }
 
 static void find_traits(const struct policy *policy, int32_t blocks, struct traits *out) {
@@ -134,7 +133,7 @@ static void find_traits(const struct policy *policy, int32_t blocks, struct trai
     struct phrase tiles = phrase_of(out, TRAIT_TILES);
     if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
     struct phrase selective_recompute = phrase_of(out, TRAIT_SELECTIVE_RECOMPUTE);
-    if (policy->selective_recompute) add(&selective_recompute, "norms and activation functions again in backward");
+    if (policy->selective_recompute) add(&selective_recompute, "recomputes norms and activation functions");
     describe_states(policy, out);
     describe_schedule(policy, blocks, out);
     describe_partition(policy, out);
@@ -164,6 +163,7 @@ char *policy_difference_text(const struct policy *policy, const struct policy *c
             add(&phrase, "%s%s", parts++ > 0 ? "; " : "", mine.text[i][0] ? mine.text[i] : default_texts[i]);
     if (parts == 0)
         add(&phrase, "%s",
-            strcmp(policy->schedule, chosen->schedule) != 0 ? "other blocks, as many" : "chunks of another size");
+            strcmp(policy->schedule, chosen->schedule) != 0 ? "the same number of other blocks"
+                                                            : "chunks of another size");
     return text;
 }

@@ -16,8 +16,8 @@ static void print_device(FILE *out, const struct cluster_device *device) {
     fprintf(out, "cores            %d (%d hardware threads)\n", device->cores, device->hardware_threads);
     fprintf(out, "kernels          %s\n", device->isa);
     fprintf(out, "bf16 matrices    %s\n", device->bf16_matrix ? "in hardware" : "emulated");
-    fprintf(out, "fp32 products    %.1f GFLOP/s\n", device->fp32_flops_per_s * 1e-9);
-    fprintf(out, "bf16 products    %.1f GFLOP/s\n", device->bf16_flops_per_s * 1e-9);
+    fprintf(out, "fp32 GEMMs       %.1f GFLOP/s\n", device->fp32_flops_per_s * 1e-9);
+    fprintf(out, "bf16 GEMMs       %.1f GFLOP/s\n", device->bf16_flops_per_s * 1e-9);
     for (int i = 0; i < device->tier_count; i++)
         fprintf(out, "%-6s tier      %s (%" PRId64 " bytes)\n", device->tiers[i].name,
                 size_print(device->tiers[i].capacity_bytes, capacity), device->tiers[i].capacity_bytes);
@@ -64,7 +64,7 @@ static void print_slowdowns(FILE *out, const struct cluster_rates *rates) {
         fprintf(out, "\n");
     }
     if (rates_noisy(rates))
-        fprintf(out, "these differed by up to %.0f%% from one time to the next: something else was running\n",
+        fprintf(out, "these varied by up to %.0f%% between measurements: other programs were running\n",
                 100 * rates->noise);
 }
 
@@ -172,7 +172,7 @@ void profile_table_print_operators(FILE *out, struct profile_row *rows, int coun
     double all = profile_table_sum(rows, count), noisy = 0;
     qsort(rows, (size_t)count, sizeof *rows, longest_first);
     fprintf(out, "\n%-22s %-30s %6s %10s %9s %8s %7s %7s\n", "operator", "first of its kind", "count", "ms", "GFLOP/s",
-            "GB/s", "spread", "of all");
+            "GB/s", "spread", "share");
     for (int i = 0; i < count; i++) {
         print_row(out, &rows[i], all);
         if (is_noisy(rows[i].profiled)) noisy += row_seconds(&rows[i]);

@@ -27,9 +27,9 @@ static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen
     fprintf(out, "%9.4f s  %10s", shape->step_s, size_print(shape->tier_bytes[TIER_DEVICE], device));
     if (shape->tier_bytes[TIER_HOST] > 0) fprintf(out, "  host %s", size_print(shape->tier_bytes[TIER_HOST], host));
     if (shape->larger_micro_batch)
-        fprintf(out, "  micro-batches of %lld sequences: smaller ones need too many operations between ranks",
+        fprintf(out, "  micro-batches of %lld sequences: smaller ones need too many sends and collectives",
                 (long long)shape->plan->recipe.micro_batch_sequences);
-    if (chosen) fprintf(out, "  the plan's");
+    if (chosen) fprintf(out, "  in the plan");
 }
 
 static void print_shape(FILE *out, const struct session_plan *plan, const struct rank_shape *shape) {
@@ -40,15 +40,18 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
             cut_of(shape, cut));
     switch (shape->outcome) {
     case SHAPE_PLANNED: print_planned(out, shape, is_chosen(plan, shape)); break;
-    case SHAPE_BOUNDED: fprintf(out, "%11s  %10s  takes at least %.4f s", "", "", shape->bound_s); break;
+    case SHAPE_BOUNDED:
+        fprintf(out, "%11s  %10s  lower bound %.4f s: slower than the plan", "", "", shape->bound_s);
+        break;
     case SHAPE_UNTRIED:
-        fprintf(out, "%11s  %10s  not tried: expected to take %.4f s, at least %.4f s", "", "", shape->expected_s,
+        fprintf(out, "%11s  %10s  not tried: expected %.4f s, lower bound %.4f s", "", "", shape->expected_s,
                 shape->bound_s);
         break;
     case SHAPE_NO_FIT:
         fprintf(out, "%11s  %10s  ", "", "");
         if (shape->min_bytes > 0)
-            fprintf(out, "nothing that was tried fits: needs %s of the device", size_print(shape->min_bytes, size));
+            fprintf(out, "does not fit: the smallest tried needs %s of device memory",
+                    size_print(shape->min_bytes, size));
         else
             fprintf(out, "does not fit");
         break;
@@ -63,22 +66,20 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
 
 static void print_gains(FILE *out, const struct session_plan *plan) {
     static const char *const without[PART_COUNT] = {
-        [PART_TENSOR] = "ranks that share tensors",
-        [PART_CUT] = "tensors cut by positions or the solver",
-        [PART_STAGES] = "stages of a pipeline",
-        [PART_PARTITION] = "shards of model states",
-        [PART_MEMORY] = "copies to other tiers and repeated work",
+        [PART_TENSOR] = "tensor parallelism",           [PART_CUT] = "sequence parallelism or the solver's layout",
+        [PART_STAGES] = "pipeline parallelism",         [PART_PARTITION] = "sharding of model states",
+        [PART_MEMORY] = "offloading and recomputation",
     };
     struct plan_gain gains[PART_COUNT];
     plan_gains_find(plan, gains);
-    fprintf(out, "\nwhat the parts of the plan gain: by so much the best plan without is slower, or expected to be\n");
+    fprintf(out, "\ngain of each part: how much slower the best plan without it is, or is expected to be\n");
     for (int part = 0; part < PART_COUNT; part++) {
         const struct plan_gain *gain = &gains[part];
         fprintf(out, "  %-40s", without[part]);
         if (!gain->used)
             fprintf(out, "not used\n");
         else if (!gain->possible)
-            fprintf(out, "nothing that was tried fits without\n");
+            fprintf(out, "no plan that was tried fits without it\n");
         else
             fprintf(out, "%s%.4f s\n", gain->exact ? "" : "at least ", gain->seconds);
     }
@@ -91,9 +92,9 @@ static void print_gap(FILE *out, const struct session_plan *plan) {
         const struct rank_shape *shape = &shapes->list.items[i];
         if (!is_chosen(plan, shape)) continue;
         if (shapes->min_s >= shape->step_s)
-            fprintf(out, "  none of them can be faster than the plan\n");
+            fprintf(out, "  none of the others is faster than the plan\n");
         else
-            fprintf(out, "  by bounds none of them takes less than %.4f s, %.1f%% less than the plan\n", shapes->min_s,
+            fprintf(out, "  lower bound of all shapes: %.4f s, %.1f%% less than the plan\n", shapes->min_s,
                     100 * (1 - shapes->min_s / shape->step_s));
     }
 }
@@ -102,14 +103,14 @@ void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain
     const struct rank_shapes *shapes = &plan->shapes;
     size_t hidden = 0;
     if (shapes->list.count == 0) return;
-    fprintf(out, "\nshapes (tensor x stages x data ranks, cut): step, device memory\n");
+    fprintf(out, "\nshapes (tensor x pipeline x data parallelism, layout): step time, device memory\n");
     for (size_t i = 0; i < shapes->list.count; i++) {
         const struct rank_shape *shape = &shapes->list.items[i];
         bool shown = explain || shape->outcome == SHAPE_PLANNED || shape->unjudged;
         hidden += !shown;
         if (shown) print_shape(out, plan, shape);
     }
-    if (hidden > 0) fprintf(out, "  %zu more; --explain says why not\n", hidden);
+    if (hidden > 0) fprintf(out, "  %zu more; --explain gives the reasons\n", hidden);
     if (explain) print_gap(out, plan);
     print_gains(out, plan);
 }

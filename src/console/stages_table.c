@@ -31,10 +31,10 @@ static const char *span_text(const struct graph *graph, const struct stage_spans
 static void print_stage(FILE *out, const struct session_plan *plan, const struct stage_spans *spans, int stage) {
     const struct stage_step *step = &plan->stages.list[stage];
     char text[BLOCKS_BYTES], size[SIZE_TEXT], below[SIZE_TEXT];
-    fprintf(out, "  %-20d %9.4f s computing, %9.4f s waiting; %s", stage + 1, step->compute_s,
+    fprintf(out, "  %-20d %9.4f s busy, %9.4f s idle; %s", stage + 1, step->compute_s,
             plan->stages.step_s - step->compute_s, size_print(step->tier_bytes[TIER_DEVICE], size));
     int64_t rest = step->tier_bytes[TIER_HOST] + step->tier_bytes[TIER_DISK];
-    if (rest > 0) fprintf(out, ", %s below", size_print(rest, below));
+    if (rest > 0) fprintf(out, ", %s offloaded", size_print(rest, below));
     fprintf(out, "; %s\n", span_text(programs_main(&plan->programs)->graph, spans, stage, text));
 }
 
@@ -43,10 +43,10 @@ void stages_table_print(FILE *out, const struct session_plan *plan) {
     if (plan->stages.count < 2) return;
     if (stage_spans_create(programs_main(&plan->programs)->graph, plan->chosen.policy.spans, plan->stages.count,
                            &spans) == STATUS_OK) {
-        fprintf(out, "\nstages, one rank of each, simulated together\n");
+        fprintf(out, "\npipeline stages (one rank of each, simulated together)\n");
         for (int stage = 0; stage < plan->stages.count; stage++)
             print_stage(out, plan, &spans, stage);
-        fprintf(out, "  %-20s %8.1f%% of their time\n", "bubble", 100 * plan->stages.bubble);
+        fprintf(out, "  %-20s %8.1f%% of the time\n", "bubble", 100 * plan->stages.bubble);
     }
     stage_spans_free(&spans);
 }

@@ -4,11 +4,11 @@
 
 static void print_mesh(FILE *out, const struct plan_strategies *strategies) {
     const struct device_mesh *mesh = &strategies->question.mesh;
-    fprintf(out, "\nstrategies: how operators could be cut among ranks, of which --layout solver takes those that "
-                 "ranks execute\n  mesh ");
+    fprintf(out, "\nstrategies of operators: the cheapest sharding of each, which --layout solver chooses from\n"
+                 "  mesh ");
     for (int axis = 0; axis < mesh->axes; axis++)
         fprintf(out, "%s%lld", axis > 0 ? " x " : "", (long long)mesh->sizes[axis]);
-    fprintf(out, ", axis 0 to %d; S1: cut along axis 1, R: whole on each rank\n", mesh->axes - 1);
+    fprintf(out, ", axes 0 to %d; S1: sharded along axis 1, R: replicated\n", mesh->axes - 1);
 }
 
 static void print_sum(FILE *out, const struct plan_strategies *strategies) {
@@ -16,12 +16,12 @@ static void print_sum(FILE *out, const struct plan_strategies *strategies) {
     char size[SIZE_TEXT];
     int again = 0;
     if (!strategies->fits) {
-        fprintf(out, "  none fits a rank, whatever is computed again\n");
+        fprintf(out, "  none fits a rank, even with all blocks recomputed\n");
         return;
     }
     for (size_t block = 0; block < strategies->graph->blocks.count; block++)
         again += plan_strategies_repeats(strategies, (int)block);
-    fprintf(out, "  the cheapest: %.4g s for a micro-batch of each rank, %s a rank, %d of %d blocks computed again\n",
+    fprintf(out, "  in total: %.4g s per micro-batch of each rank, %s per rank, %d of %d blocks recomputed\n",
             solution->seconds, size_print(solution->peak_bytes, size), again, (int)strategies->graph->blocks.count);
 }
 

@@ -40,7 +40,7 @@ static const struct {
     double flops, bytes;
 } classes[OP_WORK_COUNT] = {
     /* FLOPs by `architectures`, less what a shape leaves idle (`filled`). Bytes as elementwise operators. */
-    [OP_WORK_PRODUCT] = {"products", 1, 0.85},
+    [OP_WORK_PRODUCT] = {"GEMMs", 1, 0.85},
     [OP_WORK_ATTENTION] = {"attention", 1, 0.70},
     [OP_WORK_ATTENTION_CACHED] = {"attention", 1, 0.70},
     [OP_WORK_ATTENTION_GRAD] = {"attention's gradient", 1, 0.70},
@@ -65,7 +65,7 @@ static const struct {
     /* 28 bytes a parameter in streams, many parameters a launch: 1114 us of 1200. */
     [OP_WORK_OPTIMIZER] = {"optimizer", 0, 0.92},
     /* GEMMs as above, of one matrix, in turn. */
-    [OP_WORK_MATRIX_UPDATE] = {"optimizer's products", 0.65, 0.85},
+    [OP_WORK_MATRIX_UPDATE] = {"optimizer's GEMMs", 0.65, 0.85},
 };
 
 /* At head sizes below 128 exponentials are as many for half of the GEMMs: FlashAttention-2 forward at 64 reaches 229

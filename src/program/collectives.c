@@ -194,9 +194,9 @@ struct comm_range collectives_own_block(const struct program *program, const str
 
 enum status collectives_check_count(size_t count) {
     if (count <= COMM_OPERATIONS_MAX) return STATUS_OK;
-    return status_hint(status_set(STATUS_NO_FIT, "more than %d operations between ranks, the most that there can be",
-                                  COMM_OPERATIONS_MAX),
-                       COLLECTIVES_FEWER);
+    return status_hint(
+        status_set(STATUS_NO_FIT, "more than %d sends and collectives, the limit of a program", COMM_OPERATIONS_MAX),
+        COLLECTIVES_FEWER);
 }
 
 enum status collectives_add(struct program *program, const struct program_collective *operation,

@@ -128,7 +128,7 @@ static enum status compile_first(struct session_plan *plan, bool uncut, bool aga
     bool one_of_several_shapes = plan->request.faster_than_s > 0;
     if (after > before && !one_of_several_shapes)
         log_note("uses micro-batches of %" PRId64 " sequences instead of %" PRId64
-                 ": smaller ones need more than %d operations between ranks",
+                 ": smaller ones need more than %d sends and collectives",
                  after, before, COMM_OPERATIONS_MAX);
     return status;
 }

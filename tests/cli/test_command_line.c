@@ -31,6 +31,8 @@ static void help_and_version_are_printed(void **state) {
                                       "generate", "chat", "profile", "simulate", "inspect"};
     struct program_run run = PROGRAM(*state, "help");
     assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "\n  4          ended by a second signal"));
+    assert_non_null(strstr(run.out, "\n  129        stopped by SIGHUP"));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_non_null(strstr(run.out, all[i]));
     assert_null(strstr(run.out, "deploy"));

@@ -105,7 +105,7 @@ static void plans_and_runs_are_simulated(void **state) {
     expect_trace(temp_path(folder, "trace.json"), 2);
     json_decref(predicted);
     /* The run knows where its disk is. */
-    expect_printed(folder, TEXTS("predicted step", "measured step", "what binds", "disk in"), run, NULL, NULL);
+    expect_printed(folder, TEXTS("predicted step", "measured step", "bottleneck", "disk in"), run, NULL, NULL);
 }
 
 /* As one of them, in a process without ranks. */

@@ -17,21 +17,20 @@ static void policies_have_text(void **state) {
     assert_string_equal(policy_text(&plain, 6, text), "1 micro-batch per wave; all on the device");
     assert_string_equal(
         policy_text(&disk, 6, text),
-        "2 micro-batches per wave; gradients and optimizer state on the disk; all of the first 3 chunks on the "
-        "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
+        "2 micro-batches per wave; gradients and optimizer state on the disk; the first 3 chunks stay on the "
+        "device; activations of 2 of 6 blocks on the disk; recomputes 2 blocks");
     const struct policy tiles = {.micro_batches_per_wave = 1, .tile_tokens = 2048};
     assert_string_equal(policy_text(&tiles, 6, text), "1 micro-batch per wave; MLPs in tiles of 2048 tokens");
     const struct policy again = {.micro_batches_per_wave = 1, .selective_recompute = true};
     assert_string_equal(policy_text(&again, 6, text),
-                        "1 micro-batch per wave; all on the device; norms and activation functions again in backward");
+                        "1 micro-batch per wave; all on the device; recomputes norms and activation functions");
     struct policy ahead = disk;
     ahead.update_ahead = 1;
-    assert_non_null(strstr(policy_text(&ahead, 6, text), "; updates a block ahead"));
+    assert_non_null(strstr(policy_text(&ahead, 6, text), "; updates one block ahead"));
     const struct policy cut = {.micro_batches_per_wave = 1, .partition = {1, 4, 4}, .flat = true};
-    assert_string_equal(
-        policy_text(&cut, 6, text),
-        "1 micro-batch per wave; 1|4|4 shards of parameters, gradients and optimizer state; operations between "
-        "ranks straight to each");
+    assert_string_equal(policy_text(&cut, 6, text),
+                        "1 micro-batch per wave; 1|4|4 shards of parameters, gradients and optimizer state; flat "
+                        "collectives");
 }
 
 static void expect_difference(struct policy policy, const char *expected) {
@@ -47,26 +46,26 @@ static void differences_have_text(void **state) {
     expect_difference(other, "1 micro-batch per wave");
     other = disk;
     other.schedule[0] = '\0';
-    expect_difference(other, "no activations on the disk; nothing computed again");
+    expect_difference(other, "no activations on the disk; no recomputed blocks");
     other = disk;
     other.gradients = TIER_HOST;
     other.persistent_chunks = 0;
     expect_difference(other, "gradients on the host; optimizer state on the disk; no chunk stays on the device");
     other = disk;
     strcpy(other.schedule, "f0-5 d0-1 b5-4 f3 b3 f2 b2 b1-0");
-    expect_difference(other, "other blocks, as many");
+    expect_difference(other, "the same number of other blocks");
     other = disk;
     other.partition.optimizer = 2;
     expect_difference(other, "1|1|2 shards of parameters, gradients and optimizer state");
     other = disk;
     other.selective_recompute = true;
-    expect_difference(other, "norms and activation functions again in backward");
+    expect_difference(other, "recomputes norms and activation functions");
     other = disk;
     other.chunk_bytes = 4096;
     expect_difference(other, "chunks of another size");
     expect_difference((struct policy){.micro_batches_per_wave = 2},
-                      "no states on the disk; no chunk stays on the device; no activations on the disk; nothing "
-                      "computed again");
+                      "no states on the disk; no chunk stays on the device; no activations on the disk; no "
+                      "recomputed blocks");
 }
 
 /* The longest there can be is whole. */
@@ -84,7 +83,7 @@ static void every_description_fits(void **state) {
                           .flat = true,
                           .schedule = "f0-5 h0 d1 b5 f4 b4 f3 b3 b2-0"};
     policy_text(&much, 6, text);
-    assert_string_equal(text + strlen(text) - 16, "straight to each");
+    assert_string_equal(text + strlen(text) - 16, "flat collectives");
     assert_true(strlen(text) < sizeof text - 100);
 }
 

@@ -277,7 +277,7 @@ static void more_operations_than_there_can_be_are_refused(void **state) {
     plan.recipe.round_micro_batches = 1;
     plan.place.mesh = (struct mesh){1, 2};
     assert_int_equal(rank_programs_compile_small(graph, &plan, &ranks), STATUS_NO_FIT);
-    assert_non_null(strstr(status_message(), "more than 16000 operations between ranks"));
+    assert_non_null(strstr(status_message(), "more than 16000 sends and collectives"));
     assert_non_null(strstr(status_hint_text(), "--round"));
     rank_programs_drop(&ranks);
     graph_free(graph);
