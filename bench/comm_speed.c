@@ -11,10 +11,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cluster/links.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
+#include "machine/links.h"
 #include "support/median.h"
 
 static const char *const kind_names[] = {"all-gather", "reduce-scatter", "all-reduce", "broadcast", "all-to-all"};

@@ -12,8 +12,8 @@
 
 #include "backend/backend.h"
 #include "base/process.h"
+#include "compiler/passes.h"
 #include "plan/chunks.h"
-#include "program/passes.h"
 #include "support/block_chunks.h"
 #include "support/step_graph.h"
 

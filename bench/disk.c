@@ -19,9 +19,9 @@
 
 #include "base/clock.h"
 #include "base/process.h"
-#include "cluster/cluster.h"
-#include "store/disk_file.h"
-#include "store/store.h"
+#include "machine/cluster.h"
+#include "runtime/store/disk_file.h"
+#include "runtime/store/store.h"
 
 enum { ROUNDS = 3, MIB = 1 << 20 };
 

@@ -21,7 +21,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/random.h"
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
 #include "support/op_instance.h"
 
 enum { ROUNDS = 3 };

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/process.h"
+#include "compiler/program.h"
 #include "plan/chunks.h"
-#include "program/program.h"
 #include "runtime/graph_segments.h"
 #include "support/block_chunks.h"
 #include "support/step_graph.h"

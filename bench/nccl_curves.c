@@ -1,4 +1,4 @@
-/* Collective times of src/scale compared with measured ones.
+/* Collective times of src/search/scale compared with measured ones.
  *
  *     build/bench/nccl_curves FILE        by curve: sizes, mean and worst error of bus bandwidth, small and large sizes
  *     build/bench/nccl_curves --points FILE        each point, with algorithm and protocol
@@ -14,8 +14,8 @@
 
 #include "base/json.h"
 #include "base/process.h"
-#include "cluster/cluster_preset.h"
-#include "scale/collective_cost.h"
+#include "machine/cluster_preset.h"
+#include "search/scale/collective_cost.h"
 
 /* Of a collective called from PyTorch and timed by events: its smallest all-reduce compared with NCCL's latency for it.
  */

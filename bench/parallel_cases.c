@@ -1,4 +1,4 @@
-/* The solvers of src/layout and src/plan on a collection of cases with known answers.
+/* The solvers of src/plan/layout and src/plan on a collection of cases with known answers.
  *
  *     build/bench/parallel_cases FILE          by section: cases, passed, failed, worst gap
  *     build/bench/parallel_cases --json FILE   [{"section", "case", "at", "objective", …}, …] on stdout

@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "cli/limit_spinning.h"
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
 #include "model/model.h"
 #include "profile/operands.h"
 #include "profile/operator_bench.h"

@@ -1,4 +1,4 @@
-/* Questions that published papers answered, asked of src/scale: from inputs alone, each a table in Markdown.
+/* Questions that published papers answered, asked of src/search/scale: from inputs alone, each a table in Markdown.
  *
  *     build/bench/scale_studies triples    InternLM-like models on 8 to 1024 A800: optimizer states over a node, over
  *                                          all devices, and the partition of those that are legal which is fastest
@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/process.h"
-#include "cluster/cluster_preset.h"
-#include "scale/choose.h"
-#include "scale/system.h"
+#include "machine/cluster_preset.h"
+#include "search/scale/choose.h"
+#include "search/scale/system.h"
 #include "support/scale_rows.h"
 
 static double mfu_of(const struct training *job, const struct forecast *forecast) {

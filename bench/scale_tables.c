@@ -1,4 +1,4 @@
-/* src/scale on published training steps.
+/* src/search/scale on published training steps.
  *
  *     build/bench/scale_tables FILE                  by source: rows used and left out, errors of step time and memory
  *     build/bench/scale_tables --fit NAMES FILE      the same after calibration on the sources whose names contain one

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/process.h"
-#include "layout/shard_program.h"
+#include "plan/layout/shard_program.h"
 #include "support/step_graph.h"
 
 enum { RUNS = 3, SEQUENCES = 8 };

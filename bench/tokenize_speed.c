@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/process.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { RUN_MIN = 1 << 18, LONGEST_RUN = 1 << 24 };
 

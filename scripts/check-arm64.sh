@@ -22,8 +22,8 @@ else
     without=src/train/event_file.c
 fi
 # Without liburing, libmicrohttpd and libedit the build leaves these out too.
-if [ ! -e /usr/include/liburing.h ]; then without="$without src/store/disk_uring.c"; fi
-if [ ! -e /usr/include/microhttpd.h ]; then without="$without src/page/serve.c"; fi
+if [ ! -e /usr/include/liburing.h ]; then without="$without src/runtime/store/disk_uring.c"; fi
+if [ ! -e /usr/include/microhttpd.h ]; then without="$without src/report/page/serve.c"; fi
 if [ ! -e /usr/include/histedit.h ]; then without="$without src/cli/line_edit.c"; fi
 # The plugins are compiled against each MPI's own header; Open MPI's will do here.
 mpi=/usr/lib/$(cc -dumpmachine)/openmpi/include

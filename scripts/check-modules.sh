@@ -29,9 +29,14 @@ if [ -z "$(sources src)" ]; then
     exit 1
 fi
 
+# The modules, in the order of the layers: directories of src that check-layers.sh lists, or whose subdirectories it does.
+module_list() {
+    sed -n "/^order='/,/'\$/p" "$here/check-layers.sh" | sed "s/^order=//; s/'//g" | tr -s ' ' '\n' | sed 's,/.*,,' |
+        awk 'NF && !seen[$1]++'
+}
 # "module lines files", in the order of the layers
 count_modules() {
-    for module in $(sed -n "s/^modules='\(.*\)'/\1/p" "$here/check-layers.sh"); do
+    for module in $(module_list); do
         [ ! -d "src/$module" ] || sources "src/$module" | xargs cat | wc -l |
             awk -v module="$module" -v files="$(sources "src/$module" | wc -l)" '{ print module, $1, files }'
     done

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "layout/intra_op.h"
+#include "plan/layout/intra_op.h"
 #include "support/case_results.h"
 
 #define VALUE_MAX 1e15 /* of a cost, or bytes */

@@ -2,7 +2,7 @@
 #ifndef BALLAST_BENCH_CASE_LAYOUT_H
 #define BALLAST_BENCH_CASE_LAYOUT_H
 
-#include "layout/layout.h"
+#include "plan/layout/layout.h"
 #include "support/case_json.h"
 
 /* "mesh_shape" [4, 4] with "mesh_alpha" and "mesh_beta", or "mesh" likewise; 4 x 4 devices where there is none, and 1

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layout/strategy.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
+#include "plan/layout/strategy.h"
 #include "support/case_results.h"
 
 enum { NAME_BYTES = 96, SIZE = 64 };

@@ -2,7 +2,7 @@
 #ifndef BALLAST_BENCH_MEMORY_RATE_H
 #define BALLAST_BENCH_MEMORY_RATE_H
 
-#include "store/arena.h"
+#include "runtime/store/arena.h"
 
 /* What a loop does with its arrays. A line that is overwritten is read into a cache first, which costs as much as any
  * other read and is in no count of operands (op_cost); only stores that go past the caches do without. So loops that

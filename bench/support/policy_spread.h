@@ -2,7 +2,7 @@
 #ifndef BALLAST_BENCH_POLICY_SPREAD_H
 #define BALLAST_BENCH_POLICY_SPREAD_H
 
-#include "graph/graph.h"
+#include "ir/graph.h"
 #include "plan/plan.h"
 
 /* Number `index` of `count` policies for a graph whose step has `micro_batches` micro-batches; number 0 is the plain

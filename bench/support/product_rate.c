@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/half.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "support/median.h"
 
 enum { RUNS = 3, OPERANDS = 3, ALIGNMENT = 4096, PACKING = 64, FILL_VALUES = 1 << 16, CHOICE_MAX = 4096 };

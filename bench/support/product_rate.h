@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "graph/graph.h"
-#include "store/arena.h"
+#include "ir/graph.h"
+#include "runtime/store/arena.h"
 
 struct product_rate;
 

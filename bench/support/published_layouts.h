@@ -1,12 +1,13 @@
 /* What Colossal-Auto's public code does with layouts, written anew from its paper and from what it gives on known
- * cases: the prices of its steps, and the greedy walk that src/layout must never be worse than. For comparison only. */
+ * cases: the prices of its steps, and the greedy walk that src/plan/layout must never be worse than. For comparison
+ * only. */
 #ifndef BALLAST_BENCH_PUBLISHED_LAYOUTS_H
 #define BALLAST_BENCH_PUBLISHED_LAYOUTS_H
 
-#include "layout/conversion.h"
+#include "plan/layout/conversion.h"
 
-/* Costs of collectives on x numbers, in its units: those of src/layout with a constant that tells the kinds apart; an
- * all-to-all on half of what each device has. */
+/* Costs of collectives on x numbers, in its units: those of src/plan/layout with a constant that tells the kinds apart;
+ * an all-to-all on half of what each device has. */
 double published_all_gather(const struct device_mesh *mesh, unsigned axes, double x);
 double published_reduce_scatter(const struct device_mesh *mesh, unsigned axes, double x);
 double published_all_reduce(const struct device_mesh *mesh, unsigned axes, double x);

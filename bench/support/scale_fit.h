@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "scale/forecast.h"
+#include "search/scale/forecast.h"
 
 /* One of the calibration's constants: where a fit starts, which is a guess without a known step, and its range. The
  * ranges of flash attention are measured (arXiv 2307.08691, figures 4 to 7: causal, 2048 to 16384 positions, heads of

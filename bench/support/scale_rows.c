@@ -6,9 +6,9 @@
 #include <strings.h>
 
 #include "base/json.h"
-#include "cluster/cluster_preset.h"
-#include "scale/rank_memory.h"
-#include "scale/system.h"
+#include "machine/cluster_preset.h"
+#include "search/scale/rank_memory.h"
+#include "search/scale/system.h"
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)
 

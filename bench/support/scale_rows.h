@@ -1,12 +1,12 @@
 /* Published training steps, as rows of a JSON file (bench/scale_tables.c says which fields): each becomes a job for
- * src/scale, or a reason why it cannot. */
+ * src/search/scale, or a reason why it cannot. */
 #ifndef BALLAST_BENCH_SCALE_ROWS_H
 #define BALLAST_BENCH_SCALE_ROWS_H
 
 #include <stdbool.h>
 
 #include "base/mem.h"
-#include "scale/training.h"
+#include "search/scale/training.h"
 
 struct scale_row {
     int64_t id;

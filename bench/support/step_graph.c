@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
 #include "model/model.h"
 
 enum status step_graph_forward(const struct step_graph_size *size, int64_t sequences, struct graph **out,

@@ -3,7 +3,7 @@
 #ifndef BALLAST_BENCH_STEP_GRAPH_H
 #define BALLAST_BENCH_STEP_GRAPH_H
 
-#include "graph/graph.h"
+#include "ir/graph.h"
 
 struct step_graph_size {
     const char *name;

@@ -21,9 +21,9 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cluster/cluster.h"
-#include "cluster/tier.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
+#include "machine/cluster.h"
+#include "machine/tier.h"
 
 /* What a kernel is called with. Pointers are to first elements; shapes and row strides are the node's
  * (tensor_row_stride, for views). Absent optional operands are NULL. Outputs that the operator `updates` hold their old

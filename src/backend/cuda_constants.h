@@ -6,7 +6,7 @@
 #include "backend/head_tiles.h"
 #include "backend/matmul_spec.h"
 
-/* The operators that CUDA has kernels for, by the files of src/ops. */
+/* The operators that CUDA has kernels for, by the files of src/ir/ops. */
 #define CUDA_KERNEL_LIST(X)                                                                                            \
     /* activation */                                                                                                   \
     X(activation)                                                                                                      \

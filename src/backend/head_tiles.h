@@ -1,11 +1,11 @@
-/* The head's loss in tiles of tokens (ops/head.c), for every backend: how many tokens a tile has, its GEMMs, and
+/* The head's loss in tiles of tokens (ir/ops/head.c), for every backend: how many tokens a tile has, its GEMMs, and
  * where things are in the workspace. Logits of one tile are held at a time. */
 #ifndef BALLAST_BACKEND_HEAD_TILES_H
 #define BALLAST_BACKEND_HEAD_TILES_H
 
 #include "backend/backend.h"
 #include "backend/matmul_spec.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 /* Where the gradients are among a node's outputs: behind the loss, where it makes that. */
 enum head_gradient { HEAD_DX, HEAD_DWEIGHT, HEAD_DBIAS };

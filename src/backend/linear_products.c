@@ -1,6 +1,6 @@
 #include "backend/linear_products.h"
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 /* Completes a GEMM, whose sizes and a's and b's strides are set, from its tensors. */
 static struct linear_product complete(struct linear_product product) {

@@ -1,4 +1,4 @@
-/* The GEMMs that linear layers and their gradients are (ops/linear.c), for every backend. */
+/* The GEMMs that linear layers and their gradients are (ir/ops/linear.c), for every backend. */
 #ifndef BALLAST_BACKEND_LINEAR_PRODUCTS_H
 #define BALLAST_BACKEND_LINEAR_PRODUCTS_H
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "graph/tensor.h"
+#include "ir/tensor.h"
 
 /* a is [m][k], b is [k][n], c is [m][n]; strides in elements, one of a's and one of b's is 1. */
 struct matmul_spec {
@@ -15,7 +15,7 @@ struct matmul_spec {
     int64_t c_row;
     int64_t addend_row; /* like c; 0: there is no addend */
     enum dtype dtype;   /* of a, b and the bias */
-    /* Of b, which then is a weight's sections (graph/weight_format.h): the b_k or the b_column that is not 1 is the
+    /* Of b, which then is a weight's sections (ir/weight_format.h): the b_k or the b_column that is not 1 is the
      * length of its rows. Its numbers are rounded to `dtype`. */
     enum weight_format b_format;
     int64_t b_block;      /* of weight_layout_of */

@@ -1,4 +1,4 @@
-/* The maps of moments in 8 bits. The numbers of the signed one are also those of scales (graph/weight_format.h). */
+/* The maps of moments in 8 bits. The numbers of the signed one are also those of scales (ir/weight_format.h). */
 #include "backend/moment_map.h"
 
 #include "backend/moment_numbers.h"

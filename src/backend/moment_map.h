@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 enum { MOMENT_CODES = 256, MOMENT_LEVELS = 9 };
 

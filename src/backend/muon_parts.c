@@ -1,7 +1,7 @@
 #include "backend/muon_parts.h"
 
 #include "backend/kernel_parts.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 static bool is_tall(const struct muon_sizes *sizes) { return sizes->rows > sizes->columns; }
 

@@ -5,7 +5,7 @@
 #define BALLAST_BACKEND_MUON_PARTS_H
 
 #include "backend/matmul_spec.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
 
 /* Of a matrix [rows][columns], `side` is the shorter of the two. Then places in the workspace: */
 struct muon_sizes {

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "backend/backend.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 double update_step_factor(const struct shape *matrix) {
     int64_t longer = matrix->dims[0] > matrix->dims[1] ? matrix->dims[0] : matrix->dims[1];

@@ -1,4 +1,5 @@
-/* An update rule's numbers in a step (ops/ops.h), rounded alike on every backend: its bits are the same on all of them.
+/* An update rule's numbers in a step (ir/ops/ops.h), rounded alike on every backend: its bits are the same on all of
+ * them.
  *
  * STOCHASTIC ROUNDING. An fp32 number becomes one of the two bf16 numbers next to it: 16 random bits are added to the
  * 16 that bf16 lacks, and these are cut off. NaN stays NaN. The random bits of element e of a parameter's tensor are in
@@ -21,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 struct kernel_call;
 

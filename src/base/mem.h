@@ -1,7 +1,7 @@
 /* Heap memory, growing arrays, and scratch regions.
  *
  * All of Ballast's heap memory comes through here, so that tests can count allocations and make each fail in turn. A
- * training step's own memory does not: it lies in the arenas of src/store. */
+ * training step's own memory does not: it lies in the arenas of src/runtime/store. */
 #ifndef BALLAST_BASE_MEM_H
 #define BALLAST_BASE_MEM_H
 

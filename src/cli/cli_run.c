@@ -9,15 +9,15 @@
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/terminal.h"
-#include "chat/chat.h"
 #include "cli/command.h"
 #include "cli/option_alias.h"
 #include "cli/option_effect.h"
 #include "cli/ranks.h"
-#include "console/progress_view.h"
 #include "model/model.h"
 #include "model/model_preset.h"
-#include "tokenizer/tokenizer.h"
+#include "report/console/progress_view.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 const struct command *const commands[COMMAND_COUNT] = {
 #define COMMAND_ENTRY(id, name) &command_##name,

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/inspect.h"
-#include "cluster/cluster_preset.h"
+#include "machine/cluster_preset.h"
 #include "model/foreign_weights.h"
 
 static enum status look_at(const char *path, json_t **out) {

@@ -1,8 +1,8 @@
 #include "base/folder.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/command.h"
 #include "cli/new_output.h"
+#include "session/checkpoint/checkpoint.h"
 
 static enum status write_merged(void *payload, const char *folder) { return model_write_merged(payload, folder); }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/library.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -9,15 +10,14 @@
 #include "cli/new_output.h"
 #include "cli/scale_plan.h"
 #include "cli/step_options.h"
-#include "cluster/cluster_preset.h"
-#include "console/described_table.h"
-#include "console/layout_table.h"
-#include "console/partition_table.h"
-#include "console/plan_table.h"
-#include "console/shapes_table.h"
-#include "console/strategies_table.h"
-#include "library/library.h"
+#include "machine/cluster_preset.h"
 #include "profile/described_device.h"
+#include "report/console/described_table.h"
+#include "report/console/layout_table.h"
+#include "report/console/partition_table.h"
+#include "report/console/plan_table.h"
+#include "report/console/shapes_table.h"
+#include "report/console/strategies_table.h"
 #include "session/session_plan.h"
 
 /* Explains what "available" leaves out. */

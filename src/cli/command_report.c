@@ -9,9 +9,9 @@
 #include "cli/command.h"
 #include "cli/new_output.h"
 #include "cli/prediction.h"
-#include "page/page.h"
-#include "page/page_data.h"
-#include "page/serve.h"
+#include "report/page/page.h"
+#include "report/page/page_data.h"
+#include "report/page/serve.h"
 
 static enum status read_run(const char *folder, const char *beside, json_t **out) {
     struct page_run *run;

@@ -9,9 +9,9 @@
 #include "cli/command.h"
 #include "cli/new_output.h"
 #include "cli/prediction.h"
-#include "console/profile_table.h"
-#include "console/ranks_table.h"
-#include "page/trace.h"
+#include "report/console/profile_table.h"
+#include "report/console/ranks_table.h"
+#include "report/page/trace.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
 

@@ -14,7 +14,7 @@ enum status inspect_weights(const char *path, json_t **out);
 enum status inspect_tokens(const char *path, json_t **out);
 /* A tokenizer, a plan or a cluster, by its keys. */
 enum status inspect_json_file(const char *path, json_t **out);
-/* A machine of clusters/ by its name, which there is (cluster/cluster_preset.h). */
+/* A machine of clusters/ by its name, which there is (machine/cluster_preset.h). */
 enum status inspect_cluster_preset(const char *name, json_t **out);
 
 /* Compares the files of a checkpoint, of a run's checkpoints and model, or of any directory with a manifest with their

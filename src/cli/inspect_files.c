@@ -5,11 +5,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/inspect.h"
-#include "cluster/cluster_preset.h"
 #include "data/token_file.h"
+#include "machine/cluster_preset.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static const size_t JSON_LIMIT_BYTES = (size_t)256 << 20;
 

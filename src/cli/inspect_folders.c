@@ -5,9 +5,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/inspect.h"
 #include "model/model.h"
+#include "session/checkpoint/checkpoint.h"
 
 enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 

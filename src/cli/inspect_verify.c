@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/command.h"
 #include "cli/inspect.h"
+#include "session/checkpoint/checkpoint.h"
 
 static enum status add_problem(json_t *problems, const char *text) {
     return json_array_append_new(problems, json_string(text)) == 0 ? STATUS_OK : status_no_memory(0, "a summary");

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "cli/new_output.h"
 #include "model/stored_format.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static const char end_of_text[] = "<|endoftext|>";
 

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "base/json.h"
-#include "checkpoint/run_folder.h"
 #include "cli/command.h"
+#include "session/checkpoint/run_folder.h"
 
 static enum option_id find_field(const char *field) {
     for (int i = 0; i < OPTION_COUNT; i++)

@@ -4,8 +4,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/run_folder.h"
 #include "cli/step_options.h"
+#include "session/checkpoint/run_folder.h"
 #include "session/plan_document.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30 };

@@ -7,9 +7,9 @@
 
 #include "base/mem.h"
 #include "cli/options.h"
+#include "search/sim/step_summary.h"
 #include "session/machine_costs.h"
 #include "session/session_plan.h"
-#include "sim/step_summary.h"
 
 /* What is simulated, and all that is found out about it. */
 struct prediction {

@@ -13,11 +13,11 @@
 #include "base/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/command.h"
 #include "cli/stop_signal.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
+#include "session/checkpoint/checkpoint.h"
 #include "session/rank_cores.h"
 
 /* What this process is: MPI begins once in a process. */

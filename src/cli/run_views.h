@@ -3,8 +3,8 @@
 #define BALLAST_CLI_RUN_VIEWS_H
 
 #include "cli/options.h"
-#include "console/console.h"
-#include "page/serve.h"
+#include "report/console/console.h"
+#include "report/page/serve.h"
 
 struct run_views {
     struct console *console;

@@ -7,9 +7,9 @@
 
 #include "cli/command.h"
 #include "cli/scale_view.h"
-#include "cluster/cluster_preset.h"
+#include "machine/cluster_preset.h"
 #include "model/model.h"
-#include "scale/system.h"
+#include "search/scale/system.h"
 
 static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MAX = 4096, CURVE_MIN = 8;
 static const double DAY_S = 86400;

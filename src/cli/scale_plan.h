@@ -1,4 +1,4 @@
-/* `ballast plan MODEL --cluster NAME --devices N`: layouts for many devices, simulated (scale/choose.h). */
+/* `ballast plan MODEL --cluster NAME --devices N`: layouts for many devices, simulated (search/scale/choose.h). */
 #ifndef BALLAST_CLI_SCALE_PLAN_H
 #define BALLAST_CLI_SCALE_PLAN_H
 

@@ -7,7 +7,7 @@
 #include "base/folder.h"
 #include "base/log.h"
 #include "cli/new_output.h"
-#include "page/scale_page.h"
+#include "report/page/scale_page.h"
 
 /* --- columns of the tables --- */
 

@@ -3,8 +3,8 @@
 #define BALLAST_CLI_SCALE_VIEW_H
 
 #include "cli/options.h"
-#include "scale/choose.h"
-#include "scale/failures.h"
+#include "search/scale/choose.h"
+#include "search/scale/failures.h"
 
 /* What is asked, and what came of it. */
 struct scale_plan {

@@ -53,7 +53,7 @@
 #include "base/status.h"
 #include "comm/comm.h"
 #include "data/row.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct dataset;
 

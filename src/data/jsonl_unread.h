@@ -5,9 +5,9 @@
 #include <jansson.h>
 
 #include "base/status.h"
-#include "chat/chat_template.h"
 #include "data/jsonl.h"
 #include "data/source.h"
+#include "text/chat/chat_template.h"
 
 /* Adds the row's keys that files of this kind do not read to *names, an array of distinct strings. Also adds keys of
  * messages, tools and chat_template_kwargs that the chat template does not name (`chat` NULL: rows are texts). Skips

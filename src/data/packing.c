@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "chat/example.h"
-#include "ops/op_attributes.h"
+#include "ir/ops/op_attributes.h"
+#include "text/chat/example.h"
 
 enum { BLOCK = 1 << 14 };
 

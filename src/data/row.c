@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-#include "ops/op_attributes.h"
+#include "ir/ops/op_attributes.h"
 
 void row_place(const struct row *row, int64_t at, int64_t position, int32_t segment) {
     if (row->positions) row->positions[at] = (int32_t)position;

@@ -14,7 +14,7 @@
 #include "data/source.h"
 #include "data/token_file.h"
 #include "data/tokenize.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct token_cache_options {
     const char *folder;                  /* of the cache files; created when missing */

@@ -7,13 +7,13 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "chat/chat.h"
-#include "chat/example.h"
 #include "data/jsonl.h"
 #include "data/jsonl_conversation.h"
 #include "data/jsonl_form.h"
 #include "data/jsonl_preference.h"
 #include "data/jsonl_unread.h"
+#include "text/chat/chat.h"
+#include "text/chat/example.h"
 
 enum {
     CHUNK_BYTES = 256 << 10,

@@ -14,9 +14,9 @@
 #include "base/file_input.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "chat/chat_template.h"
 #include "data/source.h"
-#include "tokenizer/tokenizer.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct tokenize_options {
     const struct tokenizer *tokenizer;

@@ -5,7 +5,7 @@
 
 #include "data/jsonl.h"
 #include "data/source.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct text_of_0_1_0 {
     const char *path;

@@ -4,10 +4,10 @@
 
 #include <jansson.h>
 
-#include "chat/chat_template.h"
 #include "generate/generation_config.h"
 #include "model/model.h"
-#include "tokenizer/tokenizer.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct chat_prompt {
     const struct tokenizer *tokenizer; /* borrowed */

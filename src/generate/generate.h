@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "session/train_options.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* Names, legal values and defaults stand in plan/settings.h. generation_config_apply fills what was not given: with
  * what the model's generation_config.json says, else the default. */

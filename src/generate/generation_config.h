@@ -8,7 +8,7 @@
 
 #include "generate/generate.h"
 #include "model/model.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct generation_config {
     struct token_ids

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "checkpoint/checkpoint.h"
+#include "session/checkpoint/checkpoint.h"
 #include "session/model_tokenizer.h"
 
 enum status writer_create(const struct engine *engine, const struct tokenizer *tokenizer,

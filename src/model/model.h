@@ -33,10 +33,10 @@
 
 #include "base/manifest.h"
 #include "base/status.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
 #include "model/adapter.h"
 #include "model/safetensors.h"
-#include "ops/ops.h"
 
 /* Every family, by its model_type in config.json. */
 #define MODEL_FAMILY_LIST(X)                                                                                           \

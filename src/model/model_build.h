@@ -2,8 +2,8 @@
 #ifndef BALLAST_MODEL_MODEL_BUILD_H
 #define BALLAST_MODEL_MODEL_BUILD_H
 
+#include "ir/ops/ops.h"
 #include "model/model.h"
-#include "ops/ops.h"
 
 struct builder {
     struct graph *graph;

@@ -11,7 +11,7 @@ void weights_find_prefix(struct model *model);
 enum status weights_take_head(struct model *model);
 /* Whether a tensor of the files is next to a wrapper's text model. */
 bool weights_is_carried(const struct model *model, const char *name);
-/* Takes tensors apart that are several parameters (graph/tensor.h, stack). BAD_INPUT names one that has not as many. */
+/* Takes tensors apart that are several parameters (ir/tensor.h, stack). BAD_INPUT names one that has not as many. */
 enum status weights_unstack(struct model *model);
 /* The files must hold every parameter of the model's graph, in its shape and a dtype that can be converted, and nothing
  * else but known buffers and, when tied, an equal copy of the embedding as the head. BAD_INPUT names file and tensor.

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/wide_vectors.h"
-#include "graph/finite.h"
+#include "ir/finite.h"
 
 /* A unit is what a thread makes at a time: a row of int8, else whole blocks, of nf4 those of one group of scales. */
 struct quantiser {

@@ -1,4 +1,4 @@
-/* Numbers of a matrix as a format of fewer bits (graph/weight_format.h).
+/* Numbers of a matrix as a format of fewer bits (ir/weight_format.h).
  *
  * nf4: codes as bitsandbytes' quantize_4bit makes them, to the bit: numbers times the reciprocal of their block's
  * largest magnitude, to the nearest value (those of a last block that is not full are divided by it). Scales as its
@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "graph/tensor.h"
-#include "graph/weight_sections.h"
+#include "ir/tensor.h"
+#include "ir/weight_sections.h"
 
 /* Where numbers come from, in the order of the matrix. Any number of threads may read at once. */
 struct number_source {

@@ -1,7 +1,7 @@
 #include "model/quantized_weights.h"
 
 #include "base/mem.h"
-#include "graph/weight_part.h"
+#include "ir/weight_part.h"
 #include "model/stored_format.h"
 
 struct tensor quantized_weight_whole(const struct tensor *tensor) {

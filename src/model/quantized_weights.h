@@ -1,7 +1,7 @@
-/* Fills what a program has of a weight in fewer bits (graph/weight_format.h): all of it, a run of its bytes, a rank's
+/* Fills what a program has of a weight in fewer bits (ir/weight_format.h): all of it, a run of its bytes, a rank's
  * part. Blocks are those of the whole weight, which is never in memory: pieces are read or quantised as they are
  * needed, and those for a store go through a buffer of BYTE_STORE_PIECE. Besides that there is what a quantiser
- * (model/quantise.h) and a reader of parts (graph/weight_part.h) hold. */
+ * (model/quantise.h) and a reader of parts (ir/weight_part.h) hold. */
 #ifndef BALLAST_MODEL_QUANTIZED_WEIGHTS_H
 #define BALLAST_MODEL_QUANTIZED_WEIGHTS_H
 

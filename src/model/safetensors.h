@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "graph/tensor.h"
+#include "ir/tensor.h"
 
 /* name in the file, bits of one element */
 #define SAFETENSORS_DTYPE_LIST(X)                                                                                      \

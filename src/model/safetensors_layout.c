@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "graph/finite.h"
+#include "ir/finite.h"
 #include "model/safetensors_layout.h"
 
 enum { LENGTH_BYTES = 8, HEADER_ALIGNMENT = 8 };

@@ -1,4 +1,4 @@
-/* Weights in fewer bits (graph/weight_format.h) as files have them: the tensors that a weight NAME.weight lies in, and
+/* Weights in fewer bits (ir/weight_format.h) as files have them: the tensors that a weight NAME.weight lies in, and
  * what config.json says of all.
  *     nf4, nf4-fp32   bitsandbytes: NAME.weight (codes), .weight.absmax, .weight.nested_absmax, the constants
  *                     .weight.quant_map and .weight.nested_quant_map, and .weight.quant_state.bitsandbytes__nf4 (JSON);
@@ -14,8 +14,8 @@
 #include <jansson.h>
 
 #include "base/byte_store.h"
-#include "graph/graph.h"
-#include "graph/weight_sections.h"
+#include "ir/graph.h"
+#include "ir/weight_sections.h"
 #include "model/safetensors.h"
 
 /* What all weights are in. */
@@ -33,7 +33,7 @@ enum status stored_format_read_block(const struct safetensors *set, int64_t *blo
 /* An object that says so of all matrices, in a format without groups, or of experts alone; NULL without memory. */
 json_t *stored_format_write_config(enum weight_format format, bool experts);
 
-/* Adds the parts of stacks (graph/tensor.h) that a parameter lies in; names are the graph's. */
+/* Adds the parts of stacks (ir/tensor.h) that a parameter lies in; names are the graph's. */
 struct safetensors_parts {
     struct safetensors_part *items;
     size_t count, capacity;

@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "cluster/tier.h"
+#include "machine/tier.h"
 #include "plan/recompute.h"
 
 /* A step is a whole block, so this is far more than any schedule needs. */

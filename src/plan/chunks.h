@@ -10,7 +10,7 @@
 #ifndef BALLAST_PLAN_CHUNKS_H
 #define BALLAST_PLAN_CHUNKS_H
 
-#include "graph/graph.h"
+#include "ir/graph.h"
 #include "plan/plan.h"
 
 struct chunk {

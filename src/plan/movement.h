@@ -1,5 +1,5 @@
 /* The rules by which a policy moves things, in one place: the compiler applies them to a program (program/), the search
- * to whole policy classes (search/). Groups are those of program/executions.h, numbered from 0. */
+ * to whole policy classes (search/). Groups are those of compiler/executions.h, numbered from 0. */
 #ifndef BALLAST_PLAN_MOVEMENT_H
 #define BALLAST_PLAN_MOVEMENT_H
 

@@ -18,10 +18,10 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "cluster/tier.h"
 #include "collective/lane_tree.h"
-#include "graph/tensor.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
+#include "ir/tensor.h"
+#include "machine/tier.h"
 #include "plan/partition.h"
 #include "plan/rank_place.h"
 
@@ -55,7 +55,7 @@ const char *example_packing_name(enum example_packing packing);
 enum example_packing example_packing_find(const char *name);
 
 /* What a step makes smaller: the loss of each next token, or that of pairs of sequences of which one is preferred
- * (ops/ops.h: preference_loss). */
+ * (ir/ops/ops.h: preference_loss). */
 #define TRAINING_LOSS_LIST(X) X(NEXT_TOKEN, "next-token") X(DPO, "dpo")
 enum training_loss {
 #define TRAINING_LOSS_ENUM(name, text) TRAINING_##name,
@@ -66,7 +66,7 @@ const char *training_loss_name(enum training_loss loss);
 /* TRAINING_LOSS_COUNT when there is none of that name. */
 enum training_loss training_loss_find(const char *name);
 
-/* In what the optimizer's moments are kept; int8: codes and scales of blocks (ops/ops.h). */
+/* In what the optimizer's moments are kept; int8: codes and scales of blocks (ir/ops/ops.h). */
 #define STATE_FORMAT_LIST(X) X(FP32, "fp32", F32) X(BF16, "bf16", BF16) X(INT8, "int8", U8)
 enum state_format {
 #define STATE_FORMAT_ENUM(name, text, dtype) STATE_##name,
@@ -91,7 +91,7 @@ const char *master_weights_name(enum master_weights master_weights);
 enum master_weights master_weights_find(const char *name);
 
 /* What says which part of each tensor a rank has, where ranks share tensors: Megatron-LM's assignment
- * (layout/shard_choice.h), or the strategies that cost least (layout/shard_strategies.h). */
+ * (plan/layout/shard_choice.h), or the strategies that cost least (plan/layout/shard_strategies.h). */
 enum tensor_layout { TENSOR_LAYOUT_MEGATRON, TENSOR_LAYOUT_SOLVER, TENSOR_LAYOUT_COUNT };
 const char *tensor_layout_name(enum tensor_layout layout);
 /* TENSOR_LAYOUT_COUNT when there is none of that name. */
@@ -113,24 +113,25 @@ struct recipe {
     int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
-    int tensor_parallel;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its GEMMs; 0 is
-                               1 */
+    int tensor_parallel; /* ranks that share each tensor (plan/layout/shard_graph.h): they cut the sums of its GEMMs; 0
+                            is
+                            1 */
     bool sequence_parallel; /* what these ranks would have whole between GEMMs they have cut along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
-    /* What it chose for each node (plan/recipe_lines.h, layout/strategy_lines.h), so that all ranks, programs and runs
-     * that go on have the same; NULL: not known yet. */
+    /* What it chose for each node (plan/recipe_lines.h, plan/layout/strategy_lines.h), so that all ranks, programs and
+     * runs that go on have the same; NULL: not known yet. */
     const char *strategies;
     uint64_t seed;
     enum update_rule optimizer;
-    double beta1, beta2, epsilon, weight_decay; /* of the optimizer (ops/ops.h) */
+    double beta1, beta2, epsilon, weight_decay; /* of the optimizer (ir/ops/ops.h) */
     double muon_momentum;                       /* of UPDATE_MUON; 0 of others */
     double clip_norm;                           /* limit of the gradients' global norm; 0: none */
     enum document_attention document_attention;
     enum example_packing packing;
     bool packing_auto; /* plan files alone: packing is off until the data of a run decide */
     enum training_loss loss;
-    double dpo_beta; /* of TRAINING_DPO, as what follows (ops/ops.h); 0 of others */
+    double dpo_beta; /* of TRAINING_DPO, as what follows (ir/ops/ops.h); 0 of others */
     enum pair_loss dpo_loss;
     double dpo_label_smoothing;
     enum state_format optimizer_dtype;
@@ -159,12 +160,12 @@ struct policy {
     enum tier parameters, gradients, optimizer; /* home tier of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
-    int64_t tile_tokens; /* of a micro-batch, on which a block's MLP works at a time (graph/token_tiles.h); 0: on all */
+    int64_t tile_tokens; /* of a micro-batch, on which a block's MLP works at a time (ir/token_tiles.h); 0: on all */
     bool selective_recompute; /* norms and activation functions again in backward instead of keeping what they made
-                               * (graph/selective_recompute.h)
+                               * (ir/selective_recompute.h)
                                */
     bool flat; /* operations between ranks send each block straight to where it belongs, not node by node */
-    /* Blocks at which spans after the first begin, "4 8" (layout/stage_spans.h); "": chosen. Of one stage: "". */
+    /* Blocks at which spans after the first begin, "4 8" (plan/layout/stage_spans.h); "": chosen. Of one stage: "". */
     char spans[POLICY_SPANS_BYTES];
     char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
 };

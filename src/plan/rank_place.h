@@ -1,16 +1,17 @@
 /* Who computes: a rank, and how it meets the others. All 0: alone.
  *
  * Ranks have three axes: rank = (stage * data + d) * tensor + t. The tensor ranks of a group hold the parts that
- * layouts cut (layout/shard_graph.h); the data ranks each have micro-batches, lanes and shards of their own; stages
- * have blocks. What lanes, rounds, partitions and sums of gradients call a rank is a place among the data ranks. */
+ * layouts cut (plan/layout/shard_graph.h); the data ranks each have micro-batches, lanes and shards of their own;
+ * stages have blocks. What lanes, rounds, partitions and sums of gradients call a rank is a place among the data ranks.
+ */
 #ifndef BALLAST_PLAN_RANK_PLACE_H
 #define BALLAST_PLAN_RANK_PLACE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cluster/tier.h"
 #include "collective/mesh.h"
+#include "machine/tier.h"
 
 struct rank_place {
     struct mesh mesh; /* of all ranks; 0x0: one */

@@ -7,8 +7,8 @@
 #include "backend/kernel_parts.h"
 #include "backend/linear_products.h"
 #include "backend/muon_parts.h"
-#include "cluster/tier.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
+#include "machine/tier.h"
 #include "plan/gpu_micro_batch.h"
 
 /* Set by described_device_find before other threads are started. */

@@ -1,6 +1,6 @@
 #include "profile/link_rows.h"
 
-#include "layout/device_mesh.h"
+#include "plan/layout/device_mesh.h"
 
 static bool is_worth(const struct cluster_links *links) {
     int ranks = mesh_ranks(&links->mesh);

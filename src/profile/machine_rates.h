@@ -3,7 +3,7 @@
 #define BALLAST_PROFILE_MACHINE_RATES_H
 
 #include "backend/backend.h"
-#include "cluster/rates.h"
+#include "machine/rates.h"
 #include "profile/contention.h"
 
 struct rates_options {
@@ -14,7 +14,7 @@ struct rates_options {
     const struct contention *contention;
 };
 
-/* Measures through the backend and src/store, as programs use them: about 0.1 s, 2 s with all tiers, and
+/* Measures through the backend and src/runtime/store, as programs use them: about 0.1 s, 2 s with all tiers, and
  * hardly more than 1.2 s on a busy machine, where there are fewer repeats. With the device tier alone nothing is
  * concurrent, and slowdowns are 1. Takes up to 300 MiB (of a device whose micro-batches are four times the CPU's, 1
  * GiB) for that time and a file of 32 MiB without a name in the disk's directory. Missing tiers have rates of 0 and

@@ -1,7 +1,7 @@
 /* The rate of GEMMs, from calls of the backend's linear operator at two sizes. */
 #include "base/half.h"
 #include "base/mem.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "profile/measurement.h"
 #include "profile/operator_bench.h"
 #include "profile/profile.h"

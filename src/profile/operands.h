@@ -4,7 +4,7 @@
 #define BALLAST_PROFILE_OPERANDS_H
 
 #include "base/mem.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
 
 enum { OPERAND_COUNT = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
 

@@ -3,11 +3,11 @@
 #define BALLAST_PROFILE_OPERATOR_BENCH_H
 
 #include "backend/backend.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "profile/measurement.h"
 #include "profile/operands.h"
 #include "profile/work_clock.h"
-#include "store/arena.h"
+#include "runtime/store/arena.h"
 
 /* Memory that benches use one after the other: it grows to what the largest takes. Zero-initialise; bench_memory_free.
  */

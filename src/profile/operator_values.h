@@ -2,8 +2,8 @@
 #ifndef BALLAST_PROFILE_OPERATOR_VALUES_H
 #define BALLAST_PROFILE_OPERATOR_VALUES_H
 
-#include "graph/graph.h"
-#include "ops/ops.h"
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
 
 /* Fills all of a tensor of `node` with the operator's examples (op_example). */
 void operator_values_fill(const struct node *node, const struct tensor *tensor, void *to);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_MIN = 1024, HEAD_PARTS = 3 };
 /* The most of a lookup's table that is measured: a table of this size is already out of the caches. */

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cluster/rates.h"
+#include "machine/rates.h"
 #include "plan/plan.h"
 #include "profile/operands.h"
 #include "profile/profile.h"

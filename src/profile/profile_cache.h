@@ -14,8 +14,8 @@
 #include <stdbool.h>
 
 #include "backend/backend.h"
-#include "cluster/cluster.h"
-#include "graph/tensor.h"
+#include "ir/tensor.h"
+#include "machine/cluster.h"
 #include "profile/contention.h"
 #include "profile/measurement.h"
 

@@ -3,9 +3,9 @@
 #define BALLAST_PROFILE_PROFILE_MODEL_H
 
 #include "backend/backend.h"
-#include "cluster/cluster.h"
+#include "machine/cluster.h"
 #include "profile/profile.h"
-#include "sim/costs.h"
+#include "search/sim/costs.h"
 
 /* The most memory that measuring takes for a graph: the bytes of its tensors in a micro-batch, since training needs
  * them too. 0, meaning all, on a device with memory of its own. */

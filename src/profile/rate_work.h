@@ -2,7 +2,7 @@
 #ifndef BALLAST_PROFILE_RATE_WORK_H
 #define BALLAST_PROFILE_RATE_WORK_H
 
-#include "cluster/rates.h"
+#include "machine/rates.h"
 #include "profile/operator_bench.h"
 #include "profile/profile_cache.h"
 #include "runtime/tier_copy.h"

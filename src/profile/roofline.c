@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 /* Parts of the data sheet's bf16 rate, from published measurements of comparable kernels. Attention is counted as
  * FlashAttention counts it: causal pairs, two GEMMs forward, five backward; heads of 128. */
@@ -13,18 +13,18 @@ static const struct architecture {
     double product[ROOFLINE_CASES], attention[ROOFLINE_CASES], attention_grad[ROOFLINE_CASES];
 } architectures[] = {
     /* GEMMs, of the rate of the best shape (cluster_limits.product_part): 0.80 is what steps of published training runs
-     * reach (scale/calibration.h, product_hopper); 0.95 is an H200's sustained rate, 755 TFLOP/s, over its burst of 794
-     * (stas00/ml-engineering, maximum sustainable and achievable matmul FLOPS).
-     * Attention: FlashAttention-2, which uses mma.sync as the own kernels do, reaches 260 of 989 TFLOP/s forward on an
-     * H100, causal, at 1024 positions, and 260 backward, not causal (arXiv 2407.08608, figures 5 and 6); causal costs
-     * forward a quarter of the rate (350 to 260), and backward is taken to lose as much: 195. The own kernels are read
-     * as a little slower, by exponentials and tiles at the diagonal. */
+     * reach (search/scale/calibration.h, product_hopper); 0.95 is an H200's sustained rate, 755 TFLOP/s, over its burst
+     * of 794 (stas00/ml-engineering, maximum sustainable and achievable matmul FLOPS). Attention: FlashAttention-2,
+     * which uses mma.sync as the own kernels do, reaches 260 of 989 TFLOP/s forward on an H100, causal, at 1024
+     * positions, and 260 backward, not causal (arXiv 2407.08608, figures 5 and 6); causal costs forward a quarter of
+     * the rate (350 to 260), and backward is taken to lose as much: 195. The own kernels are read as a little slower,
+     * by exponentials and tiles at the diagonal. */
     {90, {0.80, 0.85, 0.95}, {0.18, 0.22, 0.26}, {0.17, 0.20, 0.23}},
     /* An RTX 4090: 178.5 TFLOP/s by the best shape, at a clock above the data sheet's 165.2 (mag-/gpu_benchmark). No
      * published attention at 1024 positions was found: as on Ampere. */
     {89, {0.84, 0.93, 1.00}, {0.33, 0.40, 0.47}, {0.21, 0.26, 0.31}},
     /* An A100: GEMMs of published steps reach 0.87 of the best shape's 271 TFLOP/s, FlashAttention-2 forward 0.47 of
-     * the data sheet, and backward 0.65 of that (scale/calibration.h, fitted on such steps). */
+     * the data sheet, and backward 0.65 of that (search/scale/calibration.h, fitted on such steps). */
     {0, {0.80, 0.87, 0.97}, {0.33, 0.40, 0.47}, {0.21, 0.26, 0.31}},
 };
 /* Of the part of the memory's rate that streaming kernels are expected to reach; copies in an H100's memory reach 0.90

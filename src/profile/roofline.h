@@ -4,8 +4,8 @@
 #ifndef BALLAST_PROFILE_ROOFLINE_H
 #define BALLAST_PROFILE_ROOFLINE_H
 
-#include "cluster/cluster.h"
-#include "sim/costs.h"
+#include "machine/cluster.h"
+#include "search/sim/costs.h"
 
 /* Kernels reach other parts of those rates than expected: the ends of the range that published measurements of
  * comparable kernels allow. */

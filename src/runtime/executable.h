@@ -4,7 +4,7 @@
 #define BALLAST_RUNTIME_EXECUTABLE_H
 
 #include "backend/backend.h"
-#include "program/program.h"
+#include "compiler/program.h"
 
 struct executable {
     const struct backend *backend;

@@ -11,7 +11,7 @@
 #ifndef BALLAST_RUNTIME_GRAPH_SEGMENTS_H
 #define BALLAST_RUNTIME_GRAPH_SEGMENTS_H
 
-#include "program/program.h"
+#include "compiler/program.h"
 
 /* Launching a graph takes a processor some 2.5 us however long it is (NVIDIA, "Constant Time Launch for Straight-Line
  * CUDA Graphs", CUDA 12.6), which is what one or two kernels take: with fewer than four calls little is saved for what

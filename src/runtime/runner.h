@@ -23,8 +23,8 @@
 
 #include "comm/comm.h"
 #include "runtime/executable.h"
-#include "sim/timeline.h"
-#include "store/arena.h"
+#include "runtime/store/arena.h"
+#include "search/sim/timeline.h"
 
 struct runner;
 

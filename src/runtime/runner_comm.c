@@ -1,6 +1,6 @@
 /* Operations between ranks: made with the runner, started and waited for by the communication stream's worker; and what
  * other ranks are told of how long an instruction may take. */
-#include "program/collectives.h"
+#include "compiler/collectives.h"
 #include "runtime/runner_state.h"
 
 static enum status make_operation(struct runner *runner, const struct instruction *instruction) {

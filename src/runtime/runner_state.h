@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "ops/ops.h"
-#include "program/happens.h"
+#include "compiler/happens.h"
+#include "ir/ops/ops.h"
 #include "runtime/batches.h"
 #include "runtime/graph_segments.h"
 #include "runtime/runner.h"

@@ -2,7 +2,7 @@
 #ifndef BALLAST_RUNTIME_TIER_COPY_H
 #define BALLAST_RUNTIME_TIER_COPY_H
 
-#include "store/arena.h"
+#include "runtime/store/arena.h"
 
 /* A staging buffer between the disk and device-only memory: two places that take turns, so that disk and device work at
  * the same time. Zero-initialise. */

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "program/collectives.h"
-#include "program/passes.h"
+#include "compiler/collectives.h"
+#include "compiler/passes.h"
 
 bool search_fits(const struct search_input *input, const struct trial *trial) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)

@@ -1,8 +1,8 @@
 /* Lower bounds of a policy's programs: seconds of a step, bytes of each tier. Closed forms over the costs of a schedule
  * and over model states; tests hold them against compiled and simulated programs of random policies.
  *
- * Seconds: the longest stream, or two streams together where they slow each other down (sim/costs.h). Bytes: what is
- * live at once for certain, group by group. */
+ * Seconds: the longest stream, or two streams together where they slow each other down (search/sim/costs.h). Bytes:
+ * what is live at once for certain, group by group. */
 #ifndef BALLAST_SEARCH_POLICY_BOUND_H
 #define BALLAST_SEARCH_POLICY_BOUND_H
 

@@ -1,12 +1,12 @@
 /* What one micro-batch costs under an activation schedule (plan/activations.h): seconds of compute, bytes on the device
  * group by group, bytes copied. Measured on the same list of executions that the compiler schedules
- * (program/executions.h).
+ * (compiler/executions.h).
  */
 #ifndef BALLAST_SEARCH_SCHEDULE_COST_H
 #define BALLAST_SEARCH_SCHEDULE_COST_H
 
-#include "program/instances.h"
-#include "sim/costs.h"
+#include "compiler/instances.h"
+#include "search/sim/costs.h"
 
 /* Bytes of one micro-batch's activations on the device. */
 struct group_bytes {

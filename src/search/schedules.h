@@ -5,7 +5,7 @@
 #define BALLAST_SEARCH_SCHEDULES_H
 
 #include "base/mem.h"
-#include "cluster/tier.h"
+#include "machine/tier.h"
 #include "plan/chain.h"
 
 enum schedule_kind {

@@ -20,9 +20,9 @@
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
+#include "compiler/program.h"
 #include "plan/plan.h"
-#include "program/program.h"
-#include "sim/simulate.h"
+#include "search/sim/simulate.h"
 
 /* Which operations between ranks are tried (policy.flat). */
 enum search_collectives { COLLECTIVES_HIERARCHICAL, COLLECTIVES_FLAT, COLLECTIVES_EITHER };

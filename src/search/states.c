@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/program.h"
 #include "plan/shards.h"
-#include "program/program.h"
 
 /* Where chunks may be cut into shards, each tensor's elements are rounded up (plan/shards.h). */
 static int64_t bytes_of(const struct states *states, const struct tensor *tensor, bool cut) {

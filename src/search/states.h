@@ -3,7 +3,7 @@
 #define BALLAST_SEARCH_STATES_H
 
 #include "plan/chunks.h"
-#include "sim/costs.h"
+#include "search/sim/costs.h"
 
 /* Sums over the chunks from one on to the last. Under a partition parameters and optimizer states are this rank's
  * shards; gradients are whole, and `shards` is what a rank keeps of their sums. `again` are the parameters that

@@ -1,6 +1,6 @@
 #include "search/step_chain.h"
 
-#include "graph/symbolic_profile.h"
+#include "ir/symbolic_profile.h"
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 

@@ -1,7 +1,7 @@
 #include "search/step_cut.h"
 
+#include "compiler/program.h"
 #include "plan/movement.h"
-#include "program/program.h"
 
 static enum status count_reductions(struct step_cut *cut, const struct recipe *recipe) {
     int ranks = rank_place_data(&cut->place);

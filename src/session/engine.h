@@ -4,8 +4,8 @@
 #define BALLAST_SESSION_ENGINE_H
 
 #include "data/dataset.h"
-#include "layout/stage_spans.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
+#include "plan/layout/stage_spans.h"
 #include "runtime/runner.h"
 #include "session/expert_counts.h"
 #include "session/session_plan.h"
@@ -48,7 +48,7 @@ enum status engine_list_tensors(const struct engine *engine, enum tensor_kind ki
  * 1: each of a stage has all. The same on all ranks. */
 int engine_width(const struct engine *engine, enum tensor_kind kind);
 /* Whether ranks have but a part of tensors of this kind: by that, because they share each tensor, or because they have
- * those of a stage (layout/stage_spans.h). */
+ * those of a stage (plan/layout/stage_spans.h). */
 bool engine_is_cut(const struct engine *engine, enum tensor_kind kind);
 /* Of what all ranks have: an equal part for each. */
 struct safetensors_run engine_share(const struct engine *engine, struct safetensors_run all);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 static int64_t count_layers(const struct graph *graph) {
     int64_t layers = 0;

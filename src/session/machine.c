@@ -1,6 +1,6 @@
 #include "session/machine.h"
 
-#include "cluster/cluster_preset.h"
+#include "machine/cluster_preset.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/statvfs.h>

@@ -3,10 +3,10 @@
 #define BALLAST_SESSION_MACHINE_H
 
 #include "backend/backend.h"
-#include "cluster/cluster.h"
+#include "machine/cluster.h"
 #include "profile/contention.h"
+#include "runtime/store/arena.h"
 #include "session/train_options.h"
-#include "store/arena.h"
 
 struct machine {
     const struct backend *backend;
@@ -20,7 +20,7 @@ struct machine {
     int sharers;                         /* how many of them have a share of this host's memory; 0: one */
     struct cluster_rates between;        /* ranks that are here: links, and slowdowns of and by messages; else 0 */
     bool plans_devices;                  /* collectives of planned ranks work on the memory of their devices */
-    bool disk_buffered;                  /* false; through the page cache (store/arena.h) */
+    bool disk_buffered;                  /* false; through the page cache (runtime/store/arena.h) */
 };
 
 /* Nothing in it needs to be freed. `decided`: a plan's or a checkpoint's recipe, whose kind of device is taken where

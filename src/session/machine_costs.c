@@ -2,9 +2,9 @@
 
 #include "base/cache_folder.h"
 #include "base/mem.h"
+#include "compiler/collectives.h"
 #include "profile/described_device.h"
 #include "profile/profile.h"
-#include "program/collectives.h"
 
 /* The machine of the cluster file, or this one, without the rates that were not measured yet. */
 static enum status describe(const struct machine *machine, struct cluster *out) {

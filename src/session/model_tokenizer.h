@@ -3,7 +3,7 @@
 #define BALLAST_SESSION_MODEL_TOKENIZER_H
 
 #include "model/model.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* The tokenizer of a model's directory, or of its adapter's (model_companion_folder), with what the files next to it
  * change.

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "graph/finite.h"
+#include "ir/finite.h"
 #include "session/engine.h"
 
 struct search {

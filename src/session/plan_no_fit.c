@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/size.h"
-#include "cluster/cluster.h"
+#include "machine/cluster.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 

@@ -3,7 +3,7 @@
 #include "session/plan_policy.h"
 
 #include "base/size.h"
-#include "program/collectives.h"
+#include "compiler/collectives.h"
 #include "search/measure.h"
 
 /* The plan whose policy is to be found, the tiers that it has to fit, and what the search is told of its main

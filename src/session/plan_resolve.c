@@ -6,7 +6,7 @@
 #include "backend/kernel_versions.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "cluster/cluster.h"
+#include "machine/cluster.h"
 #include "session/rank_devices.h"
 #include "session/train_options.h"
 

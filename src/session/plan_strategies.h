@@ -1,12 +1,12 @@
 /* How a plan's model could be cut among its ranks: the strategies that cost least on their mesh, and those that do not
- * divide (layout/joint_solution.h). Of all ranks, on the mesh of
+ * divide (plan/layout/joint_solution.h). Of all ranks, on the mesh of
  * their nodes; what a plan of ranks that share tensors runs is in session/layout_report.h. */
 #ifndef BALLAST_SESSION_PLAN_STRATEGIES_H
 #define BALLAST_SESSION_PLAN_STRATEGIES_H
 
 #include <jansson.h>
 
-#include "layout/joint_solution.h"
+#include "plan/layout/joint_solution.h"
 #include "session/session_plan.h"
 
 struct plan_strategies {

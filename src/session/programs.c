@@ -3,14 +3,14 @@
 #include <string.h>
 
 #include "backend/kernel_versions.h"
-#include "graph/differentiate.h"
-#include "graph/selective_recompute.h"
-#include "graph/token_tiles.h"
-#include "layout/shard_graph.h"
-#include "layout/shard_texts.h"
-#include "ops/ops.h"
+#include "compiler/collectives.h"
+#include "ir/differentiate.h"
+#include "ir/ops/ops.h"
+#include "ir/selective_recompute.h"
+#include "ir/token_tiles.h"
+#include "plan/layout/shard_graph.h"
+#include "plan/layout/shard_texts.h"
 #include "profile/described_device.h"
-#include "program/collectives.h"
 #include "session/tensor_layout.h"
 
 /* Whether a GEMM's bits depend on each of its sums alone: on a GPU, also one that is only described, a library

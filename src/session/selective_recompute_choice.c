@@ -1,8 +1,8 @@
 #include "session/selective_recompute_choice.h"
 
-#include "graph/selective_recompute.h"
+#include "ir/selective_recompute.h"
+#include "search/sim/costs.h"
 #include "session/plan_choice.h"
-#include "sim/costs.h"
 
 /* Costs that a run has fitted are of its graph, and bounds of shapes are of the plain one. */
 static bool is_open(const struct session_plan *plan) {

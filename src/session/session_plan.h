@@ -7,9 +7,9 @@
 #define BALLAST_SESSION_SESSION_PLAN_H
 
 #include "search/search.h"
+#include "search/sim/step_summary.h"
 #include "session/plan_request.h"
 #include "session/stage_steps.h"
-#include "sim/step_summary.h"
 
 /* Sizes of the model that a plan is for. */
 struct model_figures {

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "layout/stage_spans.h"
+#include "plan/layout/stage_spans.h"
 
 /* Of the rank's largest share. */
 static enum status count_waves(const struct plan *plan, int64_t *waves) {

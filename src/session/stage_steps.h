@@ -4,7 +4,7 @@
 #define BALLAST_SESSION_STAGE_STEPS_H
 
 #include "runtime/executable.h"
-#include "sim/simulate.h"
+#include "search/sim/simulate.h"
 
 struct stage_step {
     struct program *program;  /* NULL: that of `main` */

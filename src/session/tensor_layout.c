@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "layout/strategy_lines.h"
+#include "plan/layout/strategy_lines.h"
 #include "plan/recipe_lines.h"
 #include "session/machine_costs.h"
 

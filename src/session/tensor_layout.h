@@ -4,9 +4,9 @@
 #ifndef BALLAST_SESSION_TENSOR_LAYOUT_H
 #define BALLAST_SESSION_TENSOR_LAYOUT_H
 
-#include "layout/joint_solution.h"
-#include "layout/shard_choice.h"
-#include "layout/shard_program.h"
+#include "plan/layout/joint_solution.h"
+#include "plan/layout/shard_choice.h"
+#include "plan/layout/shard_program.h"
 #include "session/session_plan.h"
 
 /* What a machine does in a second of a micro-batch of so many sequences, whatever ranks share its tensors. */
@@ -36,7 +36,7 @@ enum status tensor_layout_choose(const struct plan *plan, const struct graph *gr
 
 /* The question that the solver answers, and its answer, or the recipe's strategies: also for what tells of it
  * (session/layout_report.h). Where
- * strategies and recomputation together fit the device (layout/joint_solution.h), the fastest of these; else the
+ * strategies and recomputation together fit the device (plan/layout/joint_solution.h), the fastest of these; else the
  * fastest of all, since there are other tiers too. */
 struct shard_question tensor_layout_question(const struct plan *plan, const struct graph *graph);
 enum status tensor_layout_solve(const struct plan *plan, const struct shard_program *program,

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "graph/token_tiles.h"
+#include "ir/token_tiles.h"
 #include "session/plan_choice.h"
 #include "session/plan_policy.h"
 

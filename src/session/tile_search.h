@@ -1,4 +1,4 @@
-/* Whether a step is faster, or fits at all, with the MLPs in tiles over a micro-batch's tokens (graph/token_tiles.h):
+/* Whether a step is faster, or fits at all, with the MLPs in tiles over a micro-batch's tokens (ir/token_tiles.h):
  * each size of a tile is a graph of its own, for which policies are searched as for any other. */
 #ifndef BALLAST_SESSION_TILE_SEARCH_H
 #define BALLAST_SESSION_TILE_SEARCH_H

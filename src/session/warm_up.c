@@ -1,7 +1,7 @@
 #include "session/warm_up.h"
 
 #include "base/size.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "profile/operands.h"
 #include "profile/operator_values.h"
 

@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-#include "checkpoint/checkpoint.h"
+#include "session/checkpoint/checkpoint.h"
 #include "train/metrics.h"
 
 /* The same on all ranks. */

@@ -2,7 +2,7 @@
 #ifndef BALLAST_TRAIN_EVAL_ORIGIN_H
 #define BALLAST_TRAIN_EVAL_ORIGIN_H
 
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 #include "train/evaluate.h"
 
 /* What was given, with what the run adds. Zero-initialise; eval_origin_free. */

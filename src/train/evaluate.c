@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/progress.h"
-#include "checkpoint/checkpoint.h"
+#include "session/checkpoint/checkpoint.h"
 #include "session/engine.h"
 #include "train/eval_origin.h"
 #include "train/loss_sum.h"

@@ -10,8 +10,8 @@
 #ifndef BALLAST_TRAIN_PLAN_WATCH_H
 #define BALLAST_TRAIN_PLAN_WATCH_H
 
-#include "sim/costs.h"
-#include "sim/timeline.h"
+#include "search/sim/costs.h"
+#include "search/sim/timeline.h"
 #include "train/replan.h"
 
 struct train_run;

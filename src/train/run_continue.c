@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 #include "train/run_end.h"
 #include "train/train_loop.h"
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 
 enum { RUN_END_VERSION = 1, RUN_END_LIMIT_BYTES = 1 << 16 };
 static const char file_name[] = "end.json";

@@ -2,8 +2,8 @@
 #ifndef BALLAST_TRAIN_RUN_ORIGIN_H
 #define BALLAST_TRAIN_RUN_ORIGIN_H
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/checkpoint.h"
+#include "session/checkpoint/run_folder.h"
 
 struct run_origin {
     char *checkpoint; /* the newest; NULL: none yet, it starts with the model */

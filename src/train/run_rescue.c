@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 
 bool run_is_in_place(const struct train_run *run) { return folder_is_at(run->folder, run->lock); }
 

@@ -4,7 +4,7 @@
 
 #include "generate/generation_config.h"
 #include "session/engine.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/metrics.h"
 
 struct samples {

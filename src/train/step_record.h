@@ -1,4 +1,4 @@
-/* RUN_DIR/timeline.json: when each instruction of one settled step ran (sim/timeline.h). */
+/* RUN_DIR/timeline.json: when each instruction of one settled step ran (search/sim/timeline.h). */
 #ifndef BALLAST_TRAIN_STEP_RECORD_H
 #define BALLAST_TRAIN_STEP_RECORD_H
 

@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "checkpoint/run_folder.h"
-#include "checkpoint/shared_folder.h"
 #include "data/source.h"
 #include "model/model.h"
+#include "session/checkpoint/run_folder.h"
+#include "session/checkpoint/shared_folder.h"
 #include "session/machine_costs.h"
 #include "session/plan_document.h"
 #include "train/run_end.h"

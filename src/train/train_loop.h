@@ -2,7 +2,7 @@
 #ifndef BALLAST_TRAIN_TRAIN_LOOP_H
 #define BALLAST_TRAIN_TRAIN_LOOP_H
 
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 #include "train/checkpoint_writer.h"
 #include "train/event_file.h"
 #include "train/learning_rate.h"

@@ -12,7 +12,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda_constants.h"
 #include "base/fault.h"
-#include "store/arena.h"
+#include "runtime/store/arena.h"
 #include "support/temp_folder.h"
 
 enum { MULTIPROCESSORS = 132 };

@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "base/half.h"
 #include "base/mem.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "profile/operator_values.h"
 #include "support/cuda_kernels.h"
 #include "support/quantized_numbers.h"

@@ -7,7 +7,7 @@
 #include "backend/cpu/expert_pieces.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
 #include "support/plain_case.h"
 #include "support/unit.h"
 

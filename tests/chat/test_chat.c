@@ -8,10 +8,10 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "chat/chat.h"
 #include "support/chat_fixture.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
+#include "text/chat/chat.h"
 
 static struct tokenizer *tokenizer;
 static json_t *families;

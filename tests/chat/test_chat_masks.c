@@ -8,9 +8,9 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "chat/chat.h"
 #include "support/packed_json.h"
 #include "support/temp_folder.h"
+#include "text/chat/chat.h"
 
 static struct tokenizer *tokenizer;
 static json_t *masks;

@@ -9,12 +9,12 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "chat/chat.h"
-#include "chat/chat_template.h"
 #include "support/chat_fixture.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
-#include "tokenizer/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 static json_t *families;
 static struct tokenizer *tokenizer;

@@ -7,11 +7,11 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/utf8.h"
-#include "chat/example.h"
 #include "support/data_files.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/tokenizer_text.h"
+#include "text/chat/example.h"
 
 static const char *const tokenizers[] = {"gpt2", "llama3", "qwen2", "gpt2_prefix_space", "nfkc"};
 enum { TOKENIZERS = sizeof tokenizers / sizeof tokenizers[0] };

@@ -8,7 +8,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/manifest.h"
-#include "checkpoint/checkpoint.h"
+#include "session/checkpoint/checkpoint.h"
 #include "session/engine.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

@@ -11,7 +11,7 @@
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { ARGUMENTS_MAX = 32 };
 

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 #include "support/mpi_job.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

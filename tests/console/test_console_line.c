@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "console/console_line.h"
-#include "console/progress_view.h"
+#include "report/console/console_line.h"
+#include "report/console/progress_view.h"
 #include "support/unit.h"
 
 static const struct train_step step = {.step = 50,

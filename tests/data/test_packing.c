@@ -6,12 +6,12 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "chat/example.h"
 #include "data/packing.h"
-#include "ops/op_attributes.h"
+#include "ir/ops/op_attributes.h"
 #include "support/data_files.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
+#include "text/chat/example.h"
 
 enum { ITEMS = 300 };
 

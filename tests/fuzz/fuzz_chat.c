@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "chat/chat.h"
 #include "data/jsonl.h"
+#include "text/chat/chat.h"
 
 int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "cluster/cluster.h"
+#include "machine/cluster.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

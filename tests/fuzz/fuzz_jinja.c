@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "template/jinja.h"
+#include "text/template/jinja.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -1,6 +1,6 @@
 /* Any rows are refused with a message, or read; what is described is simulated, or says why not. */
 #include "base/json.h"
-#include "scale/forecast.h"
+#include "search/scale/forecast.h"
 #include "support/scale_rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

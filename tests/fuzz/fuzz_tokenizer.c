@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

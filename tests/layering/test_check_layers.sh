@@ -11,10 +11,10 @@ trap 'rm -rf "$place"' EXIT
 # plant FILE LINE: a small sound tree with one more file in it
 plant() {
     rm -rf "$place/src" "$place/tests"
-    mkdir -p "$place/src/base" "$place/src/graph" "$place/src/cli" "$place/$(dirname "$1")"
+    mkdir -p "$place/src/base" "$place/src/ir" "$place/src/cli" "$place/$(dirname "$1")"
     echo '#include <stdio.h>' >"$place/src/base/low.h"
-    echo '#include "base/low.h"' >"$place/src/graph/middle.c"
-    printf '#include "base/low.h"\n#include "graph/high.h"\n' >"$place/src/cli/top.c"
+    echo '#include "base/low.h"' >"$place/src/ir/middle.c"
+    printf '#include "base/low.h"\n#include "ir/high.h"\n' >"$place/src/cli/top.c"
     printf '%s\n' "$2" >"$place/$1"
 }
 must_fail() {
@@ -26,17 +26,18 @@ must_fail() {
     case $output in *"$3"*) ;; *) echo "$1: expected '$3' in: $output" && exit 1 ;; esac
 }
 
-plant src/graph/good.c '#include "base/low.h"'
+plant src/ir/good.c '#include "base/low.h"'
 sh "$check" "$place"
 
-must_fail src/base/bad.c '#include "graph/high.h"' 'src/base/bad.c:1: base may not use graph'
-must_fail src/graph/bad.h '  #  include "cli/top.h"' 'graph may not use cli'
+must_fail src/base/bad.c '#include "ir/high.h"' 'src/base/bad.c:1: base may not use ir'
+must_fail src/ir/bad.h '  #  include "cli/top.h"' 'ir may not use cli'
 must_fail src/data/bad.c '#include "train/loop.h"' 'data may not use train'
 must_fail src/backend/cpu/bad.c '#include "runtime/worker.h"' 'backend may not use runtime'
-must_fail src/graph/bad.c '#include "high.h"' 'names no module'
-must_fail src/graph/bad.c '#include "../cli/top.h"' 'not written from src'
+must_fail src/ir/bad.c '#include "high.h"' 'names no module'
+must_fail src/ir/bad.c '#include "../cli/top.h"' 'not written from src'
 must_fail src/attic/bad.c '#include "base/low.h"' 'is not a module'
-must_fail src/graph/low.h '' 'two files are called low.h'
+must_fail src/ir/bad.c '#include "ir/ops/op.h"' 'ir may not use ir/ops'
+must_fail src/plan/deep/bad.c '#include "plan/layout/a.h"' 'plan may not use plan/layout'
 rm -rf "$place/src"
 mkdir "$place/src"
 if sh "$check" "$place" 2>/dev/null; then

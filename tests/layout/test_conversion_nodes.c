@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "graph/differentiate.h"
-#include "layout/conversion.h"
-#include "layout/conversion_nodes.h"
+#include "ir/differentiate.h"
+#include "plan/layout/conversion.h"
+#include "plan/layout/conversion_nodes.h"
 #include "support/case_layout.h"
 #include "support/graph_ranks.h"
 #include "support/unit.h"

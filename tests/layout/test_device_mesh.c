@@ -1,5 +1,5 @@
 /* Meshes: places, costs of collectives, and rows found by measured pairs. */
-#include "layout/device_mesh.h"
+#include "plan/layout/device_mesh.h"
 
 #include <math.h>
 #include <string.h>

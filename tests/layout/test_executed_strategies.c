@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "graph/differentiate.h"
-#include "layout/shard_graph.h"
-#include "layout/shard_strategies.h"
+#include "ir/differentiate.h"
+#include "plan/layout/shard_graph.h"
+#include "plan/layout/shard_strategies.h"
 #include "support/graph_ranks.h"
 #include "support/op_cases.h"
 #include "support/op_table.h"

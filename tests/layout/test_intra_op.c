@@ -1,12 +1,12 @@
 /* The integer program: against all choices on small ones, elimination against CBC on larger ones, and what is refused.
  */
-#include "layout/intra_op.h"
+#include "plan/layout/intra_op.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/random.h"
-#include "layout/ilp_program.h"
+#include "plan/layout/ilp_program.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 

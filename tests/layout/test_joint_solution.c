@@ -1,6 +1,6 @@
 /* Strategies and recomputation together: never slower than either phase alone, within the device's memory, and as fast
  * as the best of all strategies with the best of all schedules on small models. */
-#include "layout/joint_solution.h"
+#include "plan/layout/joint_solution.h"
 
 #include <math.h>
 #include <string.h>

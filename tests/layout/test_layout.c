@@ -1,5 +1,5 @@
 /* Layouts: their numbers, parts and steps, and what a change of shape keeps, each against plain counting. */
-#include "layout/layout.h"
+#include "plan/layout/layout.h"
 
 #include <stdio.h>
 #include <string.h>

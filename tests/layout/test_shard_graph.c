@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph/differentiate.h"
-#include "layout/shard_graph.h"
-#include "layout/shard_strategies.h"
+#include "ir/differentiate.h"
 #include "model/model.h"
+#include "plan/layout/shard_graph.h"
+#include "plan/layout/shard_strategies.h"
 #include "support/graph_ranks.h"
 #include "support/model_cases.h"
 #include "support/shared_model.h"

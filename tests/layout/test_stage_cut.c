@@ -1,5 +1,5 @@
 /* Stages of pipelines against all cuts, and what is refused. */
-#include "layout/stage_cut.h"
+#include "plan/layout/stage_cut.h"
 
 #include <math.h>
 #include <string.h>

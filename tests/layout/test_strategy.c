@@ -1,11 +1,11 @@
 /* Strategies of operators: what operands' loops are, known costs, and what is dropped. */
-#include "layout/strategy.h"
+#include "plan/layout/strategy.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "support/fault_sweep.h"
 #include "support/op_cases.h"
 #include "support/unit.h"

@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "base/random.h"
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
 #include "model/model.h"
 #include "profile/operands.h"
 #include "profile/profile_model.h"

@@ -1,7 +1,7 @@
 /* Operators refuse what does not fit, naming the input, and count FLOPs as the formulas say. */
 #include <string.h>
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "support/op_table.h"
 #include "support/unit.h"
 

@@ -4,9 +4,9 @@
 
 #include "base/file.h"
 #include "base/folder.h"
-#include "cluster/cluster_preset.h"
-#include "page/scale_page.h"
-#include "scale/system.h"
+#include "machine/cluster_preset.h"
+#include "report/page/scale_page.h"
+#include "search/scale/system.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

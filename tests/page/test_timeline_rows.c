@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "page/page_timeline.h"
-#include "page/timeline_rows.h"
+#include "report/page/page_timeline.h"
+#include "report/page/timeline_rows.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "page/trace.h"
-#include "sim/simulate.h"
+#include "report/page/trace.h"
+#include "search/sim/simulate.h"
 #include "support/fault_sweep.h"
 #include "support/small_graph.h"
 #include "support/toy_program.h"

@@ -1,8 +1,8 @@
 /* Nodes one after the other: on shared tensors, within the memory that there is, each timed. No time is checked. */
 #include "profile/node_walk.h"
 
-#include "graph/graph.h"
-#include "ops/ops.h"
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
 #include "profile/profile.h"
 #include "profile/walk_points.h"
 #include "support/unit.h"

@@ -1,6 +1,6 @@
 /* Operands in memory: within what there is, whatever copies are wanted. */
-#include "graph/graph.h"
-#include "ops/ops.h"
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
 #include "profile/operator_bench.h"
 #include "profile/rate_work.h"
 #include "support/unit.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
 #include "model/model.h"
 #include "model/model_preset.h"
 #include "profile/points.h"

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
+#include "ir/ops/ops.h"
 #include "model/model.h"
-#include "ops/ops.h"
 #include "profile/profile_model.h"
 #include "profile/work_clock.h"
 #include "support/deferred_backend.h"

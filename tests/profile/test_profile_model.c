@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "base/progress.h"
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
 #include "model/model.h"
 #include "profile/operands.h"
 #include "profile/profile_cache.h"
@@ -349,7 +349,7 @@ static void threads_that_do_not_start_are_reported(void **state) {
     assert_non_null(strstr(status_message(), "thread"));
 }
 
-/* They have no kernel: what they take is known when links are (sim/costs.h). */
+/* They have no kernel: what they take is known when links are (search/sim/costs.h). */
 static void operators_between_ranks_are_not_measured(void **state) {
     (void)state;
     struct graph *graph = collective_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});

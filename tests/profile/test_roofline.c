@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "profile/described_device.h"
 #include "support/small_graph.h"
 #include "support/unit.h"

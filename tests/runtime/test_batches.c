@@ -1,7 +1,7 @@
 /* Batches: every operator's kernels may work together here, under random policies and streams. What a batch holds
  * follows each other on a stream, waits for nothing within, and touches nothing that another of it writes. */
 #include "base/mem.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "runtime/batches.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"

@@ -5,7 +5,7 @@
 /* link: -Wl,--wrap=executable_prove */
 #include <stdio.h>
 
-#include "program/program.h"
+#include "compiler/program.h"
 #include "support/harness.h"
 #include "support/moved.h"
 #include "support/mpi_job.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/token_tiles.h"
+#include "ir/token_tiles.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
 

@@ -1,8 +1,8 @@
 /* Collective times: formulas worked out by hand, and what must hold for any group. */
 #include <math.h>
 
-#include "cluster/cluster_preset.h"
-#include "scale/collective_cost.h"
+#include "machine/cluster_preset.h"
+#include "search/scale/collective_cost.h"
 #include "support/unit.h"
 
 static struct fabric fabric_of(const char *name) {

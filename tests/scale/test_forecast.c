@@ -1,10 +1,10 @@
 /* Steps of described jobs: what must hold whatever the numbers are, and memory worked out by hand. */
 #include <math.h>
 
-#include "cluster/cluster_preset.h"
-#include "scale/forecast.h"
-#include "scale/rank_memory.h"
-#include "scale/system.h"
+#include "machine/cluster_preset.h"
+#include "search/scale/forecast.h"
+#include "search/scale/rank_memory.h"
+#include "search/scale/system.h"
 #include "support/fault_sweep.h"
 #include "support/scale_fit.h"
 #include "support/unit.h"

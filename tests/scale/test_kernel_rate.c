@@ -1,8 +1,8 @@
 /* Kernels by shape: what tiles, tile waves, bytes and alignment do to their time. */
 #include <math.h>
 
-#include "cluster/cluster_preset.h"
-#include "scale/kernel_rate.h"
+#include "machine/cluster_preset.h"
+#include "search/scale/kernel_rate.h"
 #include "support/scale_fit.h"
 #include "support/unit.h"
 

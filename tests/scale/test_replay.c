@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 #include "plan/pipeline_order.h"
-#include "scale/replay.h"
+#include "search/scale/replay.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 

@@ -2,7 +2,7 @@
 #include "base/random.h"
 #include "plan/chunks.h"
 #include "search/policy_bound.h"
-#include "sim/simulate.h"
+#include "search/sim/simulate.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "sim/simulate.h"
-#include "sim/timeline_memory.h"
+#include "search/sim/simulate.h"
+#include "search/sim/timeline_memory.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/toy_program.h"

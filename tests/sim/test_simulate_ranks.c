@@ -1,8 +1,8 @@
 /* What operations between ranks cost in a program: by the group of each, and by the algorithm that runs. */
 #include <math.h>
 
-#include "program/collectives.h"
-#include "sim/simulate.h"
+#include "compiler/collectives.h"
+#include "search/sim/simulate.h"
 #include "support/compile_proved.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim/simulate.h"
+#include "search/sim/simulate.h"
 #include "support/compile_proved.h"
 #include "support/fault_sweep.h"
 #include "support/small_graph.h"

@@ -1,5 +1,5 @@
 /* What two steps' summaries say of where they are apart. */
-#include "sim/step_summary.h"
+#include "search/sim/step_summary.h"
 #include "support/unit.h"
 
 static struct step_summary two_streams(double products_s, double reads_s, double waiting_s) {

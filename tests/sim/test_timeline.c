@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/simulate.h"
+#include "search/sim/simulate.h"
 #include "support/fault_sweep.h"
 #include "support/small_graph.h"
 #include "support/temp_folder.h"

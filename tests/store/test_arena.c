@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "store/arena.h"
+#include "runtime/store/arena.h"
 #include "support/thread_ranks.h"
 #include "support/unit.h"
 

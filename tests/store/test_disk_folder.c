@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/folder.h"
-#include "store/disk_file.h"
-#include "store/store.h"
+#include "runtime/store/disk_file.h"
+#include "runtime/store/store.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

@@ -1,8 +1,8 @@
 /* What becomes of a request when the system does a part of it or none. */
 #include <errno.h>
 
-#include "store/arena.h"
-#include "store/disk_request.h"
+#include "runtime/store/arena.h"
+#include "runtime/store/disk_request.h"
 #include "support/unit.h"
 
 enum { BLOCK = DISK_ALIGNMENT, OFFSET = 5 * BLOCK };

@@ -1,14 +1,14 @@
 /* The disk tier moves the right bytes, by each engine, past the page cache and through it, and says so when it cannot.
  */
 /* ctest: PROCESSORS 2 */
-#include "store/store.h"
+#include "runtime/store/store.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/random.h"
-#include "store/disk_request.h"
+#include "runtime/store/disk_request.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

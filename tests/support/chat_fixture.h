@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* A setup and its teardown, with a temp_folder as state. */
 int chat_fixture_open(void **state, json_t **families, struct tokenizer **tokenizer);

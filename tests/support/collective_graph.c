@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "graph/differentiate.h"
+#include "ir/differentiate.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
 

@@ -3,8 +3,8 @@
 #ifndef BALLAST_TESTS_COLLECTIVE_GRAPH_H
 #define BALLAST_TESTS_COLLECTIVE_GRAPH_H
 
-#include "graph/graph.h"
-#include "ops/ops.h"
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
 #include "plan/plan.h"
 
 enum { COLLECTIVE_SEQUENCES = 4, COLLECTIVE_LENGTH = 8, COLLECTIVE_BLOCKS = 6, COLLECTIVE_VOCABULARY = 37 };

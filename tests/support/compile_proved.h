@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_COMPILE_PROVED_H
 #define BALLAST_TESTS_COMPILE_PROVED_H
 
-#include "program/program.h"
+#include "compiler/program.h"
 
 /* program_compile without a resident program, then program_verify. The caller frees. */
 enum status program_compile_proved(const struct graph *graph, const struct plan *plan,

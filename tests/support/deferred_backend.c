@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "collective/lane_sum.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "plan/recipe_lines.h"
 #include "support/deferred_queues.h"
 

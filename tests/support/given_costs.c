@@ -1,7 +1,7 @@
 #include "support/given_costs.h"
 
+#include "compiler/collectives.h"
 #include "profile/described_device.h"
-#include "program/collectives.h"
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
 

@@ -1,7 +1,7 @@
 #include "support/graph_ranks.h"
 
 #include "backend/backend.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "plan/rank_place.h"
 #include "support/unit.h"
 

@@ -3,7 +3,7 @@
 #ifndef BALLAST_TESTS_GRAPH_RANKS_H
 #define BALLAST_TESTS_GRAPH_RANKS_H
 
-#include "graph/graph.h"
+#include "ir/graph.h"
 
 enum { GRAPH_RANKS_MAX = 8 };
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/passes.h"
 #include "plan/recipe_lines.h"
-#include "program/passes.h"
 #include "session/tensor_layout.h"
 #include "support/deferred_backend.h"
 #include "support/interleave.h"

@@ -42,7 +42,8 @@ struct harness_options {
     bool sequence;                    /* of recipe */
     int tensor;                       /* ranks of `comm` that share each tensor; 0: 1 */
     struct layout_rates layout_rates; /* by which a solver says which parts; all 0: Megatron-LM's */
-    const char *strategies; /* with these: what the solver would choose (layout/strategy_lines.h); NULL: it chooses */
+    const char
+        *strategies; /* with these: what the solver would choose (plan/layout/strategy_lines.h); NULL: it chooses */
     enum dtype reduce_dtype;
     double clip_norm, weight_decay, epsilon, beta1, beta2;
     double muon_momentum;       /* 0: 0.95 where the optimizer is muon */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 static inline struct graph *in_place_graph(void) {
     struct graph *graph = graph_create(DTYPE_F32, 1, 4);

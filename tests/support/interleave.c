@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "program/segments.h"
+#include "compiler/segments.h"
 #include "runtime/runner_state.h"
 
 struct cursor {

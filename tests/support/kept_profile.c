@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "support/unit.h"
 
 struct graph *kept_profile_graph(void) {

@@ -2,8 +2,8 @@
 #ifndef BALLAST_TESTS_KEPT_PROFILE_H
 #define BALLAST_TESTS_KEPT_PROFILE_H
 
-#include "cluster/cluster.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
+#include "machine/cluster.h"
 
 /* Two operators, which are measured in no time. */
 struct graph *kept_profile_graph(void);

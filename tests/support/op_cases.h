@@ -6,8 +6,8 @@
 #ifndef BALLAST_TESTS_OP_CASES_H
 #define BALLAST_TESTS_OP_CASES_H
 
-#include "graph/graph.h"
-#include "ops/ops.h"
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
 
 /* Tokens that are in the first sequence's caches before the case's; each further one has one more. */
 enum { OP_CASE_CACHED = 9 };

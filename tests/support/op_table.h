@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_OP_TABLE_H
 #define BALLAST_TESTS_OP_TABLE_H
 
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 extern const struct op *const op_table[];
 extern const int op_table_count;

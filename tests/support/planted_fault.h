@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_PLANTED_FAULT_H
 #define BALLAST_TESTS_PLANTED_FAULT_H
 
-#include "program/passes.h"
+#include "compiler/passes.h"
 
 struct planted_fault {
     const char *name;

@@ -1,8 +1,8 @@
-/* The numbers of a weight in a format of fewer bits, one by one by the definition of graph/weight_format.h. */
+/* The numbers of a weight in a format of fewer bits, one by one by the definition of ir/weight_format.h. */
 #ifndef BALLAST_TESTS_QUANTIZED_NUMBERS_H
 #define BALLAST_TESTS_QUANTIZED_NUMBERS_H
 
-#include "graph/weight_format.h"
+#include "ir/weight_format.h"
 
 /* Number `index` of the weight whose sections begin at `bytes`. */
 float quantized_number(const struct weight_layout *layout, const void *bytes, int64_t index);

@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_RANDOM_POLICY_H
 #define BALLAST_TESTS_RANDOM_POLICY_H
 
-#include "graph/graph.h"
+#include "ir/graph.h"
 #include "plan/plan.h"
 
 /* What of a random policy is set, so that a cover can name it; the rest is drawn. */

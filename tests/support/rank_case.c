@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "collective/comm_schedule.h"
 #include "collective/lane_tree.h"
-#include "program/collectives.h"
+#include "compiler/collectives.h"
 #include "support/outcome.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"

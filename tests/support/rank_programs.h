@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_RANK_PROGRAMS_H
 #define BALLAST_TESTS_RANK_PROGRAMS_H
 
-#include "program/program.h"
+#include "compiler/program.h"
 
 enum { RANK_PROGRAMS_MAX = 12 };
 

@@ -1,8 +1,8 @@
 #include "support/small_graph.h"
 
 #include "base/random.h"
-#include "graph/differentiate.h"
-#include "ops/ops.h"
+#include "ir/differentiate.h"
+#include "ir/ops/ops.h"
 #include "support/unit.h"
 
 enum { HIDDEN = 20, HEADS = 2, HEAD_DIM = 10, FFN = 28, CONTEXT = 64 };

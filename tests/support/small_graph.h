@@ -2,9 +2,9 @@
 #ifndef BALLAST_TESTS_SMALL_GRAPH_H
 #define BALLAST_TESTS_SMALL_GRAPH_H
 
-#include "graph/graph.h"
+#include "compiler/passes.h"
+#include "ir/graph.h"
 #include "plan/plan.h"
-#include "program/passes.h"
 
 struct small_graph_options {
     int layers;

@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_SYNTHETIC_COSTS_H
 #define BALLAST_TESTS_SYNTHETIC_COSTS_H
 
-#include "sim/costs.h"
+#include "search/sim/costs.h"
 
 /* How many times slower than the first machine's disk, copies and kernels are. */
 #define SYNTHETIC_MACHINE_LIST(X)                                                                                      \

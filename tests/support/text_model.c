@@ -6,7 +6,7 @@
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "support/weight_files.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static void require(enum status status) {
     if (status != STATUS_OK) fail_msg("text_model_make: %s", status_message());

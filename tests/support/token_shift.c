@@ -1,8 +1,8 @@
 #include "support/token_shift.h"
 
-#include "graph/differentiate.h"
-#include "ops/check.h"
-#include "ops/ops.h"
+#include "ir/differentiate.h"
+#include "ir/ops/check.h"
+#include "ir/ops/ops.h"
 
 static enum status infer_token_shift(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = node->in[0]->shape;

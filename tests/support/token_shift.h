@@ -1,5 +1,5 @@
 /* An operator that Ballast does not have, added from outside as one inside is: token_shift.c defines it (as a file of
- * src/ops does), kernel_token_shift.c has its kernels (as a file of src/backend/cpu does). For
+ * src/ir/ops does), kernel_token_shift.c has its kernels (as a file of src/backend/cpu does). For
  * tests/ops/test_add_operator.c.
  *
  * x [S,T,C] -> y [S,T,C]: y[t] = x[t] + mix * x[t-1], and y[0] = x[0], as recurrent models blend each token with the
@@ -8,7 +8,7 @@
 #define BALLAST_TESTS_TOKEN_SHIFT_H
 
 #include "backend/backend.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
 
 struct token_shift_attributes {
     double mix;

@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_TOKENIZER_TEXT_H
 #define BALLAST_TESTS_TOKENIZER_TEXT_H
 
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* Opens tests/fixtures/tokenizers/NAME.json. */
 struct tokenizer *tokenizer_fixture(const char *name);

@@ -1,7 +1,7 @@
 #include "support/toy_program.h"
 
 #include "base/random.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 #include "support/unit.h"
 
 static void add_instruction(struct toy *toy, const struct toy_instruction *toy_instruction, int section) {

@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_TOY_PROGRAM_H
 #define BALLAST_TESTS_TOY_PROGRAM_H
 
-#include "sim/costs.h"
+#include "search/sim/costs.h"
 
 enum { TOY_WAITS = 4 };
 

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "support/fault_sweep.h"
 #include "support/packed_json.h"
-#include "template/jinja.h"
+#include "text/template/jinja.h"
 
 static enum status render(const char *text, size_t bytes, const json_t *variables, struct jinja_output *out) {
     struct jinja_template *template;

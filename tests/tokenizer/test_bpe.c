@@ -7,9 +7,9 @@
 #include "base/utf8.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
-#include "tokenizer/bpe_model.h"
-#include "tokenizer/rank_set.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/bpe_model.h"
+#include "text/tokenizer/rank_set.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { SEED = 41, MODELS = 200, WORDS = 10, TOKENS_MAX = 120, LETTERS = 5, LONGEST_WORD = 900 };
 

@@ -10,7 +10,7 @@
 #include "support/packed_json.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static const char *const names[] = {"gpt2",
                                     "gpt2_prefix_space",

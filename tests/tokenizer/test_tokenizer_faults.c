@@ -6,7 +6,7 @@
 #include "support/temp_folder.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #define FIXTURE(name) BALLAST_FIXTURES "/tokenizers/" name ".json"
 

@@ -7,7 +7,7 @@
 #include "support/temp_folder.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* A small good file, in parts that the tests change. */
 #define HEAD "\"version\": \"1.0\", \"truncation\": null, \"padding\": null"

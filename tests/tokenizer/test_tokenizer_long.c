@@ -8,7 +8,7 @@
 #include "support/data_files.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static const char *const names[] = {"gpt2",
                                     "llama3",

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "support/unit.h"
-#include "tokenizer/pattern_translate.h"
-#include "tokenizer/split_pattern.h"
+#include "text/tokenizer/pattern_translate.h"
+#include "text/tokenizer/split_pattern.h"
 
 static const char *const refused[][2] = {
     {"^*a", "nothing to repeat"},

@@ -6,7 +6,7 @@
 #include "support/fault_sweep.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #define FALLBACK(decoder)                                                                                              \
     "{\"decoder\": " decoder                                                                                           \

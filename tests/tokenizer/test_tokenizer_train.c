@@ -7,7 +7,7 @@
 #include "support/temp_folder.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static const char *const specials[] = {"<|endoftext|>", "<|pad|>"};
 enum { SPECIALS = 2, BYTES = 256, VOCAB = 1000, LARGEST_FIXTURE = 1 << 22 };

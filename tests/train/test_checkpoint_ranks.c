@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/random.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 #include "support/temp_folder.h"
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

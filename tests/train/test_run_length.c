@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "checkpoint/run_folder.h"
+#include "session/checkpoint/run_folder.h"
 #include "support/data_files.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"

@@ -9,10 +9,10 @@
  *         kernel_linear, kernel_head, kernel_head_slices, kernel_attention, kernel_attention_grad,
  *         kernel_attention_sinks, kernel_attention_part, kernel_attention_cache, kernel_select_heads,
  *         kernel_preference, kernel_optimizer, kernel_muon, kernel_routing, kernel_balance, kernel_expert,
- * kernel_expert_glu: the kernels of the operators that src/ops defines in files of these names; expert_pieces: runs of
- * an expert's rows; expert_products: their GEMMs; matmul, matmul_parts, matmul_unpack: GEMMs, of
- * weights in fewer bits too, by one of matmul_thin: the vector kernels for words, where one side is short;
- * matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block; matmul_packed: the vector kernels. */
+ * kernel_expert_glu: the kernels of the operators that src/ir/ops defines in files of these names; expert_pieces: runs
+ * of an expert's rows; expert_products: their GEMMs; matmul, matmul_parts, matmul_unpack: GEMMs, of weights in fewer
+ * bits too, by one of matmul_thin: the vector kernels for words, where one side is short; matmul_blocks, matmul_onednn,
+ * onednn_memory: oneDNN, block by block; matmul_packed: the vector kernels. */
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H
 #define BALLAST_BACKEND_CPU_CPU_KERNEL_H
 
@@ -20,7 +20,7 @@
 #include "backend/cpu/parallel.h"
 #include "backend/kernel_parts.h"
 #include "base/mem.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 /* The operators that the CPU has kernels for, by files of the operators' names: kernel_FILE.c for ops/FILE.c. Each has
  * a function cpu_NAME_create that makes its kernel. */

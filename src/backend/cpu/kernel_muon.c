@@ -1,4 +1,4 @@
-/* Muon's update of a whole matrix (ops/ops.h): the moment and a direction, element by element; the direction made
+/* Muon's update of a whole matrix (ir/ops/ops.h): the moment and a direction, element by element; the direction made
  * orthogonal by GEMMs; the weight, element by element. GEMMs are in the parameter's dtype, their results and what
  * is made of them in fp32, rounded once. */
 #include <math.h>

@@ -1,4 +1,4 @@
-/* A b in a format of fewer bits (graph/weight_format.h): its numbers, a tile at a time, for the packing of a GEMM.
+/* A b in a format of fewer bits (ir/weight_format.h): its numbers, a tile at a time, for the packing of a GEMM.
  */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_UNPACK_H
 #define BALLAST_BACKEND_CPU_MATMUL_UNPACK_H

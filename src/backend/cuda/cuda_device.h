@@ -6,8 +6,8 @@
 
 #include "backend/backend.h"
 #include "base/status.h"
-#include "cluster/cluster.h"
-#include "cluster/tier.h"
+#include "machine/cluster.h"
+#include "machine/tier.h"
 
 /* OK, or FAILED "CUDA: WHAT: the runtime's words", with how to find the place when the GPU itself found the fault. */
 enum status cuda_status(cudaError_t error, const char *what);

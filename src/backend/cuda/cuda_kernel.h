@@ -35,7 +35,7 @@ extern "C" {
 #include "backend/cuda_constants.h"
 #include "backend/kernel_parts.h"
 #include "base/mem.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
 
 /* A function for each operator of the list makes its kernel. */
 #define CUDA_DECLARE(name) enum status cuda_##name##_create(const struct node *node, struct kernel **out);

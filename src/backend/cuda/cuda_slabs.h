@@ -1,4 +1,4 @@
-/* GEMMs whose b may be a weight in fewer bits (graph/weight_format.h). Such a b is unpacked into the workspace, some
+/* GEMMs whose b may be a weight in fewer bits (ir/weight_format.h). Such a b is unpacked into the workspace, some
  * of the GEMM's columns at a time (a slab), where a GPU's cache still holds them when that part of the GEMM
  * reads them. Each number is code times scale in fp32, rounded to the GEMM's dtype: the bits are those of the
  * GEMMs of the unpacked slabs. */

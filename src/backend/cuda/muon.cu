@@ -1,5 +1,5 @@
-/* Muon's update of a whole matrix (ops/ops.h), in the order of the CPU's (backend/cpu/kernel_muon.c): the moment and a
- * direction, element by element (optimizer.cu); the direction made orthogonal by GEMMs of cuBLASLt; the weight,
+/* Muon's update of a whole matrix (ir/ops/ops.h), in the order of the CPU's (backend/cpu/kernel_muon.c): the moment and
+ * a direction, element by element (optimizer.cu); the direction made orthogonal by GEMMs of cuBLASLt; the weight,
  * element by element. GEMMs are in the parameter's dtype, their results and what is made of them in fp32, rounded
  * once. cuBLASLt adds in another order than the CPU: the moments have the CPU's bits, the weights have not. */
 #include "backend/cuda/cuda_matmul.h"

@@ -5,7 +5,7 @@
  *     simd_table: the table of the instruction set that is being compiled;
  *     simd: vectors of floats, and the declarations of that table's functions;
  *     simd_elementwise, simd_activation, simd_norm, simd_rope, simd_head, simd_optimizer: rows, for the operators of
- *         src/ops by these names;
+ *         src/ir/ops by these names;
  *     stochastic_rounding: stochastic rounding; moment_codes: moments in 8 bits;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
  *     gemm_tile, simd_gemm: GEMMs; prefetch: memory that they prefetch;
@@ -28,8 +28,8 @@
 #include <stdint.h>
 
 #include "backend/update_step.h"
-#include "graph/tensor.h"
-#include "ops/ops.h"
+#include "ir/ops/ops.h"
+#include "ir/tensor.h"
 
 /* Rows of a norm's gradient; outputs that are not wanted are NULL. */
 struct norm_grad_row {
@@ -145,7 +145,7 @@ struct word_product {
     int64_t c_row;
 };
 
-/* A weight's sections (graph/weight_format.h). */
+/* A weight's sections (ir/weight_format.h). */
 struct quantized_weight {
     enum weight_format format;
     int64_t block; /* numbers that share a scale */

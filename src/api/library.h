@@ -1,0 +1,72 @@
+/* The public calls (include/ballast.h) over the modules below: each maps the public structs to internal ones, holds to
+ * what the header promises around a call, and does the work by session, generate and train, as the subcommands do.
+ *
+ * Files, in the order to read them:
+ *   library_call      around every call: one at a time, the process's state, the last error; log, stop
+ *   library_options   option structs: initialisers, and their fields to internal options
+ *   library_train     ballast_train, ballast_resume, and the trainer
+ *   library_plan      ballast_plan, and the session
+ *   library_evaluate  ballast_evaluate
+ *   library_text      ballast_generate, and the writer
+ *   library_ranks     ballast_ranks_…: several processes that compute together */
+#ifndef BALLAST_API_LIBRARY_H
+#define BALLAST_API_LIBRARY_H
+
+#include <locale.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#define BALLAST_EXPERIMENTAL
+#include "ballast.h"
+#include "base/status.h"
+#include "generate/generate.h"
+#include "session/train_options.h"
+#include "train/evaluate.h"
+#include "train/train.h"
+
+/* Around a public call:
+ *
+ *     struct library_call call;
+ *     enum status status;
+ *     TRY_GOTO(status, library_begin("ballast_plan", &call), done);
+ *     TRY_GOTO(status, …, done);
+ * done:
+ *     return library_end(&call, status); */
+struct library_call {
+    bool begun;
+    locale_t locale; /* the thread's, to be put back: numbers are written and read as in C meanwhile */
+    int threads;     /* likewise OpenMP's */
+};
+/* BAD_INPUT where another call is under way, or the process is not as the header asks. */
+enum status library_begin(const char *name, struct library_call *out);
+/* What the caller returns; the message is cleared where that is BALLAST_OK. */
+enum ballast_status library_end(const struct library_call *call, enum status status);
+
+/* 1 after ballast_stop(), until a run or a text begins. */
+extern volatile sig_atomic_t library_stopped;
+
+/* BAD_INPUT "NAME: is NULL". */
+enum status library_require(const void *pointer, const char *name);
+/* BAD_INPUT "NAME.version: …" where it is another than this library's. */
+enum status library_require_version(int version, int known, const char *name);
+
+/* The ranks that ballast_ranks_open opened, if any, for a call that they carry out together. */
+void library_give_ranks(struct plan_options *out);
+
+/* From public to internal options, over the defaults. NULL: nothing is given. Texts and lists stay borrowed. BAD_INPUT
+ * naming the field. `decided`: a run says what is left open. */
+enum status library_read_plan(const struct ballast_plan_options *given, bool decided, struct plan_options *out);
+enum status library_read_training(const struct ballast_train_options *given, struct train_options *out);
+enum status library_read_resume(const struct ballast_resume_options *given, struct plan_options *plan,
+                                struct train_options *out);
+enum status library_read_evaluation(const struct ballast_evaluate_options *given, struct eval_options *out);
+/* But for chat, system and chat_time_s, which are about the prompt. */
+enum status library_read_text(const struct ballast_generate_options *given, struct generate_options *out);
+/* plan.json of a plan whose model was given as `model`: a directory, a run's, or a preset's name (plan_document_make).
+ */
+enum status library_plan_document(const char *model, const struct session_plan *plan,
+                                  const struct step_summary *prediction, json_t **out);
+/* 0 where it is not given. */
+enum status library_read_time(const char *name, int64_t given, int64_t *out);
+
+#endif

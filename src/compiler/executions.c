@@ -1,0 +1,561 @@
+#include "compiler/executions.h"
+
+#include <string.h>
+
+#include "compiler/execution_updates.h"
+#include "plan/movement.h"
+
+bool execution_adds_uses(const struct node *node) {
+    return node->phase == PHASE_FINISH && !node->op->collective && node->out[0] &&
+           node->out[0]->kind == TENSOR_GRADIENT;
+}
+
+/* Backward goes from the last block to the first, so the lowest block that adds to an accumulator adds last. `last`: by
+ * tensor id; `number`: by node id, of PHASE_FINISH. */
+static void find_finish_blocks(const struct graph *graph, int32_t *last, int32_t *number) {
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        last[i] = INT32_MAX;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        int32_t block = node->phase == PHASE_BACKWARD ? node->block : INT32_MAX;
+        for (int i = 0; i < node->op->inputs && node->phase == PHASE_FINISH; i++)
+            if (node->in[i] && node->in[i]->kind == TENSOR_GRADIENT && last[node->in[i]->id] < block)
+                block = last[node->in[i]->id];
+        number[n] = node->phase == PHASE_FINISH && block < INT32_MAX ? block : -1;
+        for (int i = 0; i < node->op->outputs; i++)
+            if (node->out[i] && node->out[i]->kind == TENSOR_GRADIENT && block < last[node->out[i]->id])
+                last[node->out[i]->id] = block;
+    }
+}
+
+/* Gradients of a chunk's part are summed over lanes and ranks together, when the last of them is complete. */
+static enum status complete_parts(const struct execution_source *source) {
+    const struct graph *graph = source->graph;
+    size_t columns = (size_t)source->blocks, parts = source->chunks->chunks.count * columns;
+    int32_t *last = mem_array(parts + 1, sizeof *last);
+    if (!last) return STATUS_FAILED;
+    for (size_t p = 0; p < parts; p++)
+        last[p] = INT32_MAX;
+    for (int store = 0; store < 2; store++)
+        for (size_t i = 0; i < graph->tensors.count; i++) {
+            int32_t *block = &source->completed_by[i];
+            if (*block < 0) continue;
+            struct chunk_part part = chunks_part_of(source->chunks, graph->tensors.items[i]);
+            int32_t *of_part = &last[(size_t)part.chunk * columns + (size_t)part.block];
+            if (store)
+                *block = *of_part;
+            else if (*block < *of_part)
+                *of_part = *block;
+        }
+    mem_free(last);
+    return STATUS_OK;
+}
+
+/* A squared norm and the like stand where their gradients are complete. `number`: by node id. */
+static void finish_behind_sums(const struct execution_source *source, int32_t *number) {
+    for (size_t n = 0; n < source->graph->nodes.count; n++) {
+        const struct node *node = source->graph->nodes.items[n];
+        for (int i = 0; i < node->op->inputs && number[n] >= 0 && !execution_adds_uses(node); i++)
+            if (node->in[i] && node->in[i]->kind == TENSOR_GRADIENT &&
+                source->completed_by[node->in[i]->id] < number[n])
+                number[n] = source->completed_by[node->in[i]->id];
+    }
+}
+
+/* What is added to another accumulator completes nothing itself. */
+static void drop_other_uses(const struct graph *graph, int32_t *completed_by) {
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        for (int i = 0; i < node->op->inputs && execution_adds_uses(node); i++)
+            if (node->in[i] && node->in[i] != node->out[0]) completed_by[node->in[i]->id] = -1;
+    }
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (completed_by[i] == INT32_MAX) completed_by[i] = -1;
+}
+
+/* Nor does what is added up at another stage. */
+static void drop_other_parameters(const struct execution_source *source) {
+    for (size_t i = 0; i < source->graph->tensors.count; i++) {
+        const struct tensor *tensor = source->graph->tensors.items[i];
+        if (tensor->kind == TENSOR_GRADIENT && stage_of_tensor(&source->spans, tensor->parameter) != source->stage)
+            source->completed_by[i] = -1;
+    }
+}
+
+/* `number` by node id: below 0 for those in no group. */
+static enum status group_nodes(const struct graph *graph, const int32_t *number, int32_t groups,
+                               struct node_groups *out) {
+    out->nodes = mem_array(graph->nodes.count + 1, sizeof *out->nodes);
+    out->first = mem_array((size_t)groups + 2, sizeof *out->first);
+    if (!out->nodes || !out->first) return STATUS_FAILED;
+    int32_t *next = out->first + 1; /* while filling, the group's next place; in the end, where the one after begins */
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        if (number[n] >= 0) next[number[n] + 1]++;
+    for (int32_t g = 1; g <= groups; g++)
+        next[g] += next[g - 1];
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        if (number[n] >= 0) out->nodes[next[number[n]]++] = graph->nodes.items[n];
+    return STATUS_OK;
+}
+
+/* The nodes of PHASE_FINISH that add up uses, or the others. */
+static enum status group_finish(struct execution_source *source, const int32_t *blocks, bool uses,
+                                struct node_groups *out) {
+    size_t nodes = source->graph->nodes.count;
+    int32_t *number = mem_array(nodes + 1, sizeof *number);
+    if (!number) return STATUS_FAILED;
+    for (size_t n = 0; n < nodes; n++)
+        number[n] = execution_adds_uses(source->graph->nodes.items[n]) == uses ? blocks[n] : -1;
+    enum status status = group_nodes(source->graph, number, source->blocks, out);
+    mem_free(number);
+    return status;
+}
+
+/* Whether this rank executes it. */
+static bool is_own(const struct execution_source *source, const struct node *node) {
+    int stage = stage_of_node(&source->spans, node);
+    return stage == source->stage || stage == STAGE_SPANS_ALL;
+}
+
+static void drop_other_stages(const struct execution_source *source, int32_t *number) {
+    for (size_t n = 0; n < source->graph->nodes.count; n++)
+        if (!is_own(source, source->graph->nodes.items[n])) number[n] = -1;
+}
+
+static enum status group_all(struct execution_source *source, int32_t *number) {
+    const struct graph *graph = source->graph;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        number[n] = node->phase <= PHASE_BACKWARD ? (int32_t)node->phase * source->blocks + node->block : -1;
+    }
+    TRY(group_nodes(graph, number, 2 * source->blocks, &source->waves));
+    find_finish_blocks(graph, source->completed_by, number);
+    drop_other_uses(graph, source->completed_by);
+    drop_other_parameters(source);
+    if (source->sums) TRY(complete_parts(source));
+    if (source->sums) finish_behind_sums(source, number);
+    TRY(execution_updates_find(source));
+    drop_other_stages(source, number);
+    TRY(group_finish(source, number, true, &source->tied));
+    TRY(group_finish(source, number, false, &source->finish));
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        number[n] = node->phase == PHASE_UPDATE ? 1 + chunks_updated_by(source->chunks, node) : -1;
+    }
+    drop_other_stages(source, number);
+    return group_nodes(graph, number, 1 + (int32_t)source->chunks->chunks.count, &source->updates);
+}
+
+static enum status find_crossings(struct execution_source *source);
+
+static void find_openings(struct execution_source *source) {
+    for (size_t s = source->activations.list.count; s-- > 0;)
+        if (source->activations.list.items[s].action == ACTIVATION_FORWARD)
+            source->opening[source->activations.list.items[s].block] = (int32_t)s;
+}
+
+enum status execution_source_create_stage(const struct graph *graph, const struct policy *policy,
+                                          const struct chunk_list *chunks, bool sums, int stages, int stage,
+                                          struct execution_source *out) {
+    *out = (struct execution_source){.graph = graph,
+                                     .policy = policy,
+                                     .chunks = chunks,
+                                     .blocks = graph_count_blocks(graph),
+                                     .sums = sums,
+                                     .stage = stage};
+    TRY(stage_spans_create(graph, policy->spans, stages, &out->spans));
+    out->cuts = partition_cuts(&policy->partition);
+    out->cuts_gradients = partition_width(policy->partition.gradients) > 1;
+    /* The plan's schedule is that of training; a graph without backward has only forwards. */
+    TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->activations));
+    out->forward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->forward_groups);
+    out->backward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->backward_groups);
+    out->summed_in = mem_array((size_t)out->blocks + 1, sizeof *out->summed_in);
+    out->completed_by = mem_array(graph->tensors.count + 1, sizeof *out->completed_by);
+    out->opening = mem_array((size_t)out->blocks + 1, sizeof *out->opening);
+    if (!out->forward_groups || !out->backward_groups || !out->summed_in || !out->completed_by || !out->opening)
+        return STATUS_FAILED;
+    find_openings(out);
+    int32_t *number = mem_array(graph->nodes.count + 1, sizeof *number);
+    enum status status = number ? group_all(out, number) : STATUS_FAILED;
+    mem_free(number);
+    return status == STATUS_OK && stages > 1 ? find_crossings(out) : status;
+}
+
+enum status execution_source_create(const struct graph *graph, const struct policy *policy,
+                                    const struct chunk_list *chunks, bool sums, struct execution_source *out) {
+    return execution_source_create_stage(graph, policy, chunks, sums, 1, 0, out);
+}
+
+static void free_groups(struct node_groups *groups) {
+    mem_free(groups->nodes);
+    mem_free(groups->first);
+}
+
+void execution_source_free(struct execution_source *source) {
+    activation_steps_free(&source->activations);
+    free_groups(&source->waves);
+    free_groups(&source->tied);
+    free_groups(&source->finish);
+    free_groups(&source->updates);
+    mem_free(source->forward_groups);
+    mem_free(source->backward_groups);
+    mem_free(source->summed_in);
+    mem_free(source->completed_by);
+    mem_free(source->opening);
+    mem_free(source->ready);
+    stage_spans_free(&source->spans);
+    pipeline_free(&source->pipeline);
+}
+
+enum status executions_add(const struct execution_source *source, const struct node *node, int64_t slot,
+                           struct execution_list *out) {
+    return vec_push(&out->list, (struct execution){.node = node, .slot = slot, .group = source->group});
+}
+
+static enum status add_nodes(struct execution_source *source, enum phase phase, int32_t block, int64_t slot,
+                             struct execution_list *out) {
+    int32_t index = (int32_t)phase * source->blocks + block;
+    for (int32_t n = source->waves.first[index]; n < source->waves.first[index + 1]; n++)
+        TRY(executions_add(source, source->waves.nodes[n], slot, out));
+    return STATUS_OK;
+}
+
+/* A block for all micro-batches: forward, backward, or for each micro-batch forward and then backward. What other ranks
+ * compute is that of one micro-batch. */
+static enum status add_block(struct execution_source *source, const struct activation_step *step, bool pair,
+                             const struct wave_part *wave, struct execution_list *out) {
+    size_t begin = out->list.count;
+    int64_t slots = wave->slots > 0 ? wave->slots : 1;
+    for (int64_t slot = wave->first_slot; slot < wave->first_slot + slots; slot++) {
+        if (step->action == ACTIVATION_FORWARD) TRY(add_nodes(source, PHASE_FORWARD, step->block, slot, out));
+        if (step->action == ACTIVATION_BACKWARD || pair) TRY(add_nodes(source, PHASE_BACKWARD, step->block, slot, out));
+    }
+    for (size_t i = begin; i < out->list.count; i++) {
+        out->list.items[i].elsewhere = wave->slots == 0;
+        out->list.items[i].repeated = step > &source->activations.list.items[source->opening[step->block]];
+    }
+    return STATUS_OK;
+}
+
+static enum status add_group(struct execution_source *source, const struct node_groups *groups, int32_t block,
+                             struct execution_list *out) {
+    for (int32_t n = groups->first[block]; n < groups->first[block + 1]; n++)
+        TRY(executions_add(source, groups->nodes[n], 0, out));
+    return STATUS_OK;
+}
+
+/* A block's backward in the last wave of a share: what it completes is summed. */
+static enum status add_sums(struct execution_source *source, int32_t block, bool computes, struct execution_list *out) {
+    const struct execution sums = {.kind = EXECUTION_SUMS, .block = block, .group = source->group};
+    if (computes) TRY(add_group(source, &source->tied, block, out));
+    source->summed_in[block] = source->group;
+    return source->sums ? vec_push(&out->list, sums) : STATUS_OK;
+}
+
+/* What stands `delay` groups after the sums of each block, for those whose turn has come. */
+static enum status add_late(struct execution_source *source, bool closes_step, struct execution_list *out) {
+    for (; source->next_late >= 0; source->next_late--) {
+        int32_t block = source->next_late;
+        if (stage_of_block(&source->spans, block) != source->stage) continue;
+        const struct execution totals = {.kind = EXECUTION_TOTALS, .block = block, .group = source->group};
+        const struct execution norms = {.kind = EXECUTION_NORMS, .block = block, .group = source->group};
+        if (source->summed_in[block] < 0 || source->summed_in[block] + source->delay > source->group) break;
+        if (source->sums) TRY(vec_push(&out->list, totals));
+        if (closes_step) TRY(add_group(source, &source->finish, block, out));
+        if (closes_step && source->cuts_gradients) TRY(vec_push(&out->list, norms));
+        if (closes_step) TRY(execution_updates_add_early(source, block, out));
+    }
+    return STATUS_OK;
+}
+
+/* The late ones after the last block's backward have groups without other work. */
+static enum status add_latest(struct execution_source *source, bool closes_step, struct execution_list *out) {
+    for (; source->next_late >= 0; source->group++)
+        TRY(add_late(source, closes_step, out));
+    return STATUS_OK;
+}
+
+struct execution executions_transfer(const struct execution_source *source, const struct pipeline_value *value,
+                                     int64_t slot) {
+    enum execution_kind kind = value->to == source->stage ? EXECUTION_RECEIVE : EXECUTION_SEND;
+    return (struct execution){.kind = kind, .value = value, .slot = slot, .group = source->group};
+}
+
+/* What later executions read, collected from the end of a wave to its beginning. */
+struct sweep {
+    const struct graph *graph;
+    bool *needed; /* by slot and storage id */
+};
+
+static bool *needed(const struct sweep *sweep, int64_t slot, struct tensor *tensor) {
+    return &sweep->needed[slot * (int64_t)sweep->graph->tensors.count + tensor_storage(tensor)->id];
+}
+
+/* True when the execution has an effect: it changes an accumulator, or its result is read later. */
+static bool sweep_execution(const struct sweep *sweep, struct execution *execution) {
+    const struct node *node = execution->node;
+    if (execution->kind == EXECUTION_SEND) *needed(sweep, execution->slot, execution->value->tensor) = true;
+    if (!node) return true;
+    bool useful = node->op->updates != 0;
+    for (int i = 0; i < node->op->outputs; i++)
+        if (node->out[i])
+            useful |= node->out[i]->kind != TENSOR_ACTIVATION || *needed(sweep, execution->slot, node->out[i]);
+    if (!useful) return false;
+    BUG_IF(node->op->collective == OP_COLLECTIVE_REDUCE_SCATTER && *needed(sweep, execution->slot, node->in[0]),
+           "%s: %s is read again", node->name, node->in[0]->name);
+    int input = node_in_place_input(node);
+    execution->takes_over = input >= 0 && !*needed(sweep, execution->slot, node->in[input]);
+    for (int i = 0; i < node->op->inputs; i++)
+        if (node->in[i]) *needed(sweep, execution->slot, node->in[i]) = true;
+    return true;
+}
+
+/* Before a group begins, its outputs do not exist. */
+static void forget_outputs(const struct sweep *sweep, const struct execution *executions, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (executions[i].kind == EXECUTION_RECEIVE)
+            *needed(sweep, executions[i].slot, executions[i].value->tensor) = false;
+        for (int k = 0; executions[i].node && k < executions[i].node->op->outputs; k++)
+            if (executions[i].node->out[k]) *needed(sweep, executions[i].slot, executions[i].node->out[k]) = false;
+    }
+}
+
+static void keep_useful(struct execution_list *executions, size_t begin, const bool *useful) {
+    size_t kept = begin;
+    for (size_t i = begin; i < executions->list.count; i++)
+        if (useful[i - begin]) executions->list.items[kept++] = executions->list.items[i];
+    executions->list.count = kept;
+}
+
+/* Removes executions without effect and decides which outputs are in place, from `begin` on. */
+static enum status sweep_wave(const struct graph *graph, int64_t slots, size_t begin,
+                              struct execution_list *executions) {
+    struct execution *items = executions->list.items;
+    size_t count = executions->list.count - begin;
+    struct sweep sweep = {graph, mem_array(graph->tensors.count * (size_t)slots + 1, sizeof(bool))};
+    bool *useful = mem_array(count, sizeof *useful);
+    enum status status;
+    TRY_GOTO(status, sweep.needed && useful ? STATUS_OK : STATUS_FAILED, done);
+    for (size_t i = 0; i < graph->tensors.count * (size_t)slots; i++)
+        sweep.needed[i] = graph->tensors.items[i % graph->tensors.count]->kept;
+    for (size_t end = begin + count, first; end > begin; end = first) {
+        for (first = end; first > begin && items[first - 1].group == items[end - 1].group;) {
+            first--;
+            useful[first - begin] = sweep_execution(&sweep, &items[first]);
+        }
+        forget_outputs(&sweep, items + first, end - first);
+    }
+    keep_useful(executions, begin, useful);
+done:
+    mem_free(sweep.needed);
+    mem_free(useful);
+    return status;
+}
+
+/* Whether step s is a forward whose backward follows at once, so that each micro-batch does both before the next
+ * micro-batch. */
+static bool is_pair(const struct activation_steps *steps, size_t s) {
+    const struct activation_step *items = steps->list.items;
+    return items[s].action == ACTIVATION_FORWARD && s + 1 < steps->list.count &&
+           items[s + 1].action == ACTIVATION_BACKWARD && items[s + 1].block == items[s].block;
+}
+
+static void note_groups(struct execution_source *source, int32_t block, bool forward, bool backward) {
+    if (forward && source->forward_groups[block] < 0) source->forward_groups[block] = source->group;
+    if (backward) source->backward_groups[block] = source->group;
+}
+
+/* Stage s of the schedule; with its backward where `pair`. */
+static enum status add_stage(struct execution_source *source, const struct wave_part *wave, size_t s, bool pair,
+                             struct execution_list *out) {
+    const struct activation_step *step = &source->activations.list.items[s];
+    bool forward = step->action == ACTIVATION_FORWARD, backward = pair || !forward;
+    if (wave->opens_step && forward) TRY(execution_updates_add_deferred(source, step->block, out));
+    TRY(add_block(source, step, pair, wave, out));
+    if (wave->closes_share && backward) TRY(add_sums(source, step->block, wave->slots > 0, out));
+    if (wave->closes_share) TRY(add_late(source, wave->closes_step, out));
+    note_groups(source, step->block, forward, backward);
+    source->group++;
+    return STATUS_OK;
+}
+
+static enum status add_steps(struct execution_source *source, const struct wave_part *wave,
+                             struct execution_list *out) {
+    for (size_t s = 0; s < source->activations.list.count; s++) {
+        bool pair = is_pair(&source->activations, s);
+        if (source->activations.list.items[s].action == ACTIVATION_MOVE) continue;
+        TRY(add_stage(source, wave, s, pair, out));
+        s += pair;
+    }
+    return STATUS_OK;
+}
+
+/* Without micro-batches, where nothing is cut: deferred updates, and the sums in the order in which ranks with
+ * micro-batches have them. Collectives of shards need the very groups of these ranks. */
+static enum status add_empty(struct execution_source *source, const struct wave_part *wave,
+                             struct execution_list *out) {
+    for (int32_t block = 0; wave->opens_step && block < source->blocks; block++, source->group++)
+        TRY(execution_updates_add_deferred(source, block, out));
+    for (int32_t block = source->blocks; block-- > 0; source->group++) {
+        TRY(add_sums(source, block, false, out));
+        TRY(add_late(source, wave->closes_step, out));
+    }
+    return STATUS_OK;
+}
+
+static void begin_share(struct execution_source *source, bool closes_share) {
+    size_t bytes = (size_t)source->blocks * sizeof(int32_t);
+    source->next_deferred = 0;
+    source->next_late = closes_share && graph_has_backward(source->graph) ? source->blocks - 1 : -1;
+    memset(source->forward_groups, -1, bytes);
+    memset(source->backward_groups, -1, bytes);
+    memset(source->summed_in, -1, bytes);
+}
+
+enum status executions_of_wave(struct execution_source *source, const struct wave_part *wave,
+                               struct execution_list *out) {
+    size_t begin = out->list.count;
+    begin_share(source, wave->closes_share);
+    bool stages = wave->slots > 0 || source->cuts;
+    TRY(stages ? add_steps(source, wave, out) : add_empty(source, wave, out));
+    TRY(add_latest(source, wave->closes_step, out));
+    return sweep_wave(source->graph, wave->slots > 0 ? wave->slots : 1, begin, out);
+}
+
+/* ---- pipelines ---- */
+
+/* The first of a stage's blocks from `block` on. */
+static int32_t own_block(const struct execution_source *source, int32_t block, int stage) {
+    while (block + 1 < source->blocks && stage_of_block(&source->spans, block) != stage)
+        block++;
+    return block;
+}
+
+/* Parameters that stages share go with the span before whose forward they are updated. */
+static void place_parameters(struct execution_source *source) {
+    for (size_t v = 0; v < source->pipeline.values.count; v++) {
+        struct pipeline_value *value = &source->pipeline.values.items[v];
+        if (value->tensor->kind != TENSOR_PARAMETER) continue;
+        const struct chunk *chunk = &source->chunks->chunks.items[source->chunks->chunk_of[value->tensor->id]];
+        int32_t block = (int32_t)movement_update_block(chunk->block, source->policy);
+        int stage = (int)(value->span % source->spans.stages);
+        value->span = stage_spans_of_block(&source->spans, own_block(source, block, stage));
+    }
+}
+
+/* What crosses stages is what one rank that has all blocks would read across their border. */
+static enum status find_crossings(struct execution_source *source) {
+    struct execution_source whole;
+    struct execution_list executions = {.list = {0}};
+    VEC(const struct node *) nodes = {0};
+    const struct wave_part wave = {.slots = 1, .closes_share = true};
+    struct policy policy = *source->policy;
+    policy.spans[0] = 0;
+    enum status status = execution_source_create(source->graph, &policy, source->chunks, false, &whole);
+    if (status == STATUS_OK) status = executions_of_wave(&whole, &wave, &executions);
+    for (size_t i = 0; i < executions.list.count && status == STATUS_OK; i++) {
+        const struct node *node = executions.list.items[i].node;
+        if (node && node->phase <= PHASE_BACKWARD) status = vec_push(&nodes, node);
+    }
+    if (status == STATUS_OK) status = pipeline_create(&source->spans, nodes.items, nodes.count, &source->pipeline);
+    if (status == STATUS_OK) place_parameters(source);
+    execution_source_free(&whole);
+    vec_free(&executions.list);
+    vec_free(&nodes);
+    return status;
+}
+
+/* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a micro-batch's last
+ * forward that is directly followed by its backward belongs to that. */
+static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
+    const struct activation_step *step = &source->activations.list.items[s];
+    if (step->action == ACTIVATION_MOVE || stage_spans_of_block(&source->spans, step->block) != event->span)
+        return false;
+    if (!source->pipeline.trains) return true;
+    bool opens = step->action == ACTIVATION_FORWARD && source->opening[step->block] == (int32_t)s && !pair;
+    return opens != event->backward;
+}
+
+static enum status add_event(struct execution_source *source, const struct pipeline_event *event,
+                             const struct wave_part *wave, struct execution_list *out) {
+    for (size_t s = 0; s < source->activations.list.count; s++) {
+        bool pair = is_pair(&source->activations, s);
+        if (is_in(source, event, s, pair)) TRY(add_stage(source, wave, s, pair, out));
+        s += pair;
+    }
+    return STATUS_OK;
+}
+
+/* Of activations one a micro-batch. Parameters come here only when their update was left to this step, during which
+ * they are sent (add_deferred_update). */
+static enum status add_message(struct execution_source *source, const struct pipeline_event *event,
+                               const struct wave_part *wave, struct execution_list *out) {
+    const struct pipeline_value *value = &source->pipeline.values.items[event->value];
+    const struct tensor *tensor = value->tensor;
+    if (tensor->kind == TENSOR_PARAMETER) {
+        int32_t chunk = source->chunks->chunk_of[tensor->id];
+        bool left = wave->opens_step && execution_defers_update(source, chunk);
+        if (left && execution_updates_share(source, value, chunk) && value->to == source->stage)
+            TRY(execution_updates_add_transfer(source, value, true, out));
+    } else {
+        int64_t times = tensor->kind == TENSOR_ACTIVATION && wave->slots > 0 ? wave->slots : 1;
+        for (int64_t slot = wave->first_slot; slot < wave->first_slot + times; slot++) {
+            struct execution transfer = executions_transfer(source, value, slot);
+            transfer.elsewhere = wave->slots == 0;
+            TRY(vec_push(&out->list, transfer));
+        }
+    }
+    source->group++;
+    return STATUS_OK;
+}
+
+/* Wave `number` of the share's: those that this rank has not come first, each with a slot behind the share's. */
+static struct wave_part part_of_pipeline(const struct wave_part *share, int64_t wave_micro_batches, int32_t waves,
+                                         int32_t number) {
+    int32_t own = (int32_t)((share->slots + wave_micro_batches - 1) / wave_micro_batches), absent = waves - own;
+    bool last = number + 1 == waves;
+    struct wave_part wave = {.first_slot = share->slots + number,
+                             .opens_step = share->opens_step && number == 0,
+                             .closes_share = share->closes_share && last,
+                             .closes_step = share->closes_step && last};
+    if (number < absent) return wave;
+    wave.first_slot = (number - absent) * wave_micro_batches;
+    wave.slots = last ? share->slots - wave.first_slot : wave_micro_batches;
+    return wave;
+}
+
+/* Activations that come while step `e` is computed stand before it: their space is none that it makes free, for which
+ * their sender would wait. No other operation of this stage lies between. */
+static enum status add_arrivals(struct execution_source *source, size_t e, const struct wave_part *share,
+                                int64_t wave_micro_batches, int32_t waves, struct execution_list *out, size_t *next) {
+    const struct pipeline *pipeline = &source->pipeline;
+    int64_t end = pipeline_step_end(&pipeline->events.items[e]);
+    for (*next = e + 1; *next < pipeline->events.count; ++*next) {
+        const struct pipeline_event *event = &pipeline->events.items[*next];
+        if (!pipeline_concerns(pipeline, event, source->stage)) continue;
+        const struct pipeline_value *value = event->value >= 0 ? &pipeline->values.items[event->value] : NULL;
+        bool arrives = value && value->to == source->stage && value->tensor->kind == TENSOR_ACTIVATION;
+        if (!arrives || event->time >= end) return STATUS_OK;
+        const struct wave_part wave = part_of_pipeline(share, wave_micro_batches, waves, event->wave);
+        TRY(add_message(source, event, &wave, out));
+    }
+    return STATUS_OK;
+}
+
+enum status executions_of_pipeline(struct execution_source *source, const struct wave_part *share,
+                                   int64_t wave_micro_batches, int32_t waves, struct execution_list *out) {
+    size_t begin = out->list.count;
+    begin_share(source, share->closes_share);
+    TRY(pipeline_order_waves(&source->pipeline, waves));
+    size_t next = 0; /* of what this stage is part of, the first that is not listed yet */
+    for (size_t e = 0; e < source->pipeline.events.count; e++) {
+        const struct pipeline_event *event = &source->pipeline.events.items[e];
+        if (e < next || !pipeline_concerns(&source->pipeline, event, source->stage)) continue;
+        if (event->value < 0) TRY(add_arrivals(source, e, share, wave_micro_batches, waves, out, &next));
+        const struct wave_part wave = part_of_pipeline(share, wave_micro_batches, waves, event->wave);
+        TRY(event->value < 0 ? add_event(source, event, &wave, out) : add_message(source, event, &wave, out));
+    }
+    TRY(add_latest(source, share->closes_step, out));
+    return sweep_wave(source->graph, share->slots + waves, begin, out);
+}

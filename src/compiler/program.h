@@ -1,0 +1,299 @@
+/* A program: a training step (or an evaluation, or a forward pass) as instructions on streams over buffers at fixed
+ * offsets.
+ *
+ *   sections ── instructions ── operands ── buffers ── tiers
+ *
+ * Order. Sections come in order, each repeated as often as its repeat count says; within a repetition each stream
+ * issues its instructions in their order. Streams are concurrent, also across the borders of sections and steps: only
+ * waits order them. An instruction that waits for another waits for that one's most recent issue before its own (none
+ * issued yet: it does not wait), so one list of waits serves every repetition, as recorded events do on a GPU.
+ *
+ * Deferred updates. Where optimizer state is not on the device, a step leaves the updates of its parameters to the next
+ * step: there the instructions marked `deferred` make them during forward. The first step leaves these out; the last
+ * step's updates are made by issuing them alone (runtime/runner.h).
+ *
+ * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one
+ * happens before every use of the other; program_verify proves it.
+ *
+ * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
+ * for which micro-batch, in which order), execution_updates (where updates stand), pipeline (what goes from stage to
+ * stage, who does what when), instances (activations of each micro-batch and recomputation), step_buffers (all other
+ * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
+ * schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), schedule_messages (of pipelines),
+ * residency and residency_places (uses on another tier than the home, through one copy), gather (whole parameters out
+ * of shards), move (copies between tiers), lifetimes (of buffers), place (offsets), sweep (placement in the order of
+ * time), place_apart (copies away from bytes that were just in use), happens (vector clocks), segments (bytes cut at
+ * operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its
+ * part about each instruction by itself); of all ranks' programs together verify_ranks, verify_matching (operations
+ * meet), verify_definition, verify_cells and verify_sums (every element is what the recipe says). */
+#ifndef BALLAST_COMPILER_PROGRAM_H
+#define BALLAST_COMPILER_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "collective/collective.h"
+#include "ir/graph.h"
+#include "machine/tier.h"
+#include "plan/lane_shares.h"
+#include "plan/plan.h"
+
+/* Where ranks have shards of gradients, those are GRADIENTS, and the whole ones of which they are made UNREDUCED: what
+ * a rank has added up of its own micro-batches, before all ranks' are added. */
+#define BUFFER_KIND_LIST(X)                                                                                            \
+    X(PARAMETERS, "parameters")                                                                                        \
+    X(GRADIENTS, "gradients")                                                                                          \
+    X(UNREDUCED, "unreduced")                                                                                          \
+    X(CACHE, "cache")                                                                                                  \
+    X(OPTIMIZER, "optimizer")                                                                                          \
+    X(ACTIVATIONS, "activations")                                                                                      \
+    X(INPUTS, "inputs")                                                                                                \
+    X(RESULTS, "results")                                                                                              \
+    X(WORKSPACE, "workspace")
+enum buffer_kind {
+#define BUFFER_KIND_ENUM(name, text) BUFFER_##name,
+    BUFFER_KIND_LIST(BUFFER_KIND_ENUM) BUFFER_KIND_COUNT
+#undef BUFFER_KIND_ENUM
+};
+const char *buffer_kind_name(enum buffer_kind kind);
+
+/* BUFFER_ALIGNMENT everywhere, DISK_ALIGNMENT in programs that use the disk, which moves whole blocks: the largest that
+ * common disks and filesystems ask of direct transfers. */
+enum { BUFFER_ALIGNMENT = 64, DISK_ALIGNMENT = 4096 };
+
+static inline int64_t buffer_aligned_bytes(int64_t bytes) {
+    return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+}
+
+/* Tensors side by side in one buffer: what a chunk has of one kind, or what a rank's shard has of it (plan/shards.h).
+ */
+struct pack {
+    struct pack_member {
+        const struct tensor *tensor;
+        int64_t offset;          /* bytes; of whole tensors a multiple of BUFFER_ALIGNMENT */
+        int64_t first, elements; /* of the tensor's; a buffer has one run of each */
+    } * members;
+    int32_t count;
+};
+
+struct buffer {
+    int id;
+    const struct tensor *tensor; /* what it holds; NULL for packs and workspace */
+    const struct pack *pack;     /* what it holds; NULL for single tensors and workspace */
+    int32_t
+        original; /* the buffer that it is a temporary copy of, in another tier or, gathered, of its shard; -1: none */
+    const char *name;
+    enum buffer_kind kind;
+    enum tier tier;
+    int64_t bytes;
+    int64_t offset;  /* in the tier's arena, a multiple of BUFFER_ALIGNMENT; -1 before placement */
+    bool persistent; /* keeps its contents from step to step: parameters, caches, state, inputs */
+    bool shared;     /* at the resident program's offset */
+    int32_t first,
+        last; /* issue positions (indices of instructions) between which it is live, by program_set_lifetimes */
+};
+
+/* Whether it holds sums of gradients, of a rank's micro-batches or of all ranks'. */
+static inline bool buffer_is_gradient(const struct buffer *buffer) {
+    return buffer->kind == BUFFER_GRADIENTS || buffer->kind == BUFFER_UNREDUCED;
+}
+
+/* Whether it is read when the step has ended: results, and what the caller keeps. */
+static inline bool buffer_is_kept(const struct buffer *buffer) {
+    return buffer->tensor && (buffer->tensor->kind == TENSOR_RESULT || buffer->tensor->kept);
+}
+
+enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
+
+/* What an instruction does with a buffer: all of it, one micro-batch's slice of it, some of its rows, or some columns
+ * of them. */
+struct operand {
+    int32_t buffer;
+    enum access access;
+    int64_t offset;     /* bytes from the buffer's first to the first byte used, in the section's first repetition */
+    int64_t stride;     /* bytes added for each further repetition of the section (slices of a step's inputs); else 0 */
+    int64_t bytes;      /* from the first byte used to the end of the last */
+    int64_t row_bytes;  /* columns: bytes used of each row; 0: all `bytes` are used */
+    int64_t row_stride; /* columns: bytes from row to row */
+};
+
+/* Where the bytes of an operand in the buffer end, with the padding behind them that is no other's: parameters begin at
+ * multiples of BUFFER_ALIGNMENT, so that together they are all of their pack. */
+static inline int64_t operand_end(const struct operand *operand, const struct buffer *buffer) {
+    int64_t end = operand->offset + operand->bytes;
+    return buffer->kind == BUFFER_PARAMETERS && buffer->pack ? buffer_aligned_bytes(end) : end;
+}
+
+enum opcode {
+    OPCODE_KERNEL,   /* the node's kernel */
+    OPCODE_ZERO,     /* writes zeros to output 0 */
+    OPCODE_COPY,     /* all of input 0 to output 0, in another tier */
+    OPCODE_TAKE,     /* output 0 = input 0, in the same tier; with a node: this rank's part of the sum it scattered */
+    OPCODE_ADD,      /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
+    OPCODE_ADD_BF16, /* the same with both rounded to bf16 first; without input 0: output 0 = output 0 so rounded */
+    /* Operations between ranks (collective/collective.h); workspace: the staging. With a node they are that operator of
+     * the graph (op.collective), whose input is then an operand too where it is not the output. */
+    OPCODE_ALL_REDUCE,     /* output 0 = its sum over all ranks */
+    OPCODE_REDUCE_SCATTER, /* of output 0 this rank's block = its sum over all ranks, the others are undefined */
+    OPCODE_ALL_GATHER, /* output 0 = the blocks of the group's ranks. Input 0: this rank's, in its place in output 0 or
+                          in another buffer; none where it is empty */
+    OPCODE_ALL_TO_ALL, /* block i of input 0 goes to rank i of the group, block i of output 0 is from it */
+    OPCODE_BROADCAST,  /* what the group's root has as input 0 becomes output 0 of the others: to a group of two, a send
+                        */
+    /* The bytes are used by other ranks' instructions, which this rank does not have: for the gather pass, which
+     * removes it. */
+    OPCODE_ELSEWHERE,
+};
+
+static inline bool opcode_is_collective(enum opcode opcode) {
+    return opcode >= OPCODE_ALL_REDUCE && opcode <= OPCODE_BROADCAST;
+}
+
+enum { OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
+
+/* What streams are for. A program has those that it uses, numbered from 0 in this order. */
+enum stream_role {
+    STREAM_COMPUTE,
+    STREAM_UPDATE,   /* deferred updates */
+    STREAM_COPY_IN,  /* host to device */
+    STREAM_COPY_OUT, /* device to host */
+    STREAM_DISK_IN,
+    STREAM_DISK_OUT,
+    STREAM_COMM, /* operations between ranks */
+    STREAM_ROLE_COUNT
+};
+/* "compute", "update", "copy in", … */
+const char *stream_role_name(enum stream_role role);
+enum stream_role stream_role_of_copy(enum tier from, enum tier to);
+
+struct instruction {
+    enum opcode opcode;
+    const struct node *node; /* kernels, and operators that are operations between ranks */
+    int stream;
+    int section;
+    int32_t group;                         /* the stage it belongs to, counted through the program (executions.h) */
+    bool deferred;                         /* part of the update that the previous step left */
+    enum tier tier;                        /* kernels: the tier of all operands */
+    int64_t micro_batch;                   /* slot in the wave, for reports */
+    int64_t first_element, elements;       /* kernels: the run of input 0's elements that it works on (kernel_call of
+                                              backend.h), to which the operands point; 0: all of them */
+    int32_t collective;                    /* operations between ranks: its index in the program's list */
+    struct operand operands[OPERANDS_MAX]; /* inputs by index, then outputs from OP_INPUTS_MAX on, then workspace;
+                                              buffer -1 where there is none */
+    int32_t *waits;                        /* instructions on other streams, ascending */
+    int32_t wait_count;
+};
+enum { OPERAND_WORKSPACE = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
+
+struct section {
+    const char *name;     /* "first wave", "middle waves", "last wave", "sums", "update"; with the lane, of several */
+    int32_t first, count; /* its instructions */
+    int64_t repeat;       /* at least 1 */
+    int64_t first_micro_batch; /* of its first repetition; -1 when it holds no wave */
+    int64_t micro_batches;     /* of each repetition */
+    int64_t share;             /* of the step's (plan/lane_shares.h), counted from 0: its slot in sums of losses */
+};
+
+/* An operation of a group of ranks. The ranks of a group have the same operations on it in the same order; a rank
+ * leaves those out for which nobody of its group has data. */
+struct program_collective {
+    enum comm_kind kind;
+    const struct node *node;     /* the operator that it is; NULL: of the step's sums and shards */
+    struct comm_group group;     /* of the step's reductions: all data ranks */
+    int64_t bytes, block_bytes;  /* of data, and of a block; 0: equal blocks (comm_spec) */
+    bool round_bf16;             /* reductions: every edge of the tree rounds */
+    bool round_sum;              /* all-reduce: and the sum, which is gathered as bf16 */
+    const int *owner;            /* by block: its position in the group; NULL: as ranks come */
+    const bool *empty;           /* by rank: has nothing to add; NULL: none */
+    bool apart;                  /* all-gather: ranks have their blocks in other buffers */
+    int root;                    /* broadcast: its position in the group */
+    const struct tensor *tensor; /* broadcast: whose bytes they are; NULL: those of several */
+    int64_t micro_batch;         /* broadcast of an activation: the rank's micro-batch that it belongs to */
+    struct comm_traffic traffic; /* what this rank moves */
+    int64_t staging_bytes;       /* of the instruction's workspace */
+};
+
+struct program {
+    const struct graph *graph; /* borrowed; outlives the program */
+    struct scratch memory;
+    VEC(struct section) sections;
+    VEC(struct instruction) instructions;
+    VEC(struct buffer) buffers;
+    VEC(struct program_collective) collectives; /* in the order in which their instructions are issued */
+    struct rank_place place;                    /* the rank that it is for */
+    struct lane_shape lanes;                    /* the recipe's */
+    bool flat;                                  /* the policy's: of its operations */
+    int streams;
+    enum stream_role roles[STREAM_ROLE_COUNT]; /* by stream */
+    bool defers;                    /* has deferred instructions: a step ends with an update still to be made */
+    int64_t alignment;              /* of offsets and of sizes as they are moved */
+    int64_t tier_bytes[TIER_COUNT]; /* size of each arena */
+    int64_t live_bytes[TIER_COUNT]; /* largest sum of live buffers: what no placement can go below */
+    /* The front of each arena belongs to the persistent buffers of another program: only shared buffers lie here. */
+    int64_t reserved_bytes[TIER_COUNT];
+};
+
+/* Workspace bytes of each node, by node id, as the backend gave them. */
+struct workspace_table {
+    const int64_t *bytes;
+    int count;
+    const int64_t *host_bytes; /* of kernels in the host tier; NULL: `bytes` */
+};
+
+/* The shares of a program of the graph. What has no gradients is one share of one rank. The caller frees with
+ * lane_shares_free, also after a failure. */
+enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
+                        struct lane_shares *out);
+
+/* Runs the passes schedule > gather > move > place > synchronise. program_verify proves the result, which takes as long
+ * again; only a proved program may be executed. `resident` (NULL: none) is a program with the same parameters that
+ * takes turns with this one in one arena. Parameters, and caches that both have, get the offsets of `resident`; nothing
+ * else overlaps its persistent buffers. Other persistent buffers of the new program (inputs; caches, if `resident` has
+ * none) are lost when `resident` makes a step. BAD_INPUT when the plan does not fit the graph. The caller frees. */
+enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
+                            const struct program *resident, struct program **out);
+/* Stops after `place`: its bytes are known, and program_synchronise (compiler/passes.h) completes it. For a search, in
+ * which many programs do not fit. */
+enum status program_compile_placed(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, struct program **out);
+void program_free(struct program *program);
+
+/* Proves: every operand lies in its buffer and every buffer in its arena; nothing is read before it is written or after
+ * other bytes took its place; no two conflicting accesses are concurrent; every wait can be met. FAILED with the
+ * instruction, the buffer and the rule that is broken. It shares no code with the passes that make programs. */
+enum status program_verify(const struct program *program);
+
+/* Proves that the programs of all ranks, each of which is verified, fit together: they have the same operations in the
+ * same order; in each of these nobody waits for ever, and what is read of a rank's data in place is read before that
+ * rank writes it again; and over two steps every gradient is the sum that the recipe says, in its order
+ * (verify_sums.h). For one rank too. FAILED with the rank and the rule that is broken. */
+enum status program_verify_ranks(const struct program *const *programs, int ranks, const struct recipe *recipe);
+
+/* What a buffer has of a tensor: elements [first, first + elements), from byte `offset` of the buffer on. Without a
+ * partition that is all of them; a shard may have none. */
+struct tensor_run {
+    int64_t offset, first, elements;
+};
+/* Where a parameter, input, state or result is between steps: its buffer, and what that has of it. NULL when the
+ * program has none. */
+const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor,
+                                         struct tensor_run *out);
+/* False when the buffer is not made for the tensor. */
+bool buffer_find(const struct buffer *buffer, const struct tensor *tensor, struct tensor_run *out);
+
+/* The size of a copy of `bytes`: up to the next multiple of the program's alignment, since the disk moves whole blocks.
+ */
+static inline int64_t program_moved_bytes(const struct program *program, int64_t bytes) {
+    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
+}
+
+/* Bytes by kind at the moment of the tier's peak; the sum with `unused` is the arena's size. */
+struct memory_report {
+    int64_t by_kind[BUFFER_KIND_COUNT];
+    int64_t unused; /* alignment and gaps between buffers */
+    int64_t total;  /* the arena */
+};
+enum status program_report_memory(const struct program *program, enum tier tier, struct memory_report *out);
+
+#endif

@@ -1,0 +1,374 @@
+/* Scheduling: the sections of a program, and what is set up for their instructions and buffers. */
+#include "compiler/passes.h"
+#include "compiler/scheduler.h"
+#include "plan/movement.h"
+
+/* Space for them, and for the transfers that are inserted later: growing by and by would copy the list several times.
+ */
+static enum status reserve_instructions(struct program *program, size_t executions) {
+    return vec_reserve(&program->instructions, program->instructions.count + executions + executions / 8);
+}
+
+static enum status schedule_executions(struct scheduler *scheduler, const struct section *section,
+                                       const struct execution_list *executions) {
+    int32_t group = -1;
+    TRY(reserve_instructions(scheduler->program, executions->list.count));
+    for (size_t i = 0; i < executions->list.count; i++) {
+        const struct execution *execution = &executions->list.items[i];
+        if (execution->group != group)
+            instances_begin_group(&scheduler->activations, execution, executions->list.count - i);
+        group = execution->group;
+        if (execution->kind == EXECUTION_NODE)
+            TRY(schedule_node(scheduler, section, execution));
+        else
+            TRY(execution->kind >= EXECUTION_SEND ? schedule_message(scheduler, execution)
+                                                  : schedule_sums(scheduler, execution));
+    }
+    return STATUS_OK;
+}
+
+/* ---- sections ---- */
+
+static enum status schedule_section(struct scheduler *scheduler, struct section section,
+                                    struct execution_list *executions) {
+    struct program *program = scheduler->program;
+    section.first = (int32_t)program->instructions.count;
+    section.share = scheduler_share_number(scheduler);
+    TRY(vec_push(&program->sections, section));
+    instances_clear(&scheduler->activations);
+    TRY(schedule_executions(scheduler, &section, executions));
+    int32_t count = (int32_t)program->instructions.count - section.first;
+    if (count > 0)
+        program->sections.items[program->sections.count - 1].count = count;
+    else
+        program->sections.count--;
+    executions->list.count = 0;
+    return STATUS_OK;
+}
+
+static bool has_no_wave(const struct program *program) { return program->sections.count == 0; }
+
+/* "first wave", or among several shares "first wave, lane 2, round 1". */
+static enum status name_section(struct scheduler *scheduler, struct section *section) {
+    struct scratch *memory = &scheduler->program->memory;
+    const struct lane_share *share = scheduler->share;
+    if (scheduler->shares.list.count == 1) return STATUS_OK;
+    if (scheduler->shares.rounds == 1 && share->lane >= 0)
+        section->name = scratch_format(memory, "%s, lane %d", section->name, share->lane);
+    else if (share->lane >= 0)
+        section->name =
+            scratch_format(memory, "%s, lane %d, round %lld", section->name, share->lane, (long long)share->round);
+    return section->name ? STATUS_OK : STATUS_FAILED;
+}
+
+static enum status schedule_wave(struct scheduler *scheduler, struct section section, struct wave_part part,
+                                 struct execution_list *executions) {
+    const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
+    part.opens_step &= has_no_wave(scheduler->program);
+    part.closes_step = part.closes_share && scheduler->share == last;
+    TRY(name_section(scheduler, &section));
+    TRY(executions_of_wave(&scheduler->source, &part, executions));
+    return schedule_section(scheduler, section, executions);
+}
+
+/* The same waves one after the other: a section that is repeated, or where ranks have different ones a section each,
+ * since the gathers of all are the same operations. */
+static enum status schedule_repeated(struct scheduler *scheduler, struct section section, struct wave_part part,
+                                     struct execution_list *executions) {
+    int64_t waves = section.repeat;
+    if (!scheduler->unrolled) return waves > 0 ? schedule_wave(scheduler, section, part, executions) : STATUS_OK;
+    section.repeat = 1;
+    for (int64_t wave = 0; wave < waves; wave++) {
+        struct section own = section;
+        if (section.first_micro_batch >= 0) own.first_micro_batch += wave * section.micro_batches;
+        TRY(schedule_wave(scheduler, own, part, executions));
+    }
+    return STATUS_OK;
+}
+
+/* A first wave, as many middle ones as need be, and a last wave, which may be smaller. */
+static enum status schedule_waves(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct lane_share *share = scheduler->share;
+    struct wave_split waves = movement_split_waves(share->micro_batches, scheduler->slots);
+    int64_t begin = share->first_micro_batch, end = begin + share->micro_batches;
+    int64_t first_micro_batches = waves.count > 1 ? waves.micro_batches : waves.last_micro_batches;
+    const struct section first = {
+        .name = "first wave", .repeat = 1, .first_micro_batch = begin, .micro_batches = first_micro_batches};
+    const struct section middle = {.name = "middle waves",
+                                   .repeat = waves.count > 2 ? waves.count - 2 : 0,
+                                   .first_micro_batch = begin + waves.micro_batches,
+                                   .micro_batches = waves.micro_batches};
+    const struct section last = {.name = "last wave",
+                                 .repeat = 1,
+                                 .first_micro_batch = end - waves.last_micro_batches,
+                                 .micro_batches = waves.last_micro_batches};
+    const struct wave_part first_part = {
+        .slots = first.micro_batches, .opens_step = true, .closes_share = waves.count == 1};
+    const struct wave_part last_part = {.slots = last.micro_batches, .closes_share = true};
+    TRY(schedule_wave(scheduler, first, first_part, executions));
+    TRY(schedule_repeated(scheduler, middle, (struct wave_part){.slots = middle.micro_batches}, executions));
+    return waves.count > 1 ? schedule_wave(scheduler, last, last_part, executions) : STATUS_OK;
+}
+
+/* The rank has no micro-batches in the round, and only what the others have summed. */
+static enum status schedule_empty(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct section sums = {.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    const struct wave_part part = {.slots = 0, .opens_step = true, .closes_share = true};
+    return schedule_wave(scheduler, sums, part, executions);
+}
+
+/* ---- waves of other ranks ---- */
+
+static int64_t count_waves(const struct lane_shares *shares, int64_t round, int64_t slots) {
+    int64_t waves = 0;
+    for (size_t i = 0; i < shares->list.count; i++)
+        if (shares->list.items[i].round == round)
+            waves += movement_split_waves(shares->list.items[i].micro_batches, slots).count;
+    return waves;
+}
+
+static int64_t count_waves_elsewhere(const struct scheduler *scheduler, int64_t round) {
+    return count_waves(&scheduler->max, round, scheduler->slots) -
+           count_waves(&scheduler->shares, round, scheduler->slots);
+}
+
+/* Where parameters are cut, all ranks have the gathers of all waves: a rank with fewer waves than others in a round
+ * begins it with theirs. The last wave of the round, which has its sums, is one of its own if it has any. */
+static enum status schedule_elsewhere_waves(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct lane_share *share = scheduler->share;
+    if (!step_buffers_cut_parameters(&scheduler->buffers)) return STATUS_OK;
+    if (share > scheduler->shares.list.items && share[-1].round == share->round) return STATUS_OK;
+    int64_t waves = count_waves_elsewhere(scheduler, share->round);
+    if (share->micro_batches == 0) waves--; /* its sums are in the last one */
+    struct section section = {.name = "other ranks' waves", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    if (waves > 0 && has_no_wave(scheduler->program)) {
+        TRY(schedule_wave(scheduler, section, (struct wave_part){.opens_step = true}, executions));
+        waves--;
+    }
+    section.repeat = waves;
+    return schedule_repeated(scheduler, section, (struct wave_part){.slots = 0}, executions);
+}
+
+static enum status schedule_unstaged(struct scheduler *scheduler, struct execution_list *executions) {
+    TRY(schedule_elsewhere_waves(scheduler, executions));
+    return scheduler->share->micro_batches == 0 ? schedule_empty(scheduler, executions)
+                                                : schedule_waves(scheduler, executions);
+}
+
+/* ---- pipelines ---- */
+
+/* All waves of the share, whose activations are there at the same time. */
+static enum status schedule_pipeline(struct scheduler *scheduler, struct section section, struct wave_part part,
+                                     int64_t waves, struct execution_list *executions) {
+    const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
+    part.opens_step = has_no_wave(scheduler->program);
+    part.closes_step = part.closes_share && scheduler->share == last;
+    TRY(name_section(scheduler, &section));
+    TRY(executions_of_pipeline(&scheduler->source, &part, scheduler->slots, (int32_t)waves, executions));
+    return schedule_section(scheduler, section, executions);
+}
+
+/* The shares of a round in a list. */
+struct round_shares {
+    const struct lane_share *first;
+    int64_t count;
+};
+
+static struct round_shares shares_of_round(const struct lane_shares *shares, int64_t round) {
+    struct round_shares found = {.first = shares->list.items};
+    while (found.first->round < round)
+        found.first++;
+    while (found.first + found.count < shares->list.items + shares->list.count &&
+           found.first[found.count].round == round)
+        found.count++;
+    return found;
+}
+
+static int64_t count_share_waves(const struct scheduler *scheduler, const struct lane_share *share) {
+    return movement_split_waves(share->micro_batches, scheduler->slots).count;
+}
+
+/* All data ranks of a stage go through the same waves, since they have collectives of shards in them. The first one has
+ * the most shares in a round, and where others have micro-batches in it too, all of its shares have the most of these.
+ * So the others begin a round with whole shares of it, and each of their own with waves of it. */
+static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *max,
+                                                int64_t count, struct execution_list *executions) {
+    const struct section section = {
+        .name = "other ranks' waves", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    for (int64_t i = 0; i < count; i++)
+        TRY(schedule_pipeline(scheduler, section, (struct wave_part){.slots = 0},
+                              count_share_waves(scheduler, &max->first[i]), executions));
+    return STATUS_OK;
+}
+
+static enum status schedule_staged(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct lane_share *share = scheduler->share;
+    struct round_shares own = shares_of_round(&scheduler->shares, share->round);
+    struct round_shares max = shares_of_round(&scheduler->max, share->round);
+    int64_t before = max.count - own.count;
+    int64_t waves = count_share_waves(scheduler, &max.first[before + (share - own.first)]);
+    struct section section = {.name = "pipeline",
+                              .repeat = 1,
+                              .first_micro_batch = share->first_micro_batch,
+                              .micro_batches = share->micro_batches};
+    if (share->micro_batches == 0)
+        section = (struct section){.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &max, before, executions));
+    return schedule_pipeline(
+        scheduler, section, (struct wave_part){.slots = share->micro_batches, .closes_share = true}, waves, executions);
+}
+
+/* ---- a step ---- */
+
+static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
+    for (size_t i = 0; i < scheduler->shares.list.count; i++) {
+        scheduler->share = &scheduler->shares.list.items[i];
+        TRY(scheduler->source.spans.stages > 1 ? schedule_staged(scheduler, executions)
+                                               : schedule_unstaged(scheduler, executions));
+    }
+    const struct section update = {.name = "update", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    TRY(executions_of_update(&scheduler->source, executions));
+    return schedule_section(scheduler, update, executions);
+}
+
+/* ---- setting up ---- */
+
+static enum status pack_chunks(struct scheduler *scheduler) {
+    TRY(chunks_of_policy(scheduler->graph, &scheduler->plan->policy, &scheduler->chunks));
+    TRY(chunks_deal(&scheduler->chunks, &scheduler->plan->policy.partition, rank_place_data(&scheduler->plan->place)));
+    /* A plan made for training serves graphs with fewer parameters too: those of the model without its adapters. */
+    if (!graph_has_backward(scheduler->graph)) return STATUS_OK;
+    return plan_check_range("policy.persistent_chunks", scheduler->plan->policy.persistent_chunks, 0,
+                            (int64_t)scheduler->chunks.chunks.count, "at most all chunks stay on the device");
+}
+
+static bool has_deferred(const struct scheduler *scheduler) {
+    const int32_t *first = scheduler->source.updates.first + 1;
+    for (int32_t chunk = 0; chunk < (int32_t)scheduler->chunks.chunks.count; chunk++)
+        if (first[chunk] < first[chunk + 1] && execution_defers_update(&scheduler->source, chunk)) return true;
+    return false;
+}
+
+enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
+                        struct lane_shares *out) {
+    if (graph_has_backward(graph)) return lane_shares_create(recipe, place, out);
+    struct recipe whole = *recipe;
+    whole.lanes = (struct lane_shape){1, 1};
+    whole.round_micro_batches = 0;
+    return lane_shares_create(&whole, &(struct rank_place){.rank = 0}, out);
+}
+
+static enum status cut_step(struct scheduler *scheduler) {
+    const struct plan *plan = scheduler->plan;
+    /* Shards are gathered by whatever reads parameters, and tensor and pipeline parallelism have collectives. */
+    bool together = partition_cuts(&plan->policy.partition) || rank_place_tensor_parallel(&plan->place) > 1;
+    bool staged = rank_place_pipeline_parallel(&plan->place) > 1;
+    if (graph_has_backward(scheduler->graph) || together || staged) {
+        scheduler->program->place = plan->place;
+        scheduler->program->lanes = plan->recipe.lanes;
+        scheduler->program->flat = plan->policy.flat;
+    }
+    bool equal = true;
+    if (graph_has_backward(scheduler->graph) && partition_width(plan->policy.partition.parameters) > 1)
+        TRY(lane_shares_find_equal(&plan->recipe, &plan->place, &equal));
+    scheduler->unrolled = !equal;
+    struct rank_place first = plan->place;
+    first.rank = 0;
+    TRY(program_cut(scheduler->graph, &plan->recipe, &first, &scheduler->max));
+    return program_cut(scheduler->graph, &plan->recipe, &plan->place, &scheduler->shares);
+}
+
+static enum status make_source(struct scheduler *scheduler) {
+    const struct policy *policy = &scheduler->plan->policy;
+    bool sums = scheduler->shares.steps.count > 0;
+    const struct rank_place *place = &scheduler->program->place;
+    TRY(execution_source_create_stage(scheduler->graph, policy, &scheduler->chunks, sums,
+                                      rank_place_pipeline_parallel(place), rank_place_stage(place),
+                                      &scheduler->source));
+    if (rank_place_data(&scheduler->program->place) > 1)
+        scheduler->source.delay = policy->lookahead > 1 ? (int32_t)policy->lookahead : 1;
+    scheduler->program->defers = has_deferred(scheduler);
+    return STATUS_OK;
+}
+
+/* Levels of gradients' buffers, by which rounds have them apart where gradients are cut. */
+static int count_levels(struct scheduler *scheduler) {
+    const struct lane_shares *shares = &scheduler->shares;
+    if (partition_width(scheduler->plan->policy.partition.gradients) == 1) return shares->levels;
+    int levels = 1;
+    for (size_t i = 0; i < shares->list.count; i++) {
+        int own = shares->list.items[i].level - (shares->list.items[i].round > 0) + 1;
+        if (own > levels) levels = own;
+    }
+    return levels;
+}
+
+static enum status make_buffers(struct scheduler *scheduler) {
+    const struct lane_shares *shares = &scheduler->shares;
+    bool cut = partition_width(scheduler->plan->policy.partition.gradients) > 1;
+    bool staged = scheduler->source.spans.stages > 1;
+    scheduler->buffers = (struct step_buffers){.program = scheduler->program,
+                                               .graph = scheduler->graph,
+                                               .plan = scheduler->plan,
+                                               .chunks = &scheduler->chunks,
+                                               .completed_by = scheduler->source.completed_by,
+                                               .sums = scheduler->source.sums,
+                                               .early = scheduler->source.early,
+                                               .pipeline = staged ? &scheduler->source.pipeline : NULL,
+                                               .stage = scheduler->source.stage,
+                                               .levels = count_levels(scheduler),
+                                               .rounds = cut && shares->rounds > 0 ? shares->rounds : 1,
+                                               .micro_batches = shares->micro_batches > 0 ? shares->micro_batches
+                                                                                          : 1, /* none are read */
+                                               .shares = (int64_t)shares->list.count};
+    TRY(step_buffers_create(&scheduler->buffers));
+    scheduler->zeroed = mem_array(scheduler->program->buffers.count, sizeof *scheduler->zeroed);
+    return scheduler->zeroed ? STATUS_OK : STATUS_FAILED;
+}
+
+/* Slots of a section: a wave's micro-batches, or all that a pipeline has in flight and its waves
+ * (executions_of_pipeline). */
+static int64_t count_slots(const struct scheduler *scheduler) {
+    int64_t max = 0;
+    for (size_t i = 0; i < scheduler->max.list.count; i++)
+        if (scheduler->max.list.items[i].micro_batches > max) max = scheduler->max.list.items[i].micro_batches;
+    bool staged = scheduler->source.spans.stages > 1;
+    return staged ? max + movement_split_waves(max, scheduler->slots).count : scheduler->slots;
+}
+
+static enum status schedule_all(struct scheduler *scheduler) {
+    const struct graph *graph = scheduler->graph;
+    struct execution_list executions = {0};
+    scheduler->program = mem_array(1, sizeof *scheduler->program);
+    if (!scheduler->program) return STATUS_FAILED;
+    *scheduler->program = (struct program){.graph = graph, .streams = 1, .alignment = BUFFER_ALIGNMENT};
+    TRY(pack_chunks(scheduler));
+    TRY(cut_step(scheduler));
+    TRY(make_source(scheduler));
+    TRY(make_buffers(scheduler));
+    TRY(instances_create(graph, &scheduler->source.activations, count_slots(scheduler), &scheduler->activations));
+    enum status status = schedule_sections(scheduler, &executions);
+    vec_free(&executions.list);
+    return status;
+}
+
+enum status program_schedule(const struct graph *graph, const struct plan *plan,
+                             const struct workspace_table *workspace, struct program **out) {
+    BUG_IF(workspace->count != (int)graph->nodes.count, "a workspace table of another graph");
+    struct scheduler scheduler = {
+        .graph = graph, .plan = plan, .workspace = workspace, .slots = plan->policy.micro_batches_per_wave};
+    enum status status = schedule_all(&scheduler);
+    chunks_free(&scheduler.chunks);
+    execution_source_free(&scheduler.source);
+    lane_shares_free(&scheduler.shares);
+    lane_shares_free(&scheduler.max);
+    step_buffers_free(&scheduler.buffers);
+    instances_free(&scheduler.activations);
+    mem_free(scheduler.zeroed);
+    if (status != STATUS_OK) {
+        program_free(scheduler.program);
+        return status;
+    }
+    *out = scheduler.program;
+    return STATUS_OK;
+}

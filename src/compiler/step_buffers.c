@@ -1,0 +1,300 @@
+#include "compiler/step_buffers.h"
+
+#include <string.h>
+
+#include "compiler/packs.h"
+
+static enum buffer_kind kind_of(enum tensor_kind kind) {
+    switch (kind) {
+    case TENSOR_ACTIVATION: return BUFFER_ACTIVATIONS;
+    case TENSOR_INPUT: return BUFFER_INPUTS;
+    case TENSOR_PARAMETER: return BUFFER_PARAMETERS;
+    case TENSOR_GRADIENT: return BUFFER_GRADIENTS;
+    case TENSOR_CACHE: return BUFFER_CACHE;
+    case TENSOR_STATE: return BUFFER_OPTIMIZER;
+    case TENSOR_RESULT: return BUFFER_RESULTS;
+    }
+    BUG("tensor kind %d", kind);
+}
+
+enum status program_add_buffer(struct program *program, struct buffer buffer, int32_t *out) {
+    *out = buffer.id = (int)program->buffers.count;
+    buffer.offset = buffer.original = -1;
+    return vec_push(&program->buffers, buffer);
+}
+
+enum status program_add_tensor_buffer(struct program *program, const struct tensor *tensor, int64_t count,
+                                      enum tier tier, int32_t *out) {
+    bool persistent = tensor->kind == TENSOR_CACHE || tensor->kind == TENSOR_INPUT;
+    struct buffer buffer = {.tensor = tensor,
+                            .name = tensor->name,
+                            .kind = kind_of(tensor->kind),
+                            .tier = tier,
+                            .bytes = shape_bytes(&tensor->shape) * count,
+                            .persistent = persistent};
+    return program_add_buffer(program, buffer, out);
+}
+
+bool step_buffers_sums_by_share(const struct node *node, const struct tensor *tensor) {
+    return tensor->kind == TENSOR_RESULT && node->phase <= PHASE_BACKWARD;
+}
+
+static int64_t count_of(const struct step_buffers *buffers, const struct tensor *tensor) {
+    const struct node *producer = tensor->producer;
+    if (tensor->kind == TENSOR_INPUT) return buffers->micro_batches;
+    return producer && step_buffers_sums_by_share(producer, tensor) ? buffers->shares : 1;
+}
+
+static bool is_held(const struct step_buffers *buffers, const struct tensor *tensor) {
+    return !buffers->pipeline || pipeline_holds(buffers->pipeline, tensor, buffers->stage);
+}
+
+/* Those that are in no pack. */
+static enum status add_single_buffers(struct step_buffers *buffers, enum tensor_kind kind) {
+    for (size_t i = 0; i < buffers->graph->tensors.count; i++) {
+        const struct tensor *tensor = buffers->graph->tensors.items[i];
+        if (tensor->kind != kind || tensor->base || buffers->buffers[i] >= 0) continue;
+        if (kind == TENSOR_CACHE && !is_held(buffers, tensor)) continue;
+        TRY(program_add_tensor_buffer(buffers->program, tensor, count_of(buffers, tensor), TIER_DEVICE,
+                                      &buffers->buffers[i]));
+        buffers->update_places[i] =
+            (struct tensor_place){buffers->buffers[i], {.elements = shape_elements(&tensor->shape)}};
+    }
+    return STATUS_OK;
+}
+
+static const char *name_of(const struct step_buffers *buffers, const char *of, int32_t chunk) {
+    return scratch_format(&buffers->program->memory, "%s of chunk %d", of, chunk);
+}
+
+static const char *name_level(const struct step_buffers *buffers, const struct packed *first, int64_t round,
+                              int level) {
+    struct scratch *memory = &buffers->program->memory;
+    struct chunk_part part = first->part;
+    const char *what = level > 0 ? "partial sums" : first->apart ? "other uses' gradients" : "gradients";
+    const char *name = name_of(buffers, what, part.chunk);
+    if (name && !buffers->chunks->within_blocks) name = scratch_format(memory, "%s in block %d", name, part.block);
+    if (name && buffers->rounds > 1) name = scratch_format(memory, "%s, round %lld", name, (long long)round);
+    return !name || level == 0 ? name : scratch_format(memory, "%s, level %d", name, level);
+}
+
+static enum tier home_tier_of(const struct step_buffers *buffers, enum tensor_kind kind, int32_t chunk) {
+    const struct policy *policy = &buffers->plan->policy;
+    if (kind == TENSOR_RESULT) return TIER_DEVICE;
+    if (kind == TENSOR_PARAMETER) return policy_home_tier(policy, chunk, policy->parameters);
+    return policy_home_tier(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
+}
+
+/* Tensors side by side, at first nowhere. Those of a shard where `width` is not 0. */
+static enum status make_packed(const struct step_buffers *buffers, const struct packed *list, size_t count, int width,
+                               struct buffer *out) {
+    struct pack *pack = NULL;
+    enum tensor_kind kind = buffers->graph->tensors.items[list->id]->kind;
+    *out = (struct buffer){.kind = kind_of(kind), .tier = home_tier_of(buffers, kind, list->part.chunk)};
+    TRY(width > 0 ? pack_shard(buffers, list, count, width, &pack, &out->bytes)
+                  : pack_whole(buffers, list, count, &pack, &out->bytes));
+    out->pack = pack;
+    return STATUS_OK;
+}
+
+/* The width by which a buffer of this kind is cut, 1 for whole ones; 0: in no order of shards. */
+static int width_of(const struct step_buffers *buffers, int width) {
+    return step_buffers_cut(buffers) ? partition_width(width) : 0;
+}
+
+static void set_places(const struct step_buffers *buffers, const struct pack *pack, int32_t buffer) {
+    for (int32_t m = 0; m < pack->count; m++) {
+        int id = pack->members[m].tensor->id;
+        buffers->buffers[id] = buffer;
+        buffers->offsets[id] = pack->members[m].offset;
+    }
+}
+
+static void set_update_places(const struct step_buffers *buffers, const struct pack *pack, int32_t buffer) {
+    for (int32_t m = 0; m < pack->count; m++) {
+        const struct pack_member *member = &pack->members[m];
+        buffers->update_places[member->tensor->id] =
+            (struct tensor_place){buffer, {member->offset, member->first, member->elements}};
+    }
+}
+
+/* ---- parameters, states, norms ---- */
+
+typedef enum status add_pack(struct step_buffers *buffers, const struct packed *list, size_t count);
+
+static enum status add_packs(struct step_buffers *buffers, enum tensor_kind kind, add_pack *add) {
+    struct packed_list list;
+    enum status status = packed_list_create(buffers, kind, &list);
+    for (size_t i = 0, end; i < list.list.count && status == STATUS_OK; i = end) {
+        end = packed_list_end(buffers, &list, i);
+        status = add(buffers, &list.list.items[i], end - i);
+    }
+    vec_free(&list.list);
+    return status;
+}
+
+/* A pack that keeps its contents, in which both forward and update find its tensors. */
+static enum status add_persistent(struct step_buffers *buffers, const struct packed *list, size_t count,
+                                  const char *name, int width, int32_t *out) {
+    struct buffer added;
+    TRY(make_packed(buffers, list, count, width, &added));
+    added.name = name_of(buffers, name, list->part.chunk);
+    if (!added.name) return STATUS_FAILED;
+    added.persistent = added.kind != BUFFER_RESULTS;
+    TRY(program_add_buffer(buffers->program, added, out));
+    set_places(buffers, added.pack, *out);
+    set_update_places(buffers, added.pack, *out);
+    return STATUS_OK;
+}
+
+static enum status add_parameters(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    int width = width_of(buffers, buffers->plan->policy.partition.parameters);
+    return add_persistent(buffers, list, count, "parameters", width, &buffers->of[list->part.chunk].parameters);
+}
+
+static enum status add_states(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    int width = width_of(buffers, buffers->plan->policy.partition.optimizer);
+    int32_t buffer;
+    return add_persistent(buffers, list, count, "optimizer", width, &buffer);
+}
+
+static enum status add_norms(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    return add_persistent(buffers, list, count, "sums of squares", width_of(buffers, 1),
+                          &buffers->of[list->part.chunk].norms);
+}
+
+/* What forward and backward read of parameters that are cut: a copy of the original, and of those of other ranks. */
+static enum status add_whole(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    struct chunk_buffers *of = &buffers->of[list->part.chunk];
+    struct buffer whole;
+    TRY(make_packed(buffers, list, count, 1, &whole));
+    whole.name = name_of(buffers, "whole parameters", list->part.chunk);
+    if (!whole.name) return STATUS_FAILED;
+    whole.tier = buffers->program->place.tier;
+    TRY(program_add_buffer(buffers->program, whole, &of->whole));
+    buffers->program->buffers.items[of->whole].original = of->parameters;
+    set_places(buffers, whole.pack, of->whole);
+    return STATUS_OK;
+}
+
+/* ---- gradients ---- */
+
+static struct gradient_pack_place place_of(struct step_buffers *buffers, const struct packed *list, size_t count,
+                                           int64_t bytes) {
+    struct gradient_pack_place place = {.completed_by = -1, .chunk = list->part.chunk};
+    for (size_t i = 0; i < count; i++) {
+        buffers->packs[list[i].id] = (int32_t)buffers->gradients.count;
+        if (list[i].apart) continue;
+        place.summed_bytes += buffer_aligned_bytes(shape_bytes(&buffers->graph->tensors.items[list[i].id]->shape));
+        place.completed_by = buffers->completed_by[list[i].id]; /* that of all */
+    }
+    /* Between tensors of shards there are gaps. */
+    if (step_buffers_cut(buffers) && place.completed_by >= 0) place.summed_bytes = bytes;
+    return place;
+}
+
+/* Partial sums are of one step. What is not summed has no use beyond its share, and thus one buffer for all levels. */
+static enum status add_levels(struct step_buffers *buffers, const struct packed *list, struct buffer first,
+                              int64_t summed_bytes, int64_t round, int32_t id) {
+    TRY(vec_push(&buffers->level_buffers, id));
+    first.persistent = false;
+    for (int level = 1; level < buffers->levels; level++) {
+        first.name = name_level(buffers, list, round, level);
+        if (!first.name) return STATUS_FAILED;
+        if (summed_bytes > 0) TRY(program_add_buffer(buffers->program, first, &id));
+        TRY(vec_push(&buffers->level_buffers, id));
+    }
+    return STATUS_OK;
+}
+
+/* Gradients of a deferred update outlast the step that made them. */
+static bool outlasts(const struct step_buffers *buffers, int32_t chunk) {
+    return !buffers->early && policy_defers_update(&buffers->plan->policy, chunk);
+}
+
+static enum status add_shard(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    struct chunk_buffers *of = &buffers->of[list->part.chunk];
+    struct buffer shard;
+    TRY(make_packed(buffers, list, count, buffers->plan->policy.partition.gradients, &shard));
+    shard.name = name_of(buffers, "sums of gradients", list->part.chunk);
+    if (!shard.name) return STATUS_FAILED;
+    shard.persistent = outlasts(buffers, list->part.chunk);
+    TRY(program_add_buffer(buffers->program, shard, &of->sums));
+    set_update_places(buffers, shard.pack, of->sums);
+    return STATUS_OK;
+}
+
+static enum status add_gradients(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    bool cut = step_buffers_cut_gradients(buffers);
+    struct buffer packed;
+    TRY(make_packed(buffers, list, count, list->apart ? 0 : width_of(buffers, 1), &packed));
+    if (cut) packed.kind = BUFFER_UNREDUCED;
+    struct gradient_pack_place place = place_of(buffers, list, count, packed.bytes);
+    packed.persistent = outlasts(buffers, list->part.chunk) && !cut;
+    TRY(vec_push(&buffers->gradients, place));
+    for (int64_t round = 0; round < buffers->rounds; round++) {
+        int32_t buffer;
+        packed.name = name_level(buffers, list, round, 0);
+        if (!packed.name) return STATUS_FAILED;
+        TRY(program_add_buffer(buffers->program, packed, &buffer));
+        if (round == 0) set_places(buffers, packed.pack, buffer);
+        if (round == 0) set_update_places(buffers, packed.pack, buffer);
+        TRY(add_levels(buffers, list, packed, place.summed_bytes, round, buffer));
+    }
+    return cut && place.completed_by >= 0 ? add_shard(buffers, list, count) : STATUS_OK;
+}
+
+/* ---- all ---- */
+
+static enum status make_arrays(struct step_buffers *buffers) {
+    size_t tensors = buffers->graph->tensors.count + 1, chunks = buffers->chunks->chunks.count;
+    buffers->buffers = mem_array(tensors, sizeof *buffers->buffers);
+    buffers->offsets = mem_array(tensors, sizeof *buffers->offsets);
+    buffers->packs = mem_array(tensors, sizeof *buffers->packs);
+    buffers->update_places = mem_array(tensors, sizeof *buffers->update_places);
+    buffers->of = mem_array(chunks + 1, sizeof *buffers->of);
+    if (!buffers->buffers || !buffers->offsets || !buffers->packs || !buffers->update_places || !buffers->of)
+        return STATUS_FAILED;
+    memset(buffers->buffers, -1, tensors * sizeof *buffers->buffers);
+    memset(buffers->packs, -1, tensors * sizeof *buffers->packs);
+    for (size_t i = 0; i < tensors; i++)
+        buffers->update_places[i].buffer = -1;
+    for (size_t c = 0; c < chunks; c++) {
+        struct shard_cut cut = {.partition = buffers->plan->policy.partition,
+                                .ranks = rank_place_data(&buffers->plan->place),
+                                .elements = buffers->chunks->chunks.items[c].elements};
+        buffers->of[c] = (struct chunk_buffers){cut, -1, -1, -1, -1};
+    }
+    return STATUS_OK;
+}
+
+/* Persistent buffers come first, parameters and caches before all, so that every program of a model has them in the
+ * same order. */
+enum status step_buffers_create(struct step_buffers *buffers) {
+    struct program *program = buffers->program;
+    TRY(make_arrays(buffers));
+    TRY(add_packs(buffers, TENSOR_PARAMETER, add_parameters));
+    TRY(add_single_buffers(buffers, TENSOR_CACHE));
+    TRY(add_packs(buffers, TENSOR_STATE, add_states));
+    TRY(add_single_buffers(buffers, TENSOR_INPUT));
+    if (step_buffers_cut_parameters(buffers)) TRY(add_packs(buffers, TENSOR_PARAMETER, add_whole));
+    TRY(add_packs(buffers, TENSOR_GRADIENT, add_gradients));
+    TRY(add_packs(buffers, TENSOR_RESULT, add_norms));
+    TRY(add_single_buffers(buffers, TENSOR_RESULT));
+    /* Deferred updates read the clip factor of the step before. */
+    for (size_t i = 0; i < program->buffers.count && program->defers; i++) {
+        struct buffer *buffer = &program->buffers.items[i];
+        buffer->persistent |= buffer->kind == BUFFER_RESULTS && buffer_is_kept(buffer);
+    }
+    return STATUS_OK;
+}
+
+void step_buffers_free(struct step_buffers *buffers) {
+    mem_free(buffers->buffers);
+    mem_free(buffers->offsets);
+    mem_free(buffers->packs);
+    mem_free(buffers->update_places);
+    mem_free(buffers->of);
+    vec_free(&buffers->gradients);
+    vec_free(&buffers->level_buffers);
+}

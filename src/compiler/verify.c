@@ -1,0 +1,333 @@
+/* The proof that conflicting uses of memory are ordered, made without the results of synchronise.c. */
+#include <string.h>
+
+#include "compiler/collectives.h"
+#include "compiler/proof_order.h"
+#include "compiler/segments.h"
+#include "compiler/verify_form.h"
+
+/* The proof has two parts. Form (verify_form.h): every index, size and border is legal. Order: the program is walked
+ * with vector clocks; for each segment of bytes the walk knows whose data it holds and which accesses may not have
+ * ended. */
+
+/* Issues of a walk are counted in 32 bits: a few for each instruction, whose numbers have 32 too. */
+struct tenancy {
+    int32_t buffer;     /* whose data the segment holds; -1: none */
+    int32_t repetition; /* of a section, counted over the walk, in which it was last written */
+    int32_t write_stream;
+    int32_t write;              /* number of the last write on its stream; 0: none */
+    int32_t reads[STREAMS_MAX]; /* latest reads since */
+};
+
+/* The columns written so far of a buffer that is filled piece by piece: ascending, with gaps between them. */
+struct piece {
+    int64_t begin, end;
+};
+struct pieces {
+    VEC(struct piece) list;
+};
+
+/* What a buffer holds: a tensor of one micro-batch of a wave. */
+struct holding {
+    const struct tensor *tensor;
+    int64_t micro_batch;
+};
+
+struct verifier {
+    const struct program *program;
+    struct holding *holdings; /* by buffer */
+    /* By buffer: how often its data was changed, in place or in a copy. A copy with an older count than its home, or a
+     * home with an older count than its copy, is stale. */
+    int64_t *versions;
+    int64_t *latest; /* by buffer that is no copy */
+    struct segments segments;
+    struct tenancy *tenancies; /* by segment */
+    struct pieces *pieces;     /* by buffer; whole writes leave one piece that covers all */
+};
+
+static bool covers(const struct pieces *pieces, int64_t begin, int64_t end) {
+    for (size_t i = 0; i < pieces->list.count; i++)
+        if (pieces->list.items[i].begin <= begin && end <= pieces->list.items[i].end) return true;
+    return false;
+}
+
+/* A row's last columns end at INT64_MAX, as a whole write does, so that columns can add up to one. */
+static void operand_columns(const struct operand *operand, int64_t *begin, int64_t *end) {
+    *begin = operand->row_bytes ? operand->offset % operand->row_stride : 0;
+    *end = operand->row_bytes ? *begin + operand->row_bytes : INT64_MAX;
+    if (*end == operand->row_stride) *end = INT64_MAX;
+}
+
+static enum status add_piece(struct pieces *pieces, struct piece added) {
+    size_t kept = 0, at = 0;
+    for (size_t i = 0; i < pieces->list.count; i++) {
+        struct piece piece = pieces->list.items[i];
+        bool apart = piece.end < added.begin || added.end < piece.begin;
+        if (apart) {
+            at += piece.end < added.begin;
+            pieces->list.items[kept++] = piece;
+            continue;
+        }
+        if (piece.begin < added.begin) added.begin = piece.begin;
+        if (piece.end > added.end) added.end = piece.end;
+    }
+    pieces->list.count = kept;
+    TRY(vec_push(&pieces->list, added));
+    for (size_t i = kept; i > at; i--)
+        pieces->list.items[i] = pieces->list.items[i - 1];
+    pieces->list.items[at] = added;
+    return STATUS_OK;
+}
+
+static enum status verify_contents(struct verifier *verifier, const struct proof_issue *issue,
+                                   const struct operand *operand, struct reach reach) {
+    const struct buffer *buffer = &verifier->program->buffers.items[operand->buffer];
+    for (int32_t i = reach.first; i < reach.end; i++) {
+        const struct tenancy *tenancy = &verifier->tenancies[i];
+        if (tenancy->buffer < 0)
+            return FAULT(verifier->program, issue->instruction, operand, "read before it is written");
+        if (tenancy->buffer != operand->buffer)
+            return FAULT(verifier->program, issue->instruction, operand, "read after %s took its bytes",
+                         verifier->program->buffers.items[tenancy->buffer].name);
+        if (buffer->kind == BUFFER_ACTIVATIONS && tenancy->repetition != issue->section_repetition)
+            return FAULT(verifier->program, issue->instruction, operand, "read before this pass has written it");
+    }
+    int64_t begin, stop;
+    operand_columns(operand, &begin, &stop);
+    if (!covers(&verifier->pieces[operand->buffer], begin, stop))
+        return FAULT(verifier->program, issue->instruction, operand, "read before all of its columns are written");
+    return STATUS_OK;
+}
+
+static enum status verify_order(struct verifier *verifier, const struct proof_issue *issue,
+                                const struct operand *operand, struct reach reach) {
+    int own = verifier->program->instructions.items[issue->instruction].stream;
+    for (int32_t i = reach.first; i < reach.end; i++) {
+        const struct tenancy *tenancy = &verifier->tenancies[i];
+        if (!proof_ended(issue, own, tenancy->write_stream, tenancy->write))
+            return FAULT(verifier->program, issue->instruction, operand,
+                         "may start before a write on stream %d has ended", tenancy->write_stream);
+        for (int s = 0; s < verifier->program->streams && operand->access != ACCESS_READ; s++)
+            if (!proof_ended(issue, own, s, tenancy->reads[s]))
+                return FAULT(verifier->program, issue->instruction, operand, "may overwrite what stream %d still reads",
+                             s);
+    }
+    return STATUS_OK;
+}
+
+static enum status take_over(struct verifier *verifier, const struct proof_issue *issue, int stream,
+                             const struct operand *operand, struct reach reach) {
+    struct pieces *pieces = &verifier->pieces[operand->buffer];
+    bool fresh = operand->row_bytes == 0;
+    for (int32_t i = reach.first; i < reach.end; i++) {
+        struct tenancy *tenancy = &verifier->tenancies[i];
+        fresh |= tenancy->buffer != operand->buffer;
+        *tenancy = (struct tenancy){.buffer = operand->buffer,
+                                    .repetition = (int32_t)issue->section_repetition,
+                                    .write_stream = stream,
+                                    .write = (int32_t)issue->number};
+    }
+    /* An update keeps what was there; any other write by a new buffer begins without defined data. */
+    if (operand->access == ACCESS_UPDATE) return STATUS_OK;
+    if (fresh) pieces->list.count = 0;
+    struct piece piece;
+    operand_columns(operand, &piece.begin, &piece.end);
+    return add_piece(pieces, piece);
+}
+
+/* The tensor of an operand, as the buffer's owner would have it; NULL for workspace and for fills with zeros. */
+static const struct tensor *operand_tensor(const struct program *program, const struct instruction *instruction,
+                                           int index) {
+    if (index == OPERAND_WORKSPACE) return NULL;
+    if (instruction->opcode == OPCODE_BROADCAST) return program->collectives.items[instruction->collective].tensor;
+    if (!instruction->node) return NULL;
+    const struct node *node = instruction->node;
+    if (instruction->opcode == OPCODE_REDUCE_SCATTER) return tensor_storage(node->in[0]); /* in whose place it is */
+    return tensor_storage(index < OP_INPUTS_MAX ? node->in[index] : node->out[index - OP_INPUTS_MAX]);
+}
+
+/* An activation must be of the tensor and micro-batch that the node reads: sizes alone do not tell them apart. */
+static enum status verify_holding(struct verifier *verifier, const struct proof_issue *issue,
+                                  const struct operand *operand, const struct instruction *instruction,
+                                  const struct tensor *tensor) {
+    const struct holding *holding = &verifier->holdings[operand->buffer];
+    if (!tensor || tensor->kind != TENSOR_ACTIVATION) return STATUS_OK;
+    if (holding->tensor != tensor)
+        return FAULT(verifier->program, issue->instruction, operand, "holds %s where %s is read",
+                     holding->tensor ? holding->tensor->name : "nothing", tensor->name);
+    if (holding->micro_batch != instruction->micro_batch)
+        return FAULT(verifier->program, issue->instruction, operand,
+                     "holds micro-batch %lld where micro-batch %lld is read", (long long)holding->micro_batch,
+                     (long long)instruction->micro_batch);
+    return STATUS_OK;
+}
+
+static int32_t root_of(const struct verifier *verifier, int32_t buffer) {
+    while (verifier->program->buffers.items[buffer].original >= 0)
+        buffer = verifier->program->buffers.items[buffer].original;
+    return buffer;
+}
+
+static enum status verify_version(const struct verifier *verifier, const struct proof_issue *issue,
+                                  const struct operand *operand) {
+    if (verifier->versions[operand->buffer] == verifier->latest[root_of(verifier, operand->buffer)]) return STATUS_OK;
+    return FAULT(verifier->program, issue->instruction, operand, "read although it was changed elsewhere since");
+}
+
+static void record_write(struct verifier *verifier, const struct instruction *instruction, int index) {
+    const struct operand *operand = &instruction->operands[index];
+    if (instruction->opcode == OPCODE_COPY) {
+        verifier->holdings[operand->buffer] = verifier->holdings[instruction->operands[0].buffer];
+        verifier->versions[operand->buffer] = verifier->versions[instruction->operands[0].buffer];
+        return;
+    }
+    if (buffer_is_gathered(verifier->program, &verifier->program->buffers.items[operand->buffer])) {
+        verifier->versions[operand->buffer] = verifier->latest[root_of(verifier, operand->buffer)];
+        return;
+    }
+    verifier->holdings[operand->buffer] =
+        (struct holding){operand_tensor(verifier->program, instruction, index), instruction->micro_batch};
+    verifier->versions[operand->buffer] = ++verifier->latest[root_of(verifier, operand->buffer)];
+}
+
+/* Of scattered sums only the rank's own block is defined. */
+static void forget_other_blocks(struct verifier *verifier, const struct instruction *instruction, struct reach reach) {
+    const struct program *program = verifier->program;
+    const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
+    const struct buffer *buffer = &program->buffers.items[data->buffer];
+    struct comm_range own = collectives_own_block(program, &program->collectives.items[instruction->collective]);
+    int64_t base = buffer->offset + data->offset;
+    for (int32_t i = reach.first; i < reach.end; i++) {
+        int64_t begin = segments_begin(&verifier->segments, i) - base;
+        int64_t stop = segments_begin(&verifier->segments, i + 1) - base;
+        bool own_end = stop <= own.end || own.end == data->bytes; /* with the padding behind the last block */
+        if (begin < own.begin || !own_end) verifier->tenancies[i].buffer = -1;
+    }
+}
+
+static enum status verify_issue(void *payload, const struct proof_issue *issue) {
+    struct verifier *verifier = payload;
+    const struct instruction *instruction = &verifier->program->instructions.items[issue->instruction];
+    const struct reach *reaches = segments_of(&verifier->segments, issue->instruction);
+    int used[OPERANDS_MAX], count = 0;
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (instruction->operands[k].buffer >= 0) used[count++] = k;
+    for (int i = 0; i < count; i++) {
+        const struct operand *operand = &instruction->operands[used[i]];
+        if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, issue, operand, reaches[i]));
+        if (operand->access != ACCESS_WRITE)
+            TRY(verify_holding(verifier, issue, operand, instruction,
+                               operand_tensor(verifier->program, instruction, used[i])));
+        if (operand->access != ACCESS_WRITE) TRY(verify_version(verifier, issue, operand));
+        TRY(verify_order(verifier, issue, operand, reaches[i]));
+    }
+    for (int i = 0; i < count; i++)
+        if (instruction->operands[used[i]].access == ACCESS_READ)
+            for (int32_t s = reaches[i].first; s < reaches[i].end; s++)
+                verifier->tenancies[s].reads[instruction->stream] = (int32_t)issue->number;
+    for (int i = 0; i < count; i++) {
+        const struct operand *operand = &instruction->operands[used[i]];
+        if (operand->access == ACCESS_READ) continue;
+        TRY(take_over(verifier, issue, instruction->stream, operand, reaches[i]));
+        record_write(verifier, instruction, used[i]);
+        if (instruction->opcode == OPCODE_REDUCE_SCATTER && used[i] == OP_INPUTS_MAX)
+            forget_other_blocks(verifier, instruction, reaches[i]);
+    }
+    return STATUS_OK;
+}
+
+/* Persistent buffers hold their data when the first step begins. */
+static enum status settle_persistent(struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *buffer = &program->buffers.items[i];
+        if (!buffer->persistent) continue;
+        TRY(add_piece(&verifier->pieces[i], (struct piece){0, INT64_MAX}));
+    }
+    for (size_t n = 0; n < program->instructions.count; n++) {
+        const struct reach *reach = segments_of(&verifier->segments, (int32_t)n);
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            int32_t buffer = program->instructions.items[n].operands[k].buffer;
+            if (buffer < 0) continue;
+            for (int32_t i = reach->first; i < reach->end && program->buffers.items[buffer].persistent; i++)
+                verifier->tenancies[i].buffer = buffer;
+            reach++;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Some steps leave deferred instructions out, or issue them alone (program.h), so buffers that they share with others
+ * must be persistent. */
+static enum status check_deferred(const struct program *program) {
+    enum { DEFERRED = 1, OTHER = 2 };
+    unsigned char *users = mem_array(program->buffers.count, 1);
+    if (!users) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            const struct instruction *instruction = &program->instructions.items[i];
+            const struct operand *operand = &instruction->operands[k];
+            if (operand->buffer < 0 || program->buffers.items[operand->buffer].persistent) continue;
+            users[operand->buffer] |= instruction->deferred ? DEFERRED : OTHER;
+            if (users[operand->buffer] == (DEFERRED | OTHER))
+                TRY_GOTO(status,
+                         FAULT(program, i, operand, "used by deferred instructions and by others, and not kept"), done);
+        }
+done:
+    mem_free(users);
+    return status;
+}
+
+/* A kernel has state of its own (library handles), so it is called on one stream. */
+static enum status check_kernel_streams(const struct program *program) {
+    int *streams = mem_array(program->graph->nodes.count, sizeof *streams); /* 1 + stream; 0: not seen */
+    if (!streams) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < (int32_t)program->instructions.count && status == STATUS_OK; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (!instruction->node) continue;
+        int *stream = &streams[instruction->node->id];
+        if (*stream != 0 && *stream != instruction->stream + 1)
+            status =
+                FAULT(program, i, NULL, "the kernel is called on streams %d and %d", *stream - 1, instruction->stream);
+        *stream = instruction->stream + 1;
+    }
+    mem_free(streams);
+    return status;
+}
+
+static enum status verify_walk(struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    verifier->tenancies = mem_array((size_t)verifier->segments.count, sizeof *verifier->tenancies);
+    verifier->pieces = mem_array(program->buffers.count, sizeof *verifier->pieces);
+    verifier->holdings = mem_array(program->buffers.count, sizeof *verifier->holdings);
+    verifier->versions = mem_array(program->buffers.count, sizeof *verifier->versions);
+    verifier->latest = mem_array(program->buffers.count, sizeof *verifier->latest);
+    if (!verifier->tenancies || !verifier->pieces || !verifier->holdings || !verifier->versions || !verifier->latest)
+        return STATUS_FAILED;
+    for (int32_t i = 0; i < verifier->segments.count; i++)
+        verifier->tenancies[i].buffer = -1;
+    TRY(settle_persistent(verifier));
+    return proof_order_walk(program, verify_issue, verifier);
+}
+
+enum status program_verify(const struct program *program) {
+    if (program->streams < 1 || program->streams > STREAMS_MAX)
+        return status_set(STATUS_FAILED, "program: %d streams, at most %d are possible", program->streams, STREAMS_MAX);
+    TRY(program_verify_form(program));
+    TRY(check_deferred(program));
+    TRY(check_kernel_streams(program));
+    struct verifier verifier = {.program = program};
+    TRY(segments_create(program, &verifier.segments));
+    enum status status = verify_walk(&verifier);
+    mem_free(verifier.tenancies);
+    for (size_t i = 0; verifier.pieces && i < program->buffers.count; i++)
+        vec_free(&verifier.pieces[i].list);
+    mem_free(verifier.pieces);
+    mem_free(verifier.holdings);
+    mem_free(verifier.versions);
+    mem_free(verifier.latest);
+    segments_free(&verifier.segments);
+    return status;
+}

@@ -1,0 +1,516 @@
+/* The part of the proof that looks at each buffer, section and instruction by itself. */
+#include "compiler/verify_form.h"
+
+#include "compiler/collectives.h"
+
+static const char *instruction_name(const struct instruction *instruction) {
+    static const char *const names[] = {[OPCODE_KERNEL] = "kernel",
+                                        [OPCODE_ZERO] = "zero",
+                                        [OPCODE_COPY] = "copy",
+                                        [OPCODE_TAKE] = "take",
+                                        [OPCODE_ADD] = "add",
+                                        [OPCODE_ADD_BF16] = "add in bf16",
+                                        [OPCODE_ALL_REDUCE] = "all-reduce",
+                                        [OPCODE_REDUCE_SCATTER] = "reduce-scatter",
+                                        [OPCODE_ALL_GATHER] = "all-gather",
+                                        [OPCODE_ALL_TO_ALL] = "all-to-all",
+                                        [OPCODE_ELSEWHERE] = "elsewhere"};
+    return instruction->node ? instruction->node->name : names[instruction->opcode];
+}
+
+enum status verify_fault(const struct program *program, int32_t index, const struct operand *operand,
+                         enum status status) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    bool named = operand && operand->buffer >= 0 && operand->buffer < (int32_t)program->buffers.count;
+    return status_prefix(status, "program: instruction %d (%s)%s%s", index, instruction_name(instruction),
+                         named ? ": buffer " : "", named ? program->buffers.items[operand->buffer].name : "");
+}
+
+/* Copies to and from the disk move a buffer's last block as a whole, so the arena must hold all of it. */
+static int64_t padded(const struct program *program, int64_t bytes) {
+    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
+}
+
+/* A copy is of a buffer that is none, or of one that is gathered. */
+static bool has_original(const struct program *program, const struct buffer *buffer) {
+    int32_t count = (int32_t)program->buffers.count, original = buffer->original;
+    if (original == -1) return true;
+    if (original < 0 || original >= count) return false;
+    const struct buffer *of = &program->buffers.items[original];
+    if (of->original == -1) return true;
+    return of->original >= 0 && of->original < count && buffer_is_gathered(program, of) &&
+           program->buffers.items[of->original].original == -1;
+}
+
+static enum status check_buffers(const struct program *program) {
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *buffer = &program->buffers.items[i];
+        bool inside = buffer->tier < TIER_COUNT && buffer->offset >= 0 && buffer->bytes > 0 &&
+                      padded(program, buffer->bytes) <= program->tier_bytes[buffer->tier] - buffer->offset;
+        if (!inside) return status_set(STATUS_FAILED, "program: buffer %s lies outside its arena", buffer->name);
+        if (buffer->offset % program->alignment != 0)
+            return status_set(STATUS_FAILED, "program: buffer %s is not aligned to %lld bytes", buffer->name,
+                              (long long)program->alignment);
+        if (!has_original(program, buffer))
+            return status_set(STATUS_FAILED, "program: buffer %s is a copy of none", buffer->name);
+    }
+    for (size_t i = 0; i < program->buffers.count; i++)
+        for (size_t j = 0; j < i && program->buffers.items[i].persistent; j++) {
+            const struct buffer *a = &program->buffers.items[i], *b = &program->buffers.items[j];
+            bool meet = a->tier == b->tier && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+            if (b->persistent && meet)
+                return status_set(STATUS_FAILED, "program: persistent buffers %s and %s overlap", a->name, b->name);
+        }
+    return STATUS_OK;
+}
+
+static enum status check_sections(const struct program *program) {
+    int32_t next = 0;
+    for (size_t i = 0; i < program->sections.count; i++) {
+        const struct section *section = &program->sections.items[i];
+        if (section->first != next || section->count < 1)
+            return status_set(STATUS_FAILED, "program: section %s does not follow the one before it", section->name);
+        if (section->repeat < 1)
+            return status_set(STATUS_FAILED, "program: section %s has no repetitions", section->name);
+        next += section->count;
+    }
+    if (next != (int32_t)program->instructions.count)
+        return status_set(STATUS_FAILED, "program: %zu instructions, %d of them in sections",
+                          program->instructions.count, next);
+    return STATUS_OK;
+}
+
+static enum status check_section(const struct program *program, int32_t index) {
+    int section = program->instructions.items[index].section;
+    bool known = section >= 0 && section < (int)program->sections.count;
+    int32_t at = known ? index - program->sections.items[section].first : -1;
+    if (at >= 0 && at < program->sections.items[section].count) return STATUS_OK;
+    return FAULT(program, index, NULL, "says that it is in section %d of %zu", section, program->sections.count);
+}
+
+static enum status check_operand(const struct program *program, int32_t index, const struct operand *operand) {
+    if (operand->buffer >= (int32_t)program->buffers.count)
+        return FAULT(program, index, NULL, "operand names buffer %d of %zu", operand->buffer, program->buffers.count);
+    const struct buffer *buffer = &program->buffers.items[operand->buffer];
+    int section = program->instructions.items[index].section;
+    int64_t last = operand->offset + (program->sections.items[section].repeat - 1) * operand->stride;
+    bool inside =
+        operand->offset >= 0 && operand->stride >= 0 && operand->bytes > 0 && last <= buffer->bytes - operand->bytes;
+    if (!inside) return FAULT(program, index, operand, "the operand reaches outside the buffer");
+    if (operand->stride != 0 && operand->access != ACCESS_READ)
+        return FAULT(program, index, operand, "slices of repetitions may only be read");
+    if (buffer->kind == BUFFER_INPUTS && operand->access != ACCESS_READ)
+        return FAULT(program, index, operand, "a step's inputs may only be read");
+    if (operand->row_bytes > operand->row_stride)
+        return FAULT(program, index, operand, "columns wider than their rows");
+    return STATUS_OK;
+}
+
+/* Parameters, gradients, states and sums of squares: what an operator `by_elements` has for each element or block. */
+static bool is_by_elements(const struct instruction *instruction, const struct tensor *tensor) {
+    return instruction->elements > 0 && (tensor->parameter || tensor->kind == TENSOR_PARAMETER);
+}
+
+/* The operand that a tensor must have: all of its storage, its columns of it or the instruction's run of its elements;
+ * of an input, the micro-batch's slice. */
+static struct operand expected_operand(const struct program *program, const struct instruction *instruction,
+                                       const struct tensor *tensor, enum access access) {
+    const struct section *section = &program->sections.items[instruction->section];
+    int64_t element = dtype_bytes(tensor->shape.dtype), bytes = shape_bytes(&tensor->shape);
+    struct operand operand = {.access = access, .offset = tensor_storage_offset(tensor), .bytes = bytes};
+    if (tensor_has_gaps(tensor)) {
+        operand.row_bytes = shape_columns(&tensor->shape) * element;
+        operand.row_stride = tensor_row_stride(tensor) * element;
+        operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;
+    }
+    if (tensor->kind == TENSOR_INPUT) {
+        operand.offset += (section->first_micro_batch + instruction->micro_batch) * bytes;
+        operand.stride = section->micro_batches * bytes;
+    }
+    /* Forward and backward add to their share's own loss. */
+    if (tensor->kind == TENSOR_RESULT && instruction->node->phase <= PHASE_BACKWARD)
+        operand.offset += section->share * bytes;
+    if (is_by_elements(instruction, tensor)) {
+        operand.offset = instruction->first_element / tensor_elements_per(tensor) * element;
+        operand.bytes = tensor_elements_for(tensor, instruction->elements) * element;
+    }
+    return operand;
+}
+
+/* Where a buffer would have the tensor's first byte, which may be one that another rank has. FAILED where it has not
+ * all of what the operand is to have. */
+static enum status find_tensor(const struct program *program, int32_t index, const struct operand *operand,
+                               struct tensor *tensor, int64_t *offset) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct tensor *storage = tensor_storage(tensor);
+    struct tensor_run run;
+    *offset = 0;
+    if (tensor->kind == TENSOR_ACTIVATION) return STATUS_OK;
+    if (!buffer_find(&program->buffers.items[operand->buffer], storage, &run))
+        return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
+    bool by_elements = is_by_elements(instruction, tensor);
+    int64_t first = by_elements ? instruction->first_element / tensor_elements_per(tensor) : 0;
+    int64_t elements =
+        by_elements ? tensor_elements_for(tensor, instruction->elements) : shape_elements(&storage->shape);
+    if (first < run.first || first + elements > run.first + run.elements)
+        return FAULT(program, index, operand, "has not the elements of %s", tensor->name);
+    *offset = run.offset - run.first * dtype_bytes(tensor->shape.dtype);
+    return STATUS_OK;
+}
+
+static enum status check_tensor(const struct program *program, int32_t index, const struct operand *operand,
+                                struct tensor *tensor, enum access access) {
+    if (!tensor != (operand->buffer < 0))
+        return FAULT(program, index, operand, "operand %s", tensor ? "is missing" : "without a tensor");
+    if (!tensor) return STATUS_OK;
+    int64_t offset;
+    struct operand expected = expected_operand(program, &program->instructions.items[index], tensor, access);
+    TRY(find_tensor(program, index, operand, tensor, &offset));
+    if (operand->access != access) return FAULT(program, index, operand, "accessed otherwise than the operator does");
+    if (operand->bytes != expected.bytes)
+        return FAULT(program, index, operand, "the operand has %lld bytes, its tensor %lld", (long long)operand->bytes,
+                     (long long)expected.bytes);
+    if (operand->offset != expected.offset + offset || operand->stride != expected.stride ||
+        operand->row_bytes != expected.row_bytes || operand->row_stride != expected.row_stride)
+        return FAULT(program, index, operand, "the operand is not where %s lies in it", tensor->name);
+    return STATUS_OK;
+}
+
+/* Runs begin and end where blocks do, or with the tensor. */
+static enum status check_run(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct node *node = instruction->node;
+    if (instruction->elements == 0) return STATUS_OK;
+    int64_t all = node->in[0] ? shape_elements(&node->in[0]->shape) : 0;
+    int64_t first = instruction->first_element, end = first + instruction->elements;
+    bool legal = node->op->by_elements && first >= 0 && first % SHARD_BLOCK == 0 && end > first && end <= all &&
+                 (end % SHARD_BLOCK == 0 || end == all);
+    if (legal) return STATUS_OK;
+    return FAULT(program, index, NULL, "executed on elements %lld to %lld of %lld", (long long)first, (long long)end,
+                 (long long)all);
+}
+
+static enum status check_node_operands(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct node *node = instruction->node;
+    if (!node) return FAULT(program, index, NULL, "a kernel without a node");
+    TRY(check_run(program, index));
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        TRY(check_tensor(program, index, &instruction->operands[i], node->in[i], ACCESS_READ));
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        enum access access = op_updates(node) >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
+        TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX + i], node->out[i], access));
+    }
+    return STATUS_OK;
+}
+
+/* All operands of a kernel are in one tier, and not on the disk, which has no addresses. */
+static enum status check_tiers(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->tier != TIER_DEVICE && instruction->tier != TIER_HOST)
+        return FAULT(program, index, NULL, "computes neither on the device nor on the host");
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &instruction->operands[k];
+        if (operand->buffer < 0) continue;
+        enum tier tier = program->buffers.items[operand->buffer].tier;
+        if (tier != instruction->tier)
+            return FAULT(program, index, operand, "in the %s tier, used in the %s tier", tier_name(tier),
+                         tier_name(instruction->tier));
+    }
+    return STATUS_OK;
+}
+
+/* The operands that an instruction without a node has: what it reads, -1 for none, and its output. */
+static enum status check_ends(const struct program *program, int32_t index, int reads, enum access output) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &instruction->operands[k];
+        bool wanted = k == reads || k == OP_INPUTS_MAX;
+        if (wanted != (operand->buffer >= 0))
+            return FAULT(program, index, operand, "operand %d %s", k, wanted ? "is missing" : "is one too many");
+        enum access access = k == reads ? ACCESS_READ : output;
+        if (wanted && (operand->access != access || operand->row_bytes != 0 || operand->stride != 0))
+            return FAULT(program, index, operand, "operand %d is no plain %s", k, k == reads ? "read" : "write");
+    }
+    return STATUS_OK;
+}
+
+/* Whether the same elements of the same tensors lie in [offset, offset + bytes) of two buffers. */
+static bool same_elements(const struct buffer *a, int64_t a_offset, const struct buffer *b, int64_t b_offset,
+                          int64_t bytes) {
+    for (int32_t m = 0; a->pack && m < a->pack->count; m++) {
+        const struct pack_member *member = &a->pack->members[m];
+        int64_t element = dtype_bytes(member->tensor->shape.dtype), begin = member->offset - a_offset;
+        int64_t end = begin + member->elements * element;
+        struct tensor_run run;
+        if (end <= 0 || begin >= bytes || member->elements == 0) continue;
+        if (!buffer_find(b, member->tensor, &run)) return false;
+        /* Where the tensor's first element lies, or would lie, counted from both operands. */
+        if (begin - member->first * element != run.offset - run.first * element - b_offset) return false;
+    }
+    return a->pack && b->pack;
+}
+
+static bool operands_agree(const struct program *program, const struct operand *from, const struct operand *to,
+                           int64_t to_offset, int64_t bytes) {
+    const struct buffer *a = &program->buffers.items[from->buffer], *b = &program->buffers.items[to->buffer];
+    return same_elements(a, from->offset, b, to_offset, bytes) && same_elements(b, to_offset, a, from->offset, bytes);
+}
+
+/* Sums of gradients, to others of the same. */
+static enum status check_sums(const struct program *program, int32_t index, enum access output) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
+    TRY(check_ends(program, index, 0, output));
+    for (int k = 0; k <= OP_INPUTS_MAX; k += OP_INPUTS_MAX) {
+        const struct operand *operand = &instruction->operands[k];
+        if (!buffer_is_gradient(&program->buffers.items[operand->buffer]))
+            return FAULT(program, index, operand, "added although it is no sum of gradients");
+    }
+    bool same = from->bytes == to->bytes && to->bytes % (int64_t)sizeof(float) == 0 &&
+                operands_agree(program, from, to, to->offset, to->bytes);
+    return same ? STATUS_OK : FAULT(program, index, from, "added to other bytes than its own");
+}
+
+/* An edge of the lanes' tree, which may have none next to it. */
+static enum status check_rounded_sum(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *to = &instruction->operands[OP_INPUTS_MAX];
+    if (instruction->operands[0].buffer >= 0) return check_sums(program, index, ACCESS_UPDATE);
+    TRY(check_ends(program, index, -1, ACCESS_UPDATE));
+    bool sum = buffer_is_gradient(&program->buffers.items[to->buffer]) && to->bytes % (int64_t)sizeof(float) == 0;
+    return sum ? STATUS_OK : FAULT(program, index, to, "rounded although it is no sum of gradients");
+}
+
+/* All of a buffer to its copy in another tier, or back. */
+static enum status check_copy(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
+    TRY(check_ends(program, index, 0, ACCESS_WRITE));
+    const struct buffer *source = &program->buffers.items[from->buffer], *target = &program->buffers.items[to->buffer];
+    if (source->original != target->id && target->original != source->id)
+        return FAULT(program, index, from, "copied to %s, which is no copy of it nor its home", target->name);
+    if (source->tier == target->tier)
+        return FAULT(program, index, from, "copied within the %s tier", tier_name(source->tier));
+    bool whole = from->bytes == source->bytes && to->bytes == target->bytes && source->bytes == target->bytes;
+    if (!whole) return FAULT(program, index, from, "copied otherwise than as a whole");
+    bool disk = source->tier == TIER_DISK || target->tier == TIER_DISK;
+    if (disk && program->alignment % DISK_ALIGNMENT != 0)
+        return FAULT(program, index, from, "moved to or from the disk without its alignment");
+    return STATUS_OK;
+}
+
+/* Columns of one buffer's rows that have none in common. */
+static bool disjoint_columns(const struct operand *x, const struct operand *y) {
+    if (x->buffer != y->buffer || !x->row_bytes || !y->row_bytes || x->row_stride != y->row_stride) return false;
+    int64_t first = x->offset % x->row_stride, second = y->offset % y->row_stride;
+    return first + x->row_bytes <= second || second + y->row_bytes <= first;
+}
+
+/* Within one instruction only disjoint columns and the operator's own in-place pair may share a written buffer's bytes.
+ */
+static enum status check_aliases(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    for (int a = 0; a < OPERANDS_MAX; a++)
+        for (int b = 0; b < OPERANDS_MAX; b++) {
+            const struct operand *x = &instruction->operands[a], *y = &instruction->operands[b];
+            if (a == b || x->buffer < 0 || y->buffer < 0 || x->access == ACCESS_READ) continue;
+            const struct buffer *p = &program->buffers.items[x->buffer], *q = &program->buffers.items[y->buffer];
+            int64_t begin = p->offset + x->offset, other = q->offset + y->offset;
+            bool meet = p->tier == q->tier && begin < other + y->bytes && other < begin + x->bytes;
+            bool in_place = a == OP_INPUTS_MAX && instruction->node && b == instruction->node->op->in_place_input - 1 &&
+                            x->buffer == y->buffer && x->bytes == y->bytes && begin == other;
+            bool own_block = instruction->opcode == OPCODE_ALL_GATHER && b == 0 && x->buffer == y->buffer;
+            if (meet && !in_place && !own_block && !disjoint_columns(x, y))
+                return FAULT(program, index, x, "written while the same instruction uses the bytes as %s", q->name);
+        }
+    return STATUS_OK;
+}
+
+static const enum comm_kind kinds[] = {[OPCODE_ALL_REDUCE] = COMM_ALL_REDUCE,
+                                       [OPCODE_REDUCE_SCATTER] = COMM_REDUCE_SCATTER,
+                                       [OPCODE_ALL_GATHER] = COMM_ALL_GATHER,
+                                       [OPCODE_ALL_TO_ALL] = COMM_ALL_TO_ALL,
+                                       [OPCODE_BROADCAST] = COMM_BROADCAST};
+
+/* A gather reads the rank's own block, in its place or where the same elements lie in another buffer. */
+static enum status check_own_block(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *own = &instruction->operands[0], *data = &instruction->operands[OP_INPUTS_MAX];
+    if (instruction->opcode != OPCODE_ALL_GATHER) return STATUS_OK;
+    const struct program_collective *operation = &program->collectives.items[instruction->collective];
+    struct comm_range block = collectives_own_block(program, operation);
+    if ((own->buffer >= 0) != (block.begin < block.end))
+        return FAULT(program, index, own, "the rank's block %s", own->buffer < 0 ? "is missing" : "is empty");
+    if (own->buffer < 0) return STATUS_OK;
+    bool plain = own->access == ACCESS_READ && own->row_bytes == 0 && own->stride == 0;
+    if (!plain || own->bytes != block.end - block.begin)
+        return FAULT(program, index, own, "read otherwise than the operation does");
+    int64_t place = data->offset + block.begin;
+    if (operation->apart != (own->buffer != data->buffer))
+        return FAULT(program, index, own, "the rank's block %s", operation->apart ? "is in its place" : "is elsewhere");
+    bool there =
+        own->buffer == data->buffer ? own->offset == place : operands_agree(program, own, data, place, own->bytes);
+    return there ? STATUS_OK : FAULT(program, index, own, "not the rank's block");
+}
+
+/* Data of the operation's bytes, with staging; a rank with nothing to add overwrites it. */
+static enum status check_collective(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
+    const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
+    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
+        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
+    const struct program_collective *collective = &program->collectives.items[instruction->collective];
+    bool gathers = instruction->opcode == OPCODE_ALL_GATHER;
+    bool empty = collective->empty && collective->empty[rank_place_data_rank(&program->place)];
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (k != OP_INPUTS_MAX && k != OPERAND_WORKSPACE && !(gathers && k == 0) &&
+            instruction->operands[k].buffer >= 0)
+            return FAULT(program, index, &instruction->operands[k], "operand %d is one too many", k);
+    if (data->buffer < 0) return FAULT(program, index, NULL, "an operation without data");
+    if (collective->kind != kinds[instruction->opcode])
+        return FAULT(program, index, data, "the operation is of another kind");
+    if (data->access != (gathers || empty ? ACCESS_WRITE : ACCESS_UPDATE) || data->row_bytes != 0 || data->stride != 0)
+        return FAULT(program, index, data, "accessed otherwise than the operation does");
+    if (data->bytes != collective->bytes || (!gathers && data->offset != 0))
+        return FAULT(program, index, data, "the operand has %lld bytes, its operation %lld", (long long)data->bytes,
+                     (long long)collective->bytes);
+    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
+        return FAULT(program, index, staging, "staging is only written");
+    return check_own_block(program, index);
+}
+
+/* The root reads what the others get, in a buffer of the same tensor. */
+static enum status check_broadcast(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
+        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
+    const struct program_collective *operation = &program->collectives.items[instruction->collective];
+    bool sends = mesh_group_position(&operation->group, program->place.rank) == operation->root;
+    int data = sends ? 0 : OP_INPUTS_MAX;
+    const struct operand *operand = &instruction->operands[data];
+    for (int k = 0; k < OPERAND_WORKSPACE; k++)
+        if ((k == data) != (instruction->operands[k].buffer >= 0))
+            return FAULT(program, index, &instruction->operands[k], "operand %d %s", k,
+                         k == data ? "is missing" : "is one too many");
+    if (operation->kind != COMM_BROADCAST) return FAULT(program, index, operand, "the operation is of another kind");
+    bool writes = operand->access == ACCESS_WRITE || operand->access == ACCESS_UPDATE; /* of a buffer, a part */
+    bool plain = (sends ? operand->access == ACCESS_READ : writes) && operand->row_bytes == 0 && operand->stride == 0;
+    if (!plain || operand->bytes != operation->bytes)
+        return FAULT(program, index, operand, "accessed otherwise than the operation does");
+    struct tensor_run run;
+    if (!sends && !buffer_find(&program->buffers.items[operand->buffer], operation->tensor, &run))
+        return FAULT(program, index, operand, "not the buffer of %s", operation->tensor->name);
+    return STATUS_OK;
+}
+
+static const enum op_collective op_collectives[] = {[OPCODE_ALL_REDUCE] = OP_COLLECTIVE_ALL_REDUCE,
+                                                    [OPCODE_REDUCE_SCATTER] = OP_COLLECTIVE_REDUCE_SCATTER,
+                                                    [OPCODE_ALL_GATHER] = OP_COLLECTIVE_ALL_GATHER,
+                                                    [OPCODE_ALL_TO_ALL] = OP_COLLECTIVE_ALL_TO_ALL};
+
+static bool is_same_group(const struct comm_group *a, const struct comm_group *b) {
+    return a->first == b->first && a->stride == b->stride && a->count == b->count;
+}
+
+/* Of the tensor group or an axis of it, in all of whose data the parts are equal. */
+static enum status check_node_group(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
+        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
+    const struct program_collective *collective = &program->collectives.items[instruction->collective];
+    const struct group_part *part = &NODE_ATTRIBUTES(instruction->node, collective_attributes)->part;
+    int stride = part->stride > 0 ? (int)part->stride : 1;
+    const struct comm_group group = rank_place_tensor_axis(&program->place, (int)part->parts, stride);
+    if (collective->kind != kinds[instruction->opcode] || collective->node != instruction->node ||
+        instruction->node->op->collective != op_collectives[instruction->opcode])
+        return FAULT(program, index, NULL, "the operation is another than the operator");
+    bool cut = collective->kind == COMM_ALL_GATHER || collective->kind == COMM_REDUCE_SCATTER;
+    if (!is_same_group(&collective->group, &group) || collective->empty || collective->owner ||
+        collective->block_bytes * (cut ? group.count : 1) != (cut ? collective->bytes : 0))
+        return FAULT(program, index, NULL, "not an operation of the tensor group, or its axis, in equal parts");
+    return STATUS_OK;
+}
+
+/* An operator that is an operation between ranks. A sum in place of gradients has one operand, as has one that is
+ * scattered in its input's place. */
+static enum status check_node_collective(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct node *node = instruction->node;
+    const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *in = &instruction->operands[0];
+    const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
+    bool scatters = instruction->opcode == OPCODE_REDUCE_SCATTER, updates = op_updates(node) & 1;
+    TRY(check_node_group(program, index));
+    TRY(check_run(program, index));
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (k != 0 && k != OP_INPUTS_MAX && k != OPERAND_WORKSPACE && instruction->operands[k].buffer >= 0)
+            return FAULT(program, index, &instruction->operands[k], "operand %d is one too many", k);
+    TRY(check_tensor(program, index, in, scatters || updates ? NULL : node->in[0], ACCESS_READ));
+    TRY(check_tensor(program, index, data, scatters ? node->in[0] : node->out[0],
+                     scatters || updates ? ACCESS_UPDATE : ACCESS_WRITE));
+    if (instruction->opcode == OPCODE_ALL_REDUCE && !updates &&
+        (in->buffer != data->buffer || in->offset != data->offset))
+        return FAULT(program, index, in, "not summed in its place");
+    if (data->bytes != program->collectives.items[instruction->collective].bytes)
+        return FAULT(program, index, data, "the operand has other bytes than its operation");
+    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
+        return FAULT(program, index, staging, "staging is only written");
+    return STATUS_OK;
+}
+
+/* Of a sum that was scattered in the operator's input this rank's part. */
+static enum status check_own_part(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *from = &instruction->operands[0];
+    const struct tensor *x = instruction->node->in[0];
+    int64_t bytes = shape_bytes(&instruction->node->out[0]->shape);
+    TRY(check_ends(program, index, 0, ACCESS_WRITE));
+    TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX], instruction->node->out[0], ACCESS_WRITE));
+    bool own = instruction->node->op->collective == OP_COLLECTIVE_REDUCE_SCATTER && from->bytes == bytes &&
+               from->offset == NODE_ATTRIBUTES(instruction->node, collective_attributes)->part.position * bytes &&
+               program->buffers.items[from->buffer].bytes == shape_bytes(&x->shape);
+    return own ? STATUS_OK : FAULT(program, index, from, "not this rank's part");
+}
+
+static enum status check_instruction(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->stream < 0 || instruction->stream >= program->streams)
+        return FAULT(program, index, NULL, "stream %d of %d", instruction->stream, program->streams);
+    TRY(check_section(program, index));
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (instruction->operands[k].buffer >= 0) TRY(check_operand(program, index, &instruction->operands[k]));
+    for (int32_t i = 0; i < instruction->wait_count; i++) {
+        int32_t other = instruction->waits[i];
+        bool known = other >= 0 && other < (int32_t)program->instructions.count && other != index;
+        if (!known) return FAULT(program, index, NULL, "waits for instruction %d, which cannot end before it", other);
+    }
+    switch (instruction->opcode) {
+    case OPCODE_KERNEL: TRY(check_node_operands(program, index)); break;
+    case OPCODE_ZERO: TRY(check_ends(program, index, -1, ACCESS_WRITE)); break;
+    case OPCODE_COPY: TRY(check_copy(program, index)); break;
+    case OPCODE_TAKE:
+        TRY(instruction->node ? check_own_part(program, index) : check_sums(program, index, ACCESS_WRITE));
+        break;
+    case OPCODE_ADD: TRY(check_sums(program, index, ACCESS_UPDATE)); break;
+    case OPCODE_ADD_BF16: TRY(check_rounded_sum(program, index)); break;
+    case OPCODE_ALL_REDUCE:
+    case OPCODE_REDUCE_SCATTER:
+    case OPCODE_ALL_GATHER:
+    case OPCODE_ALL_TO_ALL:
+        TRY(instruction->node ? check_node_collective(program, index) : check_collective(program, index));
+        break;
+    case OPCODE_BROADCAST: TRY(check_broadcast(program, index)); break;
+    case OPCODE_ELSEWHERE: return FAULT(program, index, NULL, "an instruction of other ranks");
+    }
+    if (instruction->opcode != OPCODE_COPY) TRY(check_tiers(program, index));
+    return check_aliases(program, index);
+}
+
+enum status program_verify_form(const struct program *program) {
+    TRY(check_buffers(program));
+    TRY(check_sections(program));
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
+        TRY(check_instruction(program, i));
+    return STATUS_OK;
+}

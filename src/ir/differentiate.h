@@ -1,0 +1,48 @@
+/* Reverse-mode differentiation of a graph, by the rules that operators hold.
+ *
+ * The gradients become nodes of the same graph. A rule reads the gradient of its node's outputs and, for each input
+ * that wants one, adds a node which writes into gradient_target() and takes gradient_partial() as its addend, then
+ * calls gradient_deliver(). So sums over several uses of a tensor are fused into the operators and have one fixed
+ * order: from the last use to the first. */
+#ifndef BALLAST_IR_DIFFERENTIATE_H
+#define BALLAST_IR_DIFFERENTIATE_H
+
+#include "ir/graph.h"
+
+/* Adds backward nodes (PHASE_BACKWARD) for d(loss)/d(parameter) of every trainable parameter that `loss` depends on.
+ * `loss` is output 0 of a node with differentiate_loss; that node is removed from the graph, its successor makes the
+ * same tensor. Each use of a parameter gets its own accumulator (TENSOR_GRADIENT, fp32): with several uses (tied
+ * embeddings) one accumulator's sums would depend on how many micro-batches a wave holds; they are added up once a step
+ * instead. With graph->one_micro_batch a rule may go on in the accumulator of the use before (gradient_joined_target).
+ */
+enum status graph_differentiate(struct graph *graph, struct tensor *loss);
+/* The same for a part of a model, whose loss is elsewhere: the gradients of the activations that it makes and does not
+ * read are given (activations without a producer), and those of the activations that it gets are wanted. */
+enum status graph_differentiate_part(struct graph *graph);
+
+/* For rules. */
+struct graph *gradients_graph(struct gradients *gradients);
+/* The complete gradient of a node's output, NULL when none flows. */
+struct tensor *gradient_of(struct gradients *gradients, struct tensor *tensor);
+bool gradient_wanted(const struct gradients *gradients, const struct tensor *tensor);
+/* The sum over later uses so far, or NULL: what the new node must add to its own contribution. Parameters: always NULL.
+ */
+struct tensor *gradient_partial(struct gradients *gradients, struct tensor *tensor);
+/* Where the new node shall write: a fresh activation, columns of the base's gradient when `tensor` is a view, or a new
+ * accumulator when it is a parameter. */
+struct tensor *gradient_target(struct gradients *gradients, struct tensor *tensor);
+/* Of a parameter: the accumulator of its use before, where the step has one micro-batch and there is such a use; else
+ * as gradient_target. A rule that asks for it adds its own sum, made apart from zero, so that the bits are those of two
+ * accumulators that are added up. */
+struct tensor *gradient_joined_target(struct gradients *gradients, struct tensor *parameter);
+/* The target now holds the partial and this use's contribution: where there is a partial, the node that writes the
+ * target must read it. A rule whose node takes no addend calls gradient_deliver_sum (ir/ops/check.h) instead. */
+void gradient_deliver(struct gradients *gradients, struct tensor *tensor, struct tensor *gradient);
+/* A contribution that exists already (the gradient of a sum, for each of its terms): shared, not copied. It must be the
+ * first of its tensor, which holds since a sum comes after all that is computed from its terms. */
+void gradient_contribute(struct gradients *gradients, struct tensor *tensor, struct tensor *gradient);
+/* Adds a backward node named "NAME.grad" with `into` as graph_add has it. */
+struct node *gradient_add_node(struct gradients *gradients, const struct op *op, const struct node *of,
+                               struct tensor *const *in, const void *attributes, struct tensor *const *into);
+
+#endif

@@ -1,0 +1,293 @@
+/* Causal attention of a sequence to itself, and its gradient. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "ir/ops/check.h"
+
+static const struct attention_attributes *attention_of(const struct node *node) {
+    return NODE_ATTRIBUTES(node, attention_attributes);
+}
+
+static int64_t query_parts(const struct attention_attributes *attributes) {
+    return attributes->queries.parts > 1 ? attributes->queries.parts : 1;
+}
+
+/* Inputs first, first + 1 and first + 2 are q, k and v. */
+static enum status check_heads(const struct node *node, int first, struct shape *q, struct shape *kv) {
+    const struct attention_attributes *attributes = attention_of(node);
+    if (attributes->heads < 1 || attributes->kv_heads < 1 || attributes->heads % attributes->kv_heads != 0)
+        return status_set(STATUS_BAD_INPUT, "%lld heads are no multiple of %lld key-value heads",
+                          (long long)attributes->heads, (long long)attributes->kv_heads);
+    TRY(check_activation(node, first));
+    *q = with_columns(node->in[first]->shape, attributes->heads * attributes->head_dim);
+    *kv = with_columns(*q, attributes->kv_heads * attributes->head_dim);
+    kv->dims[1] *= query_parts(attributes);
+    if (attributes->queries.zigzag && q->dims[1] % 2 != 0)
+        return status_set(STATUS_BAD_INPUT, "%lld positions are no two runs of a zigzag", (long long)q->dims[1]);
+    TRY(check_shape(node, first, q));
+    TRY(check_shape(node, first + 1, kv));
+    return check_shape(node, first + 2, kv);
+}
+
+static struct shape lse_shape(const struct node *node, const struct shape *q) {
+    return shape_make(DTYPE_F32, 3, q->dims[0], attention_of(node)->heads, q->dims[1]);
+}
+
+/* Query-key pairs of queries [0, end) that a causal mask with this window leaves, of one head and sequence. */
+static double pairs_before(const struct node *node, double end) {
+    double window = (double)attention_of(node)->window, pairs = end * (end + 1) / 2;
+    return window > 0 && window < end ? pairs - (end - window) * (end - window + 1) / 2 : pairs;
+}
+
+struct query_runs query_runs_of(const struct query_part *part, int64_t length) {
+    struct query_runs runs = {1, {0, 0}, length};
+    if (part->parts <= 1) return runs;
+    if (part->zigzag) runs.count = 2, runs.length = length / 2;
+    runs.begin[0] = part->position * runs.length;
+    runs.begin[1] = (2 * part->parts - 1 - part->position) * runs.length;
+    return runs;
+}
+
+/* Over all heads and sequences of a micro-batch. */
+static double attended_pairs(const struct node *node, const struct shape *q) {
+    const struct attention_attributes *attributes = attention_of(node);
+    struct query_runs runs = query_runs_of(&attributes->queries, q->dims[1]);
+    double pairs = 0, length = (double)runs.length;
+    for (int r = 0; r < runs.count; r++)
+        pairs += pairs_before(node, (double)runs.begin[r] + length) - pairs_before(node, (double)runs.begin[r]);
+    return pairs * (double)q->dims[0] * (double)attributes->heads;
+}
+
+void key_heads(const struct attention_attributes *attributes, struct op_key *key) {
+    op_key_add(key, " heads=%" PRId64 "/%" PRId64 "x%" PRId64 " window=%" PRId64, attributes->heads,
+               attributes->kv_heads, attributes->head_dim, attributes->window);
+    if (attributes->softcap > 0) op_key_add(key, " capped");
+    if (query_parts(attributes) > 1)
+        op_key_add(key, " queries=%" PRId64 "/%" PRId64 "%s", attributes->queries.position, attributes->queries.parts,
+                   attributes->queries.zigzag ? " zigzag" : "");
+}
+
+static void key_attention(const struct node *node, struct op_key *key) { key_heads(attention_of(node), key); }
+
+static double flops_attention(const struct node *node) {
+    return 4.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
+}
+
+/* Five GEMMs: the scores again, dP, dV, dQ, dK. */
+static double flops_attention_grad(const struct node *node) {
+    return 10.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
+}
+
+static enum status infer_attention(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    struct shape q, kv;
+    TRY(check_heads(node, 0, &q, &kv));
+    struct shape segments = shape_make(DTYPE_I32, 2, q.dims[0], kv.dims[1], 1);
+    struct shape sinks = vector_of(q.dtype, attention_of(node)->heads);
+    out[0] = q;
+    out[1] = lse_shape(node, &q);
+    TRY(check_optional(node, 3, &segments));
+    return check_optional(node, 4, &sinks);
+}
+
+/* What a query gives to its sink is the sink's alone: dS = P (dP - dy . y), where the sink's dP is 0. */
+static void differentiate_sinks(struct gradients *gradients, const struct node *node) {
+    struct tensor *sinks = node->in[4],
+                  *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), node->out[0], node->out[1], sinks};
+    if (!sinks || !gradient_wanted(gradients, sinks)) return;
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, sinks)};
+    gradient_add_node(gradients, &op_attention_sinks_grad, node, in, node->attributes, into);
+    gradient_deliver(gradients, sinks, into[0]);
+}
+
+static void differentiate_attention(struct gradients *gradients, const struct node *node) {
+    struct tensor *q = node->in[0], *k = node->in[1], *v = node->in[2];
+    differentiate_sinks(gradients, node);
+    if (!gradient_wanted(gradients, q) && !gradient_wanted(gradients, k) && !gradient_wanted(gradients, v)) return;
+    struct tensor *in[OP_INPUTS_MAX] = {
+        gradient_of(gradients, node->out[0]), q, k, v, node->out[0], node->out[1], node->in[3]};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, q), gradient_target(gradients, k),
+                                           gradient_target(gradients, v)};
+    gradient_add_node(gradients, &op_attention_grad, node, in, node->attributes, into);
+    gradient_deliver_sum(gradients, node, q, into[0]);
+    gradient_deliver_sum(gradients, node, k, into[1]);
+    gradient_deliver_sum(gradients, node, v, into[2]);
+}
+
+/* Keys and values of all tokens go to two caches. */
+static struct node *decode_attention(struct graph *graph, const char *name, struct tensor *const *in,
+                                     const void *attributes) {
+    const struct attention_attributes *own = attributes;
+    BUG_IF(in[3], "%s: segments in a cache", name ? name : "?");
+    struct tensor *y =
+        ops_attention_cache(graph, name, in[0], in[1], in[2], graph_cache_rows(graph), in[4],
+                            (struct attention_cache_attributes){*own, graph->cache_texts, graph->cache_positions});
+    return y ? y->producer : NULL;
+}
+
+/* Of the pairs, those of runs [run, run + 1) of `runs` equal ones. */
+static double share_of_run(const struct node *node, int64_t run, int64_t runs) {
+    double length = (double)node->in[0]->shape.dims[1], each = length / (double)runs;
+    double pairs = pairs_before(node, each * (double)(run + 1)) - pairs_before(node, each * (double)run);
+    return pairs / pairs_before(node, length);
+}
+
+/* A run of positions each: the last sees most. */
+static double largest_share_in_runs(const struct node *node, int64_t parts) {
+    double largest = 0;
+    for (int64_t part = 0; part < parts; part++)
+        largest = fmax(largest, share_of_run(node, part, parts));
+    return largest;
+}
+
+/* Part i has the i-th run from the front and the i-th from the back of 2 * parts: under a causal mask all see as much
+ * (Brandon et al., arXiv 2311.09431, balance ring attention in stripes; Llama 3, arXiv 2407.21783, in two runs). */
+static double largest_share_in_zigzag(const struct node *node, int64_t parts) {
+    double largest = 0;
+    for (int64_t part = 0; part < parts; part++) {
+        double front = share_of_run(node, part, 2 * parts), back = share_of_run(node, 2 * parts - 1 - part, 2 * parts);
+        largest = fmax(largest, front + back);
+    }
+    return largest;
+}
+
+/* Heads by key-value groups with their queries, or by query heads, each part with all keys and values; positions of the
+ * queries in zigzag, or in runs where these do not divide. Keys and values lie cut by positions as queries do, and
+ * every part reads all of them. */
+enum attention_way { BY_GROUPS, BY_HEADS, BY_GROUPS_IN_RUNS, BY_HEADS_IN_RUNS, ATTENTION_WAYS };
+
+static bool loops_attention(const struct node *node, int number, struct op_loops *out) {
+    const struct attention_attributes *attributes = attention_of(node);
+    bool all_grouped = attributes->heads == attributes->kv_heads;
+    int64_t length = node->in[0]->shape.dims[1];
+    int way = all_grouped ? 2 * number : number;
+    bool grouped = way == BY_GROUPS || way == BY_GROUPS_IN_RUNS, zigzag = way < BY_GROUPS_IN_RUNS;
+    if (way >= ATTENTION_WAYS) return false;
+    op_loops_add(out, 's', node->in[0]->shape.dims[0]);
+    op_loops_add(out, grouped ? 'h' : 'q', grouped ? attributes->kv_heads : attributes->heads);
+    if (!grouped) out->own |= 1u << 1;
+    struct op_index *positions =
+        zigzag && length % 2 != 0 ? NULL : op_loops_add(out, zigzag ? 'z' : 't', zigzag ? length / 2 : length);
+    if (positions) positions->largest_share = zigzag ? largest_share_in_zigzag : largest_share_in_runs;
+    if (!zigzag) out->own |= 1u << 2;
+    const char *queries = zigzag ? (grouped ? "szh" : "szq") : (grouped ? "sth" : "stq");
+    const char *keys = zigzag ? (grouped ? "szh" : "sz.") : (grouped ? "sth" : "st.");
+    const char *sums = zigzag ? (grouped ? "shz" : "sqz") : (grouped ? "sht" : "sqt");
+    op_loops_operand(out, 0, queries);
+    op_loops_operand(out, 1, keys);
+    op_loops_operand(out, 2, keys);
+    op_loops_operand(out, 3, "s.");
+    op_loops_operand(out, 4, grouped ? "h" : "q");
+    op_loops_operand(out, OP_INPUTS_MAX, queries);
+    op_loops_operand(out, OP_INPUTS_MAX + 1, sums);
+    out->whole = 1u << 1 | 1u << 2;
+    return true;
+}
+
+static struct select_heads_attributes heads_of_part(const struct index_part *part, int64_t kv_heads, int64_t head_dim) {
+    return select_heads_of_queries(kv_heads, head_dim, part->size,
+                                   &(struct group_part){.parts = part->parts, .position = part->position});
+}
+
+/* Of key-value groups with their queries, or of query heads with those that they read; of a run of the queries. */
+static void take_part_attention(void *attributes, char letter, const struct index_part *part) {
+    struct attention_attributes *own = attributes;
+    if (letter == 't' || letter == 'z') own->queries = (struct query_part){part->parts, part->position, letter == 'z'};
+    if (letter == 'h') own->kv_heads /= part->parts;
+    if (letter == 'q') own->kv_heads = heads_of_part(part, own->kv_heads, own->head_dim).selected;
+    if (letter == 'h' || letter == 'q') own->heads /= part->parts;
+}
+
+/* A part of the query heads reads some of the keys and values, which it gets whole. */
+static bool collective_parts_attention(struct graph *graph, const char *name, char letter,
+                                       const struct index_part *part, const void *attributes,
+                                       struct tensor *in[OP_INPUTS_MAX]) {
+    int64_t head_dim = ((const struct attention_attributes *)attributes)->head_dim;
+    if (letter != 'q' || !in[1] || !in[2]) return false;
+    struct select_heads_attributes heads = heads_of_part(part, shape_columns(&in[1]->shape) / head_dim, head_dim);
+    in[1] = ops_select_heads(graph, graph_format(graph, "%s.keys", name), in[1], heads);
+    in[2] = ops_select_heads(graph, graph_format(graph, "%s.values", name), in[2], heads);
+    return false;
+}
+
+const struct op op_attention = {
+    .name = "attention",
+    .attribute_bytes = sizeof(struct attention_attributes),
+    .min_inputs = 3,
+    .inputs = 5,
+    .outputs = 2,
+    .infer = infer_attention,
+    .work = OP_WORK_ATTENTION,
+    .cost_key = key_attention,
+    .positions_last = 1u << (OP_INPUTS_MAX + 1),
+    .decode = decode_attention,
+    .flops = flops_attention,
+    .differentiate = differentiate_attention,
+    .loops = loops_attention,
+    .take_part = take_part_attention,
+    .collective_parts = collective_parts_attention,
+    .saved_inputs = 0x1f,
+    .saved_outputs = 1u << 0 | 1u << 1,
+};
+
+static enum status infer_attention_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    struct shape q, kv;
+    TRY(check_heads(node, 1, &q, &kv));
+    struct shape lse = lse_shape(node, &q), segments = shape_make(DTYPE_I32, 2, q.dims[0], kv.dims[1], 1);
+    TRY(check_shape(node, 0, &q));
+    TRY(check_shape(node, 4, &q));
+    TRY(check_shape(node, 5, &lse));
+    out[0] = q;
+    out[1] = out[2] = kv;
+    return check_optional(node, 6, &segments);
+}
+
+const struct op op_attention_grad = {
+    .name = "attention_grad",
+    .attribute_bytes = sizeof(struct attention_attributes),
+    .min_inputs = 6,
+    .inputs = 7,
+    .outputs = 3,
+    .infer = infer_attention_grad,
+    .work = OP_WORK_ATTENTION_GRAD,
+    .cost_key = key_attention,
+    .positions_last = 1u << 5,
+    .flops = flops_attention_grad,
+};
+
+static enum status infer_attention_sinks_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct attention_attributes *attributes = attention_of(node);
+    TRY(check_activation(node, 0));
+    struct shape y = with_columns(node->in[0]->shape, attributes->heads * attributes->head_dim);
+    struct shape lse = lse_shape(node, &y), sinks = vector_of(y.dtype, attributes->heads);
+    TRY(check_shape(node, 0, &y));
+    TRY(check_shape(node, 1, &y));
+    TRY(check_shape(node, 2, &lse));
+    out[0] = as_accumulator(sinks);
+    return check_shape(node, 3, &sinks);
+}
+
+static double flops_attention_sinks_grad(const struct node *node) {
+    return 2 * (double)shape_elements(&node->in[0]->shape);
+}
+
+const struct op op_attention_sinks_grad = {
+    .name = "attention_sinks_grad",
+    .attribute_bytes = sizeof(struct attention_attributes),
+    .min_inputs = 4,
+    .inputs = 4,
+    .outputs = 1,
+    .infer = infer_attention_sinks_grad,
+    .cost_key = key_attention,
+    .positions_last = 1u << 2,
+    .flops = flops_attention_sinks_grad,
+    .updates = 1u << 0,
+};
+
+struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
+                             struct tensor *v, struct tensor *segments, struct tensor *sinks,
+                             struct attention_attributes attributes) {
+    if (!q || !k || !v) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {q, k, v, segments, sinks};
+    struct node *node = graph_add(graph, &op_attention, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}

@@ -1,0 +1,57 @@
+/* What each forward node takes in a training step, forward and backward: bytes that are made, saved, needed, and FLOPs.
+ * Nothing is run: the graph's gradients are added by the operators' rules, and the rest are shapes, FLOPs and last
+ * readers (the symbolic profile of Colossal-Auto, arXiv 2302.02599).
+ *
+ * It is that of the order in which the graph's nodes stand, every activation kept, one micro-batch at a time. A program
+ * compiled so has these activations live at every node, to the byte; what it has besides them are parameters,
+ * gradients, states, inputs, results and the kernels' workspace. */
+#ifndef BALLAST_IR_SYMBOLIC_PROFILE_H
+#define BALLAST_IR_SYMBOLIC_PROFILE_H
+
+#include "ir/graph.h"
+
+/* An activation that owns its bytes. Views have none. */
+struct value_profile {
+    const struct tensor *tensor; /* of the graph with gradients */
+    int64_t bytes;               /* of one micro-batch */
+    int32_t first, last;      /* nodes of that graph, by id, in which it is live; one whose bytes its reader takes over
+                                 (node_in_place_input) ends before that */
+    const struct node *owner; /* forward: what makes it; a gradient: what makes the value that it is the gradient of,
+                                 or what its node belongs to where there is none */
+    int output;               /* of the owner's, from 0 */
+    bool gradient;            /* made by backward */
+    bool saved;               /* made by forward, and read by backward */
+    bool leaves_block;        /* made by forward, and read by the forward of another block */
+};
+
+/* A node of the forward graph. Bytes are those of one micro-batch's activations. */
+struct node_profile {
+    struct op_cost forward, backward; /* a loss is made with its gradients: all in backward */
+    int64_t made;                     /* its outputs */
+    int64_t saved;                    /* of these, what any backward reads */
+    int64_t inputs;                   /* activations of other nodes that it reads, each once */
+    int64_t saved_inputs;             /* of other nodes', what its own backward reads */
+    int64_t gradients;                /* made by its backward for others */
+    int64_t temporary;                /* made by its backward for itself alone */
+    uint32_t saved_outputs;           /* bits: outputs that any backward reads, or columns of them */
+};
+
+struct symbolic_profile {
+    const struct graph *graph;        /* with gradients */
+    struct graph *own;                /* the same where the profile made it; else NULL */
+    int forward_nodes;                /* of the forward graph, the loss's among them */
+    struct node_profile *nodes;       /* [forward_nodes] by id in the forward graph */
+    VEC(struct value_profile) values; /* in the order in which they are made */
+    int32_t *value_of;                /* by tensor id; -1: it has no bytes as an activation of its own */
+    int64_t *live;                    /* [nodes of `graph`] activations while a node works; 0 after backward */
+};
+
+/* Of a graph with gradients, which must outlive the profile. The loss stood last in it. Free with
+ * symbolic_profile_free, also after a failure. */
+enum status symbolic_profile_create(const struct graph *graph, struct symbolic_profile *out);
+/* Of a forward graph, by gradients in a copy of it: those of its loss, or where it has none those of a part of a model
+ * (graph_differentiate_part). */
+enum status symbolic_profile_forward(const struct graph *forward, struct symbolic_profile *out);
+void symbolic_profile_free(struct symbolic_profile *profile);
+
+#endif

@@ -1,0 +1,121 @@
+/* The machine as data: devices, their rates, the capacity of each tier, and the network between devices. Read and
+ * written as JSON, so that plans can be made for other machines. Devices are alike: one is described.
+ *
+ * Files, in the order to read them: tier (device, host, disk), links (bandwidth and latency between ranks), rates (what
+ * a machine does in a second), cluster (this), cluster_measure (this machine), cluster_memory (its memory), cgroup (its
+ * limits), kernel_file (files in /proc and /sys), cluster_json, network_json, rates_json, links_json (all as JSON),
+ * cluster_preset (machines by name). */
+#ifndef BALLAST_MACHINE_CLUSTER_H
+#define BALLAST_MACHINE_CLUSTER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "machine/rates.h"
+
+/* Version 1 had no rates, version 2 no links; both are still read. */
+enum { CLUSTER_VERSION = 3, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 64, CLUSTER_TIERS_MAX = 3 };
+
+struct cluster_tier {
+    char name[16];          /* "device", "host" or "disk" */
+    int64_t capacity_bytes; /* how much arenas may take */
+};
+
+/* A data sheet's limits of a device that is not here, in place of measurements (profile/roofline.h). */
+struct cluster_limits {
+    double bf16_flops_per_s; /* dense GEMMs; 0: no limits are known, and all else is 0 */
+    double fp32_flops_per_s; /* GEMMs in fp32, not TF32 */
+    double memory_bytes_per_s;
+    double host_bytes_per_s; /* memory of the host next to it */
+    int64_t multiprocessors;
+    double product_part; /* of bf16_flops_per_s, what the best shape of a GEMM reaches by others' measurements; 0:
+                            not known */
+    double watts;        /* the most that a GPU may take; 0: not known */
+};
+
+struct cluster_device {
+    char kind[16];                 /* "cpu" */
+    char name[CLUSTER_NAME_BYTES]; /* the processor's own name */
+    char isa[CLUSTER_ISA_BYTES];   /* instruction set that the backend picked; "" when it was not asked */
+    int cores;                     /* physical cores that this process may use: cluster_count_cores */
+    int hardware_threads;          /* of those cores */
+    int64_t page_bytes;            /* of memory */
+    bool bf16_matrix;              /* has instructions for GEMMs of bf16 matrices (AVX512-BF16 or AMX) */
+    double fp32_flops_per_s;       /* measured rate of GEMMs; 0: not measured */
+    double bf16_flops_per_s;
+    struct cluster_tier tiers[CLUSTER_TIERS_MAX];
+    int tier_count;
+    struct cluster_limits limits;
+};
+
+enum cluster_link { CLUSTER_LINK_PCIE, CLUSTER_LINK_NVLINK, CLUSTER_LINK_COUNT };
+
+/* How devices reach each other. Rates are one way, by data sheet; what collectives reach of them is for
+ * search/scale/collective_cost.h to say. */
+struct cluster_network {
+    int64_t devices;         /* of a node; 0: no network is described, and all else is 0 */
+    enum cluster_link link;  /* between devices of a node */
+    double link_bytes_per_s; /* of one device to the others of its node */
+    double node_bytes_per_s; /* of a node to other nodes, all adapters together */
+    double hop_s;            /* latency of one step of a ring from node to node */
+};
+
+struct cluster {
+    struct cluster_device device;
+    struct cluster_network network;
+    struct cluster_rates rates; /* valid where `measured` is set */
+};
+
+/* Where a device capacity comes from. The process may take
+ *     capacity = (least of memory available and headroom of its cgroups) - process - reserve
+ * where `process` (CLUSTER_PROCESS_BYTES) is what Ballast needs besides its arenas, and `reserve` (5% of the total) is
+ * left for others. All in bytes. */
+struct cluster_memory {
+    int64_t total_bytes;     /* of the machine: MemTotal */
+    int64_t available_bytes; /* MemAvailable: free, or reclaimable by the kernel */
+    int64_t
+        cgroup_headroom_bytes; /* least limit less present use, over the process's cgroup and those above; -1: none */
+    int64_t process_bytes, reserve_bytes;
+    int64_t capacity_bytes; /* at least 0 */
+};
+#define CLUSTER_PROCESS_BYTES ((int64_t)64 << 20)
+#define CLUSTER_RESERVE_FRACTION 0.05
+
+/* Measures this machine, apart from the isa, which the backend knows, and from the rates, which src/profile measures.
+ * Capacities are 0 where /proc does not tell. */
+enum status cluster_measure(struct cluster *out);
+/* Only the memory. FAILED where /proc does not tell. */
+enum status cluster_measure_memory(struct cluster_memory *out);
+/* The same with `root` before all paths: "" for this machine, a directory in tests. */
+enum status cluster_measure_memory_at(const char *root, struct cluster_memory *out);
+/* The same without failure: all 0 where /proc does not tell. */
+void cluster_find_memory(struct cluster_memory *out);
+/* The least of memory available and headroom of the cgroups. */
+int64_t cluster_memory_headroom(const struct cluster_memory *memory);
+/* How much more memory so many processes would need for a capacity of so many bytes each; 0: there is enough. */
+int64_t cluster_memory_missing(const struct cluster_memory *memory, int processes, int64_t capacity_bytes);
+/* Only the cores: those within the process's affinity and cgroup, at most its cgroup's quota of processor time (rounded
+ * down, at least 1). 1 where the system does not tell. */
+int cluster_count_cores(int *hardware_threads);
+
+/* Only the largest cache of one of those cores: its L3, else its L2 (large processors have several L3). 0 where the
+ * system does not tell. Takes milliseconds. */
+int64_t cluster_cache_bytes(void);
+
+/* {"devices", "link": "nvlink" or "pcie", "link_bytes_per_s", "node_bytes_per_s", "hop_s"}; null where there is none.
+ * NULL when out of memory (network_json.c). */
+json_t *cluster_network_to_json(const struct cluster_network *network);
+/* BAD_INPUT "FILE: network: FIELD: ..."; null or missing: none. */
+enum status cluster_network_from_json(const char *file, const json_t *object, struct cluster_network *out);
+
+/* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}], "limits": {…}}],
+ * "network": {…}, "rates": {…}, "links": {…}}; rates (rates.h) and links between ranks (links.h) are null where they
+ * were not measured, so are limits and a network where they are not described. NULL when out of memory. */
+json_t *cluster_to_json(const struct cluster *cluster);
+/* BAD_INPUT naming file and field; `file` stands for the path. */
+enum status cluster_from_json(const char *file, const json_t *object, struct cluster *out);
+enum status cluster_read(const char *path, struct cluster *out);
+
+#endif

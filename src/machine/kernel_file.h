@@ -1,0 +1,14 @@
+/* Small text files that the kernel generates when they are read: /proc and /sys. Their size is not known in advance. */
+#ifndef BALLAST_MACHINE_KERNEL_FILE_H
+#define BALLAST_MACHINE_KERNEL_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Reads "root" "path" into `text` with a NUL after it, cut at `bytes` - 1; false when it cannot be read. */
+bool kernel_file_read(const char *root, const char *path, char *text, size_t bytes);
+/* The number after `key` at the start of a line ("MemTotal:  123"); false when there is none. */
+bool kernel_file_number(const char *text, const char *key, int64_t *out);
+
+#endif

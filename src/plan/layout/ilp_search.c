@@ -1,0 +1,300 @@
+/* The first of the cheapest choices that fit, exactly: one variable after the other, all partial choices side by side.
+ *
+ * A partial choice (a label) is left out where the least cost of its continuations, by elimination with prices for
+ * memory, is too high; where its memory and the least of the others' exceed the limit; and where another is no worse,
+ * whatever follows: one that chose the same for all variables that have pairs with later ones, takes no more memory at
+ * any moment, and costs less, or the same and comes first in lexicographic order. Where more are left than may be kept,
+ * those go whose continuations cost most, and the result is the best found. (Label setting under resources: Desrochers
+ * and Soumis, INFOR 26, 1988.) */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/layout/ilp_program.h"
+
+/* How many of the cheapest a label is compared with: the others rarely leave it out. */
+enum { COMPARED_MAX = 64 };
+
+/* What is known of the variable in one place of the order, before anything is chosen. */
+struct place {
+    int variable;
+    int link_count, frontier_count;
+    const struct ilp_pair **links; /* to variables before it */
+    int *frontier;                 /* variables up to here that have pairs with later ones */
+    int64_t *min, *max;            /* [moments] memory of all later variables */
+};
+
+struct label {
+    int64_t cost;    /* of what is chosen */
+    int64_t reach;   /* no continuation that fits costs less */
+    int *choice;     /* [variables] -1: open */
+    int64_t *memory; /* [moments] what is chosen takes, or so much that no continuation exceeds the limit */
+    const struct place *place;
+    int count; /* variables; for comparing */
+};
+
+/* All labels of one place. */
+struct layer {
+    VEC(struct label) labels;
+    struct scratch scratch;
+};
+
+struct state {
+    struct ilp_search *search;
+    struct place *places;
+    int64_t *values; /* of one variable's choices */
+    bool cut;        /* labels were left out that might have been the best */
+    struct scratch scratch;
+};
+
+/* ---- what is known before ---- */
+
+static void add_extremes(const struct ilp_program *ilp, int variable, const int64_t *later, int64_t *sums, bool max) {
+    for (int m = 0; m < ilp->moment_count; m++) {
+        const int64_t *own = ilp->memory + (size_t)m * (size_t)ilp->first[ilp->count] + ilp->first[variable];
+        int64_t extreme = own[0];
+        for (int k = 1; k < ilp->choices[variable]; k++)
+            if (max ? own[k] > extreme : own[k] < extreme) extreme = own[k];
+        sums[m] = later[m] + extreme;
+    }
+}
+
+static enum status link(const struct ilp_program *ilp, const int *place_of, int at, struct scratch *scratch,
+                        struct place *place) {
+    place->links = scratch_alloc(scratch, ilp->pairs.count + 1, sizeof *place->links);
+    place->frontier = scratch_alloc(scratch, (size_t)ilp->count, sizeof *place->frontier);
+    if (!place->links || !place->frontier) return STATUS_FAILED;
+    for (size_t i = 0; i < ilp->pairs.count; i++) {
+        const struct ilp_pair *pair = &ilp->pairs.items[i];
+        int low = place_of[pair->low], high = place_of[pair->high];
+        if ((low == at && high < at) || (high == at && low < at)) place->links[place->link_count++] = pair;
+        if ((low > at) == (high > at)) continue;
+        int known = low > at ? pair->high : pair->low, n = 0;
+        while (n < place->frontier_count && place->frontier[n] != known)
+            n++;
+        if (n == place->frontier_count) place->frontier[place->frontier_count++] = known;
+    }
+    return STATUS_OK;
+}
+
+static enum status find_places(struct state *state) {
+    const struct ilp_program *ilp = state->search->ilp;
+    const struct ilp_buckets *buckets = state->search->buckets;
+    size_t count = (size_t)ilp->count, moments = (size_t)ilp->moment_count;
+    int *place_of = scratch_alloc(&state->scratch, count, sizeof *place_of);
+    state->places = scratch_alloc(&state->scratch, count, sizeof *state->places);
+    state->values = scratch_alloc(&state->scratch, ilp_max_choices(ilp), sizeof *state->values);
+    int64_t *sums = scratch_alloc(&state->scratch, 2 * moments * (count + 1), sizeof *sums);
+    if (!place_of || !state->places || !state->values || !sums) return STATUS_FAILED;
+    for (int at = 0; at < ilp->count; at++)
+        place_of[ilp_buckets_variable(buckets, at)] = at;
+    for (int at = ilp->count - 1; at >= 0; at--) {
+        struct place *place = &state->places[at];
+        place->variable = ilp_buckets_variable(buckets, at);
+        place->min = sums + 2 * moments * (size_t)at, place->max = place->min + moments;
+        if (at + 1 < ilp->count) {
+            const struct place *next = &state->places[at + 1];
+            add_extremes(ilp, next->variable, next->min, place->min, false);
+            add_extremes(ilp, next->variable, next->max, place->max, true);
+        }
+        TRY(link(ilp, place_of, at, &state->scratch, place));
+    }
+    return STATUS_OK;
+}
+
+/* ---- labels ---- */
+
+static enum status add_label(struct layer *layer, const struct ilp_program *ilp, struct label label) {
+    const int *choice = label.choice;
+    const int64_t *memory = label.memory;
+    label.choice = scratch_alloc(&layer->scratch, (size_t)ilp->count, sizeof *label.choice);
+    label.memory = scratch_alloc(&layer->scratch, (size_t)ilp->moment_count, sizeof *label.memory);
+    if (!label.choice || !label.memory) return STATUS_FAILED;
+    memcpy(label.choice, choice, (size_t)ilp->count * sizeof *choice);
+    memcpy(label.memory, memory, (size_t)ilp->moment_count * sizeof *memory);
+    return vec_push(&layer->labels, label);
+}
+
+static void layer_free(struct layer *layer) {
+    vec_free(&layer->labels);
+    scratch_free(&layer->scratch);
+}
+
+/* With the variable's choice put in; ILP_FORBIDDEN where two may not meet. */
+static int64_t added_cost(const struct ilp_program *ilp, const struct place *place, const int *choice) {
+    int64_t sum = ilp->cost[ilp->first[place->variable] + choice[place->variable]];
+    for (int i = 0; i < place->link_count; i++) {
+        const struct ilp_pair *pair = place->links[i];
+        sum = ilp_sum(sum, pair->cost[choice[pair->low] * ilp->choices[pair->high] + choice[pair->high]]);
+    }
+    return sum;
+}
+
+/* Adds the memory of the label's choice; false where no continuation fits. */
+static bool add_memory(const struct ilp_program *ilp, const struct place *place, const int64_t *before,
+                       struct label *label) {
+    size_t width = (size_t)ilp->first[ilp->count];
+    size_t at = (size_t)(ilp->first[place->variable] + label->choice[place->variable]);
+    for (int m = 0; m < ilp->moment_count; m++) {
+        int64_t sum = before[m] + ilp->memory[(size_t)m * width + at];
+        if (sum + place->min[m] > ilp->limit) return false;
+        label->memory[m] = sum > ilp->limit - place->max[m] ? sum : ilp->limit - place->max[m];
+    }
+    return true;
+}
+
+static int64_t min_value(const int64_t *values, int count) {
+    int64_t min = values[0];
+    for (int k = 1; k < count; k++)
+        min = values[k] < min ? values[k] : min;
+    return min;
+}
+
+/* All labels that one is continued by. `made` is space for one. */
+static enum status extend(struct state *state, int at, const struct label *from, struct label *made, struct layer *to) {
+    struct ilp_search *search = state->search;
+    const struct place *place = &state->places[at];
+    int choices = search->ilp->choices[place->variable];
+    memcpy(made->choice, from->choice, (size_t)search->ilp->count * sizeof *made->choice);
+    ilp_buckets_values(search->buckets, at, made->choice, state->values);
+    int64_t min = min_value(state->values, choices);
+    for (int k = 0; k < choices; k++) {
+        made->reach = from->reach + state->values[k] - min;
+        if (made->reach >= search->below) continue;
+        made->choice[place->variable] = k;
+        made->cost = ilp_sum(from->cost, added_cost(search->ilp, place, made->choice));
+        if (made->cost >= ILP_FORBIDDEN || !add_memory(search->ilp, place, from->memory, made)) continue;
+        if (search->nodes_left <= 0) {
+            state->cut = true;
+            if (made->reach < search->bound) search->bound = made->reach;
+            continue;
+        }
+        search->nodes_left--;
+        made->place = place, made->count = search->ilp->count;
+        TRY(add_label(to, search->ilp, *made));
+    }
+    return STATUS_OK;
+}
+
+/* ---- which are kept ---- */
+
+static int compare_choices(const struct label *a, const struct label *b) {
+    for (int v = 0; v < a->count; v++)
+        if (a->choice[v] != b->choice[v]) return a->choice[v] < b->choice[v] ? -1 : 1;
+    return 0;
+}
+
+static int compare_costs(const struct label *a, const struct label *b) {
+    if (a->cost != b->cost) return a->cost < b->cost ? -1 : 1;
+    return compare_choices(a, b);
+}
+
+static int compare_frontiers(const struct label *a, const struct label *b) {
+    for (int i = 0; i < a->place->frontier_count; i++) {
+        int v = a->place->frontier[i];
+        if (a->choice[v] != b->choice[v]) return a->choice[v] < b->choice[v] ? -1 : 1;
+    }
+    return 0;
+}
+
+static int by_frontier(const void *a, const void *b) {
+    int order = compare_frontiers(a, b);
+    return order != 0 ? order : compare_costs(a, b);
+}
+
+static int by_reach(const void *a, const void *b) {
+    const struct label *x = a, *y = b;
+    if (x->reach != y->reach) return x->reach < y->reach ? -1 : 1;
+    return compare_costs(x, y);
+}
+
+static bool takes_no_more(const struct label *a, const struct label *b, int moments) {
+    for (int m = 0; m < moments; m++)
+        if (a->memory[m] > b->memory[m]) return false;
+    return true;
+}
+
+/* Leaves out labels for which another is no worse. Those of the same frontier come one after the other, the cheapest
+ * first. */
+static void leave_out_worse(struct layer *layer, int moments) {
+    struct label *labels = layer->labels.items;
+    size_t kept = 0, first = 0;
+    for (size_t i = 0; i < layer->labels.count; i++) {
+        if (kept > first && compare_frontiers(&labels[first], &labels[i]) != 0) first = kept;
+        bool worse = false;
+        for (size_t other = first; other < kept && other < first + COMPARED_MAX && !worse; other++)
+            worse = takes_no_more(&labels[other], &labels[i], moments);
+        if (!worse) labels[kept++] = labels[i];
+    }
+    layer->labels.count = kept;
+}
+
+static void keep_best(struct state *state, struct layer *layer) {
+    struct ilp_search *search = state->search;
+    size_t count = layer->labels.count;
+    if (count < 2) return;
+    qsort(layer->labels.items, count, sizeof *layer->labels.items, by_frontier);
+    leave_out_worse(layer, search->ilp->moment_count);
+    if (layer->labels.count <= search->width) return;
+    qsort(layer->labels.items, layer->labels.count, sizeof *layer->labels.items, by_reach);
+    layer->labels.count = search->width;
+    state->cut = true;
+    int64_t reach = layer->labels.items[search->width].reach;
+    if (reach < search->bound) search->bound = reach;
+}
+
+/* ---- the search ---- */
+
+static enum status begin(const struct state *state, struct layer *layer, struct label *made) {
+    const struct ilp_search *search = state->search;
+    const struct ilp_program *ilp = search->ilp;
+    made->choice = mem_array((size_t)ilp->count, sizeof *made->choice);
+    made->memory = mem_array((size_t)ilp->moment_count, sizeof *made->memory);
+    if (!made->choice || !made->memory) return STATUS_FAILED;
+    for (int v = 0; v < ilp->count; v++)
+        made->choice[v] = -1;
+    made->reach = search->buckets->min - search->paid;
+    return add_label(layer, ilp, *made);
+}
+
+static enum status walk(struct state *state, struct layer *layer, struct label *made) {
+    TRY(begin(state, layer, made));
+    for (int at = 0; at < state->search->ilp->count && layer->labels.count > 0; at++) {
+        struct layer next = {.labels = {0}};
+        enum status status = STATUS_OK;
+        for (size_t i = 0; i < layer->labels.count && status == STATUS_OK; i++)
+            status = extend(state, at, &layer->labels.items[i], made, &next);
+        layer_free(layer);
+        *layer = next;
+        TRY(status);
+        keep_best(state, layer);
+    }
+    return STATUS_OK;
+}
+
+/* Of the last place one label is left: the memory of all is as if they met the limit. */
+static void take(struct state *state, const struct layer *layer) {
+    struct ilp_search *search = state->search;
+    search->found = layer->labels.count > 0;
+    search->complete = !state->cut;
+    if (!search->found) return;
+    const struct label *best = &layer->labels.items[0];
+    search->cost = best->cost;
+    memcpy(search->choice, best->choice, (size_t)search->ilp->count * sizeof *search->choice);
+    if (best->cost < search->bound) search->bound = best->cost;
+}
+
+enum status ilp_search(struct ilp_search *search) {
+    struct state state = {.search = search};
+    struct layer layer = {.labels = {0}};
+    struct label made = {.cost = 0};
+    search->found = search->complete = false;
+    search->bound = search->below;
+    enum status status = find_places(&state);
+    if (status == STATUS_OK) status = walk(&state, &layer, &made);
+    if (status == STATUS_OK) take(&state, &layer);
+    layer_free(&layer);
+    mem_free(made.choice);
+    mem_free(made.memory);
+    scratch_free(&state.scratch);
+    return status;
+}

@@ -1,0 +1,268 @@
+#include "plan/layout/intra_op.h"
+
+#include <string.h>
+
+#include "plan/layout/ilp_program.h"
+
+/* Nodes are partial choices in the search's own order, and of branch and bound for CBC, which takes longer for one. */
+enum { USUAL_NODES = 1 << 18, USUAL_CBC_NODES = 4000, FEW_CBC_NODES = 64 };
+/* Partial choices that are kept of each variable: at first, and how much more after each walk that left some out. */
+enum { WIDTH_FIRST = 64, WIDTH_RATIO = 8 };
+#define MEMORY_MAX ((int64_t)1 << 61)
+
+/* --- what is allowed --- */
+
+static enum status check_values(const char *what, int index, const char *field, const int64_t *values, int64_t count,
+                                bool may_forbid, int64_t *sum) {
+    int64_t largest = 0;
+    for (int64_t k = 0; k < count; k++) {
+        if (may_forbid && values[k] == INTRA_OP_FORBIDDEN) continue;
+        if (values[k] < 0 || values[k] > MEMORY_MAX)
+            return status_set(STATUS_BAD_INPUT, "%s %d: %s[%lld] is %lld: must be 0 or more", what, index, field,
+                              (long long)k, (long long)values[k]);
+        largest = values[k] > largest ? values[k] : largest;
+    }
+    *sum = largest < MEMORY_MAX - *sum ? *sum + largest : MEMORY_MAX;
+    return STATUS_OK;
+}
+
+static enum status check_node(const struct intra_op_program *program, int index, int64_t *cost) {
+    const struct intra_op_node *node = &program->nodes[index];
+    int64_t memory = 0;
+    if (node->choices < 1 || node->choices > INTRA_OP_CHOICES_MAX)
+        return status_set(STATUS_BAD_INPUT, "node %d: %d choices: must be 1 to %d", index, node->choices,
+                          INTRA_OP_CHOICES_MAX);
+    if (node->same_as < 0 || node->same_as >= program->node_count)
+        return status_set(STATUS_BAD_INPUT, "node %d: is the same as node %d, which there is not", index,
+                          node->same_as);
+    TRY(check_values("node", index, "cost", node->cost, node->choices, false, cost));
+    return check_values("node", index, "memory", node->memory, node->choices, false, &memory);
+}
+
+/* From each node the ties end at one with as many choices. */
+static enum status check_ties(const struct intra_op_program *program) {
+    for (int i = 0; i < program->node_count; i++) {
+        int kept = i, steps = 0;
+        while (program->nodes[kept].same_as != kept && steps++ < program->node_count)
+            kept = program->nodes[kept].same_as;
+        if (steps > program->node_count)
+            return status_set(STATUS_BAD_INPUT, "node %d: is the same as a node that is the same as itself", i);
+        if (program->nodes[kept].choices != program->nodes[i].choices)
+            return status_set(STATUS_BAD_INPUT, "node %d: has %d choices, and is the same as node %d, which has %d", i,
+                              program->nodes[i].choices, kept, program->nodes[kept].choices);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_edge(const struct intra_op_program *program, int index, int64_t *cost) {
+    const struct intra_op_edge *edge = &program->edges[index];
+    int count = program->node_count;
+    if (edge->from < 0 || edge->from >= count || edge->to < 0 || edge->to >= count)
+        return status_set(STATUS_BAD_INPUT, "edge %d: from node %d to node %d: must be below %d", index, edge->from,
+                          edge->to, count);
+    int64_t entries = (int64_t)program->nodes[edge->from].choices * program->nodes[edge->to].choices;
+    return check_values("edge", index, "cost", edge->cost, entries, true, cost);
+}
+
+static enum status check_moment(const struct intra_op_program *program, int index) {
+    const struct intra_op_moment *moment = &program->moments[index];
+    int64_t sum = 0;
+    for (int i = 0; i < moment->count; i++) {
+        int node = moment->nodes[i];
+        if (node < 0 || node >= program->node_count)
+            return status_set(STATUS_BAD_INPUT, "moment %d: node %d: must be below %d", index, node,
+                              program->node_count);
+        TRY(check_values("node", node, "memory", program->nodes[node].memory, program->nodes[node].choices, false,
+                         &sum));
+    }
+    if (sum < MEMORY_MAX) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "moment %d: more bytes than can be counted", index);
+}
+
+enum status intra_op_check(const struct intra_op_program *program) {
+    int64_t cost = 0;
+    if (program->node_count < 1 || program->node_count > INTRA_OP_NODES_MAX)
+        return status_set(STATUS_BAD_INPUT, "%d nodes: must be 1 to %d", program->node_count, INTRA_OP_NODES_MAX);
+    for (int i = 0; i < program->node_count; i++)
+        TRY(check_node(program, i, &cost));
+    TRY(check_ties(program));
+    for (int i = 0; i < program->edge_count; i++)
+        TRY(check_edge(program, i, &cost));
+    for (int i = 0; i < program->moment_count; i++)
+        TRY(check_moment(program, i));
+    if (program->memory_limit < 0) return status_set(STATUS_BAD_INPUT, "a memory limit below 0");
+    if (cost <= INTRA_OP_COST_MAX) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "costs that add up to more than %lld", (long long)INTRA_OP_COST_MAX);
+    return status_hint(STATUS_BAD_INPUT, "count them in a larger unit");
+}
+
+void intra_op_evaluate(const struct intra_op_program *program, const int *choice, int64_t *cost, int64_t *peak) {
+    *cost = *peak = 0;
+    for (int i = 0; i < program->node_count; i++)
+        *cost += program->nodes[i].cost[choice[i]];
+    for (int i = 0; i < program->edge_count && *cost != INTRA_OP_FORBIDDEN; i++) {
+        const struct intra_op_edge *edge = &program->edges[i];
+        int64_t met = edge->cost[choice[edge->from] * program->nodes[edge->to].choices + choice[edge->to]];
+        *cost = met == INTRA_OP_FORBIDDEN ? met : *cost + met;
+    }
+    for (int i = 0; i < program->moment_count; i++) {
+        int64_t sum = 0;
+        for (int n = 0; n < program->moments[i].count; n++) {
+            int node = program->moments[i].nodes[n];
+            sum += program->nodes[node].memory[choice[node]];
+        }
+        *peak = sum > *peak ? sum : *peak;
+    }
+}
+
+/* --- the search for the first of the cheapest --- */
+
+struct solving {
+    const struct ilp_program *ilp;
+    int64_t node_limit, nodes; /* 0: those that are usual */
+    int *best, *tried, *order; /* [variables] order: of choosing where memory binds */
+    bool found, exact, first;
+    bool hopeless;       /* it is proven that none fits */
+    int64_t cost, bound; /* of `best`; no choices that fit cost less */
+    struct scratch scratch;
+};
+
+static enum status solving_create(const struct ilp_program *ilp, int64_t node_limit, struct solving *out) {
+    *out = (struct solving){.ilp = ilp, .node_limit = node_limit, .cost = ILP_FORBIDDEN};
+    out->best = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->best);
+    out->tried = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->tried);
+    out->order = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->order);
+    return out->best && out->tried && out->order ? ilp_order_find(ilp, out->order) : STATUS_FAILED;
+}
+
+static void take(struct solving *solving, int64_t cost) {
+    memcpy(solving->best, solving->tried, (size_t)solving->ilp->count * sizeof *solving->best);
+    solving->found = true, solving->cost = cost;
+}
+
+static int64_t nodes_left(const struct solving *solving) {
+    return (solving->node_limit > 0 ? solving->node_limit : USUAL_NODES) - solving->nodes;
+}
+
+/* What costs as much as the best that was found is looked for too: it may come before that. */
+static enum status search_within(struct solving *solving, const struct ilp_buckets *buckets, int64_t paid,
+                                 int64_t below, size_t width) {
+    struct ilp_search search = {.ilp = solving->ilp,
+                                .buckets = buckets,
+                                .paid = paid,
+                                .below = below,
+                                .width = width,
+                                .nodes_left = nodes_left(solving),
+                                .choice = solving->tried};
+    TRY(ilp_search(&search));
+    solving->nodes += nodes_left(solving) - search.nodes_left;
+    if (search.bound > solving->bound) solving->bound = search.bound;
+    if (search.found && (search.complete || search.cost < solving->cost)) take(solving, search.cost);
+    solving->exact = solving->first = search.found && search.complete;
+    solving->hopeless = !search.found && search.complete;
+    return STATUS_OK;
+}
+
+static bool is_settled(const struct solving *solving) { return solving->first || solving->hopeless; }
+
+static int64_t below_best(const struct solving *solving) { return solving->found ? solving->cost + 1 : ILP_FORBIDDEN; }
+
+static enum status widen(struct solving *solving, const struct ilp_buckets *buckets, int64_t paid) {
+    for (size_t width = WIDTH_FIRST; !is_settled(solving) && nodes_left(solving) > 0; width *= WIDTH_RATIO)
+        TRY(search_within(solving, buckets, paid, below_best(solving), width));
+    return STATUS_OK;
+}
+
+/* Prices are raised towards what is known to fit, or to some cost above the bound. */
+static enum status search_with_prices(struct solving *solving) {
+    struct ilp_prices prices;
+    struct ilp_buckets buckets = {.count = 0};
+    enum status status =
+        ilp_prices_find(solving->ilp, solving->found ? solving->cost : 2 * solving->bound + 1, &prices);
+    if (status == STATUS_OK) status = ilp_buckets_make(&prices.priced, solving->order, &buckets);
+    if (status == STATUS_OK) {
+        if (prices.bound > solving->bound) solving->bound = prices.bound;
+        status = widen(solving, &buckets, prices.paid);
+    }
+    ilp_buckets_free(&buckets);
+    ilp_prices_free(&prices);
+    return status;
+}
+
+static enum status solve_with_cbc(struct solving *solving) {
+    struct cbc_result cbc;
+    int64_t few = solving->node_limit < FEW_CBC_NODES ? solving->node_limit : FEW_CBC_NODES;
+    TRY(ilp_solve_cbc(solving->ilp, solving->node_limit > 0 ? few : USUAL_CBC_NODES, solving->tried, &cbc));
+    if (cbc.found && cbc.cost < solving->cost) take(solving, cbc.cost);
+    solving->exact = solving->found && cbc.proven && cbc.cost == solving->cost;
+    solving->hopeless = cbc.proven && !cbc.found && !solving->found;
+    return STATUS_OK;
+}
+
+static enum status solve_by_elimination(struct solving *solving, const struct ilp_buckets *buckets) {
+    bool limited = solving->ilp->moment_count > 0;
+    solving->bound = buckets->min;
+    if (buckets->min >= ILP_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
+    if (!limited) return search_within(solving, buckets, 0, buckets->min + 1, SIZE_MAX);
+    TRY(search_within(solving, buckets, 0, ILP_FORBIDDEN, WIDTH_FIRST));
+    if (!is_settled(solving)) TRY(search_with_prices(solving));
+    bool enough = is_settled(solving) || (solving->node_limit > 0 && solving->found);
+    return enough ? STATUS_OK : solve_with_cbc(solving);
+}
+
+/* Where elimination takes too much memory, CBC alone. */
+static enum status solve_ilp(struct solving *solving) {
+    struct ilp_buckets buckets;
+    enum status status = ilp_buckets_make(solving->ilp, NULL, &buckets);
+    if (status == STATUS_OK)
+        status = solve_by_elimination(solving, &buckets);
+    else if (status == STATUS_NO_FIT)
+        status = solve_with_cbc(solving);
+    ilp_buckets_free(&buckets);
+    return status;
+}
+
+static enum status write_solution(const struct intra_op_program *program, const struct solving *solving,
+                                  struct intra_op_solution *out) {
+    int *choice = mem_array((size_t)program->node_count, sizeof *choice);
+    if (!choice) return STATUS_FAILED;
+    for (int i = 0; i < program->node_count; i++) {
+        int variable = solving->ilp->variable_of[i];
+        choice[i] = solving->ilp->original[solving->ilp->first[variable] + solving->best[variable]];
+    }
+    *out = (struct intra_op_solution){.choice = choice, .first = solving->first, .nodes_searched = solving->nodes};
+    intra_op_evaluate(program, choice, &out->cost, &out->peak);
+    out->exact = solving->exact || solving->bound >= solving->cost;
+    out->bound = out->exact ? out->cost : solving->bound;
+    return STATUS_OK;
+}
+
+static enum status refuse(const struct intra_op_program *program, const struct solving *solving) {
+    if (!solving->hopeless)
+        return status_set(STATUS_FAILED, "no choices that fit were found within %lld nodes",
+                          (long long)(solving->node_limit > 0 ? solving->node_limit : USUAL_NODES));
+    return status_set(STATUS_NO_FIT, "no choices fit a memory limit of %lld bytes", (long long)program->memory_limit);
+}
+
+enum status intra_op_solve(const struct intra_op_program *program, int64_t node_limit, struct intra_op_solution *out) {
+    struct ilp_program ilp = {0};
+    struct solving solving = {0};
+    enum status status;
+    *out = (struct intra_op_solution){0};
+    TRY(intra_op_check(program));
+    TRY_GOTO(status, ilp_program_make(program, &ilp), done);
+    TRY_GOTO(status, ilp_program_reduce(&ilp), done);
+    TRY_GOTO(status, solving_create(&ilp, node_limit, &solving), done);
+    TRY_GOTO(status, solve_ilp(&solving), done);
+    out->given_up = !solving.found && !solving.hopeless;
+    status = solving.found ? write_solution(program, &solving, out) : refuse(program, &solving);
+done:
+    scratch_free(&solving.scratch);
+    ilp_program_free(&ilp);
+    return status;
+}
+
+void intra_op_solution_free(struct intra_op_solution *solution) {
+    mem_free(solution->choice);
+    *solution = (struct intra_op_solution){0};
+}

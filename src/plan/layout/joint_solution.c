@@ -1,0 +1,153 @@
+#include "plan/layout/joint_solution.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "plan/rotor.h"
+
+#define LIMIT_RATIO 1.3
+enum { SLOTS = 500, CHECKPOINTED_MAX = 12 };
+/* Partial choices of each solution but the first two, which need not be proven: there are some twenty. */
+enum { SWEEP_NODES = 1 << 16 };
+
+/* --- the second phase --- */
+
+static enum status keep_all(int blocks, struct recompute_schedule *out) {
+    for (int i = 0; i < blocks; i++)
+        TRY(vec_push(out, (struct recompute_step){FORWARD_ALL, i}));
+    for (int i = blocks; i-- > 0;)
+        TRY(vec_push(out, (struct recompute_step){BACKWARD, i}));
+    return STATUS_OK;
+}
+
+/* Where all fits, nothing is faster; else Rotor, in slots. */
+static enum status find_schedule(const struct chain *chain, int64_t bytes, struct recompute_schedule *out) {
+    struct recompute_cost cost;
+    struct chain slots;
+    TRY(keep_all(chain->count, out));
+    TRY(recompute_simulate(chain, out, &cost));
+    if (cost.peak <= bytes) return STATUS_OK;
+    vec_free(out);
+    if (bytes < 1) return status_set(STATUS_NO_FIT, "parameters and optimizer states leave no memory for activations");
+    TRY(chain_discretise(chain, bytes, SLOTS, &slots));
+    enum status status = rotor_solve(&slots, SLOTS, out, &cost);
+    chain_free(&slots);
+    return status;
+}
+
+enum status joint_checkpoints(const struct shard_program *program, const int *choice, int64_t device_bytes,
+                              struct recompute_schedule *schedule, double *seconds, int64_t *peak_bytes) {
+    struct shard_chain chain;
+    struct recompute_cost cost;
+    *schedule = (struct recompute_schedule){0};
+    enum status status = shard_chain_make(program, choice, &chain);
+    if (status == STATUS_OK) status = find_schedule(&chain.chain, device_bytes - chain.state_bytes, schedule);
+    if (status == STATUS_OK) status = recompute_simulate(&chain.chain, schedule, &cost);
+    if (status == STATUS_OK) *seconds = cost.time, *peak_bytes = cost.peak + chain.state_bytes;
+    shard_chain_free(&chain);
+    return status;
+}
+
+/* --- both --- */
+
+struct sweep {
+    const struct shard_program *program;
+    int64_t device_bytes, node_limit;
+    struct joint_solution *best;
+    int64_t fastest_peak; /* of the fastest strategies with all kept */
+    int *tried;           /* the choices tried last */
+};
+
+static bool is_tried(const struct sweep *sweep, const struct intra_op_solution *solution) {
+    size_t bytes = (size_t)sweep->program->program.node_count * sizeof *solution->choice;
+    if (sweep->best->limits > 0 && memcmp(sweep->tried, solution->choice, bytes) == 0) return true;
+    memcpy(sweep->tried, solution->choice, bytes);
+    return false;
+}
+
+/* Takes the solution, and what is found for it, where it is faster. */
+static enum status try_solution(struct sweep *sweep, struct intra_op_solution *solution, double *seconds) {
+    struct recompute_schedule schedule;
+    int64_t peak;
+    *seconds = INFINITY;
+    enum status status =
+        joint_checkpoints(sweep->program, solution->choice, sweep->device_bytes, &schedule, seconds, &peak);
+    if (status == STATUS_OK && *seconds < sweep->best->seconds) {
+        struct joint_solution *best = sweep->best;
+        intra_op_solution_free(&best->strategies);
+        vec_free(&best->schedule);
+        best->strategies = *solution, best->schedule = schedule;
+        best->seconds = *seconds, best->peak_bytes = peak;
+        *solution = (struct intra_op_solution){0}, schedule = (struct recompute_schedule){0};
+    }
+    vec_free(&schedule);
+    return status == STATUS_NO_FIT ? STATUS_OK : status;
+}
+
+/* Under one limit. One that is `rough` is given up early. */
+static enum status solve_limit(struct sweep *sweep, int64_t limit, bool rough, struct intra_op_program *program,
+                               double *seconds, int64_t *peak) {
+    struct intra_op_solution solution = {0};
+    program->memory_limit = limit;
+    *seconds = INFINITY;
+    int64_t nodes = rough && sweep->node_limit == 0 ? SWEEP_NODES : sweep->node_limit;
+    enum status status = intra_op_solve(program, nodes, &solution);
+    if (status == STATUS_FAILED && rough && solution.given_up) status = STATUS_NO_FIT;
+    if (status == STATUS_OK) {
+        *peak = solution.peak;
+        if (!is_tried(sweep, &solution)) status = try_solution(sweep, &solution, seconds);
+        sweep->best->limits++;
+    }
+    intra_op_solution_free(&solution);
+    return status == STATUS_NO_FIT ? STATUS_OK : status;
+}
+
+/* With all kept, limits go up from the device's to the peak of the fastest strategies, which are solved first. */
+static enum status solve_kept(struct sweep *sweep) {
+    struct intra_op_program program = sweep->program->program;
+    int64_t peak = 0;
+    double seconds;
+    TRY(solve_limit(sweep, INTRA_OP_NO_LIMIT, false, &program, &sweep->best->checkpoints_s, &sweep->fastest_peak));
+    if (sweep->best->limits == 0) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
+    double limit = (double)sweep->device_bytes;
+    for (int i = 0; limit < (double)sweep->fastest_peak; i++, limit *= LIMIT_RATIO) {
+        TRY(solve_limit(sweep, (int64_t)limit, i > 0, &program, &seconds, &peak));
+        if (i == 0) sweep->best->kept_s = seconds;
+    }
+    if (sweep->fastest_peak <= sweep->device_bytes) sweep->best->kept_s = sweep->best->checkpoints_s;
+    return STATUS_OK;
+}
+
+/* With all blocks computed again, from the device's limit down, each below what the last one took: what is left is
+ * space to keep some. */
+static enum status solve_checkpointed(struct sweep *sweep) {
+    struct intra_op_program program = sweep->program->program;
+    program.moments = sweep->program->checkpointed;
+    int64_t limit = sweep->device_bytes;
+    for (int i = 0; i < CHECKPOINTED_MAX && limit > 0; i++) {
+        int64_t peak = -1;
+        double seconds;
+        TRY(solve_limit(sweep, limit, i > 0, &program, &seconds, &peak));
+        limit = peak - 1;
+    }
+    return STATUS_OK;
+}
+
+enum status joint_solve(const struct shard_program *program, int64_t device_bytes, int64_t node_limit,
+                        struct joint_solution *out) {
+    *out = (struct joint_solution){.seconds = INFINITY, .kept_s = INFINITY, .checkpoints_s = INFINITY};
+    struct sweep sweep = {.program = program, .device_bytes = device_bytes, .node_limit = node_limit, .best = out};
+    if (device_bytes < 1) return status_set(STATUS_BAD_INPUT, "a device of %lld bytes", (long long)device_bytes);
+    sweep.tried = mem_array((size_t)program->program.node_count, sizeof *sweep.tried);
+    enum status status = sweep.tried ? solve_kept(&sweep) : STATUS_FAILED;
+    if (status == STATUS_OK && device_bytes < sweep.fastest_peak) status = solve_checkpointed(&sweep);
+    mem_free(sweep.tried);
+    if (status != STATUS_OK || isfinite(out->seconds)) return status;
+    return status_set(STATUS_NO_FIT, "no strategies fit a device of %lld bytes, whatever is computed again",
+                      (long long)device_bytes);
+}
+
+void joint_solution_free(struct joint_solution *solution) {
+    intra_op_solution_free(&solution->strategies);
+    vec_free(&solution->schedule);
+}

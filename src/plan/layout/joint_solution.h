@@ -1,0 +1,37 @@
+/* Strategies and recomputation together (Colossal-Auto, arXiv 2302.02599, section 5.3): what the published code
+ * describes and never joins.
+ *
+ * The intra-op program is solved under memory limits from the device's B on, B x 1.3^i, until memory binds no more;
+ * each solution's blocks are a chain, with communication in their times, for which the checkpoint solver (plan/rotor.h)
+ * finds the fastest schedule that fits B. The fastest of all is taken. A looser limit lets the first phase choose
+ * faster layouts, and the second pay for them by computing again. So none of either phase alone is faster: strategies
+ * that fit with all activations kept are those of i = 0, and the fastest strategies with checkpoints those of the last
+ * i. */
+#ifndef BALLAST_PLAN_LAYOUT_JOINT_SOLUTION_H
+#define BALLAST_PLAN_LAYOUT_JOINT_SOLUTION_H
+
+#include "plan/layout/shard_chain.h"
+#include "plan/recompute.h"
+
+struct joint_solution {
+    struct intra_op_solution strategies;
+    struct recompute_schedule schedule; /* of blocks */
+    double seconds;                     /* of one micro-batch, all computed again included */
+    int64_t peak_bytes;                 /* of a device */
+    double kept_s;                      /* of the fastest strategies that fit with all kept; INFINITY: there are none */
+    double checkpoints_s;               /* of the fastest strategies, with checkpoints; INFINITY: they do not fit */
+    int limits;                         /* under which the first phase was solved */
+};
+
+/* `program->program.memory_limit` is not read: `device_bytes` is the limit. `node_limit`: of each intra-op solution
+ * (intra_op_solve). NO_FIT where nothing fits. Free with joint_solution_free, also after a failure. */
+enum status joint_solve(const struct shard_program *program, int64_t device_bytes, int64_t node_limit,
+                        struct joint_solution *out);
+void joint_solution_free(struct joint_solution *solution);
+
+/* The second phase alone: the fastest schedule for these choices. NO_FIT where there is none. The caller frees
+ * `schedule` with vec_free, also after a failure. */
+enum status joint_checkpoints(const struct shard_program *program, const int *choice, int64_t device_bytes,
+                              struct recompute_schedule *schedule, double *seconds, int64_t *peak_bytes);
+
+#endif

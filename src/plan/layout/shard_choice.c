@@ -1,0 +1,323 @@
+#include "plan/layout/shard_choice.h"
+
+#include <string.h>
+
+#include "ir/ops/ops.h"
+
+/* What the walk knows of each tensor: whether all of its uses can go on with columns of it, and whether it is cut. */
+struct use {
+    int uses;
+    bool refused;  /* by one of them */
+    bool gathered; /* all of them read it whole, but its producer may make columns, which are then gathered */
+    bool cut;
+    int views, last_view; /* of this base: how many, and the id of the last, from which `earlier` leads on */
+    int earlier;
+};
+
+struct chooser {
+    const struct graph *graph;
+    struct shard_choices *choices;
+    struct use *uses;
+    int64_t vocabulary; /* rows of the head's weight */
+};
+
+static bool is_activation(const struct tensor *tensor) { return tensor && tensor->kind == TENSOR_ACTIVATION; }
+
+static int column_index(const struct op_loops *loops, int operand, const struct tensor *tensor) {
+    return loops->of[operand][tensor->shape.rank - 1];
+}
+
+static bool has_index(const struct op_loops *loops, int operand, int index) {
+    for (int d = 0; d < TENSOR_RANK_MAX; d++)
+        if (loops->of[operand][d] == index) return true;
+    return false;
+}
+
+static void find_views(struct chooser *chooser) {
+    for (size_t i = 0; i < chooser->graph->tensors.count; i++) {
+        const struct tensor *tensor = chooser->graph->tensors.items[i];
+        if (!tensor->base) continue;
+        struct use *base = &chooser->uses[tensor->base->id];
+        chooser->uses[i].earlier = base->last_view;
+        base->last_view = (int)i;
+        base->views++;
+    }
+}
+
+/* ---- from the last node to the first: who can go on with columns ---- */
+
+/* The view of a base that begins at this column, or NULL. */
+static const struct tensor *find_view(const struct chooser *chooser, const struct tensor *base, int64_t column) {
+    int id = chooser->uses[base->id].last_view;
+    for (int v = 0; v < chooser->uses[base->id].views; v++, id = chooser->uses[id].earlier)
+        if (chooser->graph->tensors.items[id]->base_column == column) return chooser->graph->tensors.items[id];
+    return NULL;
+}
+
+/* The views of a base lie side by side, and make up all of it. */
+static bool views_tile(const struct chooser *chooser, const struct tensor *base, struct tensor_segments *out) {
+    int views = chooser->uses[base->id].views;
+    int64_t column = 0;
+    *out = (struct tensor_segments){0};
+    while (out->count < views && out->count < TENSOR_SEGMENTS_MAX) {
+        const struct tensor *view = find_view(chooser, base, column);
+        if (!view) return false;
+        out->size[out->count] = shape_columns(&view->shape);
+        column += out->size[out->count++];
+    }
+    return out->count == views && column == shape_columns(&base->shape);
+}
+
+/* Columns of a view: as they are, or gathered from equal parts. */
+static bool takes_or_gathers(const struct chooser *chooser, const struct tensor *view) {
+    const struct use *use = &chooser->uses[view->id];
+    bool gathers = use->gathered && shape_columns(&view->shape) % chooser->choices->parts == 0;
+    return use->uses > 0 && (!use->refused || gathers);
+}
+
+static bool views_take_columns(const struct chooser *chooser, const struct tensor *base) {
+    int id = chooser->uses[base->id].last_view;
+    for (int v = 0; v < chooser->uses[base->id].views; v++, id = chooser->uses[id].earlier)
+        if (!takes_or_gathers(chooser, chooser->graph->tensors.items[id])) return false;
+    return true;
+}
+
+/* Whether all uses of a node's output, which have been seen, go on with columns. */
+static bool takes_columns(const struct chooser *chooser, const struct tensor *tensor) {
+    const struct use *use = &chooser->uses[tensor->id];
+    if (!is_activation(tensor) || tensor->kept) return false;
+    if (use->views > 0) return use->uses == 0 && !use->refused && views_take_columns(chooser, tensor);
+    return use->uses > 0 && !use->refused;
+}
+
+/* The index by which a parameter that no other node uses is cut. */
+static bool cuts_parameter(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
+                           int index) {
+    for (int k = 0; k < OP_INPUTS_MAX; k++) {
+        const struct tensor *tensor = node->in[k];
+        if (tensor && tensor->kind == TENSOR_PARAMETER && has_index(loops, k, index))
+            return chooser->uses[tensor->id].uses <= 1;
+    }
+    return false;
+}
+
+/* Whether a node makes columns: its uses take them, or it is a GEMM whose columns are gathered for them. */
+static bool makes_columns(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
+    int index = column_index(loops, OP_INPUTS_MAX, node->out[0]);
+    if (takes_columns(chooser, node->out[0])) return true;
+    return is_activation(node->out[0]) && chooser->uses[node->out[0]->id].gathered && index != OP_INDEX_NONE &&
+           loops->indices[index].size % chooser->choices->parts == 0 && cuts_parameter(chooser, node, loops, index);
+}
+
+/* What an adapter's first GEMM makes: features between two GEMMs, fewer than that sums over, or too few for all
+ * ranks to have some. Were they cut, what it sums over could not be, and the weight next to it reads the same. */
+static bool is_thin(const struct chooser *chooser, const struct tensor *tensor) {
+    const struct node *node = tensor->producer;
+    int64_t size = shape_columns(&tensor->shape);
+    if (node && node->op == &op_scale) node = node->in[0]->producer;
+    return node && node->op->work == OP_WORK_PRODUCT &&
+           (size < shape_columns(&node->in[0]->shape) || size % chooser->choices->parts != 0);
+}
+
+/* Where a node goes on with columns of input k, the index that these are; else OP_INDEX_NONE. What it sums over needs
+ * no further use. */
+static int index_of_columns(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
+                            int k) {
+    const struct tensor *first = node->out[0];
+    if (!is_activation(node->in[k]) || !is_activation(first)) return OP_INDEX_NONE;
+    int index = column_index(loops, k, node->in[k]);
+    if (index == OP_INDEX_NONE) return OP_INDEX_NONE;
+    bool kept = column_index(loops, OP_INPUTS_MAX, first) == index;
+    if (!kept && has_index(loops, OP_INPUTS_MAX, index)) return OP_INDEX_NONE;
+    if (!kept && is_thin(chooser, node->in[k])) return OP_INDEX_NONE;
+    bool makes = makes_columns(chooser, node, loops);
+    if (!makes && chooser->uses[first->id].gathered) return OP_INDEX_NONE; /* too few heads: all ranks make them */
+    return makes == kept ? index : OP_INDEX_NONE;
+}
+
+static bool same_segments(const struct tensor_segments *a, const struct tensor_segments *b) {
+    return a->count == b->count && memcmp(a->size, b->size, (size_t)a->count * sizeof *a->size) == 0;
+}
+
+/* Whether input k is whole because its heads are too few for the ranks: those that attention reads of them all, and
+ * what is done to these before. */
+static bool reads_whole(const struct chooser *chooser, const struct node *node, const struct op_loops *loops, int k) {
+    struct op_loops first;
+    const struct tensor *out = node->out[0];
+    if (!is_activation(node->in[k]) || !is_activation(out)) return false;
+    if (chooser->choices->nodes[node->id].way > 0)
+        return op_loops_of(node, 0, &first) && column_index(&first, k, node->in[k]) != OP_INDEX_NONE;
+    int index = column_index(loops, k, node->in[k]);
+    return chooser->uses[out->id].gathered && index != OP_INDEX_NONE &&
+           index == column_index(loops, OP_INPUTS_MAX, out);
+}
+
+/* Columns that go on as columns have the segments of what follows. */
+static void add_use(struct chooser *chooser, const struct node *node, const struct op_loops *loops, int k) {
+    static const struct tensor_segments none = {0};
+    const struct tensor *tensor = node->in[k];
+    struct use *use = &chooser->uses[tensor->id];
+    int index = loops ? index_of_columns(chooser, node, loops, k) : OP_INDEX_NONE;
+    bool whole = loops && index == OP_INDEX_NONE && reads_whole(chooser, node, loops, k);
+    bool goes_on = index != OP_INDEX_NONE && has_index(loops, OP_INPUTS_MAX, index);
+    const struct tensor_segments *segments = goes_on ? &chooser->choices->segments[node->out[0]->id] : &none;
+    struct tensor_segments *own = &chooser->choices->segments[tensor->id];
+    use->refused |= index == OP_INDEX_NONE || (use->uses > 0 && !same_segments(own, segments));
+    use->refused |= tensor->base && segments->count > 0;
+    use->gathered = whole && (use->uses == 0 || use->gathered);
+    if (use->uses == 0) *own = *segments;
+    use->uses++;
+}
+
+/* The first way whose columns of the result have equal parts; the first of all where none has. */
+static int choose_way(const struct chooser *chooser, const struct node *node) {
+    struct op_loops loops;
+    for (int way = 0; op_loops_of(node, way, &loops); way++) {
+        int index = column_index(&loops, OP_INPUTS_MAX, node->out[0]);
+        if (index == OP_INDEX_NONE) return 0;
+        if (loops.indices[index].size % chooser->choices->parts == 0) return way;
+    }
+    return 0;
+}
+
+static bool is_head(const struct node *node) {
+    return node->op->work == OP_WORK_LOSS || node->op->work == OP_WORK_LOGITS;
+}
+
+static void walk_back(struct chooser *chooser) {
+    for (size_t n = chooser->graph->nodes.count; n-- > 0;) {
+        const struct node *node = chooser->graph->nodes.items[n];
+        struct op_loops loops;
+        int way = chooser->choices->nodes[n].way = choose_way(chooser, node);
+        bool has_loops = op_loops_of(node, way, &loops);
+        for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+            if (node->out[i] && chooser->uses[node->out[i]->id].views > 0)
+                chooser->uses[node->out[i]->id].refused |=
+                    !views_tile(chooser, node->out[i], &chooser->choices->segments[node->out[i]->id]);
+        if (is_head(node)) chooser->vocabulary = node->in[1]->shape.dims[0];
+        for (int k = 0; k < OP_INPUTS_MAX; k++)
+            if (node->in[k]) add_use(chooser, node, has_loops ? &loops : NULL, k);
+    }
+}
+
+/* ---- from the first node to the last: what each takes ---- */
+
+static bool is_cut(const struct chooser *chooser, const struct tensor *tensor) {
+    return chooser->uses[tensor->base ? tensor->base->id : tensor->id].cut;
+}
+
+/* The index of rows of the vocabulary, where the node's table has them all: the tokens' and the head's. */
+static int vocabulary_index(const struct chooser *chooser, const struct op_loops *loops) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == 'v' && loops->indices[i].size == chooser->vocabulary) return i;
+    return OP_INDEX_NONE;
+}
+
+static int index_of_letter(const struct op_loops *loops, char letter) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == letter) return i;
+    return OP_INDEX_NONE;
+}
+
+static int choose_index(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
+    int rows = vocabulary_index(chooser, loops), features = index_of_letter(loops, 'f');
+    if (rows != OP_INDEX_NONE) return rows;
+    if (features != OP_INDEX_NONE) return features;
+    for (int k = 0; k < OP_INPUTS_MAX; k++) {
+        if (!node->in[k] || !is_cut(chooser, node->in[k])) continue;
+        int index = index_of_columns(chooser, node, loops, k);
+        if (index != OP_INDEX_NONE) return index;
+    }
+    if (!makes_columns(chooser, node, loops)) return OP_INDEX_NONE;
+    int index = column_index(loops, OP_INPUTS_MAX, node->out[0]);
+    return index != OP_INDEX_NONE && cuts_parameter(chooser, node, loops, index) ? index : OP_INDEX_NONE;
+}
+
+static const char *name_of_index(char letter) {
+    return letter == 'h' || letter == 'q' ? "heads" : letter == 'g' ? "groups" : letter == 'v' ? "rows" : "features";
+}
+
+/* Every segment of what has the index as columns has equal parts, and so has the index. */
+static enum status check_parts(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
+                               int index) {
+    int64_t parts = chooser->choices->parts, size = loops->indices[index].size;
+    const struct tensor_segments *segments = &chooser->choices->segments[node->out[0]->id];
+    bool columns = column_index(loops, OP_INPUTS_MAX, node->out[0]) == index;
+    bool divides = size % parts == 0 || loops->indices[index].padded;
+    for (int s = 0; s < segments->count && columns; s++)
+        divides &= segments->size[s] % parts == 0;
+    if (divides) return STATUS_OK;
+    enum status status =
+        status_set(STATUS_BAD_INPUT, "tensor-parallel: %s: %lld %s are not divisible by %lld ranks", node->name,
+                   (long long)size, name_of_index(loops->indices[index].letter), (long long)parts);
+    return status_hint(status, "use a --tensor-parallel that divides them, or 1");
+}
+
+static enum status walk_forward(struct chooser *chooser) {
+    for (size_t n = 0; n < chooser->graph->nodes.count; n++) {
+        const struct node *node = chooser->graph->nodes.items[n];
+        struct op_loops loops;
+        struct shard_choice *choice = &chooser->choices->nodes[n];
+        *choice = shard_choice_none(choice->way);
+        if (!op_loops_of(node, choice->way, &loops)) continue;
+        int index = choice->index[0] = choose_index(chooser, node, &loops);
+        if (index == OP_INDEX_NONE) continue;
+        TRY(check_parts(chooser, node, &loops, index));
+        for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+            if (node->out[i]) chooser->uses[node->out[i]->id].cut = has_index(&loops, OP_INPUTS_MAX + i, index);
+    }
+    return STATUS_OK;
+}
+
+/* ---- what is whole, along positions ---- */
+
+/* Between regions: what a gradient flows through, and what no other index cuts. */
+static bool lies_between(const struct node *node, const struct shard_choice *choice) {
+    return choice->index[0] == OP_INDEX_NONE && node->op->differentiate && is_activation(node->out[0]);
+}
+
+static enum status check_positions(const struct chooser *chooser) {
+    int64_t length = chooser->graph->sequence_length, parts = chooser->choices->parts;
+    if (length % parts == 0) return STATUS_OK;
+    enum status status =
+        status_set(STATUS_BAD_INPUT, "sequence-parallel: %lld tokens are not divisible by %lld tensor-parallel ranks",
+                   (long long)length, (long long)parts);
+    return status_hint(status, "leave out --sequence-parallel, or use a --seq that is a multiple of %lld",
+                       (long long)parts);
+}
+
+static enum status cut_positions(struct chooser *chooser) {
+    TRY(check_positions(chooser));
+    for (size_t n = 0; n < chooser->graph->nodes.count; n++) {
+        const struct node *node = chooser->graph->nodes.items[n];
+        struct shard_choice *choice = &chooser->choices->nodes[n];
+        struct op_loops loops;
+        if (!op_loops_of(node, choice->way, &loops)) continue;
+        if (lies_between(node, choice))
+            choice->index[0] = index_of_letter(&loops, 't');
+        else
+            choice->positions[0] = choice->index[0] != OP_INDEX_NONE;
+    }
+    return STATUS_OK;
+}
+
+enum status shard_choices_make(const struct graph *graph, int64_t parts, bool sequence, struct shard_choices *out) {
+    *out = (struct shard_choices){.mesh = {.axes = 1, .sizes = {parts}},
+                                  .parts = parts,
+                                  .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
+                                  .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
+    struct chooser chooser = {
+        .graph = graph, .choices = out, .uses = mem_array(graph->tensors.count, sizeof *chooser.uses)};
+    enum status status = out->nodes && out->segments && chooser.uses ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) find_views(&chooser), walk_back(&chooser);
+    if (status == STATUS_OK) status = walk_forward(&chooser);
+    if (status == STATUS_OK && sequence) status = cut_positions(&chooser);
+    mem_free(chooser.uses);
+    return status;
+}
+
+void shard_choices_free(struct shard_choices *choices) {
+    mem_free(choices->nodes);
+    mem_free(choices->segments);
+    *choices = (struct shard_choices){0};
+}

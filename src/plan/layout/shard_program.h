@@ -1,0 +1,70 @@
+/* The integer program (intra_op.h) of a model's forward graph on a mesh.
+ *
+ * A node's choices are its strategies, an edge's costs the conversions between what the producer leaves and what the
+ * consumer takes. Blocks that are the same are tied node by node, so that they have one set of choices, and so are
+ * operators of one activation that treat its elements apart, with its producer. Work and memory are those of the
+ * symbolic profile (ir/symbolic_profile.h): activations and their gradients are live as they are in a step, cut as
+ * their producers leave them, what is gathered for a node while it works, parameters with their gradients and optimizer
+ * state always. A view of some columns is cut as the whole is: packed projections are cut in each part.
+ * A parameter that several nodes read is converted from the first one's layout. */
+#ifndef BALLAST_PLAN_LAYOUT_SHARD_PROGRAM_H
+#define BALLAST_PLAN_LAYOUT_SHARD_PROGRAM_H
+
+#include "plan/layout/conversion.h"
+#include "plan/layout/intra_op.h"
+#include "plan/layout/strategy.h"
+
+struct shard_question {
+    const struct graph *graph; /* forward only */
+    struct device_mesh mesh;
+    struct device_rates rates;
+    double state_bytes_per_byte; /* of a parameter: itself, its gradient and optimizer state, for each of its bytes */
+    int64_t memory_limit;        /* bytes of a device; INTRA_OP_NO_LIMIT: none */
+    /* Only what ranks execute (plan/layout/shard_strategies.h): such strategies, and a parameter's uses all alike. */
+    bool executable;
+};
+
+/* What is converted along an edge of the program. */
+struct shard_edge {
+    const struct conversions *conversions;
+    int from_operand, to_operand;
+};
+struct shard_program {
+    const struct graph *graph;
+    struct symbolic_profile profile; /* of its training step */
+    struct intra_op_program program; /* nodes: the graph's, which have costs; and with memory one for the parameters
+                                        of each, one for what it gathers, one for each value of the profile */
+    /* The same moments with every block computed again: of other blocks' values only those that leave them. No schedule
+     * needs less than the largest. */
+    const struct intra_op_moment *checkpointed;
+    double unit_s;                 /* seconds of one unit of its costs */
+    struct strategies *strategies; /* [graph's nodes] empty where a node is tied to one of another block */
+    struct shard_edge *edges;      /* [edges of the program] */
+    int *block_like;               /* [graph's nodes] the same node of the first block that is the same; or itself */
+    int **strategy_of;             /* [graph's nodes] by choice, where a node follows its producer; else NULL */
+    struct conversion_cache conversions;
+    struct scratch scratch;
+};
+/* The largest graph: a node takes a row for its parameters, one for what it gathers, and two for each output. */
+enum { SHARD_PROGRAM_NODES_MAX = INTRA_OP_NODES_MAX / (3 + 2 * OP_OUTPUTS_MAX) };
+
+/* Free with shard_program_free, also after a failure. */
+enum status shard_program_make(const struct shard_question *question, struct shard_program *out);
+void shard_program_free(struct shard_program *program);
+
+/* The choices of ranks' graphs (plan/layout/shard_choice.h) by the solution's. The program is of what ranks execute.
+ * The caller frees `out` (shard_choices_free), also after a failure. */
+struct shard_choices;
+enum status shard_program_choices(const struct shard_program *program, const int *choice, struct shard_choices *out);
+
+/* The other way round, into `choice` [nodes of the program]: false where some node has no strategy that is so chosen.
+ */
+bool shard_program_find_choice(const struct shard_program *program, const struct shard_choices *choices, int *choice);
+
+/* The strategy of a node by the solution's choice for it. */
+const struct strategy *shard_program_strategy(const struct shard_program *program, int node, int choice);
+
+/* What lies along an edge of the program: the cheapest conversion between the choices at its ends. */
+struct step_price shard_program_edge_price(const struct shard_program *program, int edge, const int *choice);
+
+#endif

@@ -1,0 +1,62 @@
+/* How one node may be cut among the devices of a mesh, and what that costs.
+ *
+ * Each axis of the mesh takes one index of the operator's loops (struct op_loops, ir/op.h), or none: then its
+ * devices do the same work. That gives the layouts of all operands, and what has to be communicated: an output that
+ * lacks an index is summed over the axes that took it; the gradient of an input that lacks it likewise, on the way
+ * back. Where such an operand has positions ('t'), an axis may also leave them cut outside the node (sequence sharding
+ * between regions of tensor parallelism, Korthikanti et al., arXiv 2205.05198): the output is then reduced and
+ * scattered instead of reduced, and the input gathered before.
+ *
+ * Attention that is cut by positions reads the keys and values of all of them. They are gathered before, or passed
+ * round from device to device while each works on what it has (ring attention, Liu et al., arXiv 2310.01889): then as
+ * much is moved, in more messages, but overlapped with the work and without space for all. */
+#ifndef BALLAST_PLAN_LAYOUT_STRATEGY_H
+#define BALLAST_PLAN_LAYOUT_STRATEGY_H
+
+#include "ir/symbolic_profile.h"
+#include "plan/layout/layout.h"
+
+/* What one device does in a second, and how often a step's waves share one sum of a parameter's gradient. */
+struct device_rates {
+    double flops_per_s, bytes_per_s;
+    double micro_batches; /* of a step, over which that sum is made once; at least 1 */
+};
+
+struct strategy {
+    int way;                                /* of the operator's loops */
+    int8_t index[DEVICE_MESH_AXES_MAX];     /* that each axis took, or OP_INDEX_NONE */
+    bool positions[DEVICE_MESH_AXES_MAX];   /* the axis leaves positions cut outside */
+    bool passes[DEVICE_MESH_AXES_MAX];      /* the axis took positions, and passes round what is read whole */
+    struct layout operand[OP_OPERANDS_MAX]; /* inputs, then outputs from OP_INPUTS_MAX on, as they are outside */
+    double compute_s;                       /* of one device, forward and backward */
+    double forward_s, backward_s;           /* communication that is not overlapped with the work */
+    int64_t saved_bytes;                    /* of one device: activations that backward needs and this node makes */
+    int64_t gathered_bytes;                 /* of one device: beyond its operands, while the node works */
+    int64_t parameter_bytes;                /* of one device: those of its parameters */
+};
+
+/* Why an axis may not take an index. */
+struct strategy_dropped {
+    int way, axis, index;
+    int64_t size, parts; /* the index's numbers of parts, and the axis's devices, which do not divide it */
+};
+
+struct strategies {
+    VEC(struct strategy) kept; /* the first is the replicated one */
+    VEC(struct strategy_dropped) dropped;
+};
+/* All strategies of a forward node, whose work forward and backward is `profile`, in a fixed order. A node that may not
+ * be cut has the replicated one alone. Free with strategies_free, also after a failure. */
+enum status strategies_make(const struct node *node, const struct node_profile *profile, const struct device_mesh *mesh,
+                            const struct device_rates *rates, struct strategies *out);
+void strategies_free(struct strategies *strategies);
+
+/* Sizes of an operand. */
+struct layout_shape strategy_shape(const struct tensor *tensor);
+/* "heads: 12 do not divide by 8 devices of axis 0" */
+enum { STRATEGY_TEXT = 128 };
+/* "heads", of an index of that letter. */
+const char *strategy_index_name(char letter);
+char *strategy_print_dropped(const struct node *node, const struct strategy_dropped *dropped, char text[STRATEGY_TEXT]);
+
+#endif

@@ -1,0 +1,223 @@
+#include "report/console/plan_table.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "report/console/policy_text.h"
+#include "report/console/profile_table.h"
+#include "report/console/ranks_table.h"
+#include "report/console/stages_table.h"
+
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
+static const char *kind_of_masters(const struct recipe *recipe) {
+    if (recipe->dtype != DTYPE_BF16 || recipe->master_weights == MASTER_WEIGHTS_FP32) return "";
+    if (recipe->master_weights == MASTER_WEIGHTS_SPLIT)
+        return recipe->optimizer_dtype != STATE_FP32 ? " and split masters" : " with split masters";
+    return recipe->optimizer_dtype != STATE_FP32 ? " and no masters" : " without masters";
+}
+
+/* How ranks share tensors, which changes sums; nothing where they share none. */
+static void print_tensor(FILE *out, const struct recipe *recipe) {
+    if (recipe_tensor_parallel(recipe) == 1) return;
+    fprintf(out, ", tensor-parallel %d%s%s", recipe_tensor_parallel(recipe),
+            recipe->sequence_parallel ? " with sequence-parallel" : "",
+            recipe->layout == TENSOR_LAYOUT_SOLVER ? " (layout by the solver)" : "");
+}
+
+/* "3 micro-batches of up to 3 sequences (last one padded)" where the batch is not a multiple. */
+static void print_micro_batches(FILE *out, const struct recipe *recipe) {
+    int64_t count = recipe_micro_batches(recipe), sequences = recipe->micro_batch_sequences;
+    bool padded = recipe->batch % sequences != 0;
+    fprintf(out, "%" PRId64 " micro-batch%s of %s%" PRId64 " sequence%s%s", count, count == 1 ? "" : "es",
+            padded ? "up to " : "", sequences, plural(sequences), padded ? " (last one padded)" : "");
+}
+
+/* ", dpo", with what is not the default. */
+static void print_pairs(const struct recipe *recipe, char *text, size_t bytes) {
+    char smoothed[24] = "";
+    const char *kind = recipe->dpo_loss == PAIR_LOSS_SIGMOID ? "" : pair_loss_name(recipe->dpo_loss);
+    if (recipe->dpo_label_smoothing > 0)
+        snprintf(smoothed, sizeof smoothed, " smoothed %g", recipe->dpo_label_smoothing);
+    snprintf(text, bytes, ", dpo%s%s%s beta %g", *kind ? " " : "", kind, smoothed, recipe->dpo_beta);
+}
+
+static void print_recipe(FILE *out, const struct recipe *recipe) {
+    char lanes[64] = "", shape[LANE_SHAPE_BYTES];
+    if (lane_shape_lanes(&recipe->lanes) > 1)
+        snprintf(lanes, sizeof lanes, " in %s lanes", lane_shape_print(&recipe->lanes, shape));
+    static const char *const moments[] = {
+        [STATE_FP32] = "", [STATE_BF16] = " with bf16 moments", [STATE_INT8] = " with int8 moments"};
+    char loss[48] = "";
+    if (recipe->loss == TRAINING_DPO) print_pairs(recipe, loss, sizeof loss);
+    const char *optimizer = recipe->optimizer == UPDATE_ADAMW ? "" : update_rule_name(recipe->optimizer);
+    fprintf(out, "recipe    %s%s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, ", dtype_name(recipe->dtype),
+            moments[recipe->optimizer_dtype], kind_of_masters(recipe), loss, *optimizer ? ", " : "", optimizer,
+            recipe->batch, recipe->sequence_length);
+    print_micro_batches(out, recipe);
+    fputs(lanes, out);
+    print_tensor(out, recipe);
+    fprintf(out, ", %s, seed %" PRIu64 "\n", recipe->isa, recipe->seed);
+}
+
+static void print_texts(FILE *out, const struct session_plan *plan) {
+    const struct recipe *recipe = &plan->chosen.recipe;
+    fprintf(out, "recipe    %s, %" PRId64 " text%s at a time, caches of %" PRId64 " tokens, %s, seed %" PRIu64 "\n",
+            dtype_name(recipe->dtype), plan->request.set.texts, plural(plan->request.set.texts),
+            recipe->sequence_length, recipe->isa, recipe->seed);
+}
+
+static int32_t count_blocks(const struct session_plan *plan) {
+    return graph_count_blocks(programs_main(&plan->programs)->graph);
+}
+
+static void print_policy(FILE *out, const struct session_plan *plan) {
+    const struct policy *policy = &plan->chosen.policy;
+    char text[POLICY_TEXT_BYTES];
+    fprintf(out, "policy    %s; %d thread%s\n", policy_text(policy, count_blocks(plan), text), plan->chosen.threads,
+            plural(plan->chosen.threads));
+    if (policy->schedule[0]) fprintf(out, "schedule  %s\n", policy->schedule);
+}
+
+static void print_prediction(FILE *out, const struct session_plan *plan, const struct step_summary *prediction) {
+    const struct recipe *recipe = &plan->chosen.recipe;
+    char text[BOUND_TEXT_BYTES];
+    bool range = prediction->slowest_s > 0;
+    double tokens = (double)(recipe->batch * recipe->sequence_length);
+    fprintf(out, "\nstep, predicted%s\n  %-20s %9.4f s, %.0f tokens/s\n", range ? ", not measured" : "", "time",
+            prediction->step_s, tokens / prediction->step_s);
+    if (range)
+        fprintf(out, "  %-20s %9.4f s to %.4f s, %.0f to %.0f tokens/s\n", "range", prediction->fastest_s,
+                prediction->slowest_s, tokens / prediction->fastest_s, tokens / prediction->slowest_s);
+    for (int s = 0; s < prediction->stream_count; s++)
+        fprintf(out, "  %-20s %9.4f s busy, %9.4f s idle\n", stream_role_name(prediction->streams[s].role),
+                prediction->streams[s].busy_s, prediction->streams[s].waiting_s);
+    for (int i = 0; i < prediction->bound_count; i++)
+        fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "bottleneck" : "", prediction->bounds[i].seconds,
+                bound_text(&prediction->bounds[i], text));
+    profile_table_print_parts(out, "  ", &plan->costs);
+    ranks_table_print(out, &plan->chosen.place, prediction, &plan->costs.rates.links);
+    stages_table_print(out, plan);
+}
+
+/* Trials as they are printed: of the Pareto front, which has less of device memory than any that is faster, or not.
+ */
+struct listed {
+    const struct trial *trial;
+    bool on_pareto_front;
+};
+
+static int by_time(const void *left, const void *right) {
+    const struct trial *a = ((const struct listed *)left)->trial, *b = ((const struct listed *)right)->trial;
+    if (a->step_s < b->step_s || a->step_s > b->step_s) return a->step_s < b->step_s ? -1 : 1;
+    return (a->tier_bytes[TIER_DEVICE] > b->tier_bytes[TIER_DEVICE]) -
+           (a->tier_bytes[TIER_DEVICE] < b->tier_bytes[TIER_DEVICE]);
+}
+
+/* The Pareto front but for the winner, and the runners-up that are not of it; returns their number. */
+static size_t list_others(const struct search_result *search, struct listed *out) {
+    size_t count = 0, pareto_front_count = 0;
+    for (size_t i = 1; i < search->pareto_front.count; i++)
+        out[count++] = (struct listed){&search->pareto_front.items[i], true};
+    pareto_front_count = count;
+    for (size_t i = 0; i < search->runners_up.count; i++) {
+        const struct trial *trial = &search->runners_up.items[i];
+        bool known = false;
+        for (size_t k = 0; k < pareto_front_count && !known; k++)
+            known = memcmp(&out[k].trial->policy, &trial->policy, sizeof trial->policy) == 0;
+        if (!known) out[count++] = (struct listed){trial, false};
+    }
+    qsort(out, count, sizeof *out, by_time);
+    return count;
+}
+
+static void print_others(FILE *out, const struct session_plan *plan) {
+    const struct search_result *search = &plan->search;
+    struct listed *others = mem_array(search->pareto_front.count + search->runners_up.count + 1, sizeof *others);
+    size_t count = others ? list_others(search, others) : 0; /* out of memory: the table is printed without them */
+    if (count > 0)
+        fprintf(out, "alternatives: step time, device memory (* Pareto-optimal), difference from this plan\n");
+    for (size_t i = 0; i < count; i++) {
+        const struct trial *trial = others[i].trial;
+        char size[SIZE_TEXT], text[POLICY_TEXT_BYTES];
+        fprintf(out, "  %9.4f s  %10s%s  %s\n", trial->step_s, size_print(trial->tier_bytes[TIER_DEVICE], size),
+                others[i].on_pareto_front ? "*" : " ",
+                policy_difference_text(&trial->policy, &plan->chosen.policy, count_blocks(plan), text));
+    }
+    mem_free(others);
+}
+
+static void print_search(FILE *out, const struct session_plan *plan) {
+    const struct search_result *search = &plan->search;
+    if (search->enumerated == 0) return;
+    fprintf(out, "\nsearched %" PRId64 " policies, compiled %" PRId64 "; %s\n", search->enumerated, search->compiled,
+            search->proved ? "none of the others is faster" : "a faster one is not ruled out");
+    print_others(out, plan);
+}
+
+/* What weights in fewer bits take, and what their numbers would. */
+static void print_base(FILE *out, const struct session_plan *plan) {
+    const struct graph *graph = programs_main(&plan->programs)->graph;
+    int64_t stored = 0, plain = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->code.format == WEIGHT_PLAIN) continue;
+        stored += shape_bytes(&tensor->shape);
+        plain += shape_bytes(&tensor->code.values);
+    }
+    char stored_text[SIZE_TEXT], plain_text[SIZE_TEXT];
+    if (stored == 0) return;
+    fprintf(out, "          base weights take %s in %s, %s would take %s\n", size_print(stored, stored_text),
+            weight_format_name(plan->chosen.recipe.quantize_base), dtype_name(plan->chosen.recipe.dtype),
+            size_print(plain, plain_text));
+}
+
+static void print_model(FILE *out, const struct session_plan *plan) {
+    const struct model_config *config = &plan->session->model->config;
+    fprintf(out,
+            "model     %s, %" PRId64 " layers, hidden %" PRId64 ", %" PRId64 " heads (%" PRId64
+            " key-value), vocabulary %" PRId64 "\n",
+            config->family->name, config->layers, config->hidden, config->heads, config->kv_heads, config->vocab_size);
+    fprintf(out, "          %" PRId64 " parameters", plan->figures.parameters);
+    if (plan->figures.trained_parameters < plan->figures.parameters)
+        fprintf(out, " (%" PRId64 " trained)", plan->figures.trained_parameters);
+    fprintf(out, ", %.4g model FLOPs per token\n", plan->figures.flops_per_token);
+    print_base(out, plan);
+}
+
+static void print_row(FILE *out, const char *name, int64_t bytes) {
+    char text[SIZE_TEXT];
+    fprintf(out, "  %-14s %16" PRId64 " B  %10s\n", name, bytes, size_print(bytes, text));
+}
+
+static void print_tier(FILE *out, const struct session_plan *plan, enum tier tier) {
+    const struct memory_report *memory = &plan->memory[tier];
+    int64_t program = plan->programs.tier_bytes[tier], capacity = plan->session->machine.capacity_bytes[tier];
+    fprintf(out, "\n%s tier, at the peak of a step\n", tier_name(tier));
+    for (enum buffer_kind kind = 0; kind < BUFFER_KIND_COUNT; kind++)
+        if (memory->by_kind[kind] > 0) print_row(out, buffer_kind_name(kind), memory->by_kind[kind]);
+    print_row(out, "unused", memory->unused);
+    if (program > memory->total) print_row(out, "validation", program - memory->total);
+    print_row(out, "arena", program);
+    char needs[SIZE_TEXT], has[SIZE_TEXT];
+    fprintf(out, "projected %s of %s available (%.1f%%)%s\n", size_print(program, needs), size_print(capacity, has),
+            capacity > 0 ? 100.0 * (double)program / (double)capacity : 100.0,
+            program > capacity ? ": does not fit" : "");
+}
+
+void plan_table_print(FILE *out, const struct session_plan *plan, const struct step_summary *prediction) {
+    print_model(out, plan);
+    if (program_set_only_writes(&plan->request.set))
+        print_texts(out, plan);
+    else
+        print_recipe(out, &plan->chosen.recipe);
+    print_policy(out, plan);
+    if (prediction && prediction->step_s > 0) print_prediction(out, plan, prediction);
+    print_search(out, plan);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (plan->programs.tier_bytes[tier] > 0) print_tier(out, plan, tier);
+}

@@ -1,0 +1,69 @@
+/* Arenas: one block of memory for each tier, of exactly the program's size, allocated in full before the first step.
+ *
+ * Kernels work on the device tier. On a CPU the host tier is a second block of the same memory, so that programs which
+ * move data between the two work without an accelerator; on a GPU the device tier is the GPU's memory and the host tier
+ * is pinned memory. The disk tier is an unnamed file in a directory of the user's choice. Device and host tiers have
+ * addresses; those of a GPU's memory are for kernels alone (`mapped`). arena_read and arena_write work on every tier.
+ *
+ * arena_open allocates everything; arena_read and arena_write allocate nothing. Besides its bytes an arena of the disk
+ * tier takes, for each channel, DISK_REQUESTS request records (about 1 KiB) and either one io_uring (about
+ * 16 KiB in the kernel) or DISK_REQUESTS threads with stacks of 512 KiB, of which they touch 8. */
+#ifndef BALLAST_RUNTIME_STORE_ARENA_H
+#define BALLAST_RUNTIME_STORE_ARENA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/status.h"
+#include "comm/comm.h"
+#include "compiler/program.h"
+
+/* How requests to the disk are carried out. */
+enum disk_engine_choice {
+    DISK_ENGINE_ANY,    /* io_uring where the system allows it, threads elsewhere */
+    DISK_ENGINE_URING,  /* FAILED where it is not allowed or was not built in */
+    DISK_ENGINE_THREADS /* pread and pwrite on threads of the arena's own */
+};
+
+/* The memory tiers need none of this but the first two. */
+struct arena_settings {
+    const struct backend_memory *memory; /* of device and host tier; NULL: memory of the process */
+    struct comm *shared_by; /* a memory tier's lies in a shared segment of these ranks, and all of them open it; NULL:
+                               it does not. Borrowed */
+    const char *folder;     /* where the disk tier's file lies; only arena_open looks at it by name */
+    int channels;           /* how many threads may read and write the disk tier at once, at least 1 */
+    enum disk_engine_choice engine;
+    bool buffered; /* through the page cache even where the filesystem allows transfers past it */
+};
+
+struct arena {
+    enum tier tier;
+    void *base;  /* page-aligned, or as backend_memory says; NULL on the disk tier and when bytes is 0 */
+    bool mapped; /* the CPU may use `base` */
+    int64_t bytes;
+    const struct store *store; /* NULL when bytes is 0 */
+    void *state;               /* the store's own */
+};
+
+/* Takes `bytes`, which read as zeros until written; an arena of none needs nothing. `settings` may be NULL for device
+ * and host.
+ * Memory: there in full, and touched; FAILED with a hint when the system refuses, on all ranks where they share it.
+ * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the directory, in a file that no name leads to: nothing
+ * of it is left when the process ends in any way, and two runs can share a directory. The directory may vanish
+ * afterwards. BAD_INPUT when the directory does not exist, is none or cannot be written in; FAILED when there is too
+ * little space, saying how much is needed and free, and when the system refuses anything else. */
+enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out);
+void arena_close(struct arena *arena);
+
+/* Copies [offset, offset + bytes) of the arena to memory, or memory there, and returns when all is done. On the disk
+ * tier both offset, address and bytes are multiples of DISK_ALIGNMENT; the copy is cut into requests of
+ * DISK_REQUEST_BYTES of which up to DISK_REQUESTS are in flight. Different channels (0 to settings' channels - 1;
+ * memory tiers have any number) may be used by different threads at the same time, one channel by one thread at a time.
+ * A read that begins after a write returned sees what was written. FAILED, naming directory, offset and the
+ * system's reason, when the disk does; the bytes that were to be filled are then undefined. A range outside the arena,
+ * a misaligned one and a channel that does not exist are defects of the caller. */
+enum status arena_read(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);
+enum status arena_write(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel);
+
+#endif

@@ -1,0 +1,38 @@
+/* One request to the disk, and how it continues when the system does only a part of it. */
+#ifndef BALLAST_RUNTIME_STORE_DISK_REQUEST_H
+#define BALLAST_RUNTIME_STORE_DISK_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    DISK_REQUEST_BYTES = 1 << 20,
+    DISK_REQUESTS = 8,      /* in flight on a channel */
+    DISK_ATTEMPTS_MAX = 100 /* in a row without progress, 10 ms apart */
+};
+
+struct disk_request {
+    int64_t begin, end;    /* in the file: all of it */
+    int64_t at;            /* in the file: up to here it is done */
+    char *data;            /* what belongs at `at` */
+    int64_t request_bytes; /* bytes that the engine is to move now */
+    int64_t result;        /* of that: bytes moved, or a negative errno */
+    int attempts;          /* since the last progress */
+    bool write;
+    int channel;
+    struct disk_request *next; /* in the lists of the engine that has it */
+};
+
+enum disk_progress {
+    DISK_DONE,
+    DISK_ONWARDS, /* the rest is to be requested */
+    DISK_BROKEN   /* `result` says why: an errno, or 0 where the file ended */
+};
+
+void disk_request_begin(struct disk_request *request, int channel, bool write, int64_t offset, char *data,
+                        int64_t bytes);
+/* Advances the request by `result`, down to a multiple of DISK_ALIGNMENT, since a direct transfer cannot continue in
+ * between; interrupted and refused attempts (EINTR, EAGAIN) count as 0 bytes. */
+enum disk_progress disk_request_advance(struct disk_request *request);
+
+#endif

@@ -1,0 +1,35 @@
+/* The implementation of a tier: a table of functions. arena.c checks arguments.
+ *
+ * Files, in the order to read them: arena (a tier's memory, for all users), store (this), memory_store (host memory),
+ * shared_segment_store (host memory that the ranks of a node share), device_store (a backend's memory), disk_store (the
+ * disk tier), disk_file (its file), disk_request (one request), disk_engine (who carries requests out), disk_threads,
+ * disk_uring, disk_uring_absent (the engines). */
+#ifndef BALLAST_RUNTIME_STORE_STORE_H
+#define BALLAST_RUNTIME_STORE_STORE_H
+
+#include "runtime/store/arena.h"
+
+struct store {
+    const char *name;
+    /* `arena` has its tier and bytes; sets base, mapped and state. On failure there is nothing to close. */
+    enum status (*open)(struct arena *arena, const struct arena_settings *settings);
+    enum status (*read)(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);
+    enum status (*write)(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel);
+    void (*close)(struct arena *arena);
+};
+
+extern const struct store memory_store, shared_segment_store, device_store;
+extern const struct store disk_store;
+
+/* Of tiers whose base the CPU may use. */
+enum status store_read_memory(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);
+enum status store_write_memory(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel);
+
+/* How an open disk tier works, for reports. */
+struct disk_description {
+    const char *engine; /* "io_uring" or "threads" */
+    bool direct;        /* past the page cache */
+};
+struct disk_description disk_store_describe(const struct arena *arena);
+
+#endif

@@ -1,0 +1,235 @@
+#include "search/scale/choose.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "search/scale/rank_memory.h"
+
+/* A layout before it is simulated. */
+struct candidate {
+    struct layout layout;
+    double bytes; /* of a device at its peak */
+    double min_s; /* no step of it is faster */
+};
+
+struct candidates {
+    VEC(struct candidate) list;
+    int64_t layouts;
+    double fewest_bytes; /* of all layouts, also of those that do not fit */
+};
+
+static struct training job_of(const struct choice_request *request, const struct layout *layout) {
+    struct training job = {
+        .model = request->model, .cluster = request->cluster, .system = request->system, .layout = *layout};
+    job.layout.sequence = layout->tensor > 1 && request->system.cuts_sequence;
+    return job;
+}
+
+/* The busiest stage's kernels alone, and a pipeline's filling: collectives and sending only add to them. */
+static double bound_s(const struct job_costs *costs) {
+    const struct pass_cost *layer = &costs->layers.layer;
+    double pass = layer->forward_s + layer->again_s + layer->backward_s, layers = 0;
+    for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
+        layers += (double)stage_layers(costs, 0, chunk);
+    double passes =
+        (double)costs->pipeline.waves + (double)(costs->pipeline.stages - 1) / (double)costs->pipeline.chunks;
+    return pass * layers * passes;
+}
+
+static enum status consider(const struct choice_request *request, const struct calibration *calibration,
+                            const struct layout *layout, struct candidates *out) {
+    struct training job = job_of(request, layout);
+    struct job_costs costs;
+    out->layouts++;
+    if (training_check(&job) != STATUS_OK) {
+        status_clear();
+        return STATUS_OK;
+    }
+    job_costs_find(&job, calibration, &costs);
+    struct candidate one = {job.layout, rank_memory_max(&costs).total, bound_s(&costs)};
+    out->fewest_bytes = fmin(out->fewest_bytes, one.bytes);
+    if (one.bytes > (double)request->cluster.device.tiers[0].capacity_bytes) return STATUS_OK;
+    return vec_push(&out->list, one);
+}
+
+/* Nothing cut, optimizer states over all or in the node, and gradients and parameters with them. */
+static enum status consider_partitions(const struct choice_request *request, const struct calibration *calibration,
+                                       struct layout layout, struct candidates *out) {
+    int64_t all = layout.data, node = request->cluster.network.devices / layout.tensor;
+    if (node < 1 || all % node != 0) node = 1;
+    if (node > all) node = all;
+    const struct partition_triple triples[] = {{1, 1, 1},          {1, 1, node},      {1, 1, all},
+                                               {node, node, node}, {node, node, all}, {all, all, all}};
+    for (size_t i = 0; i < sizeof triples / sizeof *triples; i++) {
+        const struct partition_triple *cut = &triples[i];
+        if (i > 0 && cut->optimizer == triples[i - 1].optimizer && cut->parameters == triples[i - 1].parameters)
+            continue;
+        if (layout.pipeline > 1 && cut->parameters > 1) continue; /* each pass would gather its stage again */
+        layout.partition = *cut;
+        for (enum recomputation kind = RECOMPUTE_NONE; kind < RECOMPUTE_COUNT; kind++) {
+            if (kind == RECOMPUTE_ATTENTION && request->system.attention != ATTENTION_SCORES) continue;
+            layout.recomputation = kind;
+            TRY(consider(request, calibration, &layout, out));
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status consider_micro_batches(const struct choice_request *request, const struct calibration *calibration,
+                                          struct layout layout, struct candidates *out) {
+    int64_t rank_batch = request->batch / layout.data, layers = request->model.layers / layout.pipeline;
+    for (int64_t size = 1; size <= rank_batch && size <= 16; size *= 2) {
+        if (rank_batch % size != 0) break;
+        layout.micro_batch = size;
+        layout.micro_batches = rank_batch / size;
+        layout.virtual_stages = 1;
+        TRY(consider_partitions(request, calibration, layout, out));
+        bool groups = layout.pipeline > 1 && layout.micro_batches % layout.pipeline == 0;
+        if (!groups || !request->system.interleaves || request->model.layers % layout.pipeline != 0) continue;
+        for (int64_t chunks = 2; chunks <= 4 && chunks <= layers; chunks++) {
+            layout.virtual_stages = chunks;
+            if (layers % chunks == 0) TRY(consider_partitions(request, calibration, layout, out));
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status consider_meshes(const struct choice_request *request, const struct calibration *calibration,
+                                   struct candidates *out) {
+    int64_t node = request->cluster.network.devices;
+    for (int64_t tensor = 1; tensor <= node && tensor <= request->model.heads; tensor *= 2)
+        for (int64_t pipeline = 1; pipeline <= 64 && pipeline <= request->model.layers; pipeline++) {
+            int64_t data = request->devices / (tensor * pipeline);
+            if (data < 1 || data * tensor * pipeline != request->devices || request->batch % data != 0) continue;
+            struct layout layout = {.tensor = tensor,
+                                    .pipeline = pipeline,
+                                    .context = 1,
+                                    .data = data,
+                                    .sequence_length = request->sequence_length};
+            TRY(consider_micro_batches(request, calibration, layout, out));
+        }
+    return STATUS_OK;
+}
+
+static int by_bound(const void *left, const void *right) {
+    const struct candidate *a = left, *b = right;
+    if (a->min_s != b->min_s) return a->min_s < b->min_s ? -1 : 1;
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+/* Whether something on the Pareto front is as small and at most so slow. */
+static bool is_beaten(const struct choices *pareto_front, double seconds, double bytes) {
+    for (size_t i = 0; i < pareto_front->list.count; i++) {
+        const struct forecast *other = &pareto_front->list.items[i].forecast;
+        if (other->step_s <= seconds && (double)other->peak_bytes <= bytes) return true;
+    }
+    return false;
+}
+
+/* Adds it and drops what it beats. */
+static enum status put_on_pareto_front(struct choices *pareto_front, struct choice choice) {
+    size_t kept = 0;
+    for (size_t i = 0; i < pareto_front->list.count; i++) {
+        const struct forecast *other = &pareto_front->list.items[i].forecast;
+        bool beaten = choice.forecast.step_s <= other->step_s && choice.forecast.peak_bytes <= other->peak_bytes;
+        if (!beaten) pareto_front->list.items[kept++] = pareto_front->list.items[i];
+    }
+    pareto_front->list.count = kept;
+    return vec_push(&pareto_front->list, choice);
+}
+
+/* By rising bounds; what cannot come onto the Pareto front any more is not simulated. */
+static enum status simulate_candidates(const struct choice_request *request, const struct calibration *calibration,
+                                       const struct candidates *candidates, struct choices *out) {
+    for (size_t i = 0; i < candidates->list.count; i++) {
+        const struct candidate *one = &candidates->list.items[i];
+        struct choice choice = {.devices = request->devices, .layout = one->layout};
+        if (is_beaten(out, one->min_s, one->bytes)) continue;
+        struct training job = job_of(request, &one->layout);
+        TRY(forecast_step(&job, calibration, &choice.forecast));
+        out->simulated++;
+        if (is_beaten(out, choice.forecast.step_s, (double)choice.forecast.peak_bytes)) continue;
+        TRY(put_on_pareto_front(out, choice));
+    }
+    return STATUS_OK;
+}
+
+static int slowest_first(const void *left, const void *right) {
+    const struct choice *a = left, *b = right;
+    return (a->forecast.step_s < b->forecast.step_s) - (a->forecast.step_s > b->forecast.step_s);
+}
+
+static enum status refuse(const struct choice_request *request, const struct candidates *candidates) {
+    if (candidates->layouts == 0)
+        return status_set(STATUS_BAD_INPUT, "batch: %lld sequences cannot be cut for %lld devices",
+                          (long long)request->batch, (long long)request->devices);
+    return status_set(STATUS_NO_FIT, "no layout fits %lld devices: the smallest takes %.1f GB of the %.1f GB of each",
+                      (long long)request->devices, candidates->fewest_bytes / 1e9,
+                      (double)request->cluster.device.tiers[0].capacity_bytes / 1e9);
+}
+
+enum status choose_layouts(const struct choice_request *request, const struct calibration *calibration,
+                           struct choices *out) {
+    struct candidates candidates = {.fewest_bytes = INFINITY};
+    struct choices choices = {0};
+    enum status status;
+    TRY_GOTO(status, consider_meshes(request, calibration, &candidates), done);
+    if (candidates.list.count == 0) {
+        status = refuse(request, &candidates);
+        goto done;
+    }
+    qsort(candidates.list.items, candidates.list.count, sizeof *candidates.list.items, by_bound);
+    choices.layouts = candidates.layouts;
+    TRY_GOTO(status, simulate_candidates(request, calibration, &candidates, &choices), done);
+    qsort(choices.list.items, choices.list.count, sizeof *choices.list.items, slowest_first);
+    *out = choices;
+    choices = (struct choices){0};
+done:
+    choices_free(&choices);
+    vec_free(&candidates.list);
+    return status;
+}
+
+void choices_free(struct choices *choices) { vec_free(&choices->list); }
+
+const struct choice *choices_fastest(const struct choices *choices) {
+    return &choices->list.items[choices->list.count - 1];
+}
+
+/* 8, 16, 24, 32, 48, 64, ... for nodes of 8. */
+static int64_t next_size(int64_t devices, int64_t node) {
+    int64_t power = node;
+    while (power * 2 <= devices)
+        power *= 2;
+    return devices == power && power > node ? power + power / 2 : power * 2;
+}
+
+enum status choose_fastest(const struct choice_request *request, const struct calibration *calibration, int64_t devices,
+                           struct choice *out, bool *fits) {
+    struct choice_request at = *request;
+    struct choices choices;
+    at.devices = devices;
+    enum status status = choose_layouts(&at, calibration, &choices);
+    *fits = status == STATUS_OK;
+    if (status == STATUS_FAILED) return status;
+    if (*fits) {
+        *out = *choices_fastest(&choices);
+        choices_free(&choices);
+    } else {
+        status_clear();
+    }
+    return STATUS_OK;
+}
+
+enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t min,
+                         int64_t max, struct choice out[CHOICE_CURVE_MAX], int *count) {
+    *count = 0;
+    for (int64_t size = request->cluster.network.devices; size <= max && *count < CHOICE_CURVE_MAX;
+         size = next_size(size, request->cluster.network.devices)) {
+        bool fits;
+        if (size < min) continue;
+        TRY(choose_fastest(request, calibration, size, &out[*count], &fits));
+        *count += fits;
+    }
+    return STATUS_OK;
+}

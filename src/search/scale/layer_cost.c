@@ -1,0 +1,237 @@
+#include "search/scale/layer_cost.h"
+
+#include <math.h>
+
+#include "search/scale/partition_collectives.h"
+
+enum { BYTES = 2 }; /* of an element of activations and weights */
+
+/* One rank's share of a layer for a micro-batch. */
+struct share {
+    const struct training *job;
+    const struct gpu *gpu;
+    int64_t tokens;   /* of the rank's part of the sequences */
+    int64_t across;   /* tensor ranks */
+    int64_t keys_out; /* width of queries, keys and values together */
+    int64_t ffn_in;   /* width of the MLP's first GEMM */
+};
+
+struct rank_group tensor_group(const struct training *job) {
+    int64_t ranks = job->layout.tensor, node = job->cluster.network.devices;
+    return ranks <= node ? (struct rank_group){ranks, 1} : (struct rank_group){node, (ranks + node - 1) / node};
+}
+
+static struct share share_of(const struct training *job, const struct gpu *gpu) {
+    const struct transformer *model = &job->model;
+    const struct layout *layout = &job->layout;
+    return (struct share){
+        .job = job,
+        .gpu = gpu,
+        .tokens = layout->micro_batch * layout->sequence_length / layout->context,
+        .across = layout->tensor,
+        .keys_out = transformer_query_width(model) + 2 * model->kv_heads * transformer_head_size(model),
+        .ffn_in = (model->gated ? 2 : 1) * model->ffn,
+    };
+}
+
+static int64_t one_or_more(int64_t value) { return value > 0 ? value : 1; }
+
+/* The GEMM of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
+static double weight_s(const struct share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
+                       bool backward) {
+    const struct gpu *gpu = share->gpu;
+    if (!backward) return product_s(gpu, count, tokens, out, in);
+    double input = product_s(gpu, count, tokens, in, out);
+    if (!training_sums_by_product(share->job)) return input + product_s(gpu, count, in, out, tokens);
+    return input + product_sum_s(gpu, count, in, out, tokens, share->job->system.gradient_bytes);
+}
+
+static double attention_products_s(const struct share *share, bool backward) {
+    int64_t hidden = share->job->model.hidden, queries = transformer_query_width(&share->job->model);
+    return weight_s(share, 1, share->tokens, one_or_more(share->keys_out / share->across), hidden, backward) +
+           weight_s(share, 1, share->tokens, hidden, one_or_more(queries / share->across), backward);
+}
+
+/* A token visits so many experts. Each of a rank's experts has as many tokens as the others, in one batched GEMM. */
+static double mlp_products_s(const struct share *share, bool backward) {
+    const struct transformer *model = &share->job->model;
+    int64_t mine = one_or_more(model->experts / layout_expert_ranks(&share->job->layout));
+    int64_t experts_per_token = model->experts > 0 ? model->experts_a_token : 1,
+            tokens = one_or_more(share->tokens * experts_per_token / mine);
+    int64_t in = one_or_more(share->ffn_in / share->across), out = one_or_more(model->ffn / share->across);
+    double router = model->experts > 0 ? weight_s(share, 1, share->tokens, model->experts, model->hidden, backward) : 0;
+    return router + weight_s(share, mine, tokens, in, model->hidden, backward) +
+           weight_s(share, mine, tokens, model->hidden, out, backward);
+}
+
+static double attention_kernel_s(const struct share *share, bool gradient) {
+    const struct layout *layout = &share->job->layout;
+    const struct transformer *model = &share->job->model;
+    struct attention_shape shape = {.sequences = layout->micro_batch,
+                                    .heads = one_or_more(model->heads / share->across),
+                                    .queries = layout->sequence_length / layout->context,
+                                    .keys = layout->sequence_length,
+                                    .head_size = transformer_head_size(model),
+                                    .kind = share->job->system.attention};
+    return attention_s(share->gpu, &shape, gradient);
+}
+
+/* Passes over a row, in elements of 16 bits, by elementwise kernels of a layer. Joined: norms read and write a row,
+ * additions read two and write one, twice each; queries, keys and values are turned and copied; the activation reads
+ * its inputs and writes its result. One by one, RMSNorm is seven kernels in fp32, rotary positions turn fp32 pairs, and
+ * SiLU is apart from its GEMM; LayerNorm and GELU are single kernels in either case. */
+struct passes {
+    double residual, keys, activation; /* over hidden, keys_out, and ffn_in + ffn */
+    double kernels;
+};
+static const struct passes joined = {10, 2, 1, 6}, apart = {10, 2, 1, 12}, apart_gated = {40, 12, 1.7, 40};
+
+/* Of the forward's, what the gradients' kernels move. */
+static const double backward_traffic = 1.5;
+
+static const struct passes *passes_of(const struct training *job) {
+    if (job->system.fused) return &joined;
+    return job->model.gated ? &apart_gated : &apart;
+}
+
+/* LayerNorm moves a row twice forward and three times backward, two of them a layer. Apex's first kernels reached 896
+ * GB/s of that forward and 572 backward on an A100, those of today 1258 and 1163 (NVIDIA/apex, pull request 1037). In
+ * passes that backward_traffic counts with. */
+static double norm_passes_again(const struct share *share, bool backward) {
+    if (!share->job->system.rereads_norms) return 0;
+    return backward ? 2 * 3 * (1163.0 / 572 - 1) / backward_traffic : 2 * 2 * (1258.0 / 896 - 1);
+}
+
+static double elementwise_s(const struct share *share, bool backward) {
+    const struct transformer *model = &share->job->model;
+    const struct passes *passes = passes_of(share->job);
+    double across = (double)share->across, cut = share->job->layout.sequence ? across : 1;
+    double active = model->experts > 0 ? (double)model->experts_a_token : 1;
+    double residual = passes->residual + norm_passes_again(share, backward);
+    double elements = residual * (double)model->hidden / cut + passes->keys * (double)share->keys_out / across +
+                      passes->activation * active * (double)(share->ffn_in + model->ffn) / across;
+    /* Tokens are put in the order of their experts and back, each once for each that it visits. */
+    if (model->experts > 0) elements += 4 * active * (double)model->hidden / cut;
+    double traffic = (backward ? backward_traffic : 1) * share->gpu->calibration->elementwise_traffic;
+    double bytes = traffic * BYTES * (double)share->tokens * elements;
+    return streaming_s(share->gpu, bytes) + (passes->kernels - 1) * share->gpu->calibration->kernel_s;
+}
+
+/* Multiprocessors that a collective within a node takes from the concurrent GEMM: NCCL has a block for each of its
+ * channels ("24 coll channels" in its log of DGX A100 and H100). */
+static const double COLLECTIVE_MULTIPROCESSORS = 24;
+
+/* What a collective of the layer's activations adds to the pass: all of its time, or, overlapped with a GEMM, by how
+ * much that takes longer. */
+static double tensor_collective_s(const struct share *share, const struct fabric *fabric, enum collective_kind kind,
+                                  bool beside) {
+    const struct training *job = share->job;
+    double bytes = (double)share->tokens * (double)job->model.hidden * BYTES;
+    double taken = fmin(1, COLLECTIVE_MULTIPROCESSORS / (double)share->gpu->multiprocessors);
+    return collective_s(fabric, kind, bytes, tensor_group(job)) * (beside ? taken : 1);
+}
+
+/* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward, the
+ * latter overlapped with the GEMM of the weight's gradient in systems that overlap. Cut along the sequence (arXiv
+ * 2205.05198, section 4.2.2): forward a gather before and a scatter after; backward a gather of the result's gradient,
+ * which the next GEMM waits for, and a scatter overlapped with the weight's gradient; systems that overlap keep of the
+ * input only a rank's part, and gather it again during the input's gradient. */
+static double tensor_communication_s(const struct share *share, const struct fabric *fabric, bool backward) {
+    const struct training_system *system = &share->job->system;
+    bool within = system->overlaps_tensor_forward, behind = backward ? system->overlaps_tensor_backward : within;
+    if (share->across == 1) return 0;
+    if (!share->job->layout.sequence) return 2 * tensor_collective_s(share, fabric, COLLECTIVE_ALL_REDUCE, behind);
+    double seconds = tensor_collective_s(share, fabric, COLLECTIVE_ALL_GATHER, within) +
+                     tensor_collective_s(share, fabric, COLLECTIVE_REDUCE_SCATTER, behind);
+    if (backward && behind) seconds += tensor_collective_s(share, fabric, COLLECTIVE_ALL_GATHER, true);
+    return 2 * seconds;
+}
+
+/* Tokens go to the ranks of the experts that they visit, and their results back; backward the same with gradients. All
+ * ranks send as much; nothing is computed meanwhile. */
+static double expert_all_to_all_s(const struct share *share, const struct fabric *fabric) {
+    const struct training *job = share->job;
+    double cut = job->layout.sequence ? (double)share->across : 1;
+    double bytes = BYTES * (double)share->tokens / cut * (double)job->model.experts_a_token * (double)job->model.hidden;
+    if (layout_expert_ranks(&job->layout) == 1) return 0;
+    return 2 * collective_s(fabric, COLLECTIVE_ALL_TO_ALL, bytes, expert_group(job));
+}
+
+/* Kernels of a layer's pass: GEMMs, attention, elementwise, collectives. A GEMM's gradient is two. */
+static double pass_kernels(const struct share *share, bool backward) {
+    const struct passes *passes = passes_of(share->job);
+    double attention = share->job->system.attention == ATTENTION_SCORES ? 5 : 1,
+           collectives = share->across > 1 ? 2 : 0;
+    return passes->kernels + (backward ? 2 : 1) * (4 + attention) + collectives;
+}
+
+/* Ranks of a tensor group wait for the slowest of them: the mean of the largest of n times that are spread
+ * exponentially is theirs times 1 + 1/2 + ... + 1/n. */
+static double slowest_of(int64_t ranks) {
+    double sum = 0;
+    for (int64_t i = 1; i <= ranks; i++)
+        sum += 1 / (double)i;
+    return sum;
+}
+
+static double launches_s(const struct share *share, bool backward) {
+    if (!share->job->system.blocks_launches) return 0;
+    return pass_kernels(share, backward) * share->gpu->calibration->launch_s * slowest_of(share->across);
+}
+
+/* Keys and values go around the context group; the part that attention does not hide is not counted. */
+static double recomputed_s(const struct share *share, double forward_s) {
+    switch (share->job->layout.recomputation) {
+    case RECOMPUTE_FULL: return forward_s;
+    case RECOMPUTE_HALF: return forward_s / 2;
+    case RECOMPUTE_ATTENTION: return attention_kernel_s(share, false);
+    default: return 0;
+    }
+}
+
+static struct pass_cost layer_cost(const struct share *share, const struct fabric *fabric) {
+    double forward = attention_products_s(share, false) + mlp_products_s(share, false) +
+                     attention_kernel_s(share, false) + elementwise_s(share, false) +
+                     tensor_communication_s(share, fabric, false) + expert_all_to_all_s(share, fabric) +
+                     launches_s(share, false);
+    double backward = attention_products_s(share, true) + mlp_products_s(share, true) +
+                      attention_kernel_s(share, true) + elementwise_s(share, true) +
+                      tensor_communication_s(share, fabric, true) + expert_all_to_all_s(share, fabric) +
+                      launches_s(share, true);
+    return (struct pass_cost){forward, recomputed_s(share, forward), backward};
+}
+
+/* Systems pad the vocabulary's rows, so that GEMMs with them are aligned. */
+static int64_t padded(int64_t rows) { return (rows + 127) / 128 * 128; }
+
+/* Logits are written, read for the loss and its gradient, and turned to fp32 where the system does that. */
+static struct pass_cost head_cost(const struct share *share) {
+    const struct transformer *model = &share->job->model;
+    int64_t vocab = padded(model->vocab / share->across);
+    double logits = (double)share->tokens * (double)vocab;
+    double bytes = share->job->system.fp32_loss ? 14 : 4;
+    return (struct pass_cost){
+        .forward_s =
+            weight_s(share, 1, share->tokens, vocab, model->hidden, false) + streaming_s(share->gpu, bytes * logits),
+        .backward_s =
+            weight_s(share, 1, share->tokens, vocab, model->hidden, true) + streaming_s(share->gpu, bytes * logits),
+    };
+}
+
+static struct pass_cost embedding_cost(const struct share *share) {
+    double bytes = 2 * BYTES * (double)share->tokens * (double)share->job->model.hidden;
+    return (struct pass_cost){.forward_s = streaming_s(share->gpu, bytes),
+                              .backward_s = streaming_s(share->gpu, 2 * bytes)};
+}
+
+void layer_costs_find(const struct training *job, const struct gpu *gpu, const struct fabric *fabric,
+                      struct layer_costs *out) {
+    struct share share = share_of(job, gpu);
+    /* AdamW reads and writes two moments and the master weight in fp32, reads a gradient, writes a weight; the norm and
+     * its clipping read and write gradients before. */
+    double adam = 6 * 4 + (double)job->system.gradient_bytes + 2, norm = 3 * (double)job->system.gradient_bytes;
+    *out = (struct layer_costs){.layer = layer_cost(&share, fabric),
+                                .embedding = embedding_cost(&share),
+                                .head = head_cost(&share),
+                                .parameter_s = (adam + norm) / gpu->bytes_per_s};
+}

@@ -1,0 +1,27 @@
+/* What a layer, the embedding and the head take on one rank, for one micro-batch: kernels by kernel_rate, tensor
+ * parallelism's collectives between them. */
+#ifndef BALLAST_SEARCH_SCALE_LAYER_COST_H
+#define BALLAST_SEARCH_SCALE_LAYER_COST_H
+
+#include "search/scale/collective_cost.h"
+#include "search/scale/kernel_rate.h"
+#include "search/scale/training.h"
+
+struct pass_cost {
+    double forward_s;
+    double again_s;    /* what is computed again before the backward, by the layout's recomputation */
+    double backward_s; /* without that */
+};
+
+struct layer_costs {
+    struct pass_cost layer;
+    struct pass_cost embedding, head; /* of the first and of the last stage; the head with the loss */
+    double parameter_s;               /* of the optimizer, for a parameter that the rank updates */
+};
+void layer_costs_find(const struct training *job, const struct gpu *gpu, const struct fabric *fabric,
+                      struct layer_costs *out);
+
+/* Ranks of a tensor group: within a node as far as it goes. */
+struct rank_group tensor_group(const struct training *job);
+
+#endif

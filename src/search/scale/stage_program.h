@@ -1,0 +1,35 @@
+/* From a job to instructions: for each pipeline stage its passes over the micro-batches, the collectives of the
+ * partition around them, and the update. */
+#ifndef BALLAST_SEARCH_SCALE_STAGE_PROGRAM_H
+#define BALLAST_SEARCH_SCALE_STAGE_PROGRAM_H
+
+#include "plan/pipeline_order.h"
+#include "search/scale/layer_cost.h"
+#include "search/scale/partition_collectives.h"
+#include "search/scale/replay.h"
+
+struct job_costs {
+    const struct training *job;
+    struct gpu gpu;
+    struct fabric fabric;
+    struct layer_costs layers;
+    struct pipeline_shape pipeline;
+};
+void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out);
+
+/* Layers of a stage's chunk: as even as they can be. Where embedding and head make the number of layers a multiple of
+ * the chunks, each takes a layer's place (NVIDIA/Megatron-LM, account_for_embedding_in_pipeline_split;
+ * Megatron-DeepSpeed, pp-partition-method type:transformer|embedding); else the first ones have one more, or, in
+ * systems that fill stages, the last ones have what is left. */
+int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk);
+/* A rank's parameters of a layer: tensor parallelism's share, and of experts its own. */
+double layer_parameters(const struct job_costs *costs);
+/* Parameters that a rank of the stage has before the partition cuts them: tensor parallelism's share. */
+int64_t stage_parameters(const struct job_costs *costs, int32_t stage);
+/* Parameters of the stage of which a rank has a state that the partition cuts so finely. */
+double stage_cut(const struct job_costs *costs, int32_t stage, int64_t cut);
+
+/* Appends the instructions of all stages to an empty replay. FAILED without memory. */
+enum status stage_program_make(const struct job_costs *costs, struct replay *out);
+
+#endif

@@ -1,0 +1,123 @@
+/* What is trained, on what, in which layout, and by which system. */
+#ifndef BALLAST_SEARCH_SCALE_TRAINING_H
+#define BALLAST_SEARCH_SCALE_TRAINING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "machine/cluster.h"
+
+struct transformer {
+    int64_t hidden, layers, heads, kv_heads, ffn, vocab;
+    bool gated;                       /* three matrices in the MLP (SwiGLU), two norms without bias; else two */
+    bool tied;                        /* the head's matrix is the embedding's */
+    int64_t experts, experts_a_token; /* of each MLP; 0: dense */
+    int64_t head_size;                /* 0: hidden / heads */
+};
+/* Elements of a head; and of all of a token's queries. */
+int64_t transformer_head_size(const struct transformer *model);
+int64_t transformer_query_width(const struct transformer *model);
+
+/* Parameters of one layer; of these, of its experts (0: dense); of the embedding or the head. */
+int64_t transformer_layer_parameters(const struct transformer *model);
+int64_t transformer_expert_parameters(const struct transformer *model);
+int64_t transformer_table_parameters(const struct transformer *model);
+int64_t transformer_parameters(const struct transformer *model);
+/* FLOPs of a token's forward and backward, GEMMs and attention over the whole square of positions (as PaLM's MFU
+ * counts them, arXiv 2204.02311, appendix B). */
+double transformer_token_flops(const struct transformer *model, int64_t sequence);
+
+/* Over how many devices each state is cut: 1 is all on each, data_parallel is once in all. A group fills a node first
+ * (AMSP, arXiv 2311.00257). */
+struct partition_triple {
+    int64_t parameters, gradients, optimizer;
+};
+
+enum recomputation {
+    RECOMPUTE_NONE,
+    RECOMPUTE_ATTENTION, /* scores and their softmax again (arXiv 2205.05198: selective) */
+    RECOMPUTE_HALF,      /* every second layer, or what costs as much */
+    RECOMPUTE_FULL,      /* each layer from its input */
+    RECOMPUTE_COUNT
+};
+
+struct layout {
+    int64_t tensor, pipeline, context, data; /* devices along each axis; their product is the number of devices */
+    int64_t virtual_stages;                  /* of each pipeline stage, 1: not interleaved (arXiv 2104.04473) */
+    bool sequence;                           /* norms and residuals are cut along the sequence in the tensor group, by
+                                                gathers and scatters in place of all-reduces (arXiv 2205.05198) */
+    struct partition_triple partition;
+    enum recomputation recomputation;
+    int64_t micro_batch,
+        micro_batches; /* sequences of a micro-batch, and micro-batches of a step, of one data-parallel rank */
+    int64_t sequence_length;
+    int64_t expert; /* of the data-parallel ranks, neighbours among whom experts are spread, and tokens go to those that
+                       they visit (GShard, arXiv 2006.16668); 0 as 1: each rank has all experts */
+    int64_t second_parameters; /* ranks among whom the forward leaves a second copy of parameters, which the backward
+                                  gathers (hpZ of ZeRO++, arXiv 2306.10209); 0: none */
+};
+/* At least 1. */
+static inline int64_t layout_expert_ranks(const struct layout *layout) {
+    return layout->expert > 1 ? layout->expert : 1;
+}
+
+enum attention_kind {
+    ATTENTION_SCORES, /* writes the scores to memory */
+    ATTENTION_FLASH1, /* FlashAttention 1 and its Triton version */
+    ATTENTION_FLASH2, /* FlashAttention 2 and what is as fast */
+    ATTENTION_CUDNN,  /* cuDNN's, made anew for each GPU; Transformer Engine prefers it from Hopper on */
+    ATTENTION_COUNT
+};
+
+enum gradient_sum {
+    SUM_BY_KERNEL,            /* after the GEMM of the gradient */
+    SUM_BY_PRODUCT,           /* the GEMM adds to it */
+    SUM_BY_PRODUCT_OF_STAGES, /* the same where there is pipeline parallelism, else by a kernel */
+};
+
+/* How a training system works: constants of its code at the time, none of them fitted (system.c has those with names).
+ */
+struct training_system {
+    const char *name;
+    enum attention_kind attention;
+    bool fused;              /* elementwise kernels are joined, by a compiler or by hand */
+    bool rereads_norms;      /* LayerNorm by apex's first kernels, which read their rows again */
+    bool blocks_launches;    /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
+    bool fp32_loss;          /* logits are turned to fp32 in memory */
+    int64_t gradient_bytes;  /* of an element while gradients are reduced */
+    int64_t state_bytes;     /* of a parameter in all, where nothing is cut */
+    int64_t pass_bytes;      /* of a parameter that a rank has, besides those: gradients of a pass, where their sum is
+                                apart from them */
+    int64_t update_bytes;    /* of a parameter that a rank updates, besides those, where parameters are not cut */
+    int64_t buffer_bytes;    /* of buckets that are there all the time */
+    int64_t gathers;         /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
+    int64_t gather_calls;    /* of PyTorch for each rank's piece of what is gathered, next to the collective; 0: none */
+    int64_t scatter_calls;   /* the same of gradients that are scattered */
+    int64_t kept_parameters; /* layers of more are gathered again between what is computed again and its backward;
+                                0: none is */
+    bool overlaps_parameters;      /* gathers run ahead, overlapped with forward and backward */
+    bool overlaps_gradients;       /* gradients are reduced during the last backward */
+    bool overlaps_update;          /* new parameters are handed out during the next forward */
+    bool overlaps_tensor_forward;  /* collectives of tensor parallelism overlap with parts of their GEMMs */
+    bool overlaps_tensor_backward; /* or, in the backward, overlapped with the GEMMs of weights' gradients */
+    bool broadcasts;               /* new parameters go out by a broadcast from each owner, not an all-gather */
+    bool cuts_sequence;    /* norms and residuals are cut along the sequence where there is tensor parallelism */
+    enum gradient_sum sum; /* how a weight's gradient is added to the sum of the micro-batches */
+    bool interleaves;      /* can give a stage several chunks of the layers */
+    bool cuts_sends;       /* stages send each other's activations cut among the tensor ranks */
+    bool fills_stages;     /* stages have as many layers as the fullest, one after the other, until none are left */
+};
+
+struct training {
+    struct transformer model;
+    struct cluster cluster; /* with limits and network */
+    struct layout layout;
+    struct training_system system;
+};
+
+/* Whether GEMMs add weights' gradients to their sums. */
+bool training_sums_by_product(const struct training *job);
+/* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */
+enum status training_check(const struct training *job);
+
+#endif

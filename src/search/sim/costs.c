@@ -1,0 +1,144 @@
+#include "search/sim/costs.h"
+
+#include <string.h>
+
+static double transfer_s(const struct transfer_rate *rate, int64_t bytes) {
+    return rate->latency_s + (double)bytes / rate->bytes_per_s;
+}
+
+static enum tier tier_of(const struct program *program, const struct operand *operand) {
+    return program->buffers.items[operand->buffer].tier;
+}
+
+enum activity activity_of_copy(enum tier from, enum tier to) {
+    if (from == TIER_DISK) return ACTIVITY_DISK_READ;
+    return to == TIER_DISK ? ACTIVITY_DISK_WRITE : ACTIVITY_COPY;
+}
+
+/* The rate by which the instruction's bytes move; NULL for kernels and for operations between ranks. */
+static const struct transfer_rate *rate_of(const struct costs *costs, const struct program *program,
+                                           const struct instruction *instruction) {
+    switch (instruction->opcode) {
+    case OPCODE_KERNEL:
+    case OPCODE_ALL_REDUCE:
+    case OPCODE_REDUCE_SCATTER:
+    case OPCODE_ALL_GATHER:
+    case OPCODE_ALL_TO_ALL:
+    case OPCODE_BROADCAST: return NULL;
+    case OPCODE_ZERO:
+    case OPCODE_TAKE:
+    case OPCODE_ADD:
+    case OPCODE_ADD_BF16: return &costs->rates.zero;
+    case OPCODE_COPY:
+        return &costs->rates.copy[tier_of(program, &instruction->operands[0])]
+                                 [tier_of(program, &instruction->operands[OP_INPUTS_MAX])];
+    case OPCODE_ELSEWHERE: break;
+    }
+    BUG("an instruction that is none");
+}
+
+/* Zeros are written once; a sum reads both of its numbers besides, about as fast, and what is taken is read too. */
+enum { TAKE_MOVES = 2, ADD_MOVES = 3 };
+double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
+    return transfer_s(&rates->zero, ADD_MOVES * bytes);
+}
+
+/* Sums that are rounded travel as bf16, half as long: all of a reduce-scatter, and the first half of an all-reduce,
+ * whose second gathers fp32 unless the sum is rounded. In a node that has windows nothing travels. */
+static int64_t bytes_as_fp32(const struct rank_place *place, const struct program_collective *collective) {
+    bool travels = !place->in_place || place->mesh.nodes > 1;
+    if (!collective->round_bf16 || !travels) return collective->bytes;
+    bool gathers = collective->kind == COMM_ALL_REDUCE && !collective->round_sum;
+    return gathers ? collective->bytes / 4 * 3 : collective->bytes / 2;
+}
+
+double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place, bool flat,
+                          const struct program_collective *collective) {
+    const struct link_request request = {.kind = collective->kind,
+                                         .group = collective->group,
+                                         .in_place = place->in_place,
+                                         .flat = flat && !place->on_device,
+                                         .bytes = bytes_as_fp32(place, collective),
+                                         .mesh = place->mesh,
+                                         .traffic = &collective->traffic};
+    bool extrapolated;
+    return links_seconds(&rates->links, &request, &extrapolated);
+}
+
+void costs_set_collectives(struct costs *costs, const struct program *program) {
+    for (size_t c = 0; c < program->collectives.count; c++) {
+        const struct program_collective *collective = &program->collectives.items[c];
+        if (!collective->node) continue;
+        const struct kernel_cost cost = {costs_collective_s(&costs->rates, &program->place, program->flat, collective),
+                                         ACTIVITY_MESSAGE};
+        costs->kernels[collective->node->id] = cost;
+        if (costs->host_kernels) costs->host_kernels[collective->node->id] = cost;
+    }
+}
+
+struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
+                            const struct instruction *instruction) {
+    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
+    const struct transfer_rate *rate = rate_of(costs, program, instruction);
+    struct kernel_cost cost;
+    if (opcode_is_collective(instruction->opcode)) {
+        const struct program_collective *collective = &program->collectives.items[instruction->collective];
+        cost = (struct kernel_cost){costs_collective_s(&costs->rates, &program->place, program->flat, collective),
+                                    ACTIVITY_MESSAGE};
+    } else if (!rate) {
+        cost = costs_of_kernel(costs, instruction->node, instruction->tier);
+        if (instruction->elements > 0)
+            cost.seconds *= (double)instruction->elements / (double)shape_elements(&instruction->node->in[0]->shape);
+    } else if (instruction->opcode == OPCODE_ZERO) {
+        cost = (struct kernel_cost){transfer_s(rate, to->bytes), ACTIVITY_STREAMING};
+    } else if (instruction->opcode == OPCODE_TAKE) {
+        cost = (struct kernel_cost){transfer_s(rate, TAKE_MOVES * to->bytes), ACTIVITY_STREAMING};
+    } else if (instruction->opcode == OPCODE_ADD || instruction->opcode == OPCODE_ADD_BF16) {
+        cost = (struct kernel_cost){costs_add_s(&costs->rates, to->bytes), ACTIVITY_STREAMING};
+    } else {
+        int64_t bytes = program_moved_bytes(program, program->buffers.items[from->buffer].bytes);
+        cost = (struct kernel_cost){transfer_s(rate, bytes),
+                                    activity_of_copy(tier_of(program, from), tier_of(program, to))};
+    }
+    cost.seconds += costs->rates.issue_s;
+    return cost;
+}
+
+static enum status refuse_unmeasured(const struct program *program, const struct instruction *instruction) {
+    if (instruction->opcode != OPCODE_COPY) return status_set(STATUS_FAILED, "costs: zeroing was not measured");
+    return status_set(STATUS_FAILED, "costs: copies from %s to %s were not measured",
+                      tier_name(tier_of(program, &instruction->operands[0])),
+                      tier_name(tier_of(program, &instruction->operands[OP_INPUTS_MAX])));
+}
+
+enum status costs_check(const struct costs *costs, const struct program *program) {
+    BUG_IF(costs->count < (int32_t)program->graph->nodes.count, "costs of another graph");
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        const struct transfer_rate *rate = rate_of(costs, program, instruction);
+        if (rate && !(rate->bytes_per_s > 0)) return refuse_unmeasured(program, instruction);
+    }
+    return STATUS_OK;
+}
+
+static enum status copy_kernels(const struct kernel_cost *kernels, int32_t count, struct kernel_cost **out) {
+    *out = NULL;
+    if (!kernels) return STATUS_OK;
+    *out = mem_array((size_t)count, sizeof **out);
+    if (!*out) return STATUS_FAILED;
+    memcpy(*out, kernels, (size_t)count * sizeof **out);
+    return STATUS_OK;
+}
+
+enum status costs_copy(const struct costs *costs, struct costs *out) {
+    *out = *costs;
+    out->host_kernels = NULL;
+    TRY(copy_kernels(costs->kernels, costs->count, &out->kernels));
+    return copy_kernels(costs->host_kernels, costs->count, &out->host_kernels);
+}
+
+void costs_free(struct costs *costs) {
+    mem_free(costs->kernels);
+    mem_free(costs->host_kernels);
+    *costs = (struct costs){0};
+}

@@ -1,0 +1,238 @@
+#include "search/sim/simulate.h"
+
+#include <string.h>
+
+/* Discrete events. Between two ends of instructions no rate changes, so the simulation goes from end to end: the rates
+ * of the active instructions, the time to the first end, what is left of the others. Ranks share no rates. */
+
+struct stream {
+    size_t next, end; /* events of the timeline: the one that waits or is active, and one past the stream's last */
+    int32_t met;      /* how many of the next event's waits are met */
+    bool active;
+    bool asleep;   /* waits for another stream */
+    bool meets;    /* has a message for which others of its group are not ready */
+    double left_s; /* of the active one, if it were alone */
+    enum activity activity;
+    double rate;
+};
+
+/* A rank: each has its own processors, and meets the others in messages. */
+struct machine_rank {
+    const struct program *program;
+    struct timeline *timeline;
+    int64_t *ended; /* by instruction: issues in this step */
+    struct stream streams[STREAMS_MAX];
+};
+
+struct simulation {
+    const struct costs *costs;
+    struct machine_rank *ranks;
+    int count;
+    double now_s;
+};
+
+static struct timeline_event *next_event(const struct machine_rank *rank, const struct stream *stream) {
+    return &rank->timeline->events.items[stream->next];
+}
+
+static const struct instruction *next_instruction(const struct machine_rank *rank, const struct stream *stream) {
+    return &rank->program->instructions.items[next_event(rank, stream)->instruction];
+}
+
+/* Whether its next event can begin, as far as this rank is concerned. */
+static bool waits_met(const struct machine_rank *rank, struct stream *stream) {
+    const struct timeline_event *event = next_event(rank, stream);
+    const struct instruction *instruction = next_instruction(rank, stream);
+    for (; stream->met < instruction->wait_count; stream->met++) {
+        int32_t waited = instruction->waits[stream->met];
+        int64_t required = program_issues_required(rank->program, waited, event->instruction, 0, event->repetition);
+        if (rank->ended[waited] < required) return false;
+    }
+    return true;
+}
+
+/* A stream that slept takes rates.wake_s to wake up. One that waits for another rank does not sleep. */
+static void begin(const struct simulation *simulation, struct machine_rank *rank, struct stream *stream) {
+    struct timeline_event *event = next_event(rank, stream);
+    struct kernel_cost cost = costs_of(simulation->costs, rank->program, next_instruction(rank, stream));
+    double wake_s = stream->asleep ? simulation->costs->rates.wake_s : 0;
+    if (!stream->meets) event->start_s = simulation->now_s + wake_s;
+    stream->active = true;
+    stream->asleep = stream->meets = false;
+    stream->left_s = wake_s + cost.seconds;
+    stream->activity = cost.activity;
+}
+
+/* ---- messages ---- */
+
+/* The collective of the instruction with other simulated ranks; NULL: nothing. */
+static const struct program_collective *message_of(const struct simulation *simulation, const struct machine_rank *rank,
+                                                   const struct instruction *instruction) {
+    if (simulation->count == 1 || instruction->opcode != OPCODE_BROADCAST) return NULL;
+    return &rank->program->collectives.items[instruction->collective];
+}
+
+static struct machine_rank *member_of(const struct simulation *simulation, const struct machine_rank *rank,
+                                      const struct comm_group *group, int i) {
+    struct rank_place place = rank->program->place;
+    place.rank = mesh_group_rank(group, i);
+    return &simulation->ranks[rank_place_stage(&place)];
+}
+
+/* The stream on which a rank waits for a message of the group; NULL: it does not. A group's messages have the same
+ * order on all of its ranks. */
+static struct stream *find_waiting(const struct simulation *simulation, struct machine_rank *rank,
+                                   const struct comm_group *group) {
+    for (int s = 0; s < rank->program->streams; s++) {
+        struct stream *stream = &rank->streams[s];
+        if (!stream->meets) continue;
+        const struct program_collective *own = message_of(simulation, rank, next_instruction(rank, stream));
+        if (memcmp(&own->group, group, sizeof *group) == 0) return stream;
+    }
+    return NULL;
+}
+
+/* Begins it on all ranks if they all wait for it. */
+static void meet(const struct simulation *simulation, struct machine_rank *rank,
+                 const struct program_collective *message) {
+    const struct comm_group *group = &message->group;
+    for (int i = 0; i < group->count; i++)
+        if (!find_waiting(simulation, member_of(simulation, rank, group, i), group)) return;
+    for (int i = 0; i < group->count; i++) {
+        struct machine_rank *member = member_of(simulation, rank, group, i);
+        begin(simulation, member, find_waiting(simulation, member, group));
+    }
+}
+
+/* ---- events ---- */
+
+/* What is ready begins, or waits for other ranks. */
+static void begin_next(const struct simulation *simulation, struct machine_rank *rank, struct stream *stream) {
+    const struct program_collective *message = message_of(simulation, rank, next_instruction(rank, stream));
+    if (!waits_met(rank, stream)) {
+        stream->asleep = true;
+    } else if (!message) {
+        begin(simulation, rank, stream);
+    } else {
+        next_event(rank, stream)->start_s = simulation->now_s;
+        stream->meets = true;
+        meet(simulation, rank, message);
+    }
+}
+
+static bool begin_ready(struct simulation *simulation) {
+    bool any = false;
+    for (int r = 0; r < simulation->count; r++) {
+        struct machine_rank *rank = &simulation->ranks[r];
+        for (int s = 0; s < rank->program->streams; s++) {
+            struct stream *stream = &rank->streams[s];
+            if (!stream->active && !stream->meets && stream->next < stream->end) begin_next(simulation, rank, stream);
+        }
+    }
+    for (int r = 0; r < simulation->count; r++)
+        for (int s = 0; s < simulation->ranks[r].program->streams; s++)
+            any |= simulation->ranks[r].streams[s].active;
+    return any;
+}
+
+/* Seconds until the first of a rank's active ones ends; below 0: it has none. */
+static double set_rates(const struct simulation *simulation, struct machine_rank *rank) {
+    int streams = rank->program->streams;
+    double min_s = -1;
+    for (int s = 0; s < streams; s++) {
+        struct stream *stream = &rank->streams[s];
+        if (!stream->active) continue;
+        const double *slowdown = simulation->costs->rates.slowdown[stream->activity];
+        double slower = 1;
+        for (int other = 0; other < streams; other++)
+            if (other != s && rank->streams[other].active) slower += slowdown[rank->streams[other].activity] - 1;
+        stream->rate = 1 / slower;
+        double seconds = stream->left_s / stream->rate;
+        if (min_s < 0 || seconds < min_s) min_s = seconds;
+    }
+    return min_s;
+}
+
+/* Of all ranks. */
+static double find_next_end(struct simulation *simulation) {
+    double min_s = -1;
+    for (int r = 0; r < simulation->count; r++) {
+        double seconds = set_rates(simulation, &simulation->ranks[r]);
+        if (seconds >= 0 && (min_s < 0 || seconds < min_s)) min_s = seconds;
+    }
+    return min_s;
+}
+
+static void end_event(const struct simulation *simulation, struct machine_rank *rank, struct stream *stream) {
+    struct timeline_event *event = next_event(rank, stream);
+    event->end_s = rank->timeline->step_s = simulation->now_s;
+    rank->ended[event->instruction]++;
+    stream->next++;
+    stream->active = false;
+    stream->met = 0;
+}
+
+static void advance(struct simulation *simulation, double seconds) {
+    simulation->now_s += seconds;
+    for (int r = 0; r < simulation->count; r++) {
+        struct machine_rank *rank = &simulation->ranks[r];
+        for (int s = 0; s < rank->program->streams; s++) {
+            struct stream *stream = &rank->streams[s];
+            if (!stream->active) continue;
+            bool ends = stream->left_s / stream->rate <= seconds;
+            stream->left_s -= seconds * stream->rate;
+            if (ends) end_event(simulation, rank, stream);
+        }
+    }
+}
+
+/* Of one rank, waits are for instructions earlier in the list, so some stream can always go on. */
+static enum status simulate_events(struct simulation *simulation) {
+    while (begin_ready(simulation))
+        advance(simulation, find_next_end(simulation));
+    for (int r = 0; r < simulation->count; r++)
+        for (int s = 0; s < simulation->ranks[r].program->streams; s++) {
+            const struct stream *stream = &simulation->ranks[r].streams[s];
+            BUG_IF(stream->next < stream->end && simulation->count == 1, "streams that wait for each other");
+            if (stream->next < stream->end)
+                return status_set(STATUS_FAILED, "simulation: stage %d of %d waits for ever", r, simulation->count);
+        }
+    return STATUS_OK;
+}
+
+/* ---- setting up ---- */
+
+static enum status begin_rank(const struct program *program, const struct costs *costs, struct timeline *timeline,
+                              struct machine_rank *out) {
+    *out = (struct machine_rank){.program = program, .timeline = timeline};
+    TRY(costs_check(costs, program));
+    TRY(timeline_create(program, timeline));
+    for (int s = 0; s < program->streams; s++)
+        out->streams[s] = (struct stream){.next = timeline->begins[s],
+                                          .end = timeline->begins[s + 1],
+                                          .asleep = program->streams > 1}; /* between steps */
+    out->ended = mem_array(program->instructions.count + 1, sizeof *out->ended);
+    return out->ended ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status simulate_stages(const struct program *const *programs, int count, const struct costs *costs,
+                            struct timeline *out) {
+    struct simulation simulation = {
+        .costs = costs, .ranks = mem_array((size_t)count, sizeof *simulation.ranks), .count = count};
+    enum status status = simulation.ranks ? STATUS_OK : STATUS_FAILED;
+    for (int r = 0; r < count; r++)
+        out[r] = (struct timeline){.program = NULL};
+    for (int r = 0; r < count && status == STATUS_OK; r++)
+        status = begin_rank(programs[r], costs, &out[r], &simulation.ranks[r]);
+    if (status == STATUS_OK) status = simulate_events(&simulation);
+    for (int r = 0; r < count; r++) {
+        if (simulation.ranks) mem_free(simulation.ranks[r].ended);
+        if (status != STATUS_OK) timeline_free(&out[r]);
+    }
+    mem_free(simulation.ranks);
+    return status;
+}
+
+enum status simulate(const struct program *program, const struct costs *costs, struct timeline *out) {
+    return simulate_stages(&program, 1, costs, out);
+}

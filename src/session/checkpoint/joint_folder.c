@@ -1,0 +1,221 @@
+#include "session/checkpoint/joint_folder.h"
+
+#include <string.h>
+
+#include "session/checkpoint/run_folder.h"
+
+static int ranks_of(const struct joint_folder *folder) { return mesh_ranks(&folder->comm->mesh); }
+
+enum status joint_folder_open(struct comm *comm, const char *parent, const char *name, uint64_t block_bytes,
+                              struct joint_folder *out) {
+    *out = (struct joint_folder){.comm = comm,
+                                 .parent = mem_string(parent),
+                                 .name = mem_string(name),
+                                 .path = run_folder_temporary(parent, name),
+                                 .block_bytes = block_bytes > 0 ? block_bytes : FILE_BLOCK_BYTES};
+    out->manifest.block_bytes = out->block_bytes;
+    return out->parent && out->name && out->path ? STATUS_OK : STATUS_FAILED;
+}
+
+static uint64_t count_blocks(const struct joint_folder *folder) {
+    uint64_t blocks = 0;
+    for (size_t f = 0; f < folder->file_count; f++)
+        blocks += file_blocks(folder->files[f].bytes, folder->block_bytes);
+    return blocks;
+}
+
+enum status joint_folder_add(struct joint_folder *folder, const char *name, struct safetensors_item *items,
+                             struct safetensors_run *runs, size_t count) {
+    struct joint_file file = {.items = items, .runs = runs, .count = count, .first_block = count_blocks(folder)};
+    BUG_IF(folder->file_count == JOINT_FILES_MAX, "%s: too many files", name);
+    file.path = path_join(folder->path, name);
+    enum status status = file.path ? safetensors_measure(items, count, &file.bytes) : STATUS_FAILED;
+    folder->files[folder->file_count++] = file;
+    folder->has_runs |= runs != NULL;
+    return status;
+}
+
+/* Blocks of a file that a rank writes, as bytes of it. */
+static struct file_range range_of(const struct joint_folder *folder, const struct joint_file *file, int rank) {
+    uint64_t all = count_blocks(folder), ranks = (uint64_t)ranks_of(folder), at = (uint64_t)rank;
+    uint64_t first = all * at / ranks, end = all * (at + 1) / ranks, begin_block = file->first_block;
+    uint64_t blocks = file_blocks(file->bytes, folder->block_bytes);
+    uint64_t from = first < begin_block ? 0 : first - begin_block, to = end < begin_block ? 0 : end - begin_block;
+    struct file_range range = {(from < blocks ? from : blocks) * folder->block_bytes,
+                               (to < blocks ? to : blocks) * folder->block_bytes};
+    if (range.begin > file->bytes) range.begin = file->bytes;
+    if (range.end > file->bytes) range.end = file->bytes;
+    return range;
+}
+
+static enum status make_folder(struct joint_folder *folder) {
+    if (folder->comm->rank != 0) return STATUS_OK;
+    TRY(folder_create_one(folder->parent)); /* not a run's directory that was removed */
+    TRY(run_folder_begin(folder->path));
+    folder->made = true;
+    return STATUS_OK;
+}
+
+/* What all ranks come to: whatever fails from here on, this failure was told. */
+static enum status agree(struct joint_folder *folder, enum status mine) {
+    enum status status = comm_agree(folder->comm, mine);
+    folder->agreed = status != STATUS_OK;
+    return status;
+}
+
+enum status joint_folder_begin(struct joint_folder *folder, enum status mine) {
+    if (mine == STATUS_OK) mine = make_folder(folder);
+    TRY(agree(folder, mine));
+    for (size_t f = 0; f < folder->file_count; f++)
+        folder->files[f].mine = range_of(folder, &folder->files[f], folder->comm->rank);
+    return STATUS_OK;
+}
+
+static enum status write_blocks(struct joint_file *file) {
+    return safetensors_write_range(file->path, file->items, file->count, &file->mine, &file->sums);
+}
+
+static enum status sum_blocks(struct joint_file *file) {
+    return safetensors_sum_range(file->path, file->items, file->count, &file->mine, &file->sums);
+}
+
+/* Goes through this rank's blocks in one way or the other. */
+static enum status take_blocks(const struct joint_folder *folder, struct joint_file *file,
+                               enum status (*take)(struct joint_file *file)) {
+    if (file->mine.begin == file->mine.end) return STATUS_OK;
+    TRY(file_sums_begin(&file->sums));
+    file->sums.block_bytes = folder->block_bytes;
+    TRY(take(file));
+    return file_sums_end(&file->sums);
+}
+
+static enum status write_runs(const struct joint_folder *folder, const struct joint_file *file) {
+    const struct safetensors_runs mine = {
+        .items = file->items, .of = file->runs, .count = file->count, .head = folder->comm->rank == 0};
+    return safetensors_write_runs(file->path, &mine);
+}
+
+enum status joint_folder_write(struct joint_folder *folder) {
+    for (size_t f = 0; f < folder->file_count; f++) {
+        struct joint_file *file = &folder->files[f];
+        TRY(file->runs ? write_runs(folder, file) : take_blocks(folder, file, write_blocks));
+    }
+    return STATUS_OK;
+}
+
+enum status joint_folder_meet(struct joint_folder *folder, enum status mine) { return agree(folder, mine); }
+
+enum status joint_folder_sum(struct joint_folder *folder) {
+    for (size_t f = 0; f < folder->file_count; f++)
+        if (folder->files[f].runs) TRY(take_blocks(folder, &folder->files[f], sum_blocks));
+    return STATUS_OK;
+}
+
+/* ---- What the ranks found out ---- */
+
+/* Of each rank: the sums of its blocks, file by file, then `hashes`. */
+struct findings {
+    size_t max_blocks, hashes, each; /* each: numbers of a rank */
+    uint64_t *mine, *all;
+};
+
+static enum status findings_make(const struct joint_folder *folder, const uint64_t *hashes, size_t count,
+                                 struct findings *out) {
+    size_t ranks = (size_t)ranks_of(folder);
+    *out = (struct findings){.max_blocks = (size_t)count_blocks(folder) / ranks + 1, .hashes = count};
+    out->each = out->max_blocks + count;
+    out->mine = mem_array(out->each, sizeof *out->mine);
+    out->all = mem_array(ranks * out->each, sizeof *out->all);
+    if (!out->mine || !out->all) return STATUS_FAILED;
+    size_t at = 0;
+    for (size_t f = 0; f < folder->file_count; f++) {
+        const struct file_sums *sums = &folder->files[f].sums;
+        if (sums->blocks.count > 0) memcpy(out->mine + at, sums->blocks.items, sums->blocks.count * sizeof *out->mine);
+        at += sums->blocks.count;
+    }
+    if (count > 0) memcpy(out->mine + out->max_blocks, hashes, count * sizeof *hashes);
+    return STATUS_OK;
+}
+
+static void findings_free(struct findings *findings) {
+    mem_free(findings->mine);
+    mem_free(findings->all);
+}
+
+/* The ranks' blocks of a file follow each other. */
+static enum status list_file(struct joint_folder *folder, const struct joint_file *file, const struct findings *found,
+                             size_t *taken) {
+    struct file_sums *sums;
+    TRY(manifest_add(&folder->manifest, file->path, &sums));
+    for (int rank = 0; rank < ranks_of(folder); rank++) {
+        struct file_range range = range_of(folder, file, rank);
+        size_t blocks = (size_t)file_blocks(range.end - range.begin, folder->block_bytes);
+        const uint64_t *theirs = found->all + (size_t)rank * found->each + taken[rank];
+        TRY(file_sums_append(sums, theirs, blocks, range.end - range.begin));
+        taken[rank] += blocks;
+    }
+    return STATUS_OK;
+}
+
+static enum status list_files(struct joint_folder *folder, const struct findings *found) {
+    size_t *taken = mem_array((size_t)ranks_of(folder), sizeof *taken);
+    enum status status = taken ? STATUS_OK : STATUS_FAILED;
+    for (size_t f = 0; f < folder->file_count && status == STATUS_OK; f++)
+        status = list_file(folder, &folder->files[f], found, taken);
+    mem_free(taken);
+    return status;
+}
+
+static void take_hashes(const struct joint_folder *folder, const struct findings *found, uint64_t *hashes) {
+    for (int rank = 0; rank < ranks_of(folder); rank++) {
+        const uint64_t *theirs = found->all + (size_t)rank * found->each + found->max_blocks;
+        for (size_t i = 0; i < found->hashes; i++)
+            if (hashes[i] == 0) hashes[i] = theirs[i];
+    }
+}
+
+/* What may fail on one rank alone comes before the ranks agree, or is told at the end. */
+enum status joint_folder_gather(struct joint_folder *folder, enum status mine, uint64_t *hashes, size_t count) {
+    struct comm_group all = comm_group_all(folder->comm);
+    struct findings found = {0};
+    enum status status;
+    if (mine == STATUS_OK) mine = findings_make(folder, hashes, count, &found);
+    TRY_GOTO(status, agree(folder, mine), done);
+    TRY_GOTO(status, comm_all_gather(folder->comm, &all, found.mine, found.each * sizeof *found.mine, found.all), done);
+    take_hashes(folder, &found, hashes);
+    if (folder->comm->rank == 0) status = list_files(folder, &found);
+done:
+    findings_free(&found);
+    return status;
+}
+
+/* ---- The end ---- */
+
+enum status joint_folder_publish(struct joint_folder *folder) {
+    if (folder->comm->rank != 0) return STATUS_OK;
+    TRY(manifest_write(&folder->manifest, folder->path));
+    folder->made = false;
+    return run_folder_publish(folder->parent, folder->name, folder->path);
+}
+
+void joint_folder_drop(struct joint_folder *folder) {
+    for (size_t f = 0; f < folder->file_count; f++) {
+        mem_free(folder->files[f].path);
+        mem_free(folder->files[f].items);
+        mem_free(folder->files[f].runs);
+        file_sums_free(&folder->files[f].sums);
+    }
+    manifest_free(&folder->manifest);
+    mem_free(folder->parent);
+    mem_free(folder->name);
+    mem_free(folder->path);
+    *folder = (struct joint_folder){0};
+}
+
+enum status joint_folder_end(struct joint_folder *folder, enum status mine) {
+    bool agreed = folder->agreed, made = folder->made;
+    if (mine != STATUS_OK && made) run_folder_abandon(folder->path);
+    enum status status = agreed ? mine : comm_agree(folder->comm, mine);
+    joint_folder_drop(folder);
+    return status;
+}

@@ -1,0 +1,293 @@
+#include "session/checkpoint/run_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/folder.h"
+#include "base/json.h"
+
+enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
+static const char temporary_prefix[] = ".tmp-", replaced_prefix[] = ".old-";
+
+/* What a start that was killed leaves before there is a run.json: an unfinished one, or what older versions made first,
+ * an empty directory of checkpoints. */
+static bool is_unborn(const char *folder, const char *name) {
+    if (name_is_beside(name, file_temporary_prefix)) return true;
+    if (strcmp(name, "checkpoints") != 0) return false;
+    char *path = path_join(folder, name);
+    struct names names = {0};
+    bool empty = path && file_is_folder(path) && folder_list(path, &names) == STATUS_OK && names.count == 0;
+    names_free(&names);
+    mem_free(path);
+    return empty;
+}
+
+enum status run_folder_check_new(const char *path) {
+    if (!file_exists(path)) return STATUS_OK;
+    if (!file_is_folder(path)) return status_set(STATUS_BAD_INPUT, "%s: exists and is not a directory", path);
+    struct names names;
+    TRY(folder_list(path, &names));
+    bool empty = true, run = false;
+    for (size_t i = 0; i < names.count; i++) {
+        empty = empty && is_unborn(path, names.items[i]);
+        run |= strcmp(names.items[i], "run.json") == 0;
+    }
+    names_free(&names);
+    if (empty) return STATUS_OK;
+    if (!run) {
+        enum status status = status_set(STATUS_BAD_INPUT, "%s: holds something else; it is left as it is", path);
+        return status_hint(status, "give -o a new or an empty directory");
+    }
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: holds a run already; it is left as it is", path);
+    char argument[PATH_SHELL_BYTES];
+    return status_hint(status, "go on with: ballast resume %s; or give -o another directory",
+                       path_for_shell(path, argument));
+}
+
+static json_t *limits_to_json(const struct memory_options *limits) {
+#define SIZE_OR_NULL(field) SETTINGS_HAVE(limits, field) ? json_integer(limits->field) : json_null()
+    return json_pack("{s:o, s:o, s:o, s:s?}", "device_bytes", SIZE_OR_NULL(device_bytes), "host_bytes",
+                     SIZE_OR_NULL(host_bytes), "disk_bytes", SIZE_OR_NULL(disk_bytes), "disk_folder",
+                     SETTINGS_HAVE(limits, disk_folder) ? limits->disk_folder : NULL);
+}
+
+enum status run_folder_write(const char *path, const struct run_settings *settings) {
+    json_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
+    char *file = path_join(path, "run.json");
+    json_t *object = NULL, *changes = run_changes_to_json(&settings->changes);
+    enum status status = STATUS_FAILED;
+    if (options && plan && file && changes) {
+        object = json_pack("{s:i, s:s, s:O, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
+                           "options", options, "plan", plan, "changes", changes, "memory",
+                           limits_to_json(&settings->limits));
+        status = object ? json_write(file, object)
+                        : status_set(STATUS_FAILED, "%s: a path that is not UTF-8, or no memory", file);
+    }
+    json_decref(object);
+    json_decref(options);
+    json_decref(plan);
+    json_decref(changes);
+    mem_free(file);
+    return status;
+}
+
+static enum status remove_unborn(const char *folder) {
+    struct names names;
+    TRY(folder_list(folder, &names));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
+        char *path = is_unborn(folder, names.items[i]) ? path_join(folder, names.items[i]) : NULL;
+        if (path) status = folder_remove(path);
+        mem_free(path);
+    }
+    names_free(&names);
+    return status;
+}
+
+/* Two processes may have found the directory empty: what it holds counts once it is locked. */
+enum status run_folder_take_new(const char *path, int *lock) {
+    int held = -1;
+    TRY(folder_create(path));
+    TRY(run_folder_lock(path, &held));
+    enum status status = run_folder_check_new(path);
+    if (status == STATUS_OK) status = remove_unborn(path);
+    if (status == STATUS_OK)
+        *lock = held;
+    else
+        run_folder_unlock(held);
+    return status;
+}
+
+enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock) {
+    TRY(run_folder_take_new(path, lock));
+    enum status status = run_folder_write(path, settings);
+    if (status != STATUS_OK) run_folder_unlock(*lock);
+    return status;
+}
+
+/* What was not given is null; older versions wrote 0. */
+static enum status read_size(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
+                             int64_t *out) {
+    const char *field = setting_table[id].key;
+    if (json_is_null(json_object_get(object, field))) return STATUS_OK;
+    TRY(json_read_int(file, object, field, 0, INT64_MAX, out));
+    if (*out > 0) given->of[id] = true;
+    return STATUS_OK;
+}
+
+/* Runs of older versions have none. */
+static enum status read_limits(const char *file, const json_t *object, struct memory_options *out) {
+    const char *folder = "";
+    if (!object) return STATUS_OK;
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: memory: must be an object", file);
+    TRY(read_size(file, object, SETTING_device_bytes, &out->given, &out->device_bytes));
+    TRY(read_size(file, object, SETTING_host_bytes, &out->given, &out->host_bytes));
+    TRY(read_size(file, object, SETTING_disk_bytes, &out->given, &out->disk_bytes));
+    if (json_is_null(json_object_get(object, "disk_folder"))) return STATUS_OK;
+    TRY(json_read_string(file, object, "disk_folder", &folder));
+    if (strlen(folder) >= sizeof out->disk_folder)
+        return status_set(STATUS_BAD_INPUT, "%s: disk_folder: is longer than %d bytes", file, MEMORY_FOLDER_BYTES - 1);
+    memory_options_set_disk(out, folder);
+    return STATUS_OK;
+}
+
+enum status run_settings_from_json(const char *file, const json_t *object, struct run_settings *out) {
+    int64_t version = 0;
+    const char *model = NULL;
+    *out = (struct run_settings){0};
+    TRY(json_read_version(file, object, RUN_VERSION, &version));
+    TRY(json_require(file, object, "model"));
+    TRY(json_read_string(file, object, "model", &model));
+    out->model_folder = scratch_format(&out->memory, "%s", model);
+    if (!out->model_folder) return STATUS_FAILED;
+    TRY(json_require(file, object, "options"));
+    TRY(json_require(file, object, "plan"));
+    const json_t *options = json_object_get(object, "options"), *plan = json_object_get(object, "plan");
+    if (!json_is_object(options)) return status_set(STATUS_BAD_INPUT, "%s: options: must be an object", file);
+    if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
+    TRY(train_options_from_json(file, options, &out->memory, &out->options));
+    TRY(read_limits(file, json_object_get(object, "memory"), &out->limits));
+    TRY(run_changes_from_json(file, object, version, &out->changes));
+    return plan_from_json(file, plan, &out->plan);
+}
+
+/* A directory without run.json. */
+static enum status refuse_other(const char *path) {
+    bool unborn = run_folder_check_new(path) == STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: is not the directory of a run: it has no run.json", path);
+    return unborn ? status_hint(status, "a run that ended before its first step is begun again: ballast train")
+                  : status;
+}
+
+enum status run_folder_read(const char *path, struct run_settings *out) {
+    char *file = path_join(path, "run.json");
+    if (!file) return STATUS_FAILED;
+    json_t *object = NULL;
+    struct run_settings settings = {0};
+    enum status status;
+    TRY_GOTO(status, file_exists(file) ? json_read_object(file, RUN_FILE_LIMIT_BYTES, &object) : refuse_other(path),
+             done);
+    TRY_GOTO(status, run_settings_from_json(file, object, &settings), done);
+    *out = settings;
+done:
+    json_decref(object);
+    mem_free(file);
+    if (status != STATUS_OK) run_settings_free(&settings);
+    return status;
+}
+
+void run_settings_free(struct run_settings *settings) {
+    scratch_free(&settings->memory);
+    run_changes_free(&settings->changes);
+    *settings = (struct run_settings){0};
+}
+
+enum status run_folder_lock(const char *path, int *lock) {
+    return folder_lock(path, lock, NULL); /* where locks are not to be had, the run goes on without */
+}
+
+void run_folder_unlock(int lock) {
+    if (lock >= 0) close(lock);
+}
+
+enum status run_folder_is_held(const char *path, bool *held) {
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    *held = flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(descriptor);
+    return STATUS_OK;
+}
+
+static bool has_prefix(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
+
+static enum status clear_one(const char *folder, const char *name) {
+    bool replaced = has_prefix(name, replaced_prefix);
+    if (!replaced && !has_prefix(name, temporary_prefix)) return STATUS_OK;
+    char *path = path_join(folder, name);
+    char *original = replaced ? path_join(folder, name + strlen(replaced_prefix)) : NULL;
+    enum status status = path && (original || !replaced) ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK)
+        status = replaced && !file_exists(original) ? file_rename(path, original) : folder_remove(path);
+    mem_free(original);
+    mem_free(path);
+    return status;
+}
+
+enum status run_folder_clear(const char *folder) {
+    if (!file_exists(folder)) return STATUS_OK;
+    struct names names;
+    TRY(folder_list(folder, &names));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++)
+        status = clear_one(folder, names.items[i]);
+    names_free(&names);
+    return status;
+}
+
+static char *prefixed(const char *folder, const char *prefix, const char *name) {
+    return mem_format("%s/%s%s", folder, prefix, name);
+}
+
+char *run_folder_temporary(const char *folder, const char *name) { return prefixed(folder, temporary_prefix, name); }
+
+enum status run_folder_begin(const char *temporary) {
+    bool made = folder_remove(temporary) == STATUS_OK && folder_create_one(temporary) == STATUS_OK;
+    return made ? STATUS_OK : STATUS_FAILED;
+}
+
+/* Between the two renames there is no folder/name; run_folder_clear puts the old one back if the process ends there. */
+static enum status replace(const char *temporary, const char *final, const char *old) {
+    if (!file_exists(final)) return folder_publish(temporary, final);
+    TRY(folder_remove(old));
+    TRY(file_rename(final, old));
+    enum status status = folder_publish(temporary, final);
+    if (status == STATUS_OK) return folder_remove(old);
+    if (!file_exists(final)) (void)rename(old, final);
+    return status;
+}
+
+enum status run_folder_publish(const char *folder, const char *name, const char *temporary) {
+    char *final = path_join(folder, name), *old = prefixed(folder, replaced_prefix, name);
+    enum status status = final && old ? replace(temporary, final, old) : STATUS_FAILED;
+    mem_free(final);
+    mem_free(old);
+    if (status == STATUS_OK) return STATUS_OK;
+    run_folder_abandon(temporary);
+    return STATUS_FAILED;
+}
+
+void run_folder_abandon(const char *temporary) {
+    char message[512], hint[512];
+    snprintf(message, sizeof message, "%s", status_message());
+    snprintf(hint, sizeof hint, "%s", status_hint_text());
+    /* What cannot be removed now is when the run goes on; the first error is the one to report. */
+    (void)folder_remove(temporary);
+    status_hint(status_set(STATUS_FAILED, "%s", message), "%s", hint);
+}
+
+enum status run_folder_drop(const char *folder, const char *name) {
+    char *path = path_join(folder, name), *aside = prefixed(folder, temporary_prefix, name);
+    enum status status;
+    TRY_GOTO(status, path && aside ? folder_remove(aside) : STATUS_FAILED, done);
+    TRY_GOTO(status, file_rename(path, aside), done);
+    status = folder_remove(aside);
+done:
+    mem_free(path);
+    mem_free(aside);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status path_make_absolute(const char *path, struct scratch *memory, const char **out) {
+    char absolute[PATH_MAX];
+    if (!realpath(path, absolute)) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    const char *copy = scratch_format(memory, "%s", absolute);
+    if (!copy) return STATUS_FAILED;
+    *out = copy;
+    return STATUS_OK;
+}

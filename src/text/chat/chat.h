@@ -1,0 +1,52 @@
+/* Conversations as supervised examples: {"messages": [{"role", "content", …}, …], "tools": […],
+ * "chat_template_kwargs": {…}}.
+ *
+ * src/text/chat: from conversations to examples.
+ *
+ * Files, in the order to read them:
+ *   chat: this file; chat_template: the template of a model, and conversations rendered by it;
+ *   chat_turn: which part of a rendering an assistant says; chat_marks: how that is found;
+ *   example: ids with marks, which tokens are trained on;
+ *   chat_document: prints docs/chat.md. */
+#ifndef BALLAST_TEXT_CHAT_CHAT_H
+#define BALLAST_TEXT_CHAT_CHAT_H
+
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "text/chat/chat_template.h"
+#include "text/chat/example.h"
+
+/* Changes when the same conversation would give other marked ids. */
+enum { CHAT_VERSION = 2, CHAT_VERSION_OF_0_1_0 = 1 };
+
+/* Belongs to one thread. */
+struct chat_encoder;
+/* Template and example encoder must outlive it. `now_s` is the time that the template sees. */
+enum status chat_encoder_create(const struct chat_template *chat, struct example_encoder *examples, int64_t now_s,
+                                struct chat_encoder **out);
+void chat_encoder_free(struct chat_encoder *encoder);
+
+/* Appends the marked ids of a line's conversation; what is trained on are the assistant's turns, each of them once.
+ *
+ * Where the template has generation blocks, a conversation is one example and the blocks say what is trained on. Else
+ * a turn is the text that follows the model's prompt, which is the rendering of the messages before it with
+ * add_generation_prompt. The turn includes the marks at its end. All of the assistant's words are trained on, also
+ * those that are part of the prompt (chat_turn.h). Turns that the whole conversation renders in the same way (with most
+ * templates: all) share one example. Where a template renders earlier turns differently (without their thoughts, say),
+ * each such turn gets an example of its own, with the conversation up to it. The ids are those of the whole rendered
+ * text; example.h says how borders are found in them. A turn whose "weight" (or "train", "training", "loss") is 0 or
+ * false is masked. Turns before message `first` are not trained on.
+ *
+ * BAD_INPUT, naming `file` and line, when the messages are malformed, the template fails, there are too many turns, or
+ * it cannot be told where a turn begins or ends.
+ */
+enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
+                        size_t first, struct token_ids *out);
+
+/* docs/chat.md: conversations as data, and what their templates may hold, from the tables by which they are read. */
+void chat_print_document(FILE *out);
+
+#endif

@@ -1,0 +1,54 @@
+/* Byte-pair encoding (Sennrich et al., "Neural machine translation of rare words with subword units", ACL 2016) over
+ * the bytes or characters of words: a vocabulary, and pairs of tokens in the order in which they are merged. */
+#ifndef BALLAST_TEXT_TOKENIZER_BPE_MODEL_H
+#define BALLAST_TEXT_TOKENIZER_BPE_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "text/tokenizer/bpe_alphabet.h"
+#include "text/tokenizer/bpe_queue.h"
+#include "text/tokenizer/string_table.h"
+#include "text/tokenizer/text_step.h"
+#include "text/tokenizer/tokenizer.h"
+
+struct bpe_pair {
+    uint32_t left, right;
+    uint32_t rank; /* the lower, the earlier it is merged; BPE_NO_RANK in a free slot */
+};
+
+/* Zero-initialise, set the alphabet's `bytes` and `byte_fallback`, bpe_model_add_token for each, bpe_alphabet_read,
+ * bpe_model_add_merge for each (and bpe_alphabet_note_merge), bpe_model_free. */
+struct bpe_model {
+    struct string_table vocabulary; /* as in the file; texts are borrowed */
+    size_t longest_token_bytes;
+    struct bpe_pair *pairs; /* a table with a power of two slots, at most half of them used */
+    size_t pair_slots, pair_count;
+    VEC(uint32_t) results; /* [rank]: the id that the pair becomes */
+    struct bpe_alphabet alphabet;
+    bool ignore_merges; /* a word that is a token is not taken apart */
+};
+
+enum status bpe_model_add_token(struct bpe_model *model, const char *text, uint32_t bytes, uint32_t id);
+/* Gives the pair the next rank; a pair that is there already loses its old one. */
+enum status bpe_model_add_merge(struct bpe_model *model, uint32_t left, uint32_t right, uint32_t result);
+void bpe_model_free(struct bpe_model *model);
+
+/* Working memory of one thread: zero-initialise, bpe_workspace_free. */
+struct bpe_workspace {
+    VEC(struct bpe_symbol) symbols;
+    struct bpe_queue queue;
+    struct text_buffer text;
+};
+void bpe_workspace_free(struct bpe_workspace *workspace);
+/* Appends the ids of one word (any bytes where the alphabet is bytes, else UTF-8), in time linear in its length (n log
+ * n where merges do not go from left to right). */
+enum status bpe_model_encode(const struct bpe_model *model, struct bpe_workspace *workspace, const char *word,
+                             size_t bytes, struct token_ids *out);
+
+/* Segments are words; their ids go to output->ids, by way of a cache of bounded size. Settings: a struct bpe_model. */
+extern const struct text_step_type text_bpe_step;
+
+#endif

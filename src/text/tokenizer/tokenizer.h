@@ -1,0 +1,158 @@
+/* BPE tokenizers (byte-level, and SentencePiece-style with byte fallback), read from and written to Hugging Face's
+ * tokenizer.json.
+ *
+ *     struct tokenizer *tokenizer;
+ *     TRY(tokenizer_open("model/tokenizer.json", &tokenizer));
+ *     struct token_ids ids = {0};
+ *     TRY(tokenizer_encode(tokenizer, text, bytes, true, &ids));
+ *     ...
+ *     vec_free(&ids);
+ *     tokenizer_free(tokenizer);
+ *
+ * Ids are equal to those of the `tokenizers` library, and decoded text is equal to its text byte by byte. Text is
+ * UTF-8. That library is only ever given valid text, so invalid bytes are treated as its users treat them, with
+ * `bytes.decode("utf-8", errors="replace")`: each maximal ill-formed part (Unicode 15, section 3.9, table 3-8) becomes
+ * one U+FFFD before anything else looks at the text.
+ *
+ * What a file may hold is listed, component by component, in tokenizer_components.c. Every component or setting that
+ * is not listed there is refused by name with STATUS_BAD_INPUT.
+ *
+ * A `const struct tokenizer` may be used by any number of threads at once. An encoder belongs to one thread.
+ *
+ * Files, in the order to read them:
+ *   tokenizer: this file; tokenizer_open: reads a file; tokenizer_beside: what the files next to it change;
+ *   tokenizer_encode, tokenizer_decode: text to ids and back;
+ *   text_step: a chain of steps that a text goes through in parts; text_steps: their settings;
+ *   text_edit_steps, text_replace_step, text_normalize_step, text_split_step, text_added_step: those of encoders;
+ *   text_token_steps: those of decoders; bpe_step: words to ids, with a cache;
+ *   bpe_model, bpe_alphabet, bpe_queue, rank_set: merges of a word, where words may be cut, the next merge;
+ *   added_tokens, token_trie, string_table: tokens found in the text, and the tables of byte strings;
+ *   byte_alphabet: how single bytes are written;
+ *   split_pattern, pattern_translate, pattern_class, unicode_class: regular expressions with the meaning of
+ *     the `tokenizers` library, and the characters they know;
+ *   tokenizer_parts, tokenizer_json: what readers of the file share;
+ *   tokenizer_components: all that a file may name; tokenizer_model, tokenizer_added, tokenizer_normalizer,
+ *     tokenizer_pre, tokenizer_metaspace, tokenizer_decoder, tokenizer_template: one part of the file each;
+ *   tokenizer_train, bpe_train, bpe_pairs: a new tokenizer from a text. */
+#ifndef BALLAST_TEXT_TOKENIZER_TOKENIZER_H
+#define BALLAST_TEXT_TOKENIZER_TOKENIZER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/file_input.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+struct tokenizer;
+
+/* Token ids in order: a VEC, for vec_push and vec_free. */
+struct token_ids {
+    uint32_t *items;
+    size_t count, capacity;
+};
+
+/* Reads a tokenizer.json. BAD_INPUT, naming file and field, when it is malformed or asks for what is not supported. */
+enum status tokenizer_open(const char *path, struct tokenizer **out);
+/* Reads the file's JSON object, which it takes over; `name` stands for the path in messages. */
+enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **out);
+/* The same of a model's directory, as transformers reads it: special tokens that only tokenizer_config.json,
+ * special_tokens_map.json or added_tokens.json name are added. Tokens whose ids would be `limit` or more are left out,
+ * with a warning. */
+enum status tokenizer_open_with_beside(const char *folder, const char *path, int64_t limit, struct tokenizer **out);
+/* NULL is allowed. */
+void tokenizer_free(struct tokenizer *tokenizer);
+
+/* The eos_token that those files name, which the tokenizer need not have; NULL: none. */
+const char *tokenizer_end_token(const struct tokenizer *tokenizer);
+/* A hash of what those files change; 0: nothing. */
+uint64_t tokenizer_changes(const struct tokenizer *tokenizer);
+/* The special tokens of the template before a text and after it. */
+const struct token_ids *tokenizer_before(const struct tokenizer *tokenizer);
+const struct token_ids *tokenizer_after(const struct tokenizer *tokenizer);
+
+/* The largest id + 1, added tokens included: what a model's vocabulary must at least hold. */
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
+/* The id of a token by its content, added tokens first ("<|endoftext|>"); false when there is none. Tokens of the
+ * model are named as in the file ("Ġthe" in the byte-level alphabet, "▁the"). */
+bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id);
+/* True for added tokens that are marked special (decoding can skip them). */
+bool tokenizer_is_special(const struct tokenizer *tokenizer, uint32_t id);
+
+/* Appends the ids of a text. Added and special tokens written in the text become their ids; `add_special_tokens` adds
+ * those of the post-processor's template (BOS, EOS) before and after. On failure `out` may hold a part of the ids. */
+enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes, bool add_special_tokens,
+                             struct token_ids *out);
+
+/* The text of `count` ids in fresh memory with a NUL after it (the caller frees with mem_free). Ids that no token has
+ * are passed over; bytes that are not UTF-8 become U+FFFD, as above. `bytes` may be NULL. */
+enum status tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count,
+                             bool skip_special_tokens, char **text, size_t *bytes);
+
+/* Decoding ids as they come, as in generation. Text goes to the sink as soon as its characters are complete and no
+ * later id can change them, so the end of it may wait for an id or for the finish; each call of the sink gets whole
+ * characters. All text together is that of tokenizer_decode, except in one case: where tokens of single bytes (byte
+ * fallback) make whole characters and then bytes that are not UTF-8, the characters have already gone to the sink, and
+ * only the bytes after them become U+FFFD, one for each. */
+struct tokenizer_decoder;
+/* Where text goes. A result other than STATUS_OK stops the decoding and is returned by it. */
+struct tokenizer_text_sink {
+    enum status (*write)(void *payload, const char *text, size_t bytes);
+    void *payload;
+};
+
+/* The tokenizer must outlive the decoder, which belongs to one thread. */
+enum status tokenizer_decoder_create(const struct tokenizer *tokenizer, bool skip_special_tokens,
+                                     struct tokenizer_decoder **out);
+/* NULL is allowed. */
+void tokenizer_decoder_free(struct tokenizer_decoder *decoder);
+enum status tokenizer_decoder_push(struct tokenizer_decoder *decoder, const uint32_t *ids, size_t count,
+                                   struct tokenizer_text_sink sink);
+/* The rest of the text. After it, or after a failure, the decoder is ready for the next text. */
+enum status tokenizer_decoder_finish(struct tokenizer_decoder *decoder, struct tokenizer_text_sink sink);
+
+/* Encoding many texts, or one larger than memory.
+ *
+ * An encoder keeps its buffers and a bounded cache of words between calls. Ids go to a sink as they become known, in
+ * pieces of at most a few thousand. So memory grows with the longest word that the pre-tokenizer and the merges leave
+ * uncut, not with the text.
+ * One call is one text: its ids are those of tokenizer_encode, whatever the pieces are. */
+struct tokenizer_encoder;
+/* Where ids go. A result other than STATUS_OK stops the encoding and is returned by it. */
+struct token_sink {
+    enum status (*write)(void *payload, const uint32_t *ids, size_t count);
+    void *payload;
+};
+
+/* The tokenizer must outlive the encoder. */
+enum status tokenizer_encoder_create(const struct tokenizer *tokenizer, struct tokenizer_encoder **out);
+void tokenizer_encoder_free(struct tokenizer_encoder *encoder);
+/* After a failure the encoder is ready for the next text. */
+enum status tokenizer_encoder_encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
+                                     bool add_special_tokens, struct token_sink sink);
+/* The same for a text that comes in parts, cut anywhere, even within a character: begin, any number of push, finish.
+ * The sink may be called from each of them. */
+enum status tokenizer_encoder_begin(struct tokenizer_encoder *encoder, bool add_special_tokens, struct token_sink sink);
+/* Begins in the middle of a text whose beginning another encoder encodes: nothing is added to or removed from the text
+ * as at a beginning, and no special tokens of the template are added. */
+enum status tokenizer_encoder_continue(struct tokenizer_encoder *encoder, struct token_sink sink);
+enum status tokenizer_encoder_push(struct tokenizer_encoder *encoder, const char *text, size_t bytes);
+enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);
+
+/* Trains a byte-level BPE tokenizer with GPT-2's split on a text and writes it as a tokenizer.json (in place of the
+ * file, or not at all). Ids: the special tokens in their order, the 256 bytes, then the merges; a pair is merged only
+ * if it occurs at least twice. Same text, same file: the merges are those of the `tokenizers` library's BpeTrainer
+ * (min_frequency 2, ByteLevel alphabet, the text as one sequence).
+ *
+ * BAD_INPUT when `vocab_size` is less than the special tokens and bytes take, or more than the text can give; the
+ * message says how many it can. */
+enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_size, const char *const *special_tokens,
+                                 size_t special_token_count, const char *out_tokenizer_json);
+
+/* docs/tokenizers.md: what a tokenizer.json may hold, from the tables by which it is read. */
+void tokenizer_print_document(FILE *out);
+
+#endif
