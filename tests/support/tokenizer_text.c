@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "support/unit.h"
-#include "text/tokenizer/tokenizer_parts.h"
+#include "text/tokenizer/parts.h"
 
 struct tokenizer *tokenizer_fixture(const char *name) {
     char path[512];

@@ -7,8 +7,8 @@
 #include "base/utf8.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
-#include "text/tokenizer/bpe_model.h"
-#include "text/tokenizer/rank_set.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/tables.h"
 #include "text/tokenizer/tokenizer.h"
 
 enum { SEED = 41, MODELS = 200, WORDS = 10, TOKENS_MAX = 120, LETTERS = 5, LONGEST_WORD = 900 };

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "support/unit.h"
-#include "text/tokenizer/pattern_translate.h"
-#include "text/tokenizer/split_pattern.h"
+#include "text/tokenizer/pattern.h"
 
 static const char *const refused[][2] = {
     {"^*a", "nothing to repeat"},

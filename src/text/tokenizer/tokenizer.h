@@ -14,26 +14,20 @@
  * `bytes.decode("utf-8", errors="replace")`: each maximal ill-formed part (Unicode 15, section 3.9, table 3-8) becomes
  * one U+FFFD before anything else looks at the text.
  *
- * What a file may hold is listed, component by component, in tokenizer_components.c. Every component or setting that
+ * What a file may hold is listed, component by component, in components.c. Every component or setting that
  * is not listed there is refused by name with STATUS_BAD_INPUT.
  *
  * A `const struct tokenizer` may be used by any number of threads at once. An encoder belongs to one thread.
  *
  * Files, in the order to read them:
- *   tokenizer: this file; tokenizer_open: reads a file; tokenizer_beside: what the files next to it change;
- *   tokenizer_encode, tokenizer_decode: text to ids and back;
- *   text_step: a chain of steps that a text goes through in parts; text_steps: their settings;
- *   text_edit_steps, text_replace_step, text_normalize_step, text_split_step, text_added_step: those of encoders;
- *   text_token_steps: those of decoders; bpe_step: words to ids, with a cache;
- *   bpe_model, bpe_alphabet, bpe_queue, rank_set: merges of a word, where words may be cut, the next merge;
- *   added_tokens, token_trie, string_table: tokens found in the text, and the tables of byte strings;
- *   byte_alphabet: how single bytes are written;
- *   split_pattern, pattern_translate, pattern_class, unicode_class: regular expressions with the meaning of
- *     the `tokenizers` library, and the characters they know;
- *   tokenizer_parts, tokenizer_json: what readers of the file share;
- *   tokenizer_components: all that a file may name; tokenizer_model, tokenizer_added, tokenizer_normalizer,
- *     tokenizer_pre, tokenizer_metaspace, tokenizer_decoder, tokenizer_template: one part of the file each;
- *   tokenizer_train, bpe_train, bpe_pairs: a new tokenizer from a text. */
+ *   tokenizer: this file; parts: what a tokenizer is made of;
+ *   open: reads a tokenizer.json; components: all that it may name; config: what the files next to it change;
+ *   steps: a chain of steps that a text goes through in parts, and the steps there are;
+ *   encode, decode: text to ids and back, with the steps that only they have; normalize: the steps that change text;
+ *   bpe: words to ids; alphabet: a word's characters, and where it may be cut;
+ *   pattern, unicode: regular expressions with the meaning of the `tokenizers` library, and the characters they know;
+ *   tables: strings to ids, the longest token at a place, the lowest rank;
+ *   train: a new tokenizer from a text. */
 #ifndef BALLAST_TEXT_TOKENIZER_TOKENIZER_H
 #define BALLAST_TEXT_TOKENIZER_TOKENIZER_H
 
