@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "model/model.h"
-#include "model/model_preset.h"
+#include "model/preset.h"
 #include "session/checkpoint/run_folder.h"
 #include "session/plan_document.h"
 

@@ -14,7 +14,7 @@
 #include "cli/option_effect.h"
 #include "cli/ranks.h"
 #include "model/model.h"
-#include "model/model_preset.h"
+#include "model/preset.h"
 #include "report/console/progress_view.h"
 #include "text/chat/chat.h"
 #include "text/tokenizer/tokenizer.h"

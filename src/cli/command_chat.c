@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/step_options.h"
 #include "cli/typed_lines.h"
-#include "generate/chat_session.h"
+#include "generate/chat.h"
 
 /* Set by Ctrl-C, which ends an answer or the wait for a line, but not the program. */
 static volatile sig_atomic_t interrupted;

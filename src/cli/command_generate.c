@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/new_output.h"
 #include "cli/step_options.h"
-#include "generate/generate_batch.h"
+#include "generate/batch.h"
 
 /* The options, and what was opened for them. */
 struct request {

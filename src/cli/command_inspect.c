@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/inspect.h"
 #include "machine/cluster_preset.h"
-#include "model/foreign_weights.h"
+#include "model/safetensors.h"
 
 static enum status look_at(const char *path, json_t **out) {
     if (!file_exists(path) && cluster_preset_find(path)) return inspect_cluster_preset(path, out);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "data/corpus.h"
 
 static enum status refuse_tokens(const struct component *component, int64_t tokens, int64_t sequence_tokens) {
     (void)status_set(STATUS_BAD_INPUT, "%s: %lld tokens are fewer than one sequence takes (%lld and one more)",

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "data/corpus.h"
 #include "data/packing.h"
-#include "data/row.h"
+#include "data/rows.h"
 #include "data/source.h"
 
 struct component {

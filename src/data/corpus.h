@@ -5,6 +5,7 @@
 #define BALLAST_DATA_CORPUS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -45,7 +46,7 @@ enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int
 /* A hash that is equal for equal files and settings, whether their tokens are made or not. It may read all texts; 0
  * when one cannot be read. `of_0_1_0`: as Ballast 0.1.0 made it. */
 uint64_t corpus_identity(struct corpus *corpus, bool of_0_1_0);
-/* BAD_INPUT where Ballast 0.1.0 may have made other tokens (tokens_of_0_1_0.h). */
+/* BAD_INPUT where Ballast 0.1.0 may have made other tokens. */
 enum status corpus_check_0_1_0(const struct corpus *corpus, const struct tokenizer *tokenizer);
 size_t corpus_file_count(const struct corpus *corpus);
 /* Files in order. */
@@ -57,5 +58,17 @@ enum status corpus_file_hash(const struct corpus *corpus, size_t index, uint64_t
 void corpus_report_text(struct corpus *corpus, bool ended);
 /* Logs once for each tokenized text how long it took or how far it got. */
 void corpus_report(struct corpus *corpus);
+
+/* Tokenizing during training: a thread that makes the missing tokens of corpora, one chunk of text at a time.
+ *
+ * It is one thread with the lowest priority (nice 19): it takes 1.5% of a core while the compute threads use every
+ * core, and all of an idle core. A reader that has to wait for rows makes them itself with all threads, which takes no
+ * longer than tokenizing before the first step. So nothing depends on how fast training reads. */
+
+struct tokenize_thread;
+/* The corpora must outlive it; the array is copied. FAILED when there is no memory or no thread. */
+enum status tokenize_thread_start(struct corpus *const *corpora, size_t count, struct tokenize_thread **out);
+/* Ends it after the chunk under way. NULL is allowed. */
+void tokenize_thread_stop(struct tokenize_thread *thread);
 
 #endif

@@ -8,12 +8,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/component.h"
-#include "data/mixture.h"
-#include "data/row.h"
-#include "data/row_order.h"
+#include "data/corpus.h"
+#include "data/rows.h"
 #include "data/source.h"
-#include "data/tokenize_thread.h"
-#include "data/tokens_of_0_1_0.h"
+#include "data/tokenize.h"
 
 /* Validation rows in order: rows first .. first+count-1 of a component. */
 struct row_range {

@@ -22,7 +22,7 @@
  * of its own, the chosen one first. They follow each other in a batch, whose number of sequences is even.
  *
  * Training paths may have weights (`a.txt:0.7`): then each path's sequences are a source of their own, and sources are
- * mixed in exact proportions (mixture.h), each going through epochs of its own.
+ * mixed in exact proportions (rows.h), each going through epochs of its own.
  *
  * Text that no earlier run has tokenized is tokenized while it is read (corpus.h): opening makes the first rows,
  * filling a batch makes the rows it lacks, and dataset_tokenize_beside starts a thread that makes the rest. Batches are
@@ -31,18 +31,12 @@
  * Any number of threads may fill batches. Tokens are read from files where they are used and take no memory; making
  * them takes some (dataset_tokenize_beside).
  *
- * src/data: files to shuffled, packed batches.
- *
  * Files, in the order to read them:
  *   dataset: this file; source: which files are meant; component: the files of one weight;
- *   mixture: whose turn it is; row_order: which row comes; row: one sequence of a batch;
- *   packing, packing_fit: which examples share a row;
- *   corpus: files as one sequence of tokens that may still grow; token_file: tokens as they lie in a file;
- *   tokenize: a text to ids, in parallel; tokenize_thread: during training;
- *   token_cache, token_cache_file: ids that later runs find; token_lock: which process makes them;
- *   tokens_of_0_1_0: whether an older release made the same ids;
- *   jsonl, jsonl_form, jsonl_preference: lines of JSON, the forms of other tools, two answers;
- *   jsonl_conversation: what stands next to a row's messages; jsonl_unread: keys that nothing reads. */
+ *   rows: whose turn it is, which row comes, and one sequence of a batch; packing: which examples share a row;
+ *   corpus: files as one sequence of tokens that may still grow, also during training;
+ *   tokenize: a text to ids, in parallel; token_cache: ids that later runs find; token_file: ids as they lie in files;
+ *   jsonl: lines of JSON; forms: rows as conversations, prompts and answers, and keys that nothing reads. */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 
@@ -52,7 +46,7 @@
 
 #include "base/status.h"
 #include "comm/comm.h"
-#include "data/row.h"
+#include "data/rows.h"
 #include "text/tokenizer/tokenizer.h"
 
 struct dataset;
@@ -71,7 +65,7 @@ struct dataset_options {
     const char *tokenizer_path;        /* the tokenizer.json that it was read from */
     int64_t eos_token;                 /* after each document of a text file; -1 for none */
     int64_t eos_token_of_0_1_0;        /* the one that Ballast 0.1.0 took */
-    const char *chat_folder;           /* for conversations: where their template is (chat_template.h) */
+    const char *chat_folder;           /* for conversations: where their template is (text/chat/template.h) */
     int64_t chat_time_s;               /* what the template is told of the time */
     const char *columns;               /* keys of .jsonl files, as jsonl_columns_parse reads them; NULL: none given */
     const char *cache_folder;          /* for the ids of text files (token_cache.h) */
@@ -98,7 +92,7 @@ enum status dataset_find_examples(const struct dataset_options *options, bool *o
 /* Says of each text that was tokenized meanwhile how long that took or how far it came. NULL is allowed. */
 void dataset_close(struct dataset *dataset);
 
-/* Has a thread of low priority tokenize what is left (tokenize_thread.h), until dataset_close; once. It takes
+/* Has a thread of low priority tokenize what is left (corpus.h), until dataset_close; once. It takes
  * about 5 MiB. From here on whoever waits for rows makes them with at most 4 threads, which takes 20 MiB (33 where
  * every byte is a token) while it waits. Without such a thread, which is only warned of, rows are made as they are
  * read.

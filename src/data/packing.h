@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "data/corpus.h"
-#include "data/row.h"
+#include "data/rows.h"
 
 /* Row r holds the examples order[row_first[r]] .. order[row_first[r + 1] - 1], one after the other; example e has the
  * marked ids starts[e] .. starts[e + 1] - 1 of the corpus. An example of n ids takes n - 1 places of a row: its last id

@@ -9,10 +9,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
-#include "data/jsonl_unread.h"
-#include "data/token_cache_file.h"
-#include "data/token_lock.h"
-#include "data/tokens_of_0_1_0.h"
+#include "data/forms.h"
+#include "data/jsonl.h"
+#include "data/token_file.h"
+#include "data/tokenize.h"
 #include "text/chat/chat.h"
 
 enum { NARROW_IDS = 1 << 16 };

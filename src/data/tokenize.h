@@ -14,8 +14,9 @@
 #include "base/file_input.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "data/jsonl.h"
 #include "data/source.h"
-#include "text/chat/chat_template.h"
+#include "text/chat/template.h"
 #include "text/tokenizer/tokenizer.h"
 
 struct tokenize_options {
@@ -57,5 +58,22 @@ const json_t *tokenizing_unread(const struct tokenizing *tokenizing);
 enum status tokenizing_advance(struct tokenizing *tokenizing, struct tokenize_effort effort, struct token_sink sink);
 /* Frees memory that the next call allocates again. */
 void tokenizing_rest(struct tokenizing *tokenizing);
+
+/* Whether Ballast 0.1.0, whose rules for special tokens and rows of conversations were others, made the same ids from a
+ * text: then its caches and the fingerprints of its runs still count. */
+
+struct text_of_0_1_0 {
+    const char *path;
+    enum source_kind kind;
+    bool chat; /* examples are rendered by a chat template */
+    const struct tokenizer *tokenizer;
+    int64_t eos_token, eos_token_then; /* now, and by the rule of 0.1.0 */
+    const struct jsonl_columns *columns;
+};
+
+/* BAD_INPUT, naming file, line and rule, where 0.1.0 made other ids or may have. It reads all lines of JSON. */
+enum status tokens_of_0_1_0_check(const struct text_of_0_1_0 *text);
+/* The same for one end token in place of another. */
+enum status tokens_of_0_1_0_check_end(const char *name, int64_t eos_token, int64_t eos_token_then);
 
 #endif

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "generate/decode.h"
 #include "generate/writer.h"
 
 static const char *const finish_names[] = {

@@ -2,9 +2,8 @@
  * before in caches.
  *
  * Files, in the order to read them: generate (options and results, one text); writer (a model that writes, and a text
- * on its way); decode (logits from caches); sampler (the next token); generation_config (what a model's directory says
- * of both); stop_text (where a text ends); prompts, generate_batch (many texts at a time); chat_prompt, chat_session
- * (conversations). */
+ * on its way); decode (logits from caches, and the next token drawn from them); config (what a model's directory says
+ * of both); batch (many texts at a time); chat (conversations). */
 #ifndef BALLAST_GENERATE_GENERATE_H
 #define BALLAST_GENERATE_GENERATE_H
 

@@ -25,8 +25,6 @@ struct adapter {
 enum status adapter_parse(const char *text, struct adapter *out);
 /* The same text again, in one spelling; returns `text`. */
 char *adapter_print(const struct adapter *adapter, char text[ADAPTER_TEXT_BYTES]);
-/* Whether a target may be the name of a layer, or its end. */
-bool adapter_names_layer(const char *target);
 /* Whether the linear layer of this name ("model.layers.0.self_attn.q_proj") gets an adapter. */
 bool adapter_wanted(const struct adapter *adapter, const char *layer);
 /* Whether a layer's name is `target` or ends with it, after a dot. */

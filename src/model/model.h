@@ -1,28 +1,17 @@
 /* Models: from a Hugging Face directory to a forward graph, and the weights' names and layout.
  *
  * Files, in the order to read them:
- *     model: opening, creating and building models;
- *     model_folder: finds the model's directory for what the user gave;
- *     model_config, config_rope, config_window: config.json by a family's table of keys;
- *     model_build: what the families' builders share;
- *     model_gpt2, model_opt: families with a builder of their own;
- *     model_decoder: Llama's form, put together by
- *     model_gemma: what Gemma 2 and 3 share on top of that;
- *     model_experts: mixtures of experts, on top of that too;
- *     model_llama, model_gemma2, model_gemma3, model_gpt_oss, model_granite, model_mistral, model_mixtral,
- * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
- * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
- * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed, plain_layers,
- * quantized_weights: weights in fewer bits, as files have them and as programs do; foreign_weights: recognises formats
- * that are not read, by their first bytes; model_weights: the weights of a model, read and checked; model_write,
- * model_ends: the directory that is written; adapter, adapter_config, adapter_write: LoRA adapters and their directory;
- * model_adapter, model_merge: adapters in a model, and merged into its weights; model_preset: published models by name;
- * model_shape: a model's sizes in files; model_summary, model_document: a model's description for the user, and
- * docs/models.md.
+ *   model: finding, opening, creating and building models;
+ *   config, rope: config.json by a family's table of keys; families/: one builder per family;
+ *   safetensors, safetensors_read, safetensors_write: weight files;
+ *   weights: the weights of a model, read and checked; write: the directory that is written;
+ *   stored_format, compressed, plain_layers: weights in fewer bits, as files have them; quantise: as programs do;
+ *   adapter: LoRA adapters and their settings; adapter_weights: adapters in a model, and merged into its weights;
+ *   preset: published models by name; document: a model's description for the user, and docs/models.md.
  *
- * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
- * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
- * same name. docs/models.md, made from the families' tables, says what each reads and refuses. */
+ * A family reads its config.json and builds the graph from operators; no model has a forward or backward of its own.
+ * Each tensor in the weight files is one parameter of the graph, of the same name. docs/models.md, made from the
+ * families' tables, says what each reads and refuses. */
 #ifndef BALLAST_MODEL_MODEL_H
 #define BALLAST_MODEL_MODEL_H
 
@@ -160,7 +149,7 @@ struct model_family {
     const char *models;            /* for docs/models.md: which models these are */
     const char *initial;           /* and what the weights of a new one start from */
     struct model_ffn ffn;          /* as in the authors' models */
-    const struct config_key *keys; /* of config.json (model_config.h) */
+    const struct config_key *keys; /* of config.json (config.h) */
     const char *prefix;            /* what transformers puts before the names when it saves the model with its head */
     const char *stored_prefix;     /* what files may have in its place; NULL: nothing */
     const char *const *carried;    /* of a wrapper: beginnings of the names of the tensors next to the text model, as
@@ -174,12 +163,13 @@ struct model_family {
      * yet, so a list by layer is filled to its end. Where a config lacks a key, transformers may assume something else:
      * that is read_config's. */
     void (*set_defaults)(struct model_config *config);
-    /* Reads and checks every key; a key or value that the family does not know is BAD_INPUT by name. */
-    enum status (*read_config)(const char *file, const json_t *object, struct model_config *out);
+    /* Reads and checks every key into a config that is zeroed but for `family`; a key or value that the family does
+     * not know is BAD_INPUT by name. */
+    enum status (*read_config)(const char *file, const json_t *object, struct model_config *config);
     /* Adds parameters and nodes; returns the loss or the logits (NULL: see graph_status). */
     struct tensor *(*build)(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                             struct graph *graph);
-    /* Families of model_decoder.h (else NULL): one layer, for their build; `table` is that of ops_rope_table. */
+    /* Families built by decoder_build (else NULL): one layer, for their build; `table` is that of ops_rope_table. */
     struct tensor *(*layer)(struct builder *builder, struct tensor *x, struct tensor *table);
     /* config.json for a model made from scratch; NULL when out of memory. model_create reads it back, so a field that
      * is not written is lost. */
@@ -199,6 +189,9 @@ extern const int model_wrapper_count;
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
 /* The family or wrapper of a config.json, by its model_type. */
 enum status model_family_of(const char *file, const json_t *config, const struct model_family **out);
+/* Reads a config.json of a family. BAD_INPUT names file and key. */
+enum status model_config_read(const char *file, const json_t *object, const struct model_family *family,
+                              struct model_config *out);
 
 /* The directory of the model that `given` names, for the caller to free: `given` itself where it holds config.json or
  * adapter_config.json; RUN_DIR/model where it is a run's directory. BAD_INPUT where there is no model: the message says
@@ -282,6 +275,7 @@ static inline struct weight_target weight_whole(const struct tensor *tensor, enu
     return (struct weight_target){
         .tensor = tensor, .elements = shape_elements(&tensor->shape), .data = data, .dtype = dtype};
 }
+
 /* Fills every target from the model's files, converting; any of the model's parameters, each by its name. With OpenMP's
  * threads, straight from the mapped files, whose pages are let go again. */
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count);
@@ -326,7 +320,7 @@ enum status model_write_settings(const struct model *model, const char *folder, 
 enum status model_write_merged(const struct model *model, const char *folder);
 
 /* The family and sizes of a model: {"family", "vocab_size", "hidden", "layers", ...}, for files that are for a model of
- * this shape alone (model_shape.c). NULL when out of memory. */
+ * this shape alone (document.c). NULL when out of memory. */
 json_t *model_shape_to_json(const struct model_config *config);
 /* BAD_INPUT naming `file` and every size that differs; a size that `shape` lacks is not compared. */
 enum status model_shape_check(const char *file, const json_t *shape, const struct model_config *config);

@@ -14,19 +14,13 @@
 #include "base/status.h"
 #include "ir/tensor.h"
 #include "ir/weight_sections.h"
+#include "model/model.h"
 
 /* Where numbers come from, in the order of the matrix. Any number of threads may read at once. */
 struct number_source {
     enum status (*read)(const void *payload, int64_t first, int64_t count, float *out);
     const void *payload;
 };
-
-/* The sections of a weight, a piece at a time. Next to a piece it holds the scales alone (a number for each block, the
- * mean of nf4's scales is of all of them) and, for each of OpenMP's threads, QUANTISER_PIECE numbers or a row of int8.
- * Pieces that follow each other read each number once. The same bytes with any number of threads and in any pieces.
- * What the source reads outlives it. Reading: BAD_INPUT for a number that is not finite; FAILED without memory or where
- * the source fails. */
-enum { QUANTISER_PIECE = WEIGHT_GROUP_BLOCKS * 64 };
 struct quantiser;
 enum status quantiser_open(const struct weight_code *code, const struct number_source *source, struct quantiser **out);
 /* Closes NULL too. */
@@ -35,5 +29,18 @@ struct weight_source quantiser_source(struct quantiser *quantiser);
 
 /* All of them to `out`, shape_bytes of the weight's tensor. */
 enum status quantise_weight(const struct weight_code *code, const struct number_source *source, void *out);
+
+/* Fills what a program has of a weight in fewer bits (ir/weight_format.h): all of it, a run of its bytes, a rank's
+ * part. Blocks are those of the whole weight, which is never in memory: pieces are read or quantised as they are
+ * needed, and those for a store go through a buffer of BYTE_STORE_PIECE. Besides that there is what a quantiser
+ * and a reader of parts (ir/weight_part.h) hold. */
+
+/* The weight that a tensor is a part of, as a tensor of its own; what is no part, itself. It borrows from `tensor`. */
+struct tensor quantized_weight_whole(const struct tensor *tensor);
+
+/* From numbers of the whole weight, in its order. BAD_INPUT for one that is not finite. */
+enum status quantized_weight_quantise(const struct weight_target *target, const struct number_source *numbers);
+/* From files that have the whole weight in its format. */
+enum status quantized_weight_read(const struct weight_target *target, const struct safetensors *set);
 
 #endif

@@ -12,9 +12,19 @@
 
 #include "base/byte_store.h"
 #include "base/file.h"
+#include "base/file_input.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "ir/tensor.h"
+
+/* Recognises weights in formats that Ballast does not read, by their first bytes or names, and says what to do. */
+
+/* The same; opens the file. */
+enum status foreign_weights_refuse_file(const char *path);
+/* BAD_INPUT where the name is of such a format, which other files may have too (.bin). */
+enum status foreign_weights_refuse_name(const char *path);
+/* BAD_INPUT where a file in the directory has the name of such a format. */
+enum status foreign_weights_refuse_folder(const char *folder);
 
 /* name in the file, bits of one element */
 #define SAFETENSORS_DTYPE_LIST(X)                                                                                      \
@@ -110,9 +120,6 @@ enum status safetensors_convert(const struct safetensors *set, const struct safe
 /* Bytes [offset, offset + bytes) of a tensor, as they lie in the file. FAILED as safetensors_convert. */
 enum status safetensors_read(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t offset,
                              size_t bytes, void *out);
-/* Has the system begin to read elements [first, first + count) from the disk, for a conversion that follows soon. */
-void safetensors_expect(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
-                        size_t count);
 
 /* Elements [first, first + elements) of a tensor, to be converted. */
 struct safetensors_load {
@@ -194,9 +201,5 @@ enum status safetensors_write_runs(const char *path, const struct safetensors_ru
  * as by safetensors_write_range. */
 enum status safetensors_sum_range(const char *path, const struct safetensors_item *items, size_t count,
                                   const struct file_range *range, struct file_sums *sums);
-
-/* For safetensors.c: checks the header of the set's last file in full and appends its tensors, unsorted. `file`, its
- * path, must live as long as the set. */
-enum status safetensors_parse(struct safetensors *set, const char *file);
 
 #endif

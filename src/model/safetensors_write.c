@@ -1,11 +1,197 @@
 /* Writes a safetensors file. */
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
+#include "base/json.h"
+#include "base/mem.h"
 #include "base/progress.h"
-#include "model/safetensors_layout.h"
+#include "ir/finite.h"
+#include "model/safetensors.h"
+
+/* --- where everything lies in the file --- */
+
+struct layout {
+    const struct safetensors_item **sorted; /* in the order of their data, which follow each other */
+    size_t count;
+    char *head; /* the length, the JSON, and spaces up to a multiple of 8 */
+    uint64_t head_bytes, bytes;
+};
+
+enum { LENGTH_BYTES = 8, HEADER_ALIGNMENT = 8 };
+
+static const char *file_dtype(enum dtype dtype) {
+    switch (dtype) {
+    case DTYPE_F64: return "F64";
+    case DTYPE_F32: return "F32";
+    case DTYPE_BF16: return "BF16";
+    case DTYPE_I32: return "I32";
+    case DTYPE_I8: return "I8";
+    case DTYPE_U8: return "U8";
+    case DTYPE_U16: return "U16";
+    case DTYPE_NONE: break;
+    }
+    BUG("no safetensors dtype for %s", dtype_name(dtype));
+}
+
+/* All of an item's. */
+static int64_t item_bytes(const struct safetensors_item *item) {
+    return item->carried ? (int64_t)item->carried->bytes : shape_bytes(&item->shape);
+}
+
+/* Of one element. */
+static int64_t item_bits(const struct safetensors_item *item) {
+    return item->carried ? (int64_t)safetensors_dtype_bits(item->carried->dtype) : 8 * dtype_bytes(item->shape.dtype);
+}
+
+/* Of the tensor in the file. */
+static const char *written_name(const struct safetensors_item *item) {
+    return item->stack.name ? item->stack.name : item->name;
+}
+
+static int compare_groups(const char *x, const char *y) {
+    if (x && y) return strcmp(x, y);
+    return x ? -1 : y ? 1 : 0;
+}
+
+static int compare_items(const void *a, const void *b) {
+    const struct safetensors_item *x = *(const struct safetensors_item *const *)a;
+    const struct safetensors_item *y = *(const struct safetensors_item *const *)b;
+    int groups = compare_groups(x->group, y->group);
+    if (groups != 0) return groups;
+    int64_t x_bits = item_bits(x), y_bits = item_bits(y);
+    if (x_bits != y_bits) return x_bits > y_bits ? -1 : 1;
+    int names = strcmp(written_name(x), written_name(y));
+    return names != 0 || !x->stack.name ? names : (x->stack.index > y->stack.index) - (x->stack.index < y->stack.index);
+}
+
+/* Parts of a stack are all there, in their order. */
+static void check_stacks(const struct layout *layout) {
+    for (size_t i = 0; i < layout->count; i++) {
+        const struct tensor_stack *stack = &layout->sorted[i]->stack;
+        int64_t last = stack->count - 1 - stack->index;
+        BUG_IF(stack->name && (last < 0 || (int64_t)(layout->count - 1 - i) < last), "%s: a part of %s",
+               layout->sorted[i]->name, stack->name);
+        const struct tensor_stack *next = stack->name && last > 0 ? &layout->sorted[i + 1]->stack : NULL;
+        BUG_IF(next && (!next->name || strcmp(next->name, stack->name) != 0 || next->index != stack->index + 1),
+               "%s: parts are missing", stack->name);
+    }
+}
+
+static void check_groups(const struct layout *layout) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < layout->count && layout->sorted[i]->group; i++) {
+        const char *group = layout->sorted[i]->group,
+                   *next = i + 1 < layout->count ? layout->sorted[i + 1]->group : NULL;
+        bytes += item_bytes(layout->sorted[i]);
+        BUG_IF(compare_groups(group, next) != 0 && bytes % SAFETENSORS_GROUP_BYTES != 0, "%s: %" PRId64 " bytes", group,
+               bytes);
+    }
+}
+
+static json_t *item_info(const struct safetensors_item *item, int64_t begin) {
+    const struct safetensors_tensor *carried = item->carried;
+    const char *dtype = carried ? carried->dtype_name : file_dtype(item->shape.dtype);
+    int64_t parts = item->stack.name ? item->stack.count : 1;
+    json_t *dims = json_array();
+    if (dims && item->stack.name && json_array_append_new(dims, json_integer(parts)) != 0) {
+        json_decref(dims);
+        return NULL;
+    }
+    for (int i = 0; dims && i < (carried ? carried->rank : item->shape.rank); i++) {
+        if (json_array_append_new(dims, json_integer(carried ? carried->dims[i] : item->shape.dims[i])) == 0) continue;
+        json_decref(dims);
+        return NULL;
+    }
+    /* "o" takes over `dims`, also on failure */
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", dims, "data_offsets", (json_int_t)begin,
+                     (json_int_t)(begin + parts * item_bytes(item)));
+}
+
+static json_t *make_header(const struct safetensors_item *const *sorted, size_t count) {
+    json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    int64_t begin = 0;
+    for (size_t i = 0; header && i < count; i++) {
+        bool first = !sorted[i]->stack.name || sorted[i]->stack.index == 0; /* it stands for its stack */
+        if (first && json_object_set_new(header, written_name(sorted[i]), item_info(sorted[i], begin)) != 0) {
+            json_decref(header);
+            return NULL;
+        }
+        begin += item_bytes(sorted[i]);
+    }
+    return header;
+}
+
+static enum status set_head(struct layout *layout, const char *text) {
+    size_t length = strlen(text), padding = (HEADER_ALIGNMENT - length % HEADER_ALIGNMENT) % HEADER_ALIGNMENT;
+    layout->head_bytes = LENGTH_BYTES + length + padding;
+    layout->head = mem_array(layout->head_bytes, 1);
+    if (!layout->head) return STATUS_FAILED;
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        layout->head[i] = (char)(unsigned char)((length + padding) >> (8 * i));
+    memcpy(layout->head + LENGTH_BYTES, text, length);
+    memset(layout->head + LENGTH_BYTES + length, ' ', padding);
+    layout->bytes = layout->head_bytes;
+    for (size_t i = 0; i < layout->count; i++)
+        layout->bytes += (uint64_t)item_bytes(layout->sorted[i]);
+    return STATUS_OK;
+}
+
+static void layout_free(struct layout *layout) {
+    mem_free(layout->sorted);
+    mem_free(layout->head);
+}
+
+/* The items are borrowed. FAILED without memory. */
+static enum status layout_make(const struct safetensors_item *items, size_t count, struct layout *out) {
+    struct layout layout = {.sorted = mem_array(count, sizeof(const struct safetensors_item *)), .count = count};
+    if (!layout.sorted) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++)
+        layout.sorted[i] = &items[i];
+    if (count > 0) qsort(layout.sorted, count, sizeof *layout.sorted, compare_items);
+    check_groups(&layout);
+    check_stacks(&layout);
+    json_t *header = make_header(layout.sorted, count);
+    char *text = header ? json_text(header, JSON_COMPACT) : NULL;
+    json_decref(header);
+    enum status status = text ? set_head(&layout, text) : status_no_memory(0, "the header of a safetensors file");
+    mem_free(text);
+    if (status == STATUS_OK)
+        *out = layout;
+    else
+        layout_free(&layout);
+    return status;
+}
+
+/* FAILED, naming the item, where bytes of it, from `offset` on, hold a value that is not finite. What is carried is not
+ * ours to judge. */
+static enum status item_check_finite(const struct safetensors_item *item, const char *data, int64_t offset,
+                                     size_t bytes) {
+    if (item->carried) return STATUS_OK;
+    int64_t element = dtype_bytes(item->shape.dtype);
+    int64_t found = values_find_nonfinite(item->shape.dtype, data, (int64_t)bytes / element);
+    if (found < 0) return STATUS_OK;
+    return status_set(STATUS_FAILED, "%s: value %" PRId64 " is not finite", item->name, offset / element + found);
+}
+
+/* Bytes [offset, offset + bytes) of an item that has no data in memory. */
+static enum status item_read(const struct safetensors_item *item, int64_t offset, int64_t bytes, void *out) {
+    if (!item->carried) return item->store->read(item->store->payload, item->key, offset, bytes, out);
+    return safetensors_read(item->carried_from, item->carried, (size_t)offset, (size_t)bytes, out);
+}
+
+enum status safetensors_measure(const struct safetensors_item *items, size_t count, uint64_t *bytes) {
+    struct layout layout;
+    TRY(layout_make(items, count, &layout));
+    *bytes = layout.bytes;
+    layout_free(&layout);
+    return STATUS_OK;
+}
 
 enum { BLOCK_BYTES = 1 << 17 };
+
+/* --- a file, or a range of it, from whole items --- */
 
 /* The file being written, with the buffers that items pass through. */
 struct stream {
@@ -127,4 +313,157 @@ enum status safetensors_write_range(const char *path, const struct safetensors_i
     enum status status = write_file(path, &layout, range, sums);
     layout_free(&layout);
     return status;
+}
+
+/* --- a file of which each of several processes has runs of the tensors' elements --- */
+
+struct run_writer {
+    struct file_writer file;
+    uint64_t at;  /* of the file, where the next byte goes */
+    char *buffer; /* BYTE_STORE_PIECE */
+};
+
+static int64_t element_bytes(const struct safetensors_item *item) {
+    return item->carried ? 1 : dtype_bytes(item->shape.dtype);
+}
+
+static int64_t run_bytes(const struct safetensors_item *item, const struct safetensors_run *run) {
+    return run->elements * element_bytes(item);
+}
+
+static void write_at(struct run_writer *writer, uint64_t place, const char *data, size_t bytes) {
+    if (writer->at != place) file_writer_seek(&writer->file, place);
+    file_writer_write(&writer->file, data, bytes);
+    writer->at = place + bytes;
+    progress_add((int64_t)bytes);
+}
+
+/* Of a part, bytes from `at` on, which are not always side by side in the file. */
+static void write_run_part(struct run_writer *writer, const struct safetensors_item *item, uint64_t place, int64_t at,
+                           int64_t bytes) {
+    int64_t element = element_bytes(item), run;
+    for (int64_t done = 0; done < bytes; done += run) {
+        int64_t whole = tensor_part_find(item->part, (at + done) / element, &run);
+        run = run * element < bytes - done ? run * element : bytes - done;
+        if (whole == TENSOR_NOWHERE) continue;
+        write_at(writer, place + (uint64_t)(whole * element), writer->buffer + done, (size_t)run);
+    }
+}
+
+/* The bytes of an item, whose data begin at `place` of the file, that are in its run. */
+static void write_run(struct run_writer *writer, const struct safetensors_item *item, const struct safetensors_run *run,
+                      uint64_t place) {
+    int64_t begin = run->first * element_bytes(item), end = begin + run_bytes(item, run);
+    for (int64_t at = begin; at < end && writer->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
+        int64_t count = end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE;
+        enum status status = item_read(item, at, count, writer->buffer);
+        if (status == STATUS_OK) status = item_check_finite(item, writer->buffer, at, (size_t)count);
+        writer->file.status = status;
+        if (status == STATUS_OK && item->part)
+            write_run_part(writer, item, place, at, count);
+        else if (status == STATUS_OK)
+            write_at(writer, place + (uint64_t)at, writer->buffer, (size_t)count);
+    }
+}
+
+static void write_runs(struct run_writer *writer, const struct layout *layout, const struct safetensors_runs *mine) {
+    uint64_t place = layout->head_bytes;
+    if (mine->head) write_at(writer, 0, layout->head, layout->head_bytes);
+    for (size_t i = 0; i < layout->count && writer->file.status == STATUS_OK; i++) {
+        const struct safetensors_item *item = layout->sorted[i];
+        write_run(writer, item, &mine->of[item - mine->items], place);
+        place += (uint64_t)item_bytes(item);
+    }
+}
+
+static enum status write_runs_opened(const char *path, const struct layout *layout, const struct safetensors_runs *mine,
+                                     struct run_writer *writer) {
+    int64_t bytes = mine->head ? (int64_t)layout->head_bytes : 0;
+    for (size_t i = 0; i < mine->count; i++)
+        bytes += run_bytes(&mine->items[i], &mine->of[i]);
+    progress_begin(PROGRESS_BYTES, bytes, "writing %s", path_name(path));
+    write_runs(writer, layout, mine);
+    progress_end();
+    return file_writer_close(&writer->file);
+}
+
+enum status safetensors_write_runs(const char *path, const struct safetensors_runs *mine) {
+    struct layout layout;
+    TRY(layout_make(mine->items, mine->count, &layout));
+    struct run_writer writer = {.buffer = mem_array(BYTE_STORE_PIECE, 1)};
+    enum status status = writer.buffer ? file_writer_open_part(path, 0, &writer.file) : STATUS_FAILED;
+    if (status == STATUS_OK) status = write_runs_opened(path, &layout, mine, &writer);
+    mem_free(writer.buffer);
+    layout_free(&layout);
+    return status;
+}
+
+/* --- checksums --- */
+
+struct run_reader {
+    struct file_input file;
+    struct file_range range;
+    struct file_sums *sums;
+    XXH3_state_t *hash;
+    char *buffer; /* BYTE_STORE_PIECE */
+};
+
+/* Bytes [from, to) of the file: those in the range go to the checksums, all to the hash where `hashed`. */
+static enum status take_bytes(struct run_reader *reader, uint64_t from, uint64_t to, bool hashed) {
+    for (uint64_t at = from; at < to; at += BYTE_STORE_PIECE) {
+        size_t count = (size_t)(to - at < BYTE_STORE_PIECE ? to - at : BYTE_STORE_PIECE);
+        TRY(file_input_read(&reader->file, at, count, reader->buffer));
+        if (hashed) XXH3_64bits_update(reader->hash, reader->buffer, count);
+        if (at >= reader->range.end) continue;
+        size_t left = (size_t)(reader->range.end - at), summed = count < left ? count : left;
+        file_sums_add(reader->sums, reader->buffer, summed);
+        progress_add((int64_t)summed);
+    }
+    return STATUS_OK;
+}
+
+static enum status take_item(struct run_reader *reader, const struct safetensors_item *item, uint64_t place) {
+    uint64_t begin = reader->range.begin, end = reader->range.end, item_end = place + (uint64_t)item_bytes(item);
+    if (place >= end || item_end <= begin) return STATUS_OK;
+    bool hashed = item->hash && place >= begin;
+    XXH3_64bits_reset(reader->hash);
+    TRY(take_bytes(reader, place > begin ? place : begin, hashed || item_end < end ? item_end : end, hashed));
+    if (hashed) *item->hash = XXH3_64bits_digest(reader->hash);
+    return STATUS_OK;
+}
+
+static enum status take_range(struct run_reader *reader, const struct layout *layout) {
+    uint64_t place = layout->head_bytes, end = reader->range.end;
+    TRY(take_bytes(reader, reader->range.begin, place < end ? place : end, false));
+    for (size_t i = 0; i < layout->count; i++) {
+        TRY(take_item(reader, layout->sorted[i], place));
+        place += (uint64_t)item_bytes(layout->sorted[i]);
+    }
+    return STATUS_OK;
+}
+
+static enum status sum_opened(const char *path, const struct layout *layout, struct run_reader *reader) {
+    if (reader->file.bytes != layout->bytes)
+        return status_set(STATUS_FAILED, "%s: has %zu bytes, and %" PRIu64 " were written", path, reader->file.bytes,
+                          layout->bytes);
+    progress_begin(PROGRESS_BYTES, (int64_t)(reader->range.end - reader->range.begin), "checking %s", path_name(path));
+    enum status status = take_range(reader, layout);
+    progress_end();
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status safetensors_sum_range(const char *path, const struct safetensors_item *items, size_t count,
+                                  const struct file_range *range, struct file_sums *sums) {
+    struct layout layout;
+    TRY(layout_make(items, count, &layout));
+    struct run_reader reader = {
+        .range = *range, .sums = sums, .hash = XXH3_createState(), .buffer = mem_array(BYTE_STORE_PIECE, 1)};
+    enum status status = reader.hash && reader.buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "checksums");
+    bool opened = status == STATUS_OK && file_input_open(path, &reader.file) == STATUS_OK;
+    if (opened) status = sum_opened(path, &layout, &reader);
+    if (opened) file_input_close(&reader.file);
+    XXH3_freeState(reader.hash);
+    mem_free(reader.buffer);
+    layout_free(&layout);
+    return opened ? status : STATUS_FAILED;
 }

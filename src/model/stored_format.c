@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/model_config.h"
-#include "model/stored_compressed.h"
+#include "model/config.h"
 
 enum part_kind {
     PART_CODES,

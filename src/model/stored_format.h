@@ -6,7 +6,7 @@
  *     int8            bitsandbytes: NAME.weight, NAME.SCB, NAME.weight_format
  *     mxfp4           compressed-tensors, mxfp4-pack-quantized: NAME.weight_packed, NAME.weight_scale; of gpt-oss's
  *                     experts: NAME_blocks, NAME_scales
- *     w4a16, w8a16    compressed-tensors' integers (stored_compressed.h), which are read and not written
+ *     w4a16, w8a16    compressed-tensors' integers (compressed.c), which are read and not written
  * The bytes of the first four are those of the sections, so that they are read and written as they are. */
 #ifndef BALLAST_MODEL_STORED_FORMAT_H
 #define BALLAST_MODEL_STORED_FORMAT_H
@@ -46,6 +46,13 @@ enum status stored_weight_check(const struct safetensors *set, const struct tens
 /* Reads a piece of the sections of a parameter that was checked. FAILED, naming the file, when it cannot be read. */
 enum status stored_weight_read(const struct safetensors *set, const struct tensor *parameter,
                                const struct weight_piece *piece);
+
+/* The same of what compressed-tensors stores: quantization_config, and integers in groups, of which a piece is filled
+ * with zeros. For stored_format.c. */
+enum status compressed_read_config(const char *file, const json_t *object, struct stored_format *out);
+enum status compressed_check(const struct safetensors *set, const struct tensor *parameter, bool *used);
+enum status compressed_read(const struct safetensors *set, const struct tensor *parameter,
+                            const struct weight_piece *piece);
 
 /* What bitsandbytes says of a weight next to its tensors: JSON, `name` stands for the path in messages. BAD_INPUT where
  * it is another format or shape than the parameter's; *offset is nf4's. */

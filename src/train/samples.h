@@ -2,7 +2,7 @@
 #ifndef BALLAST_TRAIN_SAMPLES_H
 #define BALLAST_TRAIN_SAMPLES_H
 
-#include "generate/generation_config.h"
+#include "generate/config.h"
 #include "session/engine.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/metrics.h"

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
-#include "generate/chat_prompt.h"
+#include "generate/chat.h"
 #include "session/model_tokenizer.h"
 
 /* The last of the ends is the turn's. */

@@ -13,7 +13,7 @@
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "text/chat/chat.h"
-#include "text/chat/chat_template.h"
+#include "text/chat/template.h"
 #include "text/tokenizer/tokenizer.h"
 
 static json_t *families;

@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "backend/kernel_versions.h"
 #include "base/file.h"
-#include "data/token_cache_file.h"
+#include "data/token_file.h"
 #include "plan/plan.h"
 #include "profile/profile.h"
 #include "profile/profile_cache.h"

@@ -9,8 +9,8 @@
 /* cmocka.h needs the headers above. */
 #include <cmocka.h>
 
+#include "data/forms.h"
 #include "data/jsonl.h"
-#include "data/jsonl_form.h"
 
 /* A document's object, or NULL for a blank line, and its text, which is borrowed from *out. */
 static enum status parse_document(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "data/mixture.h"
+#include "data/rows.h"
 #include "support/fault_sweep.h"
 
 enum { PARTS_MAX = 6 };

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "data/dataset.h"
-#include "data/jsonl_preference.h"
+#include "data/forms.h"
 #include "support/data_place.h"
 #include "support/dataset_fill.h"
 #include "support/fault_sweep.h"

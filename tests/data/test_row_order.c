@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "data/row_order.h"
+#include "data/rows.h"
 #include "support/unit.h"
 
 enum { ROWS_MAX = 3000, EPOCHS = 3 };

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "data/token_cache.h"
-#include "data/token_cache_file.h"
+#include "data/token_file.h"
 #include "support/data_files.h"
 #include "support/data_place.h"
 #include "support/dataset_fill.h"

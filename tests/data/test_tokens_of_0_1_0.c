@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/tokens_of_0_1_0.h"
+#include "data/tokenize.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/tokenizer_text.h"

@@ -23,7 +23,7 @@ static void read_again(const struct model_config *config) {
     struct model_config again;
     json_t *written = config->family->write_config(config);
     BUG_IF(!written, "%s", status_message());
-    enum status status = config->family->read_config("written", written, &again);
+    enum status status = model_config_read("written", written, config->family, &again);
     BUG_IF(status != STATUS_OK, "%s", status_message());
     BUG_IF(again.hidden != config->hidden || again.layers != config->layers || again.ffn != config->ffn ||
                again.kv_heads != config->kv_heads || again.head_dim != config->head_dim || again.tied != config->tied ||
@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         bool wrapper = i >= model_family_count;
         const struct model_family *family = wrapper ? model_wrappers[i - model_family_count] : model_families[i];
         struct model_config config;
-        enum status status = family->read_config("fuzz", object, &config);
+        enum status status = model_config_read("fuzz", object, family, &config);
         BUG_IF(status != STATUS_OK && (status != STATUS_BAD_INPUT || status_message()[0] == '\0'), "no message");
         if (status != STATUS_OK) continue;
         if (!wrapper) read_again(&config);

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "generate/generation_config.h"
+#include "generate/config.h"
 
 enum { VOCAB = 300 };
 

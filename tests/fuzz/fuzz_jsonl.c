@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/forms.h"
 #include "data/jsonl.h"
-#include "data/jsonl_form.h"
-#include "data/jsonl_preference.h"
 
 static void expect_text(const char *text, size_t bytes) {
     json_t *again = json_stringn(text, bytes); /* NULL unless UTF-8 */

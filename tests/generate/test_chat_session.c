@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "generate/chat_session.h"
+#include "generate/chat.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"

@@ -10,7 +10,6 @@
 
 #include "base/json.h"
 #include "generate/decode.h"
-#include "generate/sampler.h"
 #include "support/harness.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
-#include "generate/generate_batch.h"
+#include "generate/batch.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"

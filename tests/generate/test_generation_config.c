@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "generate/generation_config.h"
+#include "generate/config.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
 #include "support/text_writer.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "generate/stop_text.h"
+#include "generate/writer.h"
 #include "support/unit.h"
 
 struct output {

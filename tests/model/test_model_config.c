@@ -239,7 +239,7 @@ static void plain_angles_are_written_where_yarn_is_the_default(void **state) {
     assert_int_equal(config.rope.scaling, ROPE_SCALING_NONE);
     json_t *written = config.family->write_config(&config);
     assert_non_null(written);
-    assert_int_equal(config.family->read_config("written", written, &again), STATUS_OK);
+    assert_int_equal(model_config_read("written", written, config.family, &again), STATUS_OK);
     json_decref(written);
     assert_int_equal(again.rope.scaling, ROPE_SCALING_NONE);
     assert_true(again.rope.theta == config.rope.theta && again.rope.factor == config.rope.factor);

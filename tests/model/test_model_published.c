@@ -19,7 +19,7 @@ static struct model read_model(const json_t *item) {
     struct model model = {.prefix = ""};
     const struct model_family *family;
     if (model_family_find(name, "model_type", type, &family) != STATUS_OK ||
-        family->read_config(name, object, &model.config) != STATUS_OK)
+        model_config_read(name, object, family, &model.config) != STATUS_OK)
         fail_msg("%s", status_message());
     return model;
 }

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "ir/weight_part.h"
-#include "model/quantized_weights.h"
+#include "model/quantise.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 #include "support/weight_files.h"

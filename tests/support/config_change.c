@@ -10,7 +10,7 @@ static const struct model_family *family_of(const json_t *object) {
 }
 
 enum status config_read(const json_t *object, struct model_config *out) {
-    return family_of(object)->read_config("config.json", object, out);
+    return model_config_read("config.json", object, family_of(object), out);
 }
 
 enum status config_read_changed(const struct config_change *change, struct model_config *out) {

@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "report/console/console_line.h"
 #include "session/engine.h"
-#include "text/chat/chat_template.h"
+#include "text/chat/template.h"
 
 static bool has_chat_template(const char *folder) {
     struct chat_template *chat = NULL;

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "model/model_preset.h"
+#include "model/preset.h"
 #include "plan/plan.h"
 #include "plan/plan_keys.h"
 #include "report/page/metrics_reader.h"

@@ -1,11 +1,432 @@
 #include "text/chat/chat.h"
 
 #include <string.h>
+#include <strings.h>
 
-#include "base/mem.h"
-#include "text/chat/chat_turn.h"
+#include "text/template/value.h"
 
-/* An assistant's turn. */
+/* Where a mark was found: a place in the text without marks. */
+struct chat_place {
+    size_t at;
+    bool own; /* it is of the message whose turn is looked for */
+};
+struct chat_marks {
+    VEC(struct chat_place) places; /* in order */
+};
+
+/* A conversation and the work of rendering it so far, which is bounded: each turn is rendered with all turns before it.
+ * Zero-initialise but for `chat` and `whole`; chat_rendering_free. */
+struct chat_rendering {
+    const struct chat_template *chat;
+    struct chat_input whole; /* messages: normalized */
+    struct jinja_output output;
+    struct chat_marks marks;
+    size_t bytes; /* rendered so far */
+    int64_t work; /* as jinja_output counts it */
+};
+
+/* --- marks: strings that occur in no text, put where words begin and end, so that the words can be found in the
+ * rendered text --- */
+
+/* A mark is two characters. All are noncharacters, which Unicode keeps out of texts; they are no white space, have no
+ * case, and JSON does not escape them. */
+#define MARK_OWN "\uFDD0\uFDD1"
+#define MARK_OTHER "\uFDD0\uFDD2"
+/* As Python's repr writes them: templates that do not know contents in parts print the list itself. */
+#define MARK_OWN_ESCAPED "\\ufdd0\\ufdd1"
+#define MARK_OTHER_ESCAPED "\\ufdd0\\ufdd2"
+enum { MARK_BYTES = sizeof MARK_OWN - 1 };
+
+/* A string that is being marked: [first, end) are its words. */
+struct marking {
+    struct text_buffer text;
+    const char *from;
+    size_t bytes, first, end, done; /* done: bytes that were copied */
+    bool own;
+};
+
+static enum status put_mark(struct marking *m, size_t at) {
+    TRY(text_append(&m->text, m->from + m->done, at - m->done));
+    m->done = at;
+    return text_append(&m->text, m->own ? MARK_OWN : MARK_OTHER, MARK_BYTES);
+}
+
+static bool begins_tag(char c) { return c == '<' || c == '['; }
+
+/* The place behind the next tag of thoughts (<think>, </think>, [THINK], <|END_THINKING|>) and the white space after
+ * it; the words' end when there is none. */
+static size_t pass_tag(const struct marking *m, size_t at) {
+    enum { NAME_REST = 16 };
+    for (; at + 5 < m->end; at++) {
+        if (strncasecmp(m->from + at, "think", 5) != 0) continue;
+        size_t close = at + 5, last = m->end - close < NAME_REST ? m->end : close + NAME_REST;
+        while (close < last && m->from[close] != '>' && m->from[close] != ']')
+            close++;
+        if (close == last) continue;
+        return close + 1 + jinja_leading_space(m->from + close + 1, m->end - close - 1);
+    }
+    return m->end;
+}
+
+static enum status mark_words(struct marking *m, bool sparse) {
+    if (m->own) {
+        if (!sparse || !begins_tag(m->from[m->first])) TRY(put_mark(m, m->first));
+        for (size_t at = pass_tag(m, m->first); at < m->end; at = pass_tag(m, at))
+            TRY(put_mark(m, at));
+    }
+    TRY(put_mark(m, m->end));
+    return text_append(&m->text, m->from + m->done, m->bytes - m->done);
+}
+
+/* A string with marks. With sparse marks, a string without words stays unchanged, since templates test for words. */
+static json_t *mark_string(json_t *value, bool own, bool sparse) {
+    struct marking m = {.from = json_string_value(value), .bytes = json_string_length(value), .own = own};
+    m.first = jinja_leading_space(m.from, m.bytes);
+    if (m.first == m.bytes && sparse) return json_incref(value);
+    m.end = m.first == m.bytes ? m.bytes : m.bytes - jinja_trailing_space(m.from, m.bytes);
+    json_t *made = mark_words(&m, sparse) == STATUS_OK ? json_stringn(m.text.items, m.text.count) : NULL;
+    vec_free(&m.text);
+    return made;
+}
+
+/* The texts of a content in parts: all of the turn's own, else the last. */
+static json_t *mark_parts(json_t *list, bool own, bool sparse) {
+    json_t *copy = json_copy(list);
+    bool done = false;
+    for (size_t i = json_array_size(list); i-- > 0 && copy && (own || !done);) {
+        json_t *part = json_array_get(list, i), *text = json_object_get(part, "text"), *made;
+        if (!json_is_string(text)) continue;
+        made = json_copy(part);
+        if (!made || json_object_set_new(made, "text", mark_string(text, own, sparse)) != 0 ||
+            json_array_set(copy, i, made) != 0) {
+            json_decref(copy);
+            copy = NULL;
+        }
+        json_decref(made);
+        done = true;
+    }
+    return copy;
+}
+
+static json_t *mark_value(json_t *value, bool own, bool sparse) {
+    if (json_is_string(value)) return mark_string(value, own, sparse);
+    return json_is_array(value) ? mark_parts(value, own, sparse) : json_incref(value);
+}
+
+static json_t *mark_message(json_t *message, bool own, bool sparse) {
+    static const char *const fields[] = {"content", "thinking", "reasoning_content", "reasoning"};
+    json_t *copy = json_copy(message);
+    for (size_t i = 0; i < (own ? sizeof fields / sizeof *fields : 1) && copy; i++) {
+        json_t *value = json_object_get(message, fields[i]);
+        if (!value || json_object_set_new(copy, fields[i], mark_value(value, own, sparse)) == 0) continue;
+        json_decref(copy);
+        copy = NULL;
+    }
+    return copy;
+}
+
+/* A copy of the messages with marks. Other messages than `own` (SIZE_MAX: there is none) have one at the end of their
+ * content's words. Message `own` has marks in content and thoughts: where the words begin and end, and behind tags of
+ * thoughts (<think>), at which templates cut. White space at the ends stays outside of them, for templates that trim.
+ * `sparse`: of the others only the last has a mark, and there is none in strings without words nor before words that
+ * begin with a tag, for templates that look at what contents are. The caller drops the copy; NULL when out of memory,
+ * with a message. */
+static json_t *chat_marks_put(const json_t *messages, size_t own, bool sparse) {
+    json_t *all = json_array();
+    int failed = !all;
+    size_t count = json_array_size(messages), last = own < count ? own : count; /* behind the last of the others */
+    for (size_t i = 0; i < count && !failed; i++) {
+        json_t *message = json_array_get(messages, i);
+        bool marked = i == own || !sparse || i + 1 == last;
+        failed |= json_array_append_new(all, marked ? mark_message(message, i == own, sparse) : json_incref(message));
+    }
+    if (!failed) return all;
+    json_decref(all);
+    (void)status_no_memory(0, "messages");
+    return NULL;
+}
+
+/* The bytes of a mark at a place; 0: there is none. */
+static size_t find_mark(const char *text, size_t bytes, bool *own) {
+    static const struct {
+        const char *text;
+        bool own;
+    } marks[] = {{MARK_OWN, true}, {MARK_OTHER, false}, {MARK_OWN_ESCAPED, true}, {MARK_OTHER_ESCAPED, false}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        size_t length = strlen(marks[i].text);
+        if (bytes < length || memcmp(text, marks[i].text, length) != 0) continue;
+        *own = marks[i].own;
+        return length;
+    }
+    return 0;
+}
+
+/* Takes the marks out of a text in place and notes their places. */
+static enum status chat_marks_take(struct chat_marks *marks, struct text_buffer *text) {
+    size_t to = 0;
+    marks->places.count = 0;
+    for (size_t at = 0; at < text->count;) {
+        bool own, may = text->items[at] == MARK_OWN[0] || text->items[at] == '\\';
+        size_t bytes = may ? find_mark(text->items + at, text->count - at, &own) : 0;
+        if (bytes > 0) {
+            TRY(vec_push(&marks->places, (struct chat_place){to, own}));
+            at += bytes;
+        } else {
+            text->items[to++] = text->items[at++];
+        }
+    }
+    text->count = to;
+    return STATUS_OK;
+}
+
+/* --- an assistant's turn in a rendered conversation --- */
+
+enum {
+    RENDERED_BYTES_MAX = 1 << 27,
+    WORK_MAX = 1 << 26,
+};
+
+static void chat_rendering_free(struct chat_rendering *rendering) {
+    jinja_output_free(&rendering->output);
+    vec_free(&rendering->marks.places);
+}
+
+static enum status render(struct chat_rendering *rendering, const json_t *messages, bool prompt) {
+    struct chat_input input = rendering->whole;
+    input.messages = messages;
+    input.add_generation_prompt = prompt;
+    enum status status = chat_template_render(rendering->chat, &input, &rendering->output);
+    rendering->bytes += rendering->output.text.count;
+    rendering->work += rendering->output.work;
+    if (rendering->bytes > RENDERED_BYTES_MAX || rendering->work > WORK_MAX)
+        return status_set(STATUS_BAD_INPUT, "messages: too many and too long turns for one conversation");
+    return status;
+}
+
+static json_t *first_messages(const struct chat_rendering *rendering, size_t count) {
+    json_t *first = json_array();
+    for (size_t i = 0; i < count && first; i++)
+        if (json_array_append(first, json_array_get(rendering->whole.messages, i)) != 0) {
+            json_decref(first);
+            first = NULL;
+        }
+    if (!first) (void)status_no_memory(0, "messages");
+    return first;
+}
+
+/* Renders the first `count` messages into rendering->output. BAD_INPUT as chat_template_render, and for a conversation
+ * that takes too much. */
+static enum status chat_render(struct chat_rendering *rendering, size_t count, bool add_generation_prompt) {
+    json_t *first = first_messages(rendering, count);
+    if (!first) return STATUS_FAILED;
+    enum status status = render(rendering, first, add_generation_prompt);
+    json_decref(first);
+    return status;
+}
+
+static bool is_over(const struct chat_rendering *rendering) {
+    return rendering->bytes > RENDERED_BYTES_MAX || rendering->work > WORK_MAX;
+}
+
+/* Renders with marks. *told: whether the template could render them. */
+static enum status render_marked(struct chat_rendering *rendering, const json_t *messages, size_t own, bool sparse,
+                                 bool prompt, bool *rendered) {
+    json_t *marked = chat_marks_put(messages, own, sparse);
+    if (!marked) return STATUS_FAILED;
+    enum status status = render(rendering, marked, prompt);
+    json_decref(marked);
+    *rendered = status == STATUS_OK;
+    if (status == STATUS_BAD_INPUT && !is_over(rendering)) {
+        status_clear();
+        status = STATUS_OK;
+    }
+    return *rendered ? chat_marks_take(&rendering->marks, &rendering->output.text) : status;
+}
+
+/* Finds the marks' places in `text`, the rendering of the first `count` messages. *found is false where a template that
+ * changes or examines contents renders another text from marked ones. */
+static enum status find_marks(struct chat_rendering *rendering, size_t count, size_t own, bool prompt,
+                              const struct text_buffer *text, bool *found) {
+    json_t *messages = first_messages(rendering, count);
+    enum status status = messages ? STATUS_OK : STATUS_FAILED;
+    const struct text_buffer *made = &rendering->output.text;
+    *found = false;
+    for (int sparse = 0; sparse < 2 && status == STATUS_OK && !*found; sparse++) {
+        status = render_marked(rendering, messages, own, sparse > 0, prompt, found);
+        *found = *found && made->count == text->count &&
+                 (text->count == 0 || memcmp(made->items, text->items, text->count) == 0);
+    }
+    json_decref(messages);
+    return status;
+}
+
+/* The words of a turn in its text, and where those of the message before it end. */
+struct words {
+    size_t before;     /* 0: nowhere */
+    size_t first, end; /* SIZE_MAX: nowhere */
+};
+
+/* Where the thought tags that end at a place begin. They belong to the assistant's turn even where the template writes
+ * them or gives them to the model. */
+static size_t pass_tags_back(const char *text, size_t from, size_t at) {
+    enum { TAG_MAX = 32 };
+    for (;;) {
+        size_t close = at - jinja_trailing_space(text + from, at - from), open = close;
+        if (close == from || (text[close - 1] != '>' && text[close - 1] != ']')) return at;
+        char wanted = text[close - 1] == '>' ? '<' : '[';
+        while (open > from && close - open < TAG_MAX && text[open] != wanted)
+            open--;
+        char tag[TAG_MAX + 1] = "";
+        memcpy(tag, text + open, close - open);
+        if (text[open] != wanted || !strcasestr(tag, "think")) return at;
+        at = open;
+    }
+}
+
+static struct words find_words(const struct chat_marks *marks, const struct text_buffer *text) {
+    struct words words = {.first = SIZE_MAX, .end = SIZE_MAX};
+    size_t i = marks->places.count;
+    for (; i > 0 && marks->places.items[i - 1].own; i--) {
+        words.first = marks->places.items[i - 1].at;
+        if (words.end == SIZE_MAX) words.end = words.first;
+    }
+    if (i > 0) words.before = marks->places.items[i - 1].at;
+    if (words.first == SIZE_MAX) return words;
+    words.first = pass_tags_back(text->items, words.before, words.first);
+    return words;
+}
+
+static size_t common_bytes(const struct text_buffer *a, size_t from_a, const struct text_buffer *b, size_t from_b) {
+    size_t common = 0;
+    while (from_a + common < a->count && from_b + common < b->count &&
+           a->items[from_a + common] == b->items[from_b + common])
+        common++;
+    return common;
+}
+
+static bool begins_with(const struct text_buffer *text, const struct text_buffer *begin) {
+    return text->count >= begin->count && (begin->count == 0 || memcmp(text->items, begin->items, begin->count) == 0);
+}
+
+static enum status refuse(size_t turn, const char *why) {
+    (void)status_set(STATUS_BAD_INPUT, "messages[%zu]: cannot tell where the assistant's turn %s", turn, why);
+    return status_hint(
+        STATUS_BAD_INPUT,
+        "put {%% generation %%} before and {%% endgeneration %%} behind what the template writes for the "
+        "assistant: such blocks say what is trained on");
+}
+
+/* Where the two texts begin to differ, moved back so that no word or tag is cut. */
+static size_t floor_to_tag(const char *text, size_t common) {
+    while (common > 0 && !memchr(" \n:>]", text[common - 1], 5))
+        common--;
+    return common;
+}
+
+/* Where the turn begins when the text does not begin with the model's prompt. */
+static enum status find_parting(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
+                                const struct text_buffer *prompt, const struct words *words, size_t *start) {
+    bool found;
+    TRY(find_marks(rendering, turn, SIZE_MAX, true, prompt, &found));
+    if (!found || words->before == 0) return refuse(turn, "begins: it does not follow what the model is given");
+    struct words given = find_words(&rendering->marks, prompt);
+    if (given.before == 0) return refuse(turn, "begins: it does not follow what the model is given");
+    size_t common = common_bytes(text, words->before, prompt, given.before);
+    *start = words->before + common;
+    if (*start >= words->first || given.before + common == prompt->count) return STATUS_OK;
+    common = floor_to_tag(text->items + words->before, common);
+    *start = words->before + common;
+    return common > 0 ? STATUS_OK : refuse(turn, "begins: the template writes other text before it than for an answer");
+}
+
+static enum status find_start(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
+                              const struct text_buffer *prompt, const struct words *words, size_t *start) {
+    if (begins_with(text, prompt))
+        *start = prompt->count;
+    else
+        TRY(find_parting(rendering, turn, text, prompt, words, start));
+    if (*start > words->first) *start = words->first;
+    return STATUS_OK;
+}
+
+/* Whether the text after the turn's words stays the same when a user's message follows. */
+static enum status ends_as_followed(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
+                                    size_t end, bool *out) {
+    json_t *messages = first_messages(rendering, turn + 1);
+    if (!messages) return STATUS_FAILED;
+    bool rendered = false;
+    json_t *next = json_pack("{s:s,s:s}", "role", "user", "content", ".");
+    enum status status = json_array_append_new(messages, next) == 0
+                             ? render_marked(rendering, messages, turn, false, false, &rendered)
+                             : status_no_memory(0, "messages");
+    json_decref(messages);
+    const struct chat_marks *marks = &rendering->marks;
+    *out = !rendered || marks->places.count < 2;
+    for (size_t i = 0; i + 1 < marks->places.count && !*out; i++) {
+        const struct chat_place *at = &marks->places.items[i];
+        bool last_own = at[0].own && !at[1].own;
+        *out = last_own && common_bytes(text, end, &rendering->output.text, at->at) == text->count - end;
+    }
+    return status;
+}
+
+/* Refuses a text that ends with the generation prompt: its template ignores add_generation_prompt and always appends
+ * the prompt. */
+static enum status check_end(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
+                             const struct text_buffer *prompt, size_t end) {
+    size_t common = 0;
+    while (end != SIZE_MAX && common < text->count - end && common < prompt->count &&
+           text->items[text->count - 1 - common] == prompt->items[prompt->count - 1 - common])
+        common++;
+    while (common > 0 && ((unsigned char)text->items[text->count - common] & 0xC0) == 0x80)
+        common--;
+    if (jinja_leading_space(text->items + text->count - common, common) == common) return STATUS_OK;
+    bool found, followed;
+    TRY(find_marks(rendering, turn, SIZE_MAX, true, prompt, &found));
+    struct words given = find_words(&rendering->marks, prompt);
+    if (!found || given.before == 0 || prompt->count - given.before > common) return STATUS_OK;
+    TRY(ends_as_followed(rendering, turn, text, end, &followed));
+    return followed ? STATUS_OK : refuse(turn, "ends: the template writes the beginning of an answer behind it");
+}
+
+static enum status find_turn(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
+                             const struct text_buffer *prompt, size_t *start) {
+    bool found;
+    struct words words = {.first = SIZE_MAX, .end = SIZE_MAX};
+    TRY(find_marks(rendering, turn + 1, turn, false, text, &found));
+    if (found) words = find_words(&rendering->marks, text);
+    TRY(find_start(rendering, turn, text, prompt, &words, start));
+    return check_end(rendering, turn, text, prompt, words.end);
+}
+
+/* Renders the conversation up to and with the assistant's message `turn` into *text, which is empty, and finds where
+ * the turn begins in it: at the end of the model's prompt (the rendering of the messages before it with
+ * add_generation_prompt), and never after the first of the message's own words. The turn ends with the text.
+ *
+ * The words of all messages are found by marks, so that nothing depends on what they are. They matter
+ * where the model's prompt differs from the text before the turn (Mistral's system prompt, which is only in the last of
+ * the user's turns; a generation prompt that opens thoughts): the turn then begins where the two first differ after the
+ * words of the message before it.
+ *
+ * BAD_INPUT, naming the message, when that cannot be told, and when the template puts the mark of the next answer
+ * behind the turn. */
+static enum status chat_turn_render(struct chat_rendering *rendering, size_t turn, struct text_buffer *text,
+                                    size_t *start) {
+    if (turn == 0) return status_set(STATUS_BAD_INPUT, "messages: begin with the assistant, who has nothing to answer");
+    struct text_buffer prompt;
+    TRY(chat_render(rendering, turn + 1, false));
+    *text = rendering->output.text;
+    rendering->output.text = (struct text_buffer){0};
+    TRY(chat_render(rendering, turn, true));
+    prompt = rendering->output.text;
+    rendering->output.text = (struct text_buffer){0};
+    enum status status = find_turn(rendering, turn, text, &prompt, start);
+    vec_free(&prompt);
+    return status;
+}
+
+/* --- conversations to marked ids --- */
+
 struct turn {
     size_t message;          /* its number */
     struct text_buffer text; /* the conversation up to and with it */
@@ -75,10 +496,6 @@ static enum status read_weight(const json_t *message, size_t i, bool *masked) {
     return STATUS_OK;
 }
 
-static bool begins_with(const struct text_buffer *text, const struct text_buffer *begin) {
-    return text->count >= begin->count && (begin->count == 0 || memcmp(text->items, begin->items, begin->count) == 0);
-}
-
 static enum status render_turns(struct chat_encoder *encoder) {
     const json_t *messages = encoder->rendering.whole.messages;
     for (size_t i = encoder->first; i < json_array_size(messages); i++) {
@@ -133,13 +550,6 @@ static enum status encode_by_turns(struct chat_encoder *encoder, struct token_id
     return STATUS_OK;
 }
 
-static size_t common_bytes(const struct text_buffer *a, const struct text_buffer *b) {
-    size_t common = 0;
-    while (common < a->count && common < b->count && a->items[common] == b->items[common])
-        common++;
-    return common;
-}
-
 /* The weights of the assistant's turns go to the generation blocks, of which there must be one for each turn. */
 static enum status mask_ranges(struct chat_encoder *encoder) {
     const json_t *messages = encoder->rendering.whole.messages;
@@ -169,7 +579,7 @@ static enum status encode_whole(struct chat_encoder *encoder, struct token_ids *
         output->text = (struct text_buffer){0};
     }
     enum status status = chat_render(&encoder->rendering, json_array_size(encoder->rendering.whole.messages), false);
-    size_t common = status == STATUS_OK ? common_bytes(&given, &output->text) : 0;
+    size_t common = status == STATUS_OK ? common_bytes(&given, 0, &output->text, 0) : 0;
     vec_free(&given);
     TRY(status);
     encoder->ranges.count = 0;

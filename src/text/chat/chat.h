@@ -1,23 +1,25 @@
 /* Conversations as supervised examples: {"messages": [{"role", "content", …}, …], "tools": […],
  * "chat_template_kwargs": {…}}.
  *
- * src/text/chat: from conversations to examples.
- *
  * Files, in the order to read them:
- *   chat: this file; chat_template: the template of a model, and conversations rendered by it;
- *   chat_turn: which part of a rendering an assistant says; chat_marks: how that is found;
+ *   chat: this file; in chat.c, how the part of a rendering that an assistant says is found;
+ *   template: the template of a model, and conversations rendered by it;
  *   example: ids with marks, which tokens are trained on;
- *   chat_document: prints docs/chat.md. */
+ *   document: prints docs/chat.md. */
 #ifndef BALLAST_TEXT_CHAT_CHAT_H
 #define BALLAST_TEXT_CHAT_CHAT_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "base/status.h"
-#include "text/chat/chat_template.h"
+#include "base/utf8.h"
 #include "text/chat/example.h"
+#include "text/chat/template.h"
 
 /* Changes when the same conversation would give other marked ids. */
 enum { CHAT_VERSION = 2, CHAT_VERSION_OF_0_1_0 = 1 };
@@ -34,7 +36,7 @@ void chat_encoder_free(struct chat_encoder *encoder);
  * Where the template has generation blocks, a conversation is one example and the blocks say what is trained on. Else
  * a turn is the text that follows the model's prompt, which is the rendering of the messages before it with
  * add_generation_prompt. The turn includes the marks at its end. All of the assistant's words are trained on, also
- * those that are part of the prompt (chat_turn.h). Turns that the whole conversation renders in the same way (with most
+ * those that are part of the prompt. Turns that the whole conversation renders in the same way (with most
  * templates: all) share one example. Where a template renders earlier turns differently (without their thoughts, say),
  * each such turn gets an example of its own, with the conversation up to it. The ids are those of the whole rendered
  * text; example.h says how borders are found in them. A turn whose "weight" (or "train", "training", "loss") is 0 or

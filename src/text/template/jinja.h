@@ -13,19 +13,17 @@
  *
  * Statements: if, for (with filter and else, loop, break, continue), set (also of a namespace's field, and of a body),
  * macro, raw, generation. All expressions but await, calls with * and recursive loops. Filters, tests, functions and
- * methods are listed in jinja_filter.c, jinja_predicate.c, jinja_function.c and jinja_method.c. Anything else is
+ * methods are listed in filters.c, functions.c and methods.c. Anything else is
  * refused by name when the template is parsed, or, where only rendering shows it, when it is met.
  *
  * Templates are not trusted: work, memory, output and depth of a rendering are bounded.
  *
  * Files, in the order to read them:
  *   jinja: this file, the public calls;
- *   jinja_lexer: text to tokens; jinja_ast: the tree;
- *   jinja_parser, jinja_expression: tokens to a tree, statements and expressions;
- *   jinja_value, jinja_print: values as Python has them, and how Python prints them;
- *   jinja_text, jinja_string: what Python says of characters and strings;
- *   jinja_rendering: a rendering: bounds, scopes, statements; jinja_evaluate, jinja_operate: expressions;
- *   jinja_filter, jinja_filter_list, jinja_predicate, jinja_function, jinja_method: what templates may call. */
+ *   parse: tokens and trees; lexer: text to tokens; parser, expression: tokens to a tree, statements and expressions;
+ *   value: values as Python has them; strings: how Python prints values and changes strings;
+ *   render: a rendering: bounds, scopes, statements; evaluate: expressions;
+ *   filters, functions, methods: what templates may call. */
 #ifndef BALLAST_TEXT_TEMPLATE_JINJA_H
 #define BALLAST_TEXT_TEMPLATE_JINJA_H
 

@@ -146,7 +146,8 @@ const struct text_step_type text_byte_fallback_step = {
     .stop = fallback_stop,
 };
 
-const struct text_step_type text_byte_fallback_early_step = {
+/* The same, but each character is handed on as soon as it is complete, so only the bytes after it become U+FFFD. */
+static const struct text_step_type byte_fallback_early_step = {
     .name = "byte fallback, early",
     .state_bytes = sizeof(struct fallback_state),
     .apply = fallback_early_apply,
@@ -183,7 +184,7 @@ static enum status chain_make(struct tokenizer_decoder *decoder, bool early) {
     if (!specs) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
         specs[i] = tokenizer->decoders.items[i];
-        if (early && specs[i].type == &text_byte_fallback_step) specs[i].type = &text_byte_fallback_early_step;
+        if (early && specs[i].type == &text_byte_fallback_step) specs[i].type = &byte_fallback_early_step;
     }
     enum status status = text_chain_create(specs, count, (struct text_sink){text_take, decoder},
                                            (struct token_sink){ids_refuse, NULL}, &decoder->chain);

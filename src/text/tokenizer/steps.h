@@ -134,8 +134,6 @@ extern const struct text_step_type text_byte_level_step;
 /* Segments <0x00> to <0xFF> -> bytes: byte tokens in a row become one segment if they are UTF-8, else one U+FFFD
  * for each byte. No settings. */
 extern const struct text_step_type text_byte_fallback_step;
-/* The same, but each character is handed on as soon as it is complete, so only the bytes after it become U+FFFD. */
-extern const struct text_step_type text_byte_fallback_early_step;
 
 /* --- */
 

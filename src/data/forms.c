@@ -1,0 +1,620 @@
+#include "data/forms.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/utf8.h"
+
+/* Keys of rows that would change the rendered text, and that no chat template reads. */
+static const char *const refused_keys[] = {"images",    "image",         "videos", "video",   "audios",    "audio",
+                                           "functions", "function_call", "weight", "history", "documents", "label",
+                                           NULL};
+/* Keys of chat_template_kwargs that are arguments of transformers' apply_chat_template instead of variables. */
+static const char *const reserved[] = {"messages",
+                                       "conversation",
+                                       "tools",
+                                       "chat_template",
+                                       "add_generation_prompt",
+                                       "continue_final_message",
+                                       "tokenize",
+                                       "padding",
+                                       "truncation",
+                                       "max_length",
+                                       "return_tensors",
+                                       "return_dict",
+                                       "return_assistant_tokens_mask",
+                                       "tokenizer_kwargs",
+                                       NULL};
+
+/* Whether a value changes nothing: null, an empty text, list or object, a weight of 1, and any label but false, which
+ * marks an answer that is not to be learned (trl's unpaired preferences). */
+static bool is_empty(const char *key, const json_t *value) {
+    if (!value || json_is_null(value)) return true;
+    if (strcmp(key, "label") == 0) return !json_is_false(value);
+    if (strcmp(key, "weight") == 0 && json_is_number(value)) return fabs(json_number_value(value) - 1) < 1e-12;
+    if (json_is_string(value)) return json_string_length(value) == 0;
+    return (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static enum status refuse_others(const char *name, int64_t line, const json_t *object) {
+    for (size_t i = 0; refused_keys[i]; i++)
+        if (!is_empty(refused_keys[i], json_object_get(object, refused_keys[i])))
+            return jsonl_refuse(name, line, refused_keys[i], ": cannot be applied; leave the key out");
+    return STATUS_OK;
+}
+
+enum status jsonl_refuse_beside(const char *name, int64_t line, const json_t *object) {
+    static const char *const keys[] = {"tools", "system", "chat_template_kwargs"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!is_empty(keys[i], json_object_get(object, keys[i])))
+            return jsonl_refuse(name, line, keys[i], ": needs messages, which a chat template renders, and not texts");
+    return refuse_others(name, line, object);
+}
+
+/* Integers beyond 64 bits are read as reals, which a template would print in another way. */
+static bool has_wide_number(const json_t *value) {
+    const char *key;
+    json_t *part;
+    size_t i;
+    if (json_is_real(value)) return fabs(json_real_value(value)) >= 0x1p63;
+    json_array_foreach(value, i, part) {
+        if (has_wide_number(part)) return true;
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, key, part) {
+        if (has_wide_number(part)) return true;
+    }
+    return false;
+}
+
+/* A list, or JSON text of one; *out is NULL for null, an empty text or no value, and is dropped by the caller. */
+static enum status jsonl_read_list(const char *name, int64_t line, const json_t *object, const char *key,
+                                   json_t **out) {
+    json_t *value = json_object_get(object, key);
+    json_error_t error;
+    *out = NULL;
+    if (!value || json_is_null(value) || (json_is_string(value) && is_empty(key, value))) return STATUS_OK;
+    if (json_is_string(value))
+        value = json_load(json_string_value(value), json_string_length(value), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
+                          NULL, &error);
+    else
+        json_incref(value);
+    if (json_is_array(value)) {
+        *out = value;
+        return STATUS_OK;
+    }
+    bool null = json_is_null(value);
+    json_decref(value);
+    return null ? STATUS_OK : jsonl_refuse(name, line, key, ": must be a list, or JSON text of one");
+}
+
+static enum status add_tools(const char *name, int64_t line, const json_t *object, json_t *conversation) {
+    json_t *tools;
+    TRY(jsonl_read_list(name, line, object, "tools", &tools));
+    if (!tools) return STATUS_OK;
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if (!json_is_object(json_array_get(tools, i))) {
+            json_decref(tools);
+            return jsonl_refuse(name, line, "tools", ": must be a list of objects, each the JSON schema of a function");
+        }
+    return json_object_set_new(conversation, "tools", tools) == 0 ? STATUS_OK : status_no_memory(0, "tools");
+}
+
+static enum status add_variables(const char *name, int64_t line, const json_t *object, json_t *conversation) {
+    static const char key[] = "chat_template_kwargs";
+    json_t *variables = json_object_get(object, key);
+    if (!variables || json_is_null(variables)) return STATUS_OK;
+    if (!json_is_object(variables)) return jsonl_refuse(name, line, key, ": must be an object");
+    for (size_t i = 0; reserved[i]; i++)
+        if (json_object_get(variables, reserved[i])) {
+            (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s.%s: is not a variable of chat templates", name,
+                             (long long)line, key, reserved[i]);
+            return status_hint(STATUS_BAD_INPUT, "messages and tools belong next to chat_template_kwargs");
+        }
+    return json_object_set(conversation, key, variables) == 0 ? STATUS_OK : status_no_memory(0, key);
+}
+
+static enum status add_system(const char *name, int64_t line, const json_t *object, json_t *messages, size_t *first) {
+    const json_t *system = json_object_get(object, "system"), *begin = json_array_get(messages, 0);
+    const char *role = json_string_value(json_object_get(begin, "role"));
+    if (!system || json_is_null(system)) return STATUS_OK;
+    if (!json_is_string(system)) return jsonl_refuse(name, line, "system", ": must be a string");
+    if (json_string_length(system) == 0) return STATUS_OK;
+    if (role && strcmp(role, "system") == 0) {
+        if (json_equal(system, json_object_get(begin, "content"))) return STATUS_OK;
+        return jsonl_refuse(name, line, "system",
+                            ": differs from the system message that the conversation begins with");
+    }
+    json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
+    if (json_array_insert_new(messages, 0, message) != 0) return status_no_memory(0, "messages");
+    if (first) ++*first;
+    return STATUS_OK;
+}
+
+static enum status fill_conversation(const char *name, int64_t line, const json_t *object, json_t *conversation,
+                                     size_t *first) {
+    json_t *messages = json_object_get(conversation, "messages");
+    TRY(refuse_others(name, line, object));
+    if (json_is_array(messages)) TRY(add_system(name, line, object, messages, first));
+    TRY(add_tools(name, line, object, conversation));
+    TRY(add_variables(name, line, object, conversation));
+    if (!has_wide_number(conversation)) return STATUS_OK;
+    return jsonl_refuse(name, line, "messages", ": hold a number beyond 64 bits");
+}
+
+enum status jsonl_make_conversation(const char *name, int64_t line, const json_t *object, json_t *messages,
+                                    json_t **out, size_t *first) {
+    /* A copy, so that the row's own list does not change. */
+    json_t *own = json_is_array(messages) ? json_copy(messages) : json_incref(messages);
+    json_t *conversation = own ? json_pack("{s:o}", "messages", own) : NULL;
+    json_decref(messages);
+    if (!conversation) return status_no_memory(0, "messages");
+    enum status status = fill_conversation(name, line, object, conversation, first);
+    if (status == STATUS_OK)
+        *out = conversation;
+    else
+        json_decref(conversation);
+    return status;
+}
+
+/* Roles of ShareGPT's turns, with the names that other tools give them. */
+static const struct role {
+    const char *from, *role;
+} roles[] = {
+    {"human", "user"},          {"user", "user"},           {"gpt", "assistant"}, {"chatgpt", "assistant"},
+    {"assistant", "assistant"}, {"model", "assistant"},     {"bot", "assistant"}, {"function_call", "assistant"},
+    {"system", "system"},       {"developer", "developer"}, {"tool", "tool"},     {"observation", "tool"},
+};
+
+static const struct role *find_role(const char *from) {
+    for (size_t i = 0; from && i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(roles[i].from, from) == 0) return &roles[i];
+    return NULL;
+}
+
+static enum status add_message(json_t *messages, const char *role, const json_t *content) {
+    json_t *message = json_pack("{s:s, s:O}", "role", role, "content", content);
+    return json_array_append_new(messages, message) == 0 ? STATUS_OK : status_no_memory(0, "messages");
+}
+
+/* The value of a function_call turn: JSON text of a call, or of a list of calls. NULL when it is not. */
+static json_t *read_calls(const json_t *value) {
+    json_error_t error;
+    json_t *read = json_is_string(value) ? json_load(json_string_value(value), json_string_length(value),
+                                                     JSON_REJECT_DUPLICATES, NULL, &error)
+                                         : NULL;
+    json_t *list = json_is_object(read) ? json_pack("[O]", read) : json_incref(read), *calls = json_array();
+    bool good = json_array_size(list) > 0 && calls;
+    for (size_t i = 0; i < json_array_size(list) && good; i++) {
+        json_t *call = json_array_get(list, i), *arguments = json_object_get(call, "arguments");
+        const char *called = json_string_value(json_object_get(call, "name"));
+        good = called && arguments &&
+               json_array_append_new(calls, json_pack("{s:s, s:{s:s, s:O}}", "type", "function", "function", "name",
+                                                      called, "arguments", arguments)) == 0;
+    }
+    json_decref(read);
+    json_decref(list);
+    if (good) return calls;
+    json_decref(calls);
+    return NULL;
+}
+
+/* A turn as a message: with its role, its words, and all other keys. NULL when it is not as ShareGPT has it. */
+static json_t *form_turn(const json_t *turn) {
+    const struct role *role = find_role(json_string_value(json_object_get(turn, "from")));
+    json_t *value = json_object_get(turn, "value"), *message = role ? json_copy((json_t *)(uintptr_t)turn) : NULL;
+    bool calls = role && strcmp(role->from, "function_call") == 0, words = json_is_string(value);
+    bool silent = (!value || json_is_null(value)) && json_array_size(json_object_get(turn, "tool_calls")) > 0;
+    if (!message || (!words && !silent)) return json_decref(message), NULL;
+    (void)json_object_del(message, "from");
+    (void)json_object_del(message, "value");
+    int failed = json_object_set_new(message, "role", json_string(role->role));
+    if (calls) failed |= json_object_set_new(message, "tool_calls", read_calls(value));
+    if (words) failed |= json_object_set_new(message, "content", calls ? json_string("") : json_incref(value));
+    if (!failed) return message;
+    json_decref(message);
+    return NULL;
+}
+
+static enum status add_turns(const char *name, int64_t line, const json_t *list, json_t *messages) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *message = form_turn(json_array_get(list, i));
+        if (message && json_array_append_new(messages, message) == 0) continue;
+        (void)status_set(STATUS_BAD_INPUT,
+                         "%s: line %lld: conversations[%zu]: must be {\"from\": human, gpt, system, tool, observation "
+                         "or function_call, \"value\": \"...\"}",
+                         name, (long long)line, i);
+        return status_hint(STATUS_BAD_INPUT, "the value of function_call is JSON text: {\"name\", \"arguments\"}");
+    }
+    return STATUS_OK;
+}
+
+/* Prompt and completion as messages, of which those from *first on are the completion. */
+static enum status join_completion(const struct jsonl_columns *columns, const char *name, int64_t line,
+                                   const json_t *object, json_t **messages, size_t *first) {
+    const char *keys[] = {jsonl_key(columns, JSONL_PROMPT), jsonl_key(columns, JSONL_COMPLETION)};
+    json_t *parts[2], *all = json_array();
+    for (int i = 0; i < 2; i++) {
+        parts[i] = keys[i] ? json_object_get(object, keys[i]) : NULL;
+        if (json_is_array(parts[i]) && json_array_extend(all, parts[i]) == 0) continue;
+        json_decref(all);
+        return jsonl_refuse(name, line, keys[i] ? keys[i] : "completion", ": must be a list of messages");
+    }
+    *first = json_array_size(parts[0]);
+    *messages = all;
+    return STATUS_OK;
+}
+
+static enum status find_messages(const struct jsonl_columns *columns, const char *name, int64_t line,
+                                 const json_t *object, json_t **messages, size_t *first) {
+    const char *key = jsonl_key(columns, JSONL_MESSAGES), *prompt = jsonl_key(columns, JSONL_PROMPT);
+    json_t *list = key ? json_object_get(object, key) : NULL;
+    if (!list && prompt && json_object_get(object, prompt))
+        return join_completion(columns, name, line, object, messages, first);
+    if (!list) list = json_object_get(object, "conversations");
+    if (!list) return jsonl_refuse_missing(name, line, key ? key : "messages", object);
+    if (!json_object_get(json_array_get(list, 0), "from")) {
+        *messages = json_incref(list);
+        return STATUS_OK;
+    }
+    json_t *made = json_array();
+    enum status status = made ? add_turns(name, line, list, made) : status_no_memory(0, "messages");
+    if (status == STATUS_OK)
+        *messages = made;
+    else
+        json_decref(made);
+    return status;
+}
+
+enum status jsonl_form_conversation(const struct jsonl_columns *columns, const char *name, int64_t line, json_t *object,
+                                    json_t **out, size_t *first) {
+    json_t *messages = NULL;
+    *first = 0;
+    TRY(find_messages(columns, name, line, object, &messages, first));
+    return jsonl_make_conversation(name, line, object, messages, out, first);
+}
+
+/* The fields of a line; input and system are "" where there is none. */
+struct alpaca {
+    const char *instruction, *input, *output, *system;
+    size_t instruction_bytes, input_bytes, output_bytes, system_bytes;
+};
+
+/* A text that need not be there. */
+static enum status read_optional(const char *name, int64_t line, const json_t *object, const char *key,
+                                 const char **text, size_t *bytes) {
+    const json_t *value = key ? json_object_get(object, key) : NULL;
+    *text = "";
+    *bytes = 0;
+    if (!value || json_is_null(value)) return STATUS_OK;
+    return jsonl_read_string(name, line, object, key, text, bytes);
+}
+
+static enum status read_alpaca(const struct jsonl_columns *columns, const char *name, int64_t line,
+                               const json_t *object, struct alpaca *out) {
+    *out = (struct alpaca){0};
+    TRY(jsonl_read_string(name, line, object, jsonl_key(columns, JSONL_INSTRUCTION), &out->instruction,
+                          &out->instruction_bytes));
+    TRY(jsonl_read_string(name, line, object, jsonl_key(columns, JSONL_OUTPUT), &out->output, &out->output_bytes));
+    TRY(read_optional(name, line, object, "system", &out->system, &out->system_bytes));
+    return read_optional(name, line, object, jsonl_key(columns, JSONL_INPUT), &out->input, &out->input_bytes);
+}
+
+static enum status write_question(const struct alpaca *alpaca, struct text_buffer *out) {
+    TRY(text_append(out, alpaca->instruction, alpaca->instruction_bytes));
+    if (alpaca->input_bytes == 0) return STATUS_OK;
+    TRY(text_append(out, "\n\n", 2));
+    return text_append(out, alpaca->input, alpaca->input_bytes);
+}
+
+static enum status write_prompt(const struct alpaca *alpaca, struct text_buffer *out) {
+    static const char task[] = "Below is an instruction that describes a task",
+                      with_input[] = ", paired with an input that provides further context",
+                      rest[] = ". Write a response that appropriately completes the request.",
+                      instruction[] = "\n\n### Instruction:\n", input[] = "\n\n### Input:\n",
+                      response[] = "\n\n### Response:\n";
+    bool own = alpaca->system_bytes > 0; /* in place of Alpaca's words, as LLaMA-Factory and axolotl do */
+    TRY(text_append(out, own ? alpaca->system : task, own ? alpaca->system_bytes : strlen(task)));
+    if (alpaca->input_bytes > 0 && !own) TRY(text_append(out, with_input, strlen(with_input)));
+    if (!own) TRY(text_append(out, rest, strlen(rest)));
+    TRY(text_append(out, instruction, strlen(instruction)));
+    TRY(text_append(out, alpaca->instruction, alpaca->instruction_bytes));
+    if (alpaca->input_bytes > 0) TRY(text_append(out, input, strlen(input)));
+    TRY(text_append(out, alpaca->input, alpaca->input_bytes));
+    return text_append(out, response, strlen(response));
+}
+
+/* Earlier questions and answers: a list of pairs, or JSON text of one. */
+static enum status add_history(const char *name, int64_t line, const json_t *object, json_t *messages) {
+    json_t *history;
+    TRY(jsonl_read_list(name, line, object, "history", &history));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < json_array_size(history) && status == STATUS_OK; i++) {
+        const json_t *pair = json_array_get(history, i), *turn[2] = {json_array_get(pair, 0), json_array_get(pair, 1)};
+        if (json_array_size(pair) != 2 || !json_is_string(turn[0]) || !json_is_string(turn[1]))
+            status = jsonl_refuse(name, line, "history", ": must be a list of pairs, [\"question\", \"answer\"]");
+        else if ((status = add_message(messages, "user", turn[0])) == STATUS_OK)
+            status = add_message(messages, "assistant", turn[1]);
+    }
+    json_decref(history);
+    return status;
+}
+
+static enum status make_alpaca_chat(const char *name, int64_t line, const json_t *object, const json_t *question,
+                                    const json_t *answer, json_t **out) {
+    json_t *messages = json_array(), *rest = json_copy((json_t *)(uintptr_t)object);
+    enum status status;
+    TRY_GOTO(status, messages && rest ? STATUS_OK : status_no_memory(0, "messages"), done);
+    TRY_GOTO(status, add_history(name, line, object, messages), done);
+    TRY_GOTO(status, add_message(messages, "user", question), done);
+    TRY_GOTO(status, add_message(messages, "assistant", answer), done);
+    (void)json_object_del(rest, "history"); /* it is read */
+    status = jsonl_make_conversation(name, line, rest, json_incref(messages), out, NULL);
+done:
+    json_decref(rest);
+    json_decref(messages);
+    return status;
+}
+
+/* Refuses what only a chat template could apply. */
+static enum status refuse_beside_alpaca(const char *name, int64_t line, const json_t *object) {
+    json_t *rest = json_copy((json_t *)(uintptr_t)object);
+    if (!rest) return status_no_memory(0, "an example");
+    (void)json_object_del(rest, "system"); /* it is read */
+    enum status status = jsonl_refuse_beside(name, line, rest);
+    json_decref(rest);
+    return status;
+}
+
+enum status jsonl_form_alpaca(const struct jsonl_columns *columns, const char *name, int64_t line, const json_t *object,
+                              bool chat, json_t **out) {
+    struct alpaca alpaca;
+    struct text_buffer text = {0};
+    TRY(read_alpaca(columns, name, line, object, &alpaca));
+    if (!chat) TRY(refuse_beside_alpaca(name, line, object));
+    enum status status = chat ? write_question(&alpaca, &text) : write_prompt(&alpaca, &text);
+    if (status != STATUS_OK) return vec_free(&text), status;
+    json_t *question = json_stringn(text.count > 0 ? text.items : "", text.count);
+    json_t *answer = json_stringn(alpaca.output, alpaca.output_bytes);
+    vec_free(&text);
+    if (!question || !answer)
+        status = status_no_memory(0, "an example");
+    else if (chat)
+        status = make_alpaca_chat(name, line, object, question, answer, out);
+    else
+        *out = json_pack("{s:O, s:O}", "prompt", question, "completion", answer);
+    json_decref(question);
+    json_decref(answer);
+    return status == STATUS_OK && !*out ? status_no_memory(0, "an example") : status;
+}
+
+/* A line of texts. */
+static enum status form_texts(const struct jsonl_columns *columns, const char *name, int64_t line, const json_t *object,
+                              const char *field, json_t **out) {
+    const char *prompt, *answer, *key = jsonl_key(columns, JSONL_PROMPT);
+    size_t prompt_bytes, answer_bytes;
+    if (!key) return jsonl_refuse_missing(name, line, "prompt", object);
+    TRY(jsonl_refuse_beside(name, line, object));
+    TRY(jsonl_read_string(name, line, object, key, &prompt, &prompt_bytes));
+    TRY(jsonl_read_string(name, line, object, field, &answer, &answer_bytes));
+    *out = json_pack("{s:s%, s:s%}", "prompt", prompt, prompt_bytes, "completion", answer, answer_bytes);
+    return *out ? STATUS_OK : status_no_memory(0, "an example");
+}
+
+/* Messages that both lists begin with; of each at least one is left. */
+static size_t count_common(const json_t *a, const json_t *b) {
+    size_t common = 0;
+    while (common + 1 < json_array_size(a) && common + 1 < json_array_size(b) &&
+           json_equal(json_array_get(a, common), json_array_get(b, common)))
+        common++;
+    return common;
+}
+
+static bool answers(const json_t *messages) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        if (role && strcmp(role, "assistant") == 0) return true;
+    }
+    return false;
+}
+
+/* The prompt's messages and those of the answer, in one list. */
+static json_t *join_messages(json_t *prompt, json_t *answer) {
+    json_t *messages = json_array();
+    if (messages && json_array_extend(messages, prompt) == 0 && json_array_extend(messages, answer) == 0)
+        return messages;
+    json_decref(messages);
+    return NULL;
+}
+
+static enum status form_messages(const struct jsonl_columns *columns, const char *name, int64_t line,
+                                 const json_t *object, const char *field, const char *other, json_t **out,
+                                 size_t *first) {
+    const char *key = jsonl_key(columns, JSONL_PROMPT);
+    json_t *prompt = key ? json_object_get(object, key) : NULL, *answer = json_object_get(object, field);
+    bool begun = json_is_array(prompt);
+    if (prompt && !begun && !json_is_string(prompt) && !json_is_null(prompt))
+        return jsonl_refuse(name, line, key, ": must be a list of messages");
+    if (!answers(answer)) return jsonl_refuse(name, line, field, ": has no assistant's turn");
+    *first = begun ? json_array_size(prompt) : count_common(answer, json_object_get(object, other));
+    if (*first == 0 && json_string_length(prompt) > 0)
+        return jsonl_refuse(name, line, key, ": is a text, and the answers' messages do not begin with it");
+    json_t *messages = begun ? join_messages(prompt, answer) : json_incref(answer);
+    return jsonl_make_conversation(name, line, object, messages, out, first);
+}
+
+enum status jsonl_form_preference(const struct jsonl_columns *columns, const char *name, int64_t line,
+                                  const json_t *object, enum jsonl_field field, json_t **out, size_t *first) {
+    const char *keys[] = {jsonl_key(columns, JSONL_CHOSEN), jsonl_key(columns, JSONL_REJECTED)};
+    const char *own = keys[field == JSONL_REJECTED], *other = keys[field == JSONL_CHOSEN];
+    const json_t *chosen = json_object_get(object, keys[0]), *rejected = json_object_get(object, keys[1]);
+    *first = 0;
+    for (int i = 0; i < 2; i++)
+        if (!json_object_get(object, keys[i])) return jsonl_refuse_missing(name, line, keys[i], object);
+    for (int i = 0; i < 2; i++) {
+        const json_t *value = i == 0 ? chosen : rejected;
+        if (!json_is_string(value) && !json_is_array(value))
+            return jsonl_refuse(name, line, keys[i], ": must be a string or a list of messages");
+    }
+    if (json_is_string(chosen) != json_is_string(rejected))
+        return jsonl_refuse(name, line, keys[1], ": must be of the type of the chosen answer");
+    if (json_is_string(chosen)) return form_texts(columns, name, line, object, own, out);
+    return form_messages(columns, name, line, object, own, other, out, first);
+}
+
+/* --- keys that nothing reads --- */
+
+enum { NAMES_MAX = 24, NAME_BYTES = 40 };
+
+#define BIT(field) (1u << JSONL_##field)
+
+static bool holds(const json_t *row, const struct jsonl_columns *columns, enum jsonl_field field) {
+    const char *key = jsonl_key(columns, field);
+    return key && json_object_get(row, key);
+}
+
+static unsigned fields_of(const json_t *row, enum source_kind kind, const struct jsonl_columns *columns) {
+    switch (kind) {
+    case SOURCE_JSONL: return BIT(TEXT);
+    case SOURCE_PROMPTS: return BIT(PROMPT) | BIT(COMPLETION);
+    case SOURCE_ALPACA: return BIT(INSTRUCTION) | BIT(INPUT) | BIT(OUTPUT);
+    case SOURCE_PREFERENCES:
+    case SOURCE_PREFERENCE_CHATS: return BIT(PROMPT) | BIT(CHOSEN) | BIT(REJECTED);
+    case SOURCE_CHAT:
+        if (holds(row, columns, JSONL_MESSAGES)) return BIT(MESSAGES);
+        return holds(row, columns, JSONL_PROMPT) ? BIT(PROMPT) | BIT(COMPLETION) : 0;
+    case SOURCE_TEXT:
+    case SOURCE_TOKENS: break;
+    }
+    return 0;
+}
+
+static bool is_field(const char *key, unsigned fields, const struct jsonl_columns *columns) {
+    for (int field = 0; field < JSONL_FIELDS; field++) {
+        const char *own = fields >> field & 1 ? jsonl_key(columns, (enum jsonl_field)field) : NULL;
+        if (own && strcmp(own, key) == 0) return true;
+    }
+    return false;
+}
+
+/* Those next to the fields are applied or refused (forms.h). */
+static bool is_read(const char *key, unsigned fields, enum source_kind kind, const struct jsonl_columns *columns) {
+    static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history"};
+    if (is_field(key, fields, columns)) return true;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && kind != SOURCE_JSONL; i++)
+        if (strcmp(beside[i], key) == 0) return true;
+    return kind == SOURCE_CHAT && fields == 0 && strcmp(key, "conversations") == 0;
+}
+
+static bool is_in(const json_t *names, const char *name) {
+    size_t i;
+    json_t *known;
+    json_array_foreach(names, i, known) {
+        if (strcmp(json_string_value(known), name) == 0) return true;
+    }
+    return false;
+}
+
+static enum status add_name(const char *name, json_t **names) {
+    if (!*names) *names = json_array();
+    if (json_array_size(*names) > NAMES_MAX || is_in(*names, name)) return STATUS_OK;
+    if (json_array_size(*names) == NAMES_MAX) name = "...";
+    return json_array_append_new(*names, json_string(name)) == 0 ? STATUS_OK : status_no_memory(0, "names of keys");
+}
+
+static bool is_one_of(const char *name, const char *const *list) {
+    while (*list && strcmp(*list, name) != 0)
+        list++;
+    return *list;
+}
+
+static bool names_one_of(const struct chat_template *chat, const char *const *list) {
+    while (*list && !chat_template_names(chat, *list))
+        list++;
+    return *list;
+}
+
+static bool is_unset(const json_t *value) {
+    return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+/* Keys of an object, apart from `known`, that the template does not name. */
+static enum status add_unnamed(const json_t *object, const char *const *known, const struct chat_template *chat,
+                               json_t **names) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        bool read = is_unset(value) || is_one_of(key, known) || chat_template_names(chat, key);
+        if (!read) TRY(add_name(key, names));
+    }
+    return STATUS_OK;
+}
+
+/* Thoughts go to the template under each of their names (text/chat/template.h). */
+static enum status add_message_keys(const json_t *message, const struct chat_template *chat, json_t **names) {
+    static const char *const thoughts[] = {"reasoning_content", "thinking", "reasoning", NULL};
+    static const char *const known[] = {
+        "role", "content",           "from",     "value",     "weight", "train", "training",
+        "loss", "reasoning_content", "thinking", "reasoning", NULL};
+    const char *from = json_string_value(json_object_get(message, "from"));
+    bool calls = from && strcmp(from, "function_call") == 0;
+    if (calls && !chat_template_names(chat, "tool_calls")) TRY(add_name(from, names));
+    for (size_t i = 0; thoughts[i]; i++)
+        if (json_string_length(json_object_get(message, thoughts[i])) > 0 && !names_one_of(chat, thoughts))
+            TRY(add_name(thoughts[i], names));
+    return add_unnamed(message, known, chat, names);
+}
+
+static enum status add_messages(const json_t *list, const struct chat_template *chat, json_t **names) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        TRY(add_message_keys(json_array_get(list, i), chat, names));
+    return STATUS_OK;
+}
+
+static enum status add_of_template(const json_t *row, const struct chat_template *chat, json_t **names) {
+    static const char *const none[] = {NULL};
+    const json_t *tools = json_object_get(row, "tools");
+    const char *text = json_string_value(tools);
+    bool given = tools && !is_unset(tools) && !(text && strcmp(text, "[]") == 0);
+    if (given && !chat_template_names(chat, "tools")) TRY(add_name("tools", names));
+    return add_unnamed(json_object_get(row, "chat_template_kwargs"), none, chat, names);
+}
+
+enum status jsonl_unread_add(const json_t *row, enum source_kind kind, const struct jsonl_columns *columns,
+                             const struct chat_template *chat, json_t **names) {
+    unsigned fields = fields_of(row, kind, columns);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)row, key, value) {
+        bool read = is_read(key, fields, kind, columns);
+        if (!json_is_null(value) && !read) TRY(add_name(key, names));
+        if (chat && read && strcmp(key, "tools") != 0 && strcmp(key, "history") != 0)
+            TRY(add_messages(value, chat, names));
+    }
+    return chat ? add_of_template(row, chat, names) : STATUS_OK;
+}
+
+enum status jsonl_unread_join(const json_t *more, json_t **names) {
+    size_t i;
+    json_t *name;
+    json_array_foreach(more, i, name) TRY(add_name(json_string_value(name), names));
+    return STATUS_OK;
+}
+
+void jsonl_unread_report(const char *file, const json_t *names) {
+    char text[NAMES_MAX * (NAME_BYTES + 2) + 8] = "";
+    size_t i, used = 0;
+    json_t *name;
+    json_array_foreach(names, i, name) {
+        const char *key = json_string_value(name);
+        size_t bytes = json_string_length(name);
+        if (bytes > NAME_BYTES) bytes = utf8_floor(key, NAME_BYTES);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used > 0 ? ", " : "", (int)bytes, key);
+    }
+    if (text[0]) log_note("%s: row keys that are not read: %s", file, text);
+}

@@ -1,0 +1,74 @@
+/* Rows of training: which source each comes from, in which order a source's rows come, and how a row is filled. */
+#ifndef BALLAST_DATA_ROWS_H
+#define BALLAST_DATA_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/corpus.h"
+
+/* The order is a pure function of the seed.
+ *
+ * An endless sequence of ordinals goes through the rows in epochs. Later epochs permute all rows. The first permutes
+ * them within shuffle buffers of 64, 128, 256, ... rows, the last of which ends where the rows do: whoever reads it
+ * needs the beginning of the text only, and never more than 64 rows beyond twice what was read, so that training can
+ * begin while the rest is being tokenized. The order is this one whether or not it is. Up to 64 rows are one shuffle
+ * buffer. */
+
+/* The end of the shuffle buffer of an ordinal >= 0, as if the number of rows were unlimited: more than the ordinal. */
+int64_t row_order_shuffle_buffer_end(int64_t ordinal);
+
+/* The row, 0 to rows - 1, of an ordinal. `rows` >= 1 is the number of rows, or any lower bound of it that is at least
+ * row_order_shuffle_buffer_end(ordinal): all give the same row. */
+int64_t row_order_at(uint64_t seed, int64_t ordinal, int64_t rows);
+
+/* Which of several sources each row of training comes from: in exact proportions, and a pure function of the position,
+ * so that there is nothing to save.
+ *
+ * The sources' weights are whole numbers with the sum W. Any W positions in a row hold exactly weight[k] draws of
+ * source k, and any n positions at least 1 - K fewer or more than n * weight[k] / W would be (K sources). */
+
+struct mixture {
+    struct mixture_part {
+        int64_t weight;
+        int64_t rest;   /* of the weights from this part on */
+        int64_t offset; /* 0 to rest - 1: where in the rotation the first position stands */
+    } * parts;
+    size_t count;
+};
+
+/* Weights of at least 1 whose sum fits 62 bits (BAD_INPUT otherwise); `seed` picks where the rotation begins. */
+enum status mixture_create(const int64_t *weights, size_t count, uint64_t seed, struct mixture *out);
+void mixture_free(struct mixture *mixture);
+
+/* Draw number `ordinal` (from 0, without gaps as positions grow) of source `part`. */
+struct mixture_draw {
+    size_t part;
+    int64_t ordinal;
+};
+/* `position` is at least 0 and below INT64_MAX. */
+struct mixture_draw mixture_at(const struct mixture *mixture, int64_t position);
+
+/* One sequence of a batch, and how it is filled. */
+
+/* Arrays of `length`. positions and segments may be NULL. */
+struct row {
+    int64_t length;
+    int32_t *tokens, *targets;
+    int32_t *positions; /* of a token in its segment, from 0 */
+    int32_t *segments;  /* which segment a token is of, from 0 */
+};
+
+/* Writes position and segment of the token at a place, where the row has them. */
+void row_place(const struct row *row, int64_t at, int64_t position, int32_t segment);
+
+/* Tokens first .. first+length-1 of a corpus, each with its successor as target; *counted is the number of targets
+ * that count. The row is one segment unless `border` is at least 0: then each token of that id ends a segment, and has
+ * no target, since what follows is another document. As corpus_read. */
+enum status row_fill_tokens(const struct row *row, struct corpus *corpus, int64_t first, int64_t border,
+                            int64_t *counted);
+/* From `from` on: tokens 0 with targets TARGET_PADDING, as one segment more. */
+void row_fill_padding(const struct row *row, int64_t from, int32_t segment);
+
+#endif

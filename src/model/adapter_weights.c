@@ -1,0 +1,542 @@
+/* Adapters in a model: the nodes that they add, what is frozen, and where a model with adapters comes from. */
+#include "model/adapter_weights.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/half.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "model/families/builder.h"
+#include "model/safetensors.h"
+#include "model/weights.h"
+
+enum { ADAPTER_LAYER_BYTES = 256 };
+
+enum { ADAPTER_CONFIG_LIMIT_BYTES = 1 << 20 };
+
+/* A graph of one token, for its parameters. */
+static enum status adapter_small_graph(const struct model *model, struct graph **out) {
+    struct tensor *logits;
+    return model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, out, &logits);
+}
+
+/* y + (alpha / rank) B (A x) */
+static struct tensor *add_adapter(struct builder *builder, const char *layer, const char *node_name, struct tensor *x,
+                                  const struct linear_sizes *sizes, struct tensor *y) {
+    const struct adapter *adapter = &builder->config->adapter;
+    struct graph *graph = builder->graph;
+    struct tensor *a = graph_parameter(graph, graph_format(graph, "%s%s%s", adapter_prefix, layer, adapter_suffix_a), 2,
+                                       adapter->rank, sizes->in);
+    struct tensor *b = graph_parameter(graph, graph_format(graph, "%s%s%s", adapter_prefix, layer, adapter_suffix_b), 2,
+                                       sizes->out, adapter->rank);
+    struct linear_attributes plain = {0};
+    struct tensor *low = ops_linear(graph, graph_format(graph, "%s.lora_A", node_name), x, a, NULL, NULL, plain);
+    low =
+        ops_scale(graph, graph_format(graph, "%s.lora_scale", node_name), low, adapter->alpha / (double)adapter->rank);
+    return ops_linear(graph, graph_format(graph, "%s.lora_B", node_name), low, b, NULL, y, plain);
+}
+
+struct tensor *build_linear(struct builder *builder, const char *name, const char *node_name, struct tensor *x,
+                            const struct linear_sizes *sizes, struct tensor *residual) {
+    struct graph *graph = builder->graph;
+    int64_t rows = sizes->weight_is_kn ? sizes->in : sizes->out, columns = sizes->weight_is_kn ? sizes->out : sizes->in;
+    if (!name || !node_name) return NULL;
+    struct tensor *weight = build_matrix(builder, graph_format(graph, "%s.weight", name), rows, columns);
+    struct tensor *bias =
+        sizes->has_bias ? build_parameter(builder, graph_format(graph, "%s.bias", name), sizes->out, 0) : NULL;
+    struct linear_attributes attributes = {.weight_is_kn = sizes->weight_is_kn};
+    struct tensor *y = ops_linear(graph, node_name, x, weight, bias, residual, attributes);
+    /* peft sees the model as transformers has it, whose names begin so even where the files' do not. */
+    const char *layer = graph_format(graph, "%s%s", builder->config->family->prefix, name);
+    if (!layer || !adapter_wanted(&builder->config->adapter, layer)) return y;
+    return add_adapter(builder, layer, node_name, x, sizes, y);
+}
+
+static bool is_parameter(const struct tensor *tensor) { return tensor->kind == TENSOR_PARAMETER && !tensor->base; }
+
+/* How many parameters match the pattern; they are frozen. */
+static int freeze(struct graph *graph, const char *pattern) {
+    int matched = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        struct tensor *tensor = graph->tensors.items[i];
+        if (!is_parameter(tensor) || fnmatch(pattern, tensor->name, 0) != 0) continue;
+        tensor->trainable = false;
+        matched++;
+    }
+    return matched;
+}
+
+static enum status unmatched(const struct graph *graph, const char *pattern) {
+    const char *some = "";
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (is_parameter(graph->tensors.items[i])) some = graph->tensors.items[i]->name;
+    status_set(STATUS_BAD_INPUT, "freeze: '%.200s' matches no weight of the model", pattern);
+    return status_hint(STATUS_BAD_INPUT, "names are such as %s; `ballast inspect` lists the file's", some);
+}
+
+/* Applies every pattern; one that matches nothing is refused. */
+static enum status freeze_all(struct graph *graph, const char *patterns) {
+    for (const char *at = patterns; *at;) {
+        size_t length = strcspn(at, ",");
+        char *pattern = mem_format("%.*s", (int)length, at);
+        if (!pattern) return STATUS_FAILED;
+        enum status status = freeze(graph, pattern) > 0 ? STATUS_OK : unmatched(graph, pattern);
+        mem_free(pattern);
+        TRY(status);
+        at += length + (at[length] == ',');
+    }
+    return STATUS_OK;
+}
+
+enum status adapter_freeze(const struct model *model, struct graph *graph) {
+    for (size_t i = 0; i < graph->tensors.count && model->config.adapter.rank > 0; i++) {
+        struct tensor *tensor = graph->tensors.items[i];
+        if (is_parameter(tensor)) tensor->trainable = adapter_owns(tensor->name);
+    }
+    return model->frozen ? freeze_all(graph, model->frozen) : STATUS_OK;
+}
+
+static enum status try_graph(const struct model *model) {
+    struct graph *graph;
+    TRY(adapter_small_graph(model, &graph));
+    graph_free(graph);
+    return STATUS_OK;
+}
+
+enum status model_set_frozen(struct model *model, const char *patterns) {
+    mem_free(model->frozen);
+    model->frozen = NULL;
+    if (!*patterns) return STATUS_OK;
+    model->frozen = mem_string(patterns);
+    return model->frozen ? try_graph(model) : STATUS_FAILED;
+}
+
+/* The layer's name within that of its A; false for other parameters. */
+static bool layer_of(const struct tensor *tensor, char layer[ADAPTER_LAYER_BYTES]) {
+    if (!is_parameter(tensor) || !adapter_owns(tensor->name) || !name_ends(tensor->name, adapter_suffix_a))
+        return false;
+    size_t length = strlen(tensor->name) - strlen(adapter_prefix) - strlen(adapter_suffix_a);
+    snprintf(layer, ADAPTER_LAYER_BYTES, "%.*s", (int)length, tensor->name + strlen(adapter_prefix));
+    return true;
+}
+
+/* The last parts of the names of layers with adapters, each once; NULL when out of memory. */
+static json_t *list_layers(const struct graph *graph) {
+    json_t *names = json_object(), *list = json_array();
+    int failed = !names || !list;
+    for (size_t i = 0; i < graph->tensors.count && !failed; i++) {
+        char layer[ADAPTER_LAYER_BYTES];
+        if (!layer_of(graph->tensors.items[i], layer)) continue;
+        const char *dot = strrchr(layer, '.'), *last = dot ? dot + 1 : layer;
+        if (json_object_get(names, last)) continue;
+        failed = json_object_set_new(names, last, json_null()) != 0 || json_array_append_new(list, json_string(last));
+    }
+    json_decref(names);
+    if (!failed) return list;
+    json_decref(list);
+    (void)status_no_memory(0, "a list of layers");
+    return NULL;
+}
+
+static void print_names(const json_t *list, const char *between, char *text, size_t bytes) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s", i ? between : "", json_string_value(json_array_get(list, i)));
+    }
+}
+
+struct target_check {
+    const struct graph *graph;
+    const struct model *model;
+    const char *field; /* that names the targets */
+};
+
+static enum status hint_layers(const struct model *model) {
+    struct model all = *model;
+    struct graph *graph;
+    char text[512] = "";
+    strcpy(all.config.adapter.targets, "all-linear");
+    all.frozen = NULL;
+    if (adapter_small_graph(&all, &graph) != STATUS_OK) return STATUS_FAILED;
+    json_t *list = list_layers(graph);
+    print_names(list, ", ", text, sizeof text);
+    json_decref(list);
+    graph_free(graph);
+    return status_hint(STATUS_BAD_INPUT, "linear layers of the model: %s", text);
+}
+
+static enum status check_target(void *payload, const char *target, size_t length) {
+    const struct target_check *check = payload;
+    if (length == strlen("all-linear") && strncmp(target, "all-linear", length) == 0) return STATUS_OK;
+    for (size_t i = 0; i < check->graph->tensors.count; i++) {
+        char layer[ADAPTER_LAYER_BYTES];
+        if (layer_of(check->graph->tensors.items[i], layer) && adapter_matches(layer, target, length)) return STATUS_OK;
+    }
+    status_set(STATUS_BAD_INPUT, "%s: '%.*s' is not a linear layer that takes an adapter", check->field, (int)length,
+               target);
+    return hint_layers(check->model);
+}
+
+static enum status check_targets(const struct model *model, const char *field) {
+    struct target_check check = {.model = model, .field = field};
+    struct graph *graph;
+    TRY(adapter_small_graph(model, &graph));
+    check.graph = graph;
+    enum status status = adapter_each_target(&model->config.adapter, check_target, &check);
+    graph_free(graph);
+    return status;
+}
+
+/* all-linear becomes the layers' names, as peft writes it. */
+static enum status name_targets(struct model *model) {
+    struct adapter *adapter = &model->config.adapter;
+    if (strcmp(adapter->targets, "all-linear") != 0) return STATUS_OK;
+    struct graph *graph;
+    TRY(adapter_small_graph(model, &graph));
+    json_t *list = list_layers(graph);
+    graph_free(graph);
+    if (!list) return STATUS_FAILED;
+    char text[ADAPTER_TARGETS_BYTES] = "";
+    print_names(list, ",", text, sizeof text);
+    json_decref(list);
+    strcpy(adapter->targets, text);
+    return STATUS_OK;
+}
+
+static enum status find_target(void *payload, const char *target, size_t length) {
+    const char *list = payload;
+    for (const char *at = list; *at;) {
+        size_t here = strcspn(at, ",");
+        if (here == length && strncmp(at, target, length) == 0) return STATUS_OK;
+        at += here + (at[here] == ',');
+    }
+    return STATUS_BAD_INPUT;
+}
+
+/* Whether both name the same layers, in whatever order; all-linear stands for the model's. */
+static enum status compare_adapters(const struct model *model, const struct adapter *wanted, bool *same) {
+    struct model other = *model;
+    const struct adapter *own = &model->config.adapter, *named = &other.config.adapter;
+    other.config.adapter = *wanted;
+    TRY(name_targets(&other));
+    *same = own->rank == named->rank && own->alpha == named->alpha &&
+            adapter_each_target(own, find_target, (void *)(uintptr_t)named->targets) == STATUS_OK &&
+            adapter_each_target(named, find_target, (void *)(uintptr_t)own->targets) == STATUS_OK;
+    return STATUS_OK;
+}
+
+enum status model_set_adapter(struct model *model, const char *text, uint64_t seed) {
+    struct adapter *own = &model->config.adapter, wanted;
+    char own_text[ADAPTER_TEXT_BYTES], wanted_text[ADAPTER_TEXT_BYTES];
+    if (!*text) return STATUS_OK;
+    TRY(adapter_parse(text, &wanted));
+    if (own->rank > 0) {
+        bool same;
+        TRY(compare_adapters(model, &wanted, &same));
+        if (same) return STATUS_OK;
+        (void)adapter_print(own, own_text), (void)adapter_print(&wanted, wanted_text);
+        status_set(STATUS_BAD_INPUT, "lora: %.200s differs from the model's adapter, %.200s", wanted_text, own_text);
+        return status_hint(STATUS_BAD_INPUT, "leave the option out to train that adapter further");
+    }
+    if (model->config.experts > 0 && strcmp(wanted.targets, "all-linear") == 0)
+        log_warning(
+            "lora: all-linear means attention alone in a mixture of experts; peft adapts experts and router too");
+    *own = wanted;
+    model->adapter_seed = seed;
+    TRY(check_targets(model, "lora"));
+    return name_targets(model);
+}
+
+enum status model_set_base_format(struct model *model, enum weight_format format) {
+    if (format == WEIGHT_PLAIN || (model->base_is_stored && format == model->config.base_format)) return STATUS_OK;
+    if (model->base_is_stored)
+        return status_set(STATUS_BAD_INPUT, "quantize-base: %s, but the model's files have weights in %s",
+                          weight_format_name(format), weight_format_name(model->config.base_format));
+    if (weight_format_has_groups(format))
+        return status_set(STATUS_BAD_INPUT, "quantize-base: %s is read from models that have it, and not made",
+                          weight_format_name(format));
+    if (model->config.adapter.rank == 0)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "quantize-base: weights in %s are frozen, and nothing else is trained",
+                                      weight_format_name(format)),
+                           "--lora trains adapters on them");
+    if (model->config.family->expert_format != WEIGHT_PLAIN)
+        return status_hint(status_set(STATUS_BAD_INPUT, "quantize-base: %s: its experts are not quantised here",
+                                      model->config.family->name),
+                           "files that have them in %s are read so",
+                           weight_format_name(model->config.family->expert_format));
+    model->config.base_format = format;
+    enum status status = try_graph(model);
+    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "quantize-base");
+}
+
+static enum status check_weights(const struct model *model, const struct graph *graph) {
+    size_t expected = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (!is_parameter(tensor) || !adapter_owns(tensor->name)) continue;
+        expected++;
+        TRY(weights_check_one(model, tensor));
+    }
+    for (size_t i = 0; i < model->adapter_weights->tensors.count && model->adapter_weights->tensors.count > expected;
+         i++) {
+        const struct safetensors_tensor *found = &model->adapter_weights->tensors.items[i];
+        const struct tensor *tensor = graph_find(graph, found->name);
+        if (!tensor || !adapter_owns(tensor->name))
+            return status_set(STATUS_BAD_INPUT,
+                              "%s: %s: unexpected tensor: no adapter that adapter_config.json asks for", found->file,
+                              found->name);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_own_targets(const struct model *model, const char *file) {
+    char *field = mem_format("%s: target_modules", file);
+    enum status status = field ? check_targets(model, field) : STATUS_FAILED;
+    mem_free(field);
+    return status;
+}
+
+static enum status open_weights(struct model *model, const char *folder, const char *file) {
+    struct graph *graph;
+    char *path = path_join(folder, adapter_weights_name);
+    enum status status = path ? STATUS_OK : STATUS_FAILED;
+    if (path && !file_exists(path)) status = foreign_weights_refuse_folder(folder);
+    if (status == STATUS_OK) status = safetensors_open(path, &model->adapter_weights);
+    mem_free(path);
+    TRY(status);
+    TRY(check_own_targets(model, file));
+    TRY(name_targets(model));
+    TRY(adapter_small_graph(model, &graph));
+    status = check_weights(model, graph);
+    graph_free(graph);
+    return status;
+}
+
+static bool holds(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    bool there = path && file_exists(path);
+    mem_free(path);
+    return there;
+}
+
+static bool holds_model(const char *folder) {
+    return holds(folder, "config.json") || holds(folder, adapter_config_name) || holds(folder, "run.json");
+}
+
+/* The base's directory, for the caller to free: a relative path is one of the working directory, as in peft, or, where
+ * that has no model, of the adapter's directory. */
+static char *find_base(const char *folder, const char *base) {
+    if (base[0] == '/' || holds_model(base)) return mem_string(base);
+    char *beside = path_join(folder, base);
+    if (!beside || holds_model(beside)) return beside;
+    mem_free(beside);
+    return mem_string(base);
+}
+
+static enum status open_base(const char *folder, const char *file, const char *base, struct model **out) {
+    static const char merge[] =
+        "merge it with the model it belongs to: ballast merge ADAPTER_DIR --base MODEL_DIR -o DIR";
+    if (!base)
+        return status_hint(status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: missing", file), "%s", merge);
+    char *found = find_base(folder, base);
+    enum status status = STATUS_FAILED;
+    if (found && file_is_folder(found))
+        status = model_open_base(file, found, out);
+    else if (found)
+        status = status_hint(
+            status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: '%.200s' is no directory here", file, base),
+            "%s", merge);
+    mem_free(found);
+    return status;
+}
+
+static enum status open_adapter(const char *folder, const char *file, const char *base_folder, struct model **out) {
+    json_t *object = NULL;
+    const char *base = NULL;
+    struct adapter adapter;
+    TRY(json_read_object(file, ADAPTER_CONFIG_LIMIT_BYTES, &object));
+    enum status status = adapter_read_config(file, object, &adapter, &base);
+    if (status == STATUS_OK) status = open_base(folder, file, base_folder ? base_folder : base, out);
+    double dropout = json_number_value(json_object_get(object, "lora_dropout"));
+    json_decref(object);
+    TRY(status);
+    struct model *model = *out;
+    model->config.adapter = adapter;
+    model->adapter_folder = mem_string(folder);
+    if (!model->adapter_folder) return STATUS_FAILED;
+    if (dropout > 0) log_warning("%s asks for dropout (%g), which is not applied", file, dropout);
+    return open_weights(model, folder, file);
+}
+
+enum status model_open_adapter(const char *given, const char *base_folder, struct model **out) {
+    char *folder;
+    TRY(model_folder_find(given, &folder));
+    char *file = path_join(folder, adapter_config_name);
+    struct model *model = NULL;
+    enum status status = file ? open_adapter(folder, file, base_folder, &model) : STATUS_FAILED;
+    mem_free(file);
+    mem_free(folder);
+    if (status != STATUS_OK)
+        model_free(model);
+    else
+        *out = model;
+    return status;
+}
+
+enum status adapter_find(const char *folder, bool *found) {
+    char *file = path_join(folder, adapter_config_name);
+    if (!file) return STATUS_FAILED;
+    *found = file_exists(file);
+    mem_free(file);
+    return STATUS_OK;
+}
+
+/* --- a model with adapters as one without --- */
+
+/* W += factor B A in fp32; W [out, in], or [in, out] where `kn`. */
+static void add_product(float *weight, const float *a, const float *b, const struct linear_sizes *sizes, int64_t rank,
+                        float factor) {
+    int64_t in = sizes->in, out = sizes->out;
+#pragma omp parallel for schedule(static)
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < in; i++) {
+            float sum = 0;
+            for (int64_t r = 0; r < rank; r++)
+                sum += b[o * rank + r] * a[r * in + i];
+            weight[sizes->weight_is_kn ? i * out + o : o * in + i] += factor * sum;
+        }
+}
+
+static enum status load(const struct model *model, const struct tensor *parameter, enum dtype dtype, void **out) {
+    void *data = mem_array((size_t)shape_elements(&parameter->shape), (size_t)dtype_bytes(dtype));
+    if (!data) return STATUS_FAILED;
+    struct weight_target target = weight_whole(parameter, dtype, data);
+    enum status status = model_load_weights(model, &target, 1);
+    if (status != STATUS_OK) mem_free(data);
+    *out = status == STATUS_OK ? data : NULL;
+    return status;
+}
+
+/* The linear node that multiplies by this parameter; NULL when none does. */
+static const struct node *product_of(const struct graph *graph, const struct tensor *weight) {
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (graph->nodes.items[i]->op == &op_linear && graph->nodes.items[i]->in[1] == weight)
+            return graph->nodes.items[i];
+    return NULL;
+}
+
+static const struct tensor *adapter_of(const struct model *model, struct graph *graph, const struct tensor *weight,
+                                       const char *suffix) {
+    const char *name = weight->name + strlen(model->prefix), *family = model->config.family->prefix;
+    static const char end[] = ".weight";
+    if (!name_ends(name, end)) return NULL;
+    int length = (int)(strlen(name) - strlen(end));
+    const char *wanted = graph_format(graph, "%s%s%.*s%s", adapter_prefix, family, length, name, suffix);
+    return wanted ? graph_find(graph, wanted) : NULL;
+}
+
+/* In place: a value never lies before those that are still to be read. */
+static void round_to(struct weight_target *target, enum dtype dtype) {
+    if (dtype == DTYPE_F32) return;
+    int64_t elements = shape_elements(&target->tensor->shape);
+    for (int64_t i = 0; i < elements; i++) {
+        float value;
+        memcpy(&value, (char *)target->data + i * (int64_t)sizeof value, sizeof value);
+        uint16_t rounded = bf16_from_float(value);
+        memcpy((char *)target->data + i * (int64_t)sizeof rounded, &rounded, sizeof rounded);
+    }
+    target->dtype = dtype;
+}
+
+static enum status merge_one(const struct model *model, struct graph *graph, struct weight_target *target) {
+    const struct tensor *weight = target->tensor;
+    const struct node *node = product_of(graph, weight);
+    const struct tensor *a = node ? adapter_of(model, graph, weight, adapter_suffix_a) : NULL;
+    const struct tensor *b = a ? adapter_of(model, graph, weight, adapter_suffix_b) : NULL;
+    TRY(graph_status(graph));
+    const struct safetensors_tensor *source = safetensors_find(model->weights, weight->name);
+    enum dtype dtype = source->dtype == SAFETENSORS_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    void *a_data = NULL, *b_data = NULL;
+    target->dtype = b ? DTYPE_F32 : dtype;
+    TRY(load(model, weight, target->dtype, &target->data));
+    if (!b) return STATUS_OK;
+    const struct adapter *adapter = &model->config.adapter;
+    struct linear_sizes sizes = {.in = a->shape.dims[1],
+                                 .out = b->shape.dims[0],
+                                 .weight_is_kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn};
+    enum status status;
+    TRY_GOTO(status, load(model, a, DTYPE_F32, &a_data), done);
+    TRY_GOTO(status, load(model, b, DTYPE_F32, &b_data), done);
+    add_product(target->data, a_data, b_data, &sizes, adapter->rank, (float)(adapter->alpha / (double)adapter->rank));
+    round_to(target, dtype);
+done:
+    mem_free(a_data);
+    mem_free(b_data);
+    return status;
+}
+
+static enum status merge_all(const struct model *model, struct graph *graph, struct weight_target *targets,
+                             int *count) {
+    size_t tensors = graph->tensors.count;
+    for (size_t i = 0; i < tensors; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != TENSOR_PARAMETER || tensor->base || adapter_owns(tensor->name)) continue;
+        targets[*count] = weight_whole(tensor, DTYPE_F32, NULL);
+        TRY(merge_one(model, graph, &targets[(*count)++]));
+        progress_add(shape_elements(&tensor->shape));
+    }
+    return STATUS_OK;
+}
+
+enum status model_write_merged(const struct model *model, const char *folder) {
+    BUG_IF(!model->adapter_weights, "a model without adapters is merged");
+    if (model->config.base_format != WEIGHT_PLAIN)
+        return status_hint(status_set(STATUS_BAD_INPUT, "%s: weights in %s cannot take adapters in", model->folder,
+                                      weight_format_name(model->config.base_format)),
+                           "merge into the model that they were made from: --base MODEL_DIR");
+    struct graph *graph;
+    int count = 0;
+    TRY(adapter_small_graph(model, &graph));
+    struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
+    progress_begin(PROGRESS_COUNT, model_parameter_count(graph), "merging adapters into weights");
+    enum status status = targets ? merge_all(model, graph, targets, &count) : STATUS_FAILED;
+    progress_end();
+    struct model plain = *model;
+    plain.config.adapter.rank = 0;
+    if (status == STATUS_OK) status = model_write(&plain, folder, targets, count, NULL);
+    for (int i = 0; i < count; i++)
+        mem_free(targets[i].data);
+    mem_free(targets);
+    graph_free(graph);
+    return status;
+}
+
+/* Writes an adapter's settings. */
+
+static bool has_kn(const struct graph *graph) {
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        if (node->op == &op_linear && NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn) return true;
+    }
+    return false;
+}
+
+enum status adapter_write_settings(const struct model *model, const char *path, struct manifest *manifest) {
+    struct graph *graph;
+    struct file_sums *sums;
+    TRY(manifest_add(manifest, path, &sums));
+    TRY(adapter_small_graph(model, &graph));
+    json_t *targets = adapter_list_targets(&model->config.adapter), *object = NULL;
+    if (targets)
+        object =
+            adapter_write_config(&model->config.adapter, model->folder ? model->folder : "", targets, has_kn(graph));
+    graph_free(graph);
+    enum status status =
+        object ? json_write_summed(path, object, sums) : status_set(STATUS_FAILED, "%s: no memory", path);
+    json_decref(object);
+    return status;
+}

@@ -1,0 +1,400 @@
+/* What compressed-tensors stores: quantization_config, and integers in groups (w4a16, w8a16). A weight NAME.weight lies
+ * in NAME.weight_packed      I32 [rows, words]: codes of 4 or 8 bits plus 8 or 128, the first one in the lowest bits; a
+ *                             row begins with a word
+ *     NAME.weight_shape       I64: rows, columns
+ * or, of int-quantized, codes of 8 bits that are not packed, in
+ *     NAME.weight             I8 [rows, columns]
+ * and in
+ *     NAME.weight_scale       F32, BF16 or F16 [rows, groups], of the whole tensor [1]
+ *     NAME.weight_zero_point  where it is asymmetric: as codes, packed along the rows [words, groups]; of the whole
+ *                             tensor, and where codes are not packed, I8 as the scales
+ * The numbers are those of compressed-tensors' dequantize, (code - zero) * scale, before it rounds them to the scale's
+ * dtype; a GEMM rounds them to its own. */
+#include "model/stored_format.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* ---- config.json ---- */
+
+static bool has_value(const json_t *object, const char *key, const char *value) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text && strcmp(text, value) == 0;
+}
+
+/* A place in config.json, for messages. */
+struct place {
+    const char *file, *group;
+};
+
+static enum status refuse(const struct place *place, const char *key, const char *why) {
+    return status_set(STATUS_BAD_INPUT, "%s: quantization_config: %.60s%s%.60s: %s", place->file, place->group,
+                      *place->group && *key ? "." : "", key, why);
+}
+
+/* Whether a key is left out or says nothing: null, false, or an empty list, object or text. */
+static bool is_unset(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return !value || json_is_null(value) || json_is_false(value) ||
+           (json_is_object(value) && json_object_size(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_string(value) && json_string_length(value) == 0);
+}
+
+static enum status require_nothing(const struct place *place, const json_t *object, const char *key, const char *why) {
+    return is_unset(object, key) ? STATUS_OK : refuse(place, key, why);
+}
+
+/* Fields that would change what the numbers are, or what is computed with them. */
+static enum status check_group(const struct place *place, const json_t *object, const json_t *group) {
+    const char *all = json_string_value(json_object_get(object, "format"));
+    if (!json_is_object(group)) return refuse(place, "", "must be an object");
+    TRY(require_nothing(place, group, "input_activations", "activations are rounded too"));
+    TRY(require_nothing(place, group, "output_activations", "activations are rounded too"));
+    if (is_unset(group, "format") || has_value(group, "format", all)) return STATUS_OK;
+    return refuse(place, "format", "differs from that of all, and weights of one format are read");
+}
+
+static enum status read_strategy(const struct place *place, const json_t *weights, int64_t *block) {
+    enum { GROUP_MAX = 1 << 24 };
+    const json_t *size = json_object_get(weights, "group_size");
+    int64_t length = json_is_integer(size) ? json_integer_value(size) : 0;
+    if (has_value(weights, "strategy", "channel")) {
+        *block = 0;
+        return STATUS_OK;
+    }
+    if (has_value(weights, "strategy", "tensor")) {
+        *block = WEIGHT_BLOCK_WHOLE;
+        return STATUS_OK;
+    }
+    if (!has_value(weights, "strategy", "group"))
+        return refuse(place, "weights.strategy", "is none of group, channel and tensor, which are read");
+    if (length < 1 || length > GROUP_MAX) return refuse(place, "weights.group_size", "must be a number of weights");
+    *block = length;
+    return STATUS_OK;
+}
+
+/* GPTQ's order of columns: "weight" (or "static") changes how codes are found, not how they are stored. */
+static bool keeps_order(const json_t *weights) {
+    return is_unset(weights, "actorder") || has_value(weights, "actorder", "weight") ||
+           has_value(weights, "actorder", "static");
+}
+
+static enum status read_integers(const struct place *place, const json_t *group, bool packed,
+                                 struct stored_format *out) {
+    const json_t *weights = json_object_get(group, "weights"), *symmetric = json_object_get(weights, "symmetric");
+    const json_t *bits = json_object_get(weights, "num_bits");
+    int64_t count = json_is_integer(bits) ? json_integer_value(bits) : 0;
+    bool asymmetric = json_is_false(symmetric);
+    if (!json_is_object(weights)) return refuse(place, "weights", "must be an object");
+    if (!has_value(weights, "type", "int"))
+        return refuse(place, "weights.type", "is not int, which is read in this format");
+    if (packed && count != 4 && count != 8)
+        return refuse(place, "weights.num_bits", "is neither 4 nor 8, which are read");
+    if (count < 1 || count > 8) return refuse(place, "weights.num_bits", "must be from 1 to 8");
+    if (!is_unset(weights, "dynamic")) return refuse(place, "weights.dynamic", "the scales are not stored");
+    if (!keeps_order(weights)) return refuse(place, "weights.actorder", "columns in another order are not read");
+    if (packed && count == 4)
+        out->format = asymmetric ? WEIGHT_W4A16_ASYM : WEIGHT_W4A16;
+    else
+        out->format = asymmetric ? WEIGHT_W8A16_ASYM : WEIGHT_W8A16;
+    return read_strategy(place, weights, &out->block);
+}
+
+/* What is next to the groups. Names and versions change nothing; plain_layers reads `ignore`. */
+static enum status check_compressed(const char *file, const json_t *object) {
+    static const char *const harmless[] = {
+        "config_groups",       "format",  "global_compression_ratio", "ignore",     "quant_method",
+        "quantization_status", "version", "run_compressed",           "dequantize", "use_optimized_inference"};
+    const struct place top = {file, ""};
+    const char *name;
+    json_t *value;
+    TRY(require_nothing(&top, object, "kv_cache_scheme", "keys and values are rounded too"));
+    const json_t *sparsity = json_object_get(object, "sparsity_config");
+    if (!is_unset(object, "sparsity_config") && !has_value(sparsity, "format", "dense"))
+        return refuse(&top, "sparsity_config", "sparse weights are not read");
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+        bool known = strcmp(name, "sparsity_config") == 0;
+        for (size_t i = 0; i < sizeof harmless / sizeof *harmless && !known; i++)
+            known = strcmp(name, harmless[i]) == 0;
+        if (!known) TRY(require_nothing(&top, object, name, "is not known, and may change what the weights are"));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_group(const struct place *place, const json_t *object, const json_t *group,
+                              struct stored_format *out) {
+    TRY(check_group(place, object, group));
+    if (has_value(object, "format", "mxfp4-pack-quantized")) {
+        *out = (struct stored_format){WEIGHT_MXFP4, 0};
+        return STATUS_OK;
+    }
+    return read_integers(place, group, has_value(object, "format", "pack-quantized"), out);
+}
+
+enum status compressed_read_config(const char *file, const json_t *object, struct stored_format *out) {
+    static const char *const formats[] = {"mxfp4-pack-quantized", "pack-quantized", "int-quantized", "naive-quantized"};
+    const json_t *groups = json_object_get(object, "config_groups");
+    bool known = false, first = true;
+    const char *name;
+    json_t *group;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        known = known || has_value(object, "format", formats[i]);
+    if (!known)
+        return status_set(
+            STATUS_BAD_INPUT,
+            "%s: quantization_config: of compressed-tensors' formats mxfp4-pack-quantized, pack-quantized "
+            "and int-quantized are read",
+            file);
+    TRY(check_compressed(file, object));
+    if (json_object_size(groups) == 0)
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: quantization_config: config_groups: must be an object that is not empty", file);
+    json_object_foreach((json_t *)(uintptr_t)groups, name, group) {
+        const struct place place = {file, name};
+        struct stored_format found = {WEIGHT_PLAIN, 0};
+        TRY(read_group(&place, object, group, &found));
+        if (!first && (found.format != out->format || found.block != out->block))
+            return refuse(&place, "weights",
+                          "differ from those of the group before, and weights of one format are read");
+        *out = found;
+        first = false;
+    }
+    return STATUS_OK;
+}
+
+/* ---- the tensors of a weight ---- */
+
+enum { NAME_BYTES = 512, WORD_BYTES = 4, SIGN = 0x80 };
+
+/* Where a weight lies; `zeros` NULL: it is symmetric. */
+struct stored_integers {
+    const struct safetensors_tensor *codes, *scales, *zeros, *shape;
+    bool packed; /* codes and zeros in words */
+    struct weight_layout layout;
+    int64_t across; /* blocks of a row; 0: one block is all */
+};
+
+static const char *name_of(const struct tensor *parameter, const char *suffix, char name[NAME_BYTES]) {
+    size_t length = strlen(parameter->name);
+    BUG_IF(length < strlen("weight"), "%s is no weight", parameter->name);
+    snprintf(name, NAME_BYTES, "%.*s%s", (int)(length - strlen("weight")), parameter->name, suffix);
+    return name;
+}
+
+static int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+static int64_t code_bits(const struct weight_layout *layout) {
+    return layout->format == WEIGHT_W4A16 || layout->format == WEIGHT_W4A16_ASYM ? 4 : 8;
+}
+
+/* That hold so many codes. */
+static int64_t words_of(const struct weight_layout *layout, int64_t codes) {
+    return divided_up(codes * code_bits(layout), 8 * WORD_BYTES);
+}
+
+static enum status find(const struct safetensors *set, const struct tensor *parameter, const char *suffix,
+                        const struct safetensors_tensor **out) {
+    char name[NAME_BYTES];
+    *out = safetensors_find(set, name_of(parameter, suffix, name));
+    if (*out) return STATUS_OK;
+    status_set(STATUS_BAD_INPUT, "%s: missing, where config.json says that weights are in %s", name,
+               weight_format_name(parameter->code.format));
+    if (safetensors_find(set, parameter->name))
+        return status_hint(STATUS_BAD_INPUT,
+                           "%s is plain, but quantization_config's \"ignore\" does not name its layer",
+                           parameter->name);
+    return STATUS_BAD_INPUT;
+}
+
+static enum status find_all(const struct safetensors *set, const struct tensor *parameter,
+                            struct stored_integers *out) {
+    char name[NAME_BYTES];
+    const struct weight_layout layout = weight_code_layout(&parameter->code);
+    *out = (struct stored_integers){.layout = layout};
+    out->packed = code_bits(&layout) == 4 || safetensors_find(set, name_of(parameter, "weight_packed", name));
+    out->across = parameter->code.block == WEIGHT_BLOCK_WHOLE ? 0 : layout.columns / layout.block;
+    TRY(find(set, parameter, out->packed ? "weight_packed" : "weight", &out->codes));
+    TRY(find(set, parameter, "weight_scale", &out->scales));
+    if (out->packed) TRY(find(set, parameter, "weight_shape", &out->shape));
+    if (layout.zeros_at > 0) TRY(find(set, parameter, "weight_zero_point", &out->zeros));
+    return STATUS_OK;
+}
+
+/* ROWS x COLUMNS, or COLUMNS numbers alone where rows is 0. */
+static enum status check_dims(const struct safetensors_tensor *found, int64_t rows, int64_t columns) {
+    char dims[SHAPE_TEXT];
+    bool good = rows > 0 ? found->rank == 2 && found->dims[0] == rows && found->dims[1] == columns
+                         : found->rank <= 1 && found->elements == (size_t)columns;
+    if (good) return STATUS_OK;
+    status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s", found->file, found->name, found->dtype_name,
+               safetensors_print_dims(found, dims));
+    return rows > 0 ? status_hint(STATUS_BAD_INPUT, "config.json asks for [%" PRId64 ", %" PRId64 "]", rows, columns)
+                    : status_hint(STATUS_BAD_INPUT, "config.json asks for [%" PRId64 "]", columns);
+}
+
+static enum status check_dtype(const struct safetensors_tensor *found, enum safetensors_dtype wanted,
+                               const char *text) {
+    if (found->dtype == wanted) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: is %s, not %s", found->file, found->name, found->dtype_name, text);
+}
+
+static enum status check_codes(const struct stored_integers *of) {
+    const struct weight_layout *layout = &of->layout;
+    TRY(check_dtype(of->codes, of->packed ? SAFETENSORS_I32 : SAFETENSORS_I8, of->packed ? "I32" : "I8"));
+    return check_dims(of->codes, layout->rows, of->packed ? words_of(layout, layout->columns) : layout->columns);
+}
+
+static enum status check_scales(const struct stored_integers *of) {
+    const struct safetensors_tensor *scales = of->scales;
+    if (scales->dtype == SAFETENSORS_F64 || !safetensors_can_convert(scales->dtype, DTYPE_F32))
+        return check_dtype(scales, SAFETENSORS_F32, "F32, BF16 or F16");
+    return check_dims(scales, of->across > 0 ? of->layout.rows : 0, of->across > 0 ? of->across : 1);
+}
+
+/* One zero for all is never packed. */
+static enum status check_zeros(const struct stored_integers *of) {
+    if (!of->zeros) return STATUS_OK;
+    bool packed = of->packed && of->across > 0;
+    TRY(check_dtype(of->zeros, packed ? SAFETENSORS_I32 : SAFETENSORS_I8, packed ? "I32" : "I8"));
+    if (of->across == 0) return check_dims(of->zeros, 0, 1);
+    return check_dims(of->zeros, packed ? words_of(&of->layout, of->layout.rows) : of->layout.rows, of->across);
+}
+
+static enum status check_shape(const struct safetensors *set, const struct stored_integers *of) {
+    int64_t dims[2] = {0, 0};
+    if (!of->shape) return STATUS_OK;
+    TRY(check_dtype(of->shape, SAFETENSORS_I64, "I64"));
+    TRY(check_dims(of->shape, 0, 2));
+    TRY(safetensors_read(set, of->shape, 0, sizeof dims, dims));
+    if (dims[0] == of->layout.rows && dims[1] == of->layout.columns) return STATUS_OK;
+    status_set(STATUS_BAD_INPUT, "%s: %s: says [%" PRId64 ", %" PRId64 "]", of->shape->file, of->shape->name, dims[0],
+               dims[1]);
+    return status_hint(STATUS_BAD_INPUT, "config.json asks for [%" PRId64 ", %" PRId64 "]", of->layout.rows,
+                       of->layout.columns);
+}
+
+enum status compressed_check(const struct safetensors *set, const struct tensor *parameter, bool *used) {
+    struct stored_integers of;
+    TRY(find_all(set, parameter, &of));
+    const struct safetensors_tensor *const all[] = {of.codes, of.scales, of.zeros, of.shape};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i]) used[all[i] - set->tensors.items] = true;
+    TRY(check_codes(&of));
+    TRY(check_scales(&of));
+    TRY(check_zeros(&of));
+    return check_shape(set, &of);
+}
+
+/* Code `index` of words of codes, less what makes them unsigned. */
+static int8_t packed_code(const unsigned char *words, int64_t bits, int64_t index) {
+    if (bits == 8) return (int8_t)(words[index] ^ SIGN);
+    return (int8_t)((index % 2 ? words[index / 2] >> 4 : words[index / 2] & 15) - 8);
+}
+
+/* What a piece has of a row's codes, which follow those of the row before without the rests of words. */
+static void put_row(const struct weight_layout *layout, const unsigned char *words, int64_t row,
+                    const struct weight_piece *piece) {
+    int64_t per = 8 / code_bits(layout), first = row * layout->columns, begin;
+    int64_t bytes =
+        weight_piece_overlap(piece, first / per, (first + layout->columns - 1) / per + 1 - first / per, &begin);
+    unsigned char *out = bytes > 0 ? weight_piece_at(piece, first / per + begin) : NULL;
+    for (int64_t column = begin > 0 ? begin * per - first % per : 0; column < layout->columns; column++) {
+        int64_t index = first + column, byte = index / per - first / per - begin;
+        if (byte >= bytes) break;
+        if (per == 1)
+            out[byte] = words[column] ^ SIGN;
+        else
+            out[byte] |= (unsigned char)((packed_code(words, 4, column) + 8) << (index % 2 ? 4 : 0));
+    }
+}
+
+static enum status read_rows(const struct safetensors *set, const struct stored_integers *of,
+                             const struct weight_piece *piece) {
+    const struct weight_layout *layout = &of->layout;
+    size_t row_bytes = (size_t)(words_of(layout, layout->columns) * WORD_BYTES);
+    int64_t per = 8 / code_bits(layout), begin, bytes = weight_piece_overlap(piece, 0, layout->codes_bytes, &begin);
+    int64_t last = ((begin + bytes) * per - 1) / layout->columns;
+    if (bytes == 0) return STATUS_OK;
+    unsigned char *words = mem_array(row_bytes, 1);
+    enum status status = words ? STATUS_OK : STATUS_FAILED;
+    for (int64_t row = begin * per / layout->columns; row <= last && row < layout->rows && status == STATUS_OK; row++) {
+        status = safetensors_read(set, of->codes, (size_t)row * row_bytes, row_bytes, words);
+        if (status == STATUS_OK) put_row(layout, words, row, piece);
+    }
+    mem_free(words);
+    return status;
+}
+
+static enum status read_codes(const struct safetensors *set, const struct stored_integers *of,
+                              const struct weight_piece *piece) {
+    const struct weight_layout *layout = &of->layout;
+    bool whole_words = layout->columns * code_bits(layout) % (8 * WORD_BYTES) == 0;
+    if (of->packed && !whole_words) return read_rows(set, of, piece);
+    int64_t begin, bytes = weight_piece_overlap(piece, 0, layout->codes_bytes, &begin);
+    if (bytes == 0) return STATUS_OK;
+    unsigned char *out = weight_piece_at(piece, begin);
+    TRY(safetensors_read(set, of->codes, (size_t)begin, (size_t)bytes, out));
+    for (int64_t i = 0; of->packed && code_bits(layout) == 8 && i < bytes; i++)
+        out[i] ^= SIGN;
+    return STATUS_OK;
+}
+
+enum { SCALES_CAPACITY = 4096 }; /* read at a time */
+
+static enum status read_scales(const struct safetensors *set, const struct stored_integers *of,
+                               const struct weight_piece *piece) {
+    const struct weight_layout *layout = &of->layout;
+    const int64_t element = sizeof(float);
+    int64_t begin, bytes = weight_piece_overlap(piece, layout->scales_at, layout->scales * element, &begin), here;
+    int64_t end = (begin + bytes + element - 1) / element;
+    float scales[SCALES_CAPACITY];
+    if (bytes == 0) return STATUS_OK;
+    for (int64_t at = begin / element; at < end; at += here) {
+        here = end - at < SCALES_CAPACITY ? end - at : SCALES_CAPACITY;
+        TRY(safetensors_convert(set, of->scales, (size_t)at, (size_t)here, DTYPE_F32, scales));
+        weight_piece_put(piece, layout->scales_at + at * element, here * element, scales);
+    }
+    return STATUS_OK;
+}
+
+/* Packed along the rows: a word has the zeros of consecutive rows in one column. `words` begins with row `first_word`
+ * of words. */
+static void put_zeros(const struct stored_integers *of, const unsigned char *words, int64_t first_word, int64_t begin,
+                      int64_t end, int8_t *out) {
+    int64_t bits = code_bits(&of->layout), per_word = 8 * WORD_BYTES / bits;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = i / of->across, word = (row / per_word - first_word) * of->across + i % of->across;
+        out[i - begin] = packed_code(words + word * WORD_BYTES, bits, row % per_word);
+    }
+}
+
+static enum status read_zeros(const struct safetensors *set, const struct stored_integers *of,
+                              const struct weight_piece *piece) {
+    const struct weight_layout *layout = &of->layout;
+    int64_t begin, count = weight_piece_overlap(piece, layout->zeros_at, layout->scales, &begin);
+    if (!of->zeros || count == 0) return STATUS_OK;
+    int8_t *out = (int8_t *)weight_piece_at(piece, layout->zeros_at + begin);
+    if (!of->packed || of->across == 0) return safetensors_read(set, of->zeros, (size_t)begin, (size_t)count, out);
+    int64_t per_word = 8 * WORD_BYTES / code_bits(layout), row_bytes = of->across * WORD_BYTES;
+    int64_t first = begin / of->across / per_word, last = (begin + count - 1) / of->across / per_word;
+    size_t bytes = (size_t)((last - first + 1) * row_bytes);
+    unsigned char *words = mem_array(bytes, 1);
+    enum status status =
+        words ? safetensors_read(set, of->zeros, (size_t)(first * row_bytes), bytes, words) : STATUS_FAILED;
+    if (status == STATUS_OK) put_zeros(of, words, first, begin, begin + count, out);
+    mem_free(words);
+    return status;
+}
+
+enum status compressed_read(const struct safetensors *set, const struct tensor *parameter,
+                            const struct weight_piece *piece) {
+    struct stored_integers of;
+    TRY(find_all(set, parameter, &of));
+    TRY(read_codes(set, &of, piece));
+    TRY(read_scales(set, &of, piece));
+    return read_zeros(set, &of, piece);
+}

@@ -1,0 +1,482 @@
+#include "model/config.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "model/stored_format.h"
+
+/* Keys of every family that change nothing in training. */
+const struct config_key config_common_keys[] = {
+    KEY_ELSEWHERE("model_type"),
+    KEY_ELSEWHERE("quantization_config"),
+    /* where the file comes from, and what else it was used for */
+    KEY_IGNORED("_name_or_path"),
+    KEY_IGNORED("transformers_version"),
+    KEY_IGNORED("transformers.js_config"),
+    KEY_IGNORED("finetuning_task"),
+    KEY_IGNORED("auto_map"), /* a program of the model's own, next to transformers' */
+    KEY_IGNORED("unsloth_fixed"),
+    KEY_IGNORED("unsloth_version"),
+    KEY_IGNORED("task_specific_params"),
+    KEY_IGNORED("problem_type"),
+    KEY_IGNORED("id2label"),
+    KEY_IGNORED("label2id"),
+    KEY_IGNORED("_num_labels"),
+    KEY_IGNORED("num_labels"),
+    /* dtype of the stored weights: the files themselves say it */
+    KEY_IGNORED("dtype"),
+    KEY_IGNORED("torch_dtype"),
+    KEY_IGNORED("use_bfloat16"),
+    /* tokens: the tokenizer and generation decide on them */
+    KEY_IGNORED("bos_token_id"),
+    KEY_IGNORED("eos_token_id"),
+    KEY_IGNORED("pad_token_id"),
+    KEY_IGNORED("sep_token_id"),
+    KEY_IGNORED("decoder_start_token_id"),
+    KEY_IGNORED("tokenizer_class"),
+    KEY_IGNORED("prefix"),
+    /* how transformers runs the model and what it returns */
+    KEY_IGNORED("_attn_implementation"),
+    KEY_IGNORED("_attn_implementation_autoset"),
+    KEY_IGNORED("attn_implementation"),
+    KEY_IGNORED("_flash_attn_2_enabled"),
+    KEY_IGNORED("gradient_checkpointing"),
+    KEY_IGNORED("use_cache"),
+    KEY_IGNORED("output_attentions"),
+    KEY_IGNORED("output_hidden_states"),
+    KEY_IGNORED("output_past"),
+    KEY_IGNORED("return_dict"),
+    KEY_IGNORED("torchscript"),
+    KEY_IGNORED("tf_legacy_loss"),
+    KEY_IGNORED("chunk_size_feed_forward"), /* the same result in pieces */
+    /* generation, which older releases kept here */
+    KEY_IGNORED("max_length"),
+    KEY_IGNORED("min_length"),
+    KEY_IGNORED("do_sample"),
+    KEY_IGNORED("early_stopping"),
+    KEY_IGNORED("num_beams"),
+    KEY_IGNORED("num_beam_groups"),
+    KEY_IGNORED("diversity_penalty"),
+    KEY_IGNORED("temperature"),
+    KEY_IGNORED("top_k"),
+    KEY_IGNORED("top_p"),
+    KEY_IGNORED("typical_p"),
+    KEY_IGNORED("repetition_penalty"),
+    KEY_IGNORED("length_penalty"),
+    KEY_IGNORED("no_repeat_ngram_size"),
+    KEY_IGNORED("encoder_no_repeat_ngram_size"),
+    KEY_IGNORED("bad_words_ids"),
+    KEY_IGNORED("num_return_sequences"),
+    KEY_IGNORED("output_scores"),
+    KEY_IGNORED("return_dict_in_generate"),
+    KEY_IGNORED("forced_bos_token_id"),
+    KEY_IGNORED("forced_eos_token_id"),
+    KEY_IGNORED("remove_invalid_values"),
+    KEY_IGNORED("exponential_decay_length_penalty"),
+    KEY_IGNORED("suppress_tokens"),
+    KEY_IGNORED("begin_suppress_tokens"),
+    /* settings that would make it another model */
+    KEY_FIXED("is_decoder", "false"),
+    KEY_FIXED("is_encoder_decoder", "false"),
+    KEY_FIXED("add_cross_attention", "false"),
+    KEY_FIXED("cross_attention_hidden_size", "null"),
+    KEY_FIXED("tie_encoder_decoder", "false"),
+    KEY_FIXED("pruned_heads", "{}"),
+    {0},
+};
+
+/* Number `index` of all functions' names, and whose it is. */
+static const char *activation_at(int index, enum activation *function) {
+    for (int f = 0; f < ACTIVATION_COUNT; f++)
+        for (int i = 0; activation_hub_name((enum activation)f, i); i++) {
+            *function = (enum activation)f;
+            if (index-- == 0) return activation_hub_name((enum activation)f, i);
+        }
+    return NULL;
+}
+
+const char *config_activation_name(int index) {
+    enum activation function;
+    return activation_at(index, &function);
+}
+
+static const struct config_key *find_key(const struct config_key *keys, const char *name) {
+    for (; keys->name; keys++)
+        if (strcmp(keys->name, name) == 0) return keys;
+    return NULL;
+}
+
+/* BAD_INPUT with "supported: " and all names. */
+static enum status hint_activations(void) {
+    char names[256] = "";
+    const char *name;
+    size_t used = 0;
+    for (int i = 0; (name = config_activation_name(i)) && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", name);
+    return status_hint(STATUS_BAD_INPUT, "supported: %s", names);
+}
+
+static enum status read_activation(const char *file, const json_t *object, const char *key, enum activation *out) {
+    const char *name = NULL;
+    TRY(json_read_string(file, object, key, &name));
+    if (!name) return STATUS_OK;
+    const char *known;
+    enum activation function;
+    for (int i = 0; (known = activation_at(i, &function)); i++) {
+        if (strcmp(name, known) != 0) continue;
+        *out = function;
+        return STATUS_OK;
+    }
+    status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not supported", file, key, name);
+    return hint_activations();
+}
+
+static enum status read_dropout(const char *file, const json_t *object, const struct config_key *key, double *out) {
+    double found = 0;
+    TRY(json_read_double(file, object, key->name, key->min, key->max, &found));
+    if (found > *out) *out = found;
+    return STATUS_OK;
+}
+
+static enum status parse_text(const struct config_key *key, json_t **out) {
+    *out = json_loads(key->text, JSON_DECODE_ANY, NULL);
+    return *out ? STATUS_OK : status_no_memory(strlen(key->text), "a JSON value");
+}
+
+/* A number is the same as 1 and as 1.0. */
+static bool is_same(const json_t *found, const json_t *wanted) {
+    if (json_is_number(found) && json_is_number(wanted)) return json_number_value(found) == json_number_value(wanted);
+    return json_equal(found, wanted);
+}
+
+static enum status check_fixed(const char *file, const json_t *object, const struct config_key *key) {
+    const json_t *found = json_object_get(object, key->name);
+    json_t *wanted;
+    if (json_is_null(found)) return STATUS_OK;
+    TRY(parse_text(key, &wanted));
+    bool equal = is_same(found, wanted);
+    json_decref(wanted);
+    if (equal) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: only %s is supported", file, key->name, key->text);
+}
+
+static bool array_holds(const json_t *array, const json_t *value) {
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (json_equal(json_array_get(array, i), value)) return true;
+    return false;
+}
+
+static enum status check_architectures(const char *file, const json_t *object, const struct config_key *key) {
+    const json_t *found = json_object_get(object, key->name);
+    json_t *known;
+    if (json_is_null(found)) return STATUS_OK;
+    if (!json_is_array(found)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, key->name);
+    TRY(parse_text(key, &known));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < json_array_size(found) && status == STATUS_OK; i++) {
+        const json_t *item = json_array_get(found, i);
+        const char *name = json_is_string(item) ? json_string_value(item) : "(not a string)";
+        if (!array_holds(known, item))
+            status =
+                status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not one of %s", file, key->name, name, key->text);
+    }
+    json_decref(known);
+    return status;
+}
+
+static enum status read_key(const char *file, const json_t *object, const struct config_key *key,
+                            struct model_config *config) {
+    void *field = (char *)config + key->offset;
+    switch (key->use) {
+    case CONFIG_INT: return json_read_int(file, object, key->name, (int64_t)key->min, (int64_t)key->max, field);
+    case CONFIG_DOUBLE: return json_read_double(file, object, key->name, key->min, key->max, field);
+    case CONFIG_BOOL: return json_read_bool(file, object, key->name, field);
+    case CONFIG_ACTIVATION: return read_activation(file, object, key->name, field);
+    case CONFIG_DROPOUT: return read_dropout(file, object, key, field);
+    case CONFIG_ARCHITECTURES: return check_architectures(file, object, key);
+    case CONFIG_FIXED: return check_fixed(file, object, key);
+    case CONFIG_IGNORED:
+    case CONFIG_ELSEWHERE: return STATUS_OK;
+    }
+    BUG("config key %s", key->name);
+}
+
+/* {"quant_method": "bitsandbytes", "load_in_4bit": true, ...}, as quantisers of many kinds write it. */
+static enum status read_quantisation(const char *file, const json_t *object, struct model_config *out) {
+    struct stored_format stored = {WEIGHT_PLAIN, 0};
+    const json_t *earlier = json_object_get(object, "compression_config");
+    const json_t *found = json_object_get(object, "quantization_config");
+    if (earlier && !json_is_null(earlier))
+        return config_hint_quantised(
+            status_set(STATUS_BAD_INPUT, "%s: compression_config: the weights are quantised", file));
+    if (!found || json_is_null(found)) return STATUS_OK;
+    TRY(out->family->expert_format != WEIGHT_PLAIN ? stored_format_read_experts(file, found, &stored)
+                                                   : stored_format_read_config(file, found, &stored));
+    out->base_format = stored.format;
+    out->base_block = stored.block;
+    return STATUS_OK;
+}
+
+enum status config_hint_quantised(enum status status) {
+    return status_hint(status, "get the model that they were made from, in F32, BF16 or F16; of quantised ones, "
+                               "bitsandbytes' nf4 and int8 and compressed-tensors' mxfp4 and integers are read, as "
+                               "the base of adapters");
+}
+
+/* Whether a setting that the family does not know asks for nothing: null, an empty list or object, all features of a
+ * head rotated, full attention in all layers. Transformers refuses an empty list of layer types. */
+static bool is_neutral(const char *name, const json_t *value) {
+    bool layers = strcmp(name, "layer_types") == 0;
+    bool empty = (json_is_object(value) && json_object_size(value) == 0) ||
+                 (json_is_array(value) && json_array_size(value) == 0 && !layers);
+    if (json_is_null(value) || empty) return true;
+    if (strcmp(name, "partial_rotary_factor") == 0) return json_is_number(value) && json_number_value(value) == 1;
+    if (!layers || json_array_size(value) == 0) return false;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const char *type = json_string_value(json_array_get(value, i));
+        if (!type || strcmp(type, "full_attention") != 0) return false;
+    }
+    return true;
+}
+
+enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
+                             struct model_config *config) {
+    TRY(read_quantisation(file, object, config));
+    for (const struct config_key *key = keys; key->name; key++)
+        if (key->required) TRY(json_require(file, object, key->name));
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+        const struct config_key *key = find_key(keys, name);
+        if (!key) key = find_key(config_common_keys, name);
+        if (!key && is_neutral(name, value)) {
+            log_note("%s: %.100s: unknown setting for a model of type %s, which changes nothing as it is", file, name,
+                     config->family->name);
+            continue;
+        }
+        if (!key) {
+            status_set(STATUS_BAD_INPUT, "%s: %.100s: unknown setting for a model of type %s", file, name,
+                       config->family->name);
+            return status_hint(STATUS_BAD_INPUT, "it may change what the model computes, so it is not ignored; if it "
+                                                 "does not, remove it from the file");
+        }
+        TRY(read_key(file, object, key, config));
+    }
+    return STATUS_OK;
+}
+
+/* The key that fills a field, for messages. */
+static const char *key_of(const struct config_key *keys, size_t offset, const char *otherwise) {
+    for (; keys->name; keys++)
+        if (keys->use == CONFIG_INT && keys->offset == offset) return keys->name;
+    return otherwise;
+}
+
+#define KEY_OF(field) key_of(keys, CONFIG_FIELD(field), #field)
+
+/* Bytes of all parameters, their gradients and fp32 optimizer state, with space to spare, must fit 63 bits. */
+static bool bytes_countable(const struct model_config *config) {
+    enum { BYTES_PER_PARAMETER = 64, MATRICES = 8 };
+    int64_t width = config->heads * config->head_dim, layer, total, ends;
+    int64_t tokens = config->vocab_size + config->context + config->hidden;
+    int64_t mlp = config->ffn > config->expert_ffn ? config->ffn : config->expert_ffn;
+    if (mlp > width) width = mlp;
+    width = (width + config->shared_ffn) * (config->experts > 0 ? config->experts : 1);
+    return !__builtin_mul_overflow(width, config->hidden * MATRICES, &layer) &&
+           !__builtin_mul_overflow(layer, config->layers, &layer) &&
+           !__builtin_mul_overflow(tokens, (config->hidden + config->embedding_width) * 2, &ends) &&
+           !__builtin_add_overflow(layer, ends, &total) && !__builtin_mul_overflow(total, BYTES_PER_PARAMETER, &total);
+}
+
+enum status config_complete(const char *file, const struct config_key *keys, struct model_config *config) {
+    if (config->kv_heads == 0) config->kv_heads = config->heads;
+    if (config->heads % config->kv_heads != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: %lld does not divide %s (%lld)", file, KEY_OF(kv_heads),
+                          (long long)config->kv_heads, KEY_OF(heads), (long long)config->heads);
+    if (config->head_dim == 0) {
+        if (config->hidden % config->heads != 0)
+            return status_set(STATUS_BAD_INPUT, "%s: %s: %lld does not divide %s (%lld)", file, KEY_OF(heads),
+                              (long long)config->heads, KEY_OF(hidden), (long long)config->hidden);
+        config->head_dim = config->hidden / config->heads;
+    }
+    if (config->embedding_width == 0) config->embedding_width = config->hidden;
+    if (!bytes_countable(config))
+        return status_set(STATUS_BAD_INPUT, "%s: %s, %s, %s: so large together that the model's bytes overflow 64 bits",
+                          file, KEY_OF(hidden), KEY_OF(ffn), KEY_OF(layers));
+    return STATUS_OK;
+}
+
+static json_t *written_value(const struct model_config *config, const struct config_key *key) {
+    const void *field = (const char *)config + key->offset;
+    switch (key->use) {
+    case CONFIG_INT: return json_integer(*(const int64_t *)field);
+    case CONFIG_DOUBLE: return json_real(*(const double *)field);
+    case CONFIG_BOOL: return json_boolean(*(const bool *)field);
+    case CONFIG_DROPOUT: return json_real(0);
+    case CONFIG_ACTIVATION: return json_string(activation_hub_name(*(const enum activation *)field, 0));
+    case CONFIG_ARCHITECTURES: {
+        json_t *known = json_loads(key->text, 0, NULL);
+        json_t *first = known ? json_pack("[O]", json_array_get(known, 0)) : NULL;
+        json_decref(known);
+        return first;
+    }
+    case CONFIG_FIXED:
+    case CONFIG_IGNORED:
+    case CONFIG_ELSEWHERE: break;
+    }
+    BUG("config key %s is not written", key->name);
+}
+
+int64_t config_ffn(const struct model_config *config) {
+    const struct model_ffn *rule = &config->family->ffn;
+    if (config->ffn != 0) return config->ffn;
+    if (config->hidden > (int64_t)CONFIG_WIDTH_MAX) return config->hidden; /* refused later; must not overflow here */
+    return (rule->numerator * config->hidden / rule->denominator + rule->multiple - 1) / rule->multiple *
+           rule->multiple;
+}
+
+json_t *config_write_keys(const struct model_config *config, const struct config_key *keys) {
+    /* Special tokens are the tokenizer's business; without these transformers assumes those of the authors' own. */
+    json_t *object = json_pack("{s:s, s:n, s:n, s:n}", "model_type", config->family->name, "bos_token_id",
+                               "eos_token_id", "pad_token_id");
+    for (const struct config_key *key = keys; object && key->name; key++) {
+        if (key->use >= CONFIG_FIXED) continue; /* what need not be said */
+        if (json_object_set_new(object, key->name, written_value(config, key)) == 0) continue;
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}
+
+/* The settings of sliding windows in config.json. */
+
+static const char full[] = "full_attention", sliding[] = "sliding_attention";
+
+/* transformers wants a number there also where no layer has a window. */
+enum { UNUSED_WINDOW = 4096 };
+
+/* null: no window; missing: *window stays. */
+static enum status read_size(const char *file, const json_t *object, int64_t *window) {
+    if (json_is_null(json_object_get(object, "sliding_window"))) *window = 0;
+    return json_read_int(file, object, "sliding_window", 1, (int64_t)CONFIG_CONTEXT_MAX, window);
+}
+
+enum status config_read_window(const char *file, const json_t *object, struct model_config *config) {
+    TRY(read_size(file, object, &config->window));
+    for (int64_t layer = 0; layer < config->layers; layer++)
+        config->windowed[layer] = config->window > 0;
+    return STATUS_OK;
+}
+
+static enum status read_type(const char *file, const json_t *item, struct model_config *config, int64_t layer) {
+    const char *name = json_is_string(item) ? json_string_value(item) : "(not a string)";
+    config->windowed[layer] = strcmp(name, sliding) == 0;
+    if (!config->windowed[layer] && strcmp(name, full) != 0) {
+        status_set(STATUS_BAD_INPUT, "%s: layer_types: \"%.60s\" is not supported", file, name);
+        return status_hint(STATUS_BAD_INPUT, "supported: %s, %s", full, sliding);
+    }
+    if (config->windowed[layer] && config->window == 0)
+        return status_set(STATUS_BAD_INPUT, "%s: layer_types: layer %lld is %s, but no sliding_window is in use", file,
+                          (long long)layer, sliding);
+    return STATUS_OK;
+}
+
+static enum status read_types(const char *file, const json_t *types, struct model_config *config) {
+    if (!json_is_array(types)) return status_set(STATUS_BAD_INPUT, "%s: layer_types: must be an array", file);
+    if ((int64_t)json_array_size(types) != config->layers)
+        return status_set(STATUS_BAD_INPUT, "%s: layer_types: %zu entries for %lld layers", file,
+                          json_array_size(types), (long long)config->layers);
+    for (int64_t layer = 0; layer < config->layers; layer++)
+        TRY(read_type(file, json_array_get(types, (size_t)layer), config, layer));
+    return STATUS_OK;
+}
+
+enum status config_read_layer_types(const char *file, const json_t *object, struct model_config *config, bool *listed) {
+    const json_t *types = json_object_get(object, "layer_types");
+    *listed = types && !json_is_null(types);
+    return *listed ? read_types(file, types, config) : STATUS_OK;
+}
+
+enum status config_read_listed_windows(const char *file, const json_t *object, struct model_config *config,
+                                       int64_t pattern) {
+    bool listed, any = false;
+    TRY(read_size(file, object, &config->window));
+    TRY(config_read_layer_types(file, object, config, &listed));
+    for (int64_t layer = 0; layer < config->layers; layer++) {
+        if (!listed) config->windowed[layer] = config->window > 0 && (layer + 1) % pattern != 0;
+        any = any || config->windowed[layer];
+    }
+    if (!any) config->window = 0;
+    return STATUS_OK;
+}
+
+static int64_t first_windowed(const struct model_config *config) {
+    int64_t layer = 0;
+    while (layer < config->layers && !config->windowed[layer])
+        layer++;
+    return layer;
+}
+
+enum status config_read_layer_windows(const char *file, const json_t *object, struct model_config *config) {
+    bool used = false;
+    int64_t first = 28; /* this and the window are what transformers assumes where the keys are missing */
+    config->window = 4096;
+    TRY(json_read_bool(file, object, "use_sliding_window", &used));
+    TRY(read_size(file, object, &config->window));
+    TRY(json_read_int(file, object, "max_window_layers", 0, (int64_t)CONFIG_CONTEXT_MAX, &first));
+    if (!used) config->window = 0;
+    bool listed;
+    TRY(config_read_layer_types(file, object, config, &listed));
+    for (int64_t layer = 0; !listed && layer < config->layers; layer++)
+        config->windowed[layer] = config->window > 0 && layer >= first;
+    if (first_windowed(config) == config->layers) config->window = 0;
+    return STATUS_OK;
+}
+
+static json_t *window_value(const struct model_config *config) {
+    return config->window > 0 ? json_integer(config->window) : json_null();
+}
+
+json_t *config_write_window(const struct model_config *config, json_t *object) {
+    if (object && json_object_set_new(object, "sliding_window", window_value(config)) == 0) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *types_value(const struct model_config *config) {
+    json_t *types = json_array();
+    for (int64_t layer = 0; types && layer < config->layers; layer++) {
+        if (json_array_append_new(types, json_string(config->windowed[layer] ? sliding : full)) == 0) continue;
+        json_decref(types);
+        return NULL;
+    }
+    return types;
+}
+
+/* Releases of transformers before 4.53 read max_window_layers, later ones layer_types. */
+json_t *config_write_layer_windows(const struct model_config *config, json_t *object) {
+    object = config_write_layer_types(config, object);
+    if (object && json_object_set_new(object, "max_window_layers", json_integer(first_windowed(config))) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *config_write_layer_types(const struct model_config *config, json_t *object) {
+    object = config_write_listed_windows(config, object);
+    if (object && json_object_set_new(object, "use_sliding_window", json_boolean(config->window > 0)) == 0)
+        return config_write_window(config, object);
+    json_decref(object);
+    return NULL;
+}
+
+json_t *config_write_listed_windows(const struct model_config *config, json_t *object) {
+    json_t *size = json_integer(config->window > 0 ? config->window : UNUSED_WINDOW);
+    bool good = object && json_object_set(object, "sliding_window", size) == 0 &&
+                json_object_set_new(object, "layer_types", types_value(config)) == 0;
+    json_decref(size);
+    if (good) return object;
+    json_decref(object);
+    return NULL;
+}

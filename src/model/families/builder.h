@@ -1,0 +1,184 @@
+/* What the families' graph builders share: parameters and linear layers, Llama's form, mixtures of experts.
+ *
+ * Files, in the order to read them: builder: this file; llama: the plain form; then, each by its own paper, mistral,
+ * granite, olmo, phi3, qwen, smollm3, gemma, gpt_oss; gpt2 and opt, which build the whole graph themselves. */
+#ifndef BALLAST_MODEL_FAMILIES_BUILDER_H
+#define BALLAST_MODEL_FAMILIES_BUILDER_H
+
+#include "ir/ops/ops.h"
+#include "model/config.h"
+#include "model/model.h"
+
+struct builder {
+    struct graph *graph;
+    const struct model_config *config;
+    const char *prefix; /* of parameter names */
+    const char *layers; /* of the names of layers' parameters, after the prefix: "h", "layers" */
+    enum model_purpose purpose;
+    /* For build_attention; may be NULL. */
+    struct tensor *segments;
+    struct tensor *targets; /* once build_targets made it; else NULL */
+    int64_t layer;          /* being built; names of its nodes and parameters hold it */
+    struct tensor *load;    /* of experts, in the layers so far, where their balance is a part of the loss; else NULL */
+};
+
+/* An int32 input [S,T]. */
+struct tensor *build_input(struct builder *builder, const char *name);
+/* The input "segments" where the purpose has it, else NULL. */
+struct tensor *build_segments(struct builder *builder);
+/* A parameter of the model, named PREFIX NAME; of rank 1 when d1 is 0. */
+struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1);
+/* A parameter of the present layer, named PREFIX LAYERS.LAYER.NAME; NULL when not `wanted`. */
+struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted);
+/* A matrix of a linear layer or an expert, named PREFIX NAME, in the config's base_format. */
+struct tensor *build_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns);
+/* A frozen matrix of the present layer in the config's base_format, which is not plain. */
+struct tensor *build_layer_quantized(struct builder *builder, const char *name, int64_t rows, int64_t columns);
+/* PREFIX LAYERS.LAYER.NAME */
+const char *build_layer_name(struct builder *builder, const char *name);
+struct linear_sizes {
+    int64_t in, out;
+    bool has_bias;
+    bool weight_is_kn; /* the weight is [in,out], as in transformers' Conv1D */
+};
+/* y = W x [+ bias] [+ residual] by the model's NAME.weight and NAME.bias, and the adapter's part where config->adapter
+ * asks for it. All linear layers but the head are made here. */
+struct tensor *build_linear(struct builder *builder, const char *name, const char *node_name, struct tensor *x,
+                            const struct linear_sizes *sizes, struct tensor *residual);
+/* The same for the present layer's. */
+struct tensor *build_layer_linear_of(struct builder *builder, const char *name, struct tensor *x,
+                                     const struct linear_sizes *sizes, struct tensor *residual);
+/* y = W x [+ bias] [+ residual] by the present layer's NAME.weight [out,in] and NAME.bias. */
+struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
+                                  bool has_bias, struct tensor *residual);
+/* Layer norm by the present layer's NAME.weight and NAME.bias. */
+struct tensor *build_layer_norm(struct builder *builder, const char *name, struct tensor *x);
+/* Attention of the present layer (`sinks` may be NULL): over the sequence, over segments where the purpose has them, or
+ * over caches. */
+struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
+                               struct tensor *sinks, struct attention_attributes attributes);
+/* "layer.LAYER.NAME" for a node. */
+const char *build_node_name(struct builder *builder, const char *name);
+/* Starts the block "layer LAYER". */
+void build_begin_layer(struct builder *builder);
+/* The loss or the logits of x [S,T,embedding_width]; the head's weight is `embedding` [V,embedding_width] when the
+ * config ties them, else the parameter "lm_head.weight", which takes no prefix. */
+struct tensor *build_head(struct builder *builder, struct tensor *x, struct tensor *embedding);
+
+/* Whether a name ends like this. */
+bool name_ends(const char *name, const char *end);
+
+/* What Llama and the families after it have in common: RMSNorm before attention and MLP, rotary positions, grouped
+ * queries, a gated MLP. A family's file puts its layer together from these parts. */
+
+/* Keys that all of them have; the activation's key is the family's. */
+#define DECODER_KEYS DECODER_KEYS_BUT_ACTIVATION, KEY_ACTIVATION("hidden_act", activation)
+#define DECODER_KEYS_BUT_ACTIVATION                                                                                    \
+    KEY_SIZE("vocab_size", vocab_size, CONFIG_VOCAB_MAX),                                                              \
+        KEY_SIZE("max_position_embeddings", context, CONFIG_CONTEXT_MAX),                                              \
+        KEY_SIZE("hidden_size", hidden, CONFIG_WIDTH_MAX), KEY_SIZE("intermediate_size", ffn, CONFIG_WIDTH_MAX),       \
+        KEY_SIZE("num_hidden_layers", layers, CONFIG_LAYERS_MAX),                                                      \
+        KEY_SIZE("num_attention_heads", heads, CONFIG_HEADS_MAX), DECODER_KEYS_OPTIONAL
+/* Those among them that may be missing. */
+#define DECODER_KEYS_OPTIONAL                                                                                          \
+    KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_HEADS_MAX), KEY_DOUBLE("rms_norm_eps", norm_epsilon, 1e-30, 1),     \
+        KEY_DOUBLE("initializer_range", initial_range, 0, 100), KEY_BOOL("tie_word_embeddings", tied),                 \
+        KEY_DROPOUT("attention_dropout"), KEY_ELSEWHERE("rope_parameters"), KEY_ELSEWHERE("rope_theta"),               \
+        KEY_ELSEWHERE("rope_scaling")
+/* Where the key is missing, transformers assumes the number of heads (optional), or that of the authors' first model,
+ * which a reader cannot be meant to guess (required). */
+#define DECODER_KEY_KV_HEADS_OPTIONAL KEY_OPTIONAL_SIZE("num_key_value_heads", kv_heads, CONFIG_HEADS_MAX)
+#define DECODER_KEY_KV_HEADS_REQUIRED KEY_SIZE("num_key_value_heads", kv_heads, CONFIG_HEADS_MAX)
+
+/* What transformers assumes where keys are missing. */
+void decoder_set_defaults(struct model_config *config);
+/* Reads all keys of the family, and rope; windows are the family's. */
+enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config);
+/* The same without rope. */
+enum status decoder_read_sizes(const char *file, const json_t *object, struct model_config *config);
+/* All of that again, for a new model; NULL when out of memory. A family with no keys besides these has it as
+ * write_config. */
+json_t *decoder_write_config(const struct model_config *config);
+/* Normal with initial_range; norm weights 1, biases 0. */
+double decoder_initial_deviation(const struct model_config *config, const struct tensor *parameter);
+extern const char decoder_initial[];
+
+/* RMSNorm of x by the present layer's NAME.weight [size]: over all features, or by head when size is head_dim. */
+struct tensor *decoder_norm(struct builder *builder, const char *name, struct tensor *x, int64_t size);
+
+/* Queries [S,T,heads*head_dim], keys and values [S,T,kv_heads*head_dim], before rotation; sinks [heads], or NULL. */
+struct decoder_heads {
+    struct tensor *q, *k, *v, *sinks;
+};
+/* By q_proj, k_proj and v_proj. */
+struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias);
+/* The same with the config's attention_bias; queries and keys are then normalised, by head or over all heads. */
+struct decoder_heads decoder_project_normed(struct builder *builder, struct tensor *normed, bool by_head);
+/* Rotates queries and keys by `table` (NULL: not at all, in layers without positions), attends within the layer's
+ * window, and adds the output's projection to x (NULL: to nothing). */
+struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
+                                 bool has_bias, struct tensor *x);
+/* x (NULL: nothing) + down_proj(f(gate_proj(normed)) * up_proj(normed)) */
+struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, bool has_bias, struct tensor *x);
+/* The same of x's norm by post_attention_layernorm, as most families have it. */
+struct tensor *decoder_normed_mlp(struct builder *builder, struct tensor *x, bool has_bias);
+/* x + part, for families that change what is added. */
+struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part);
+
+/* Embedding, layers (by the family's `layer`), norm and head. Windowed layers have a table of their own where
+ * config->local_rope says so. */
+struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
+                             struct graph *graph);
+
+/* What these families share of struct model_family. */
+extern const char *const decoder_buffers[];
+#define DECODER_FAMILY                                                                                                 \
+    .initial = decoder_initial, .prefix = "model.", .embedding = "embed_tokens.weight", .buffers = decoder_buffers,    \
+    .build = decoder_build, .initial_deviation = decoder_initial_deviation
+
+/* Mixtures of experts: what takes the place of the MLP in a decoder's layers. A router chooses a few experts for
+ * each token; no token is dropped. */
+
+/* Keys that all of them have. The loss that balances experts is off unless output_router_logits asks for it: its factor
+ * alone changes nothing. */
+#define EXPERT_KEYS(experts_key)                                                                                       \
+    KEY_OPTIONAL_SIZE(experts_key, experts, ROUTING_EXPERTS_MAX),                                                      \
+        KEY_OPTIONAL_SIZE("num_experts_per_tok", experts_per_token, ROUTING_EXPERTS_MAX),                              \
+        KEY_BOOL("output_router_logits", balances_experts),                                                            \
+        KEY_DOUBLE("router_aux_loss_coef", balance_coefficient, 0, 1e6)
+#define EXPERT_KEY_NORMALISED KEY_BOOL("norm_topk_prob", normalise_experts)
+/* Qwen's: experts of their own width, in every layer, without windows. intermediate_size is that of layers without
+ * experts. */
+#define EXPERT_KEYS_QWEN                                                                                               \
+    EXPERT_KEY_NORMALISED, KEY_OPTIONAL_SIZE("moe_intermediate_size", expert_ffn, CONFIG_WIDTH_MAX),                   \
+        KEY_FIXED("decoder_sparse_step", "1"), KEY_FIXED("mlp_only_layers", "[]"),                                     \
+        KEY_FIXED("use_sliding_window", "false"), KEY_IGNORED("sliding_window"), KEY_IGNORED("max_window_layers"),     \
+        KEY_ELSEWHERE("layer_types")
+
+/* router_aux_loss_coef of all families but OLMoE. */
+#define EXPERTS_BALANCE_COEFFICIENT 0.001
+/* Of a new model: 8 experts, of which a token takes 2. */
+void experts_set_defaults(struct model_config *config);
+/* Reads the family's keys, and refuses what does not fit: more experts of a token than there are; layers with windows
+ * where the family has none. */
+enum status experts_read_config(const char *file, const json_t *object, struct model_config *config);
+/* decoder_write_config, experts as wide as an MLP would be where nothing is said. */
+json_t *experts_write_config(const struct model_config *config);
+
+/* BAD_INPUT where a token takes more experts than there are. */
+enum status experts_check_config(const char *file, const struct model_config *config);
+
+/* Names within a layer: of the router's weight, which may have a bias, and of an expert's number and parts. */
+struct expert_names {
+    const char *router, *experts, *gate, *up, *down;
+    const char *fused_router; /* of files whose experts are fused; NULL: the same */
+    bool router_bias;
+};
+extern const struct expert_names expert_names_mlp; /* "mlp.gate", "mlp.experts.0.gate_proj" */
+/* Where tokens go; adds the layer to the load where its balance is a part of the loss. */
+struct routing experts_route(struct builder *builder, const struct expert_names *names, struct tensor *normed);
+/* residual + the sum over a token's experts of weight * expert(normed) */
+struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,
+                           struct tensor *residual);
+
+#endif

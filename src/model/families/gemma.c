@@ -1,0 +1,278 @@
+/* What Gemma 2 and 3 share: norms by 1 + w before and after attention and MLP, an embedding times the root of the
+ * width, scores by a setting of their own, soft caps. */
+#include <math.h>
+
+#include "base/half.h"
+#include "base/json.h"
+#include "model/families/builder.h"
+
+/* Keys of both next to those of the sizes. */
+#define GEMMA_KEYS                                                                                                     \
+    KEY_ACTIVATION("hidden_activation", activation), KEYS_LISTED_WINDOWS, KEY_BOOL("attention_bias", attention_bias),  \
+        KEY_OPTIONAL_SIZE("query_pre_attn_scalar", query_scalar, CONFIG_WIDTH_MAX),                                    \
+        KEY_ELSEWHERE("final_logit_softcapping"), KEY_FIXED("use_bidirectional_attention", "false"),                   \
+        KEY_IGNORED("hidden_act"), /* older files have it too; transformers reads hidden_activation alone */           \
+        KEY_IGNORED("cache_implementation")
+#define GEMMA_FAMILY                                                                                                   \
+    .initial = gemma_initial, .embedding = "embed_tokens.weight", .buffers = decoder_buffers, .build = gemma_build,    \
+    .initial_deviation = decoder_initial_deviation
+
+static const char logits_softcap[] = "final_logit_softcapping";
+
+/* Of a new model; the scores' scalar is the head size (gemma_write_config). */
+static void gemma_set_defaults(struct model_config *config) {
+    decoder_set_defaults(config);
+    config->activation = ACTIVATION_GELU_TANH;
+    config->norm_one_plus = true;
+    config->tied = true;
+    config->window = 4096;
+}
+
+/* Where the key is missing, *out stays; null: 0. */
+static enum status gemma_read_softcap(const char *file, const json_t *object, const char *key, double *out) {
+    if (json_is_null(json_object_get(object, key))) *out = 0;
+    return json_read_double(file, object, key, 1e-3, 1e9, out);
+}
+
+static json_t *gemma_softcap_value(double softcap) { return softcap > 0 ? json_real(softcap) : json_null(); }
+
+/* What both write; NULL when out of memory. */
+static json_t *gemma_write_config(const struct model_config *config) {
+    struct model_config written = *config;
+    if (written.head_dim == 0 && written.heads > 0) written.head_dim = written.hidden / written.heads;
+    if (written.query_scalar == 0) written.query_scalar = written.head_dim;
+    json_t *object = config_write_listed_windows(config, decoder_write_config(&written));
+    if (object && json_object_set_new(object, logits_softcap, gemma_softcap_value(config->logits_softcap)) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static struct tensor *attention(struct builder *builder, struct tensor *x, struct tensor *table, bool norms_heads) {
+    const struct model_config *config = builder->config;
+    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
+    struct decoder_heads heads = norms_heads ? decoder_project_normed(builder, normed, true)
+                                             : decoder_project(builder, normed, config->attention_bias);
+    return decoder_attention(builder, heads, table, config->attention_bias, NULL);
+}
+
+/* x + norm(attention(norm(x))), then the same with the MLP. */
+static struct tensor *gemma_layer(struct builder *builder, struct tensor *x, struct tensor *table, bool norms_heads) {
+    int64_t hidden = builder->config->hidden;
+    struct tensor *part = attention(builder, x, table, norms_heads);
+    x = decoder_add(builder, "attention.add", x, decoder_norm(builder, "post_attention_layernorm", part, hidden));
+    part = decoder_norm(builder, "pre_feedforward_layernorm", x, hidden);
+    part = decoder_mlp(builder, part, false, NULL);
+    return decoder_add(builder, "mlp.add", x, decoder_norm(builder, "post_feedforward_layernorm", part, hidden));
+}
+
+/* decoder_build with the embedding's multiple, which is rounded to the weights' dtype, as transformers has it. */
+static struct tensor *gemma_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
+                                  struct graph *graph) {
+    struct model_config scaled = *config;
+    float root = (float)sqrt((double)config->hidden);
+    scaled.embedding_multiplier = (double)(graph->dtype == DTYPE_BF16 ? bf16_to_float(bf16_from_float(root)) : root);
+    return decoder_build(&scaled, prefix, purpose, graph);
+}
+
+static const char gemma_initial[] =
+    "normal with deviation 0.02 (`initializer_range`); biases 0, norm weights 0 (norms multiply by 1 + weight)";
+
+/* Gemma 2 (Gemma Team, arXiv 2408.00118): windows in every other layer, soft caps of scores and logits, as
+ * transformers' Gemma2ForCausalLM computes it. */
+
+static const char scores_softcap[] = "attn_logit_softcapping";
+
+static const struct config_key gemma2_keys[] = {
+    KEY_ARCHITECTURES("[\"Gemma2ForCausalLM\", \"Gemma2Model\"]"),
+    DECODER_KEYS_BUT_ACTIVATION,
+    DECODER_KEY_KV_HEADS_REQUIRED,
+    GEMMA_KEYS,
+    KEY_ELSEWHERE(scores_softcap),
+    KEY_IGNORED("sliding_window_size"), /* in the authors' files, next to sliding_window */
+    {0},
+};
+
+enum { GEMMA2_HEAD_DIM = 256, GEMMA2_PATTERN = 2 }; /* what transformers assumes, whatever the hidden size */
+
+static void set_softcaps(struct model_config *config) {
+    config->attention_softcap = 50;
+    config->logits_softcap = 30;
+}
+
+static void gemma2_set_defaults(struct model_config *config) {
+    gemma_set_defaults(config);
+    set_softcaps(config);
+    for (int64_t layer = 0; layer < MODEL_LAYERS_MAX; layer++)
+        config->windowed[layer] = (layer + 1) % GEMMA2_PATTERN != 0;
+}
+
+static enum status gemma2_read_config(const char *file, const json_t *object, struct model_config *config) {
+    config->head_dim = GEMMA2_HEAD_DIM;
+    config->query_scalar = GEMMA2_HEAD_DIM;
+    gemma_set_defaults(config);
+    set_softcaps(config);
+    TRY(decoder_read_config(file, object, config));
+    TRY(config_read_listed_windows(file, object, config, GEMMA2_PATTERN));
+    TRY(gemma_read_softcap(file, object, scores_softcap, &config->attention_softcap));
+    return gemma_read_softcap(file, object, "final_logit_softcapping", &config->logits_softcap);
+}
+
+static json_t *gemma2_write_config(const struct model_config *config) {
+    json_t *object = gemma_write_config(config);
+    if (object && json_object_set_new(object, scores_softcap, gemma_softcap_value(config->attention_softcap)) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static struct tensor *gemma2_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    return gemma_layer(builder, x, table, false);
+}
+
+const struct model_family family_gemma2 = {
+    .name = "gemma2",
+    .models = "Gemma 2",
+    .ffn = {4, 1, 1}, /* 9216 at a hidden size of 2304 */
+    .keys = gemma2_keys,
+    GEMMA_FAMILY,
+    .prefix = "model.",
+    .set_defaults = gemma2_set_defaults,
+    .read_config = gemma2_read_config,
+    .layer = gemma2_layer,
+    .write_config = gemma2_write_config,
+};
+
+/* Gemma 3 (Gemma Team, arXiv 2503.19786), its text model: Gemma 2 without the cap of scores, with queries and keys
+ * normalised by head, and rotary positions of their own in windowed layers, as transformers' Gemma3ForCausalLM computes
+ * it; and the same next to a vision tower, as Gemma3ForConditionalGeneration has it. */
+
+/* What transformers assumes where keys are missing, and what the authors' files leave out. */
+enum { GEMMA3_HEAD_DIM = 256, HEADS = 8, KV_HEADS = 4, VOCAB = 262208, CONTEXT = 131072, GEMMA3_PATTERN = 6 };
+static const double THETA = 1e6, LOCAL_THETA = 1e4;
+
+static const struct config_key gemma3_keys[] = {
+    KEY_ARCHITECTURES("[\"Gemma3ForCausalLM\", \"Gemma3TextModel\"]"),
+    KEY_OPTIONAL_SIZE("vocab_size", vocab_size, CONFIG_VOCAB_MAX),
+    KEY_OPTIONAL_SIZE("max_position_embeddings", context, CONFIG_CONTEXT_MAX),
+    KEY_SIZE("hidden_size", hidden, CONFIG_WIDTH_MAX),
+    KEY_SIZE("intermediate_size", ffn, CONFIG_WIDTH_MAX),
+    KEY_SIZE("num_hidden_layers", layers, CONFIG_LAYERS_MAX),
+    KEY_OPTIONAL_SIZE("num_attention_heads", heads, CONFIG_HEADS_MAX),
+    DECODER_KEY_KV_HEADS_OPTIONAL,
+    DECODER_KEYS_OPTIONAL,
+    KEYS_LOCAL_ROPE,
+    GEMMA_KEYS,
+    KEY_ELSEWHERE("sliding_window_pattern"),
+    KEY_FIXED("attn_logit_softcapping", "null"), /* transformers' class does not read it */
+    KEY_IGNORED("_sliding_window_pattern"),
+    {0},
+};
+
+static void set_common(struct model_config *config) {
+    gemma_set_defaults(config);
+    config->rope.theta = THETA;
+    config->local_rope.theta = LOCAL_THETA;
+}
+
+static void gemma3_set_defaults(struct model_config *config) {
+    set_common(config);
+    config->window = 1024;
+    for (int64_t layer = 0; layer < MODEL_LAYERS_MAX; layer++)
+        config->windowed[layer] = (layer + 1) % GEMMA3_PATTERN != 0;
+}
+
+static enum status gemma3_read_config(const char *file, const json_t *object, struct model_config *config) {
+    config->vocab_size = VOCAB;
+    config->context = CONTEXT;
+    config->heads = HEADS;
+    config->kv_heads = KV_HEADS;
+    config->head_dim = GEMMA3_HEAD_DIM;
+    config->query_scalar = GEMMA3_HEAD_DIM;
+    int64_t pattern = GEMMA3_PATTERN;
+    set_common(config);
+    TRY(decoder_read_sizes(file, object, config));
+    TRY(config_read_rope_by_type(file, object, &config->rope, &config->local_rope));
+    TRY(json_read_int(file, object, "sliding_window_pattern", 1, (int64_t)CONFIG_CONTEXT_MAX, &pattern));
+    TRY(config_read_listed_windows(file, object, config, pattern));
+    TRY(gemma_read_softcap(file, object, "final_logit_softcapping", &config->logits_softcap));
+    TRY(config_complete_rope(file, config, &config->rope));
+    return config_complete_rope(file, config, &config->local_rope);
+}
+
+static json_t *gemma3_write_config(const struct model_config *config) {
+    json_t *object = gemma_write_config(config);
+    if (object && json_object_set_new(object, "rope_local_base_freq", json_real(config->local_rope.theta)) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static struct tensor *gemma3_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    return gemma_layer(builder, x, table, true);
+}
+
+const struct model_family family_gemma3_text = {
+    .name = "gemma3_text",
+    .models = "Gemma 3 (text). Models of type `gemma3` (from 4B up), which have a vision tower too, are read too: "
+              "their text model trains, the rest is written as it was read",
+    .ffn = {4, 1, 1}, /* 10240 at a hidden size of 2560 */
+    .keys = gemma3_keys,
+    GEMMA_FAMILY,
+    .prefix = "model.",
+    .set_defaults = gemma3_set_defaults,
+    .read_config = gemma3_read_config,
+    .layer = gemma3_layer,
+    .write_config = gemma3_write_config,
+};
+
+/* What the wrapper's config has besides the text model's. */
+static const struct config_key wrapper_keys[] = {
+    KEY_ARCHITECTURES("[\"Gemma3ForConditionalGeneration\"]"),
+    KEY_ELSEWHERE("text_config"),
+    KEY_FIXED("tie_word_embeddings", "true"),
+    KEY_IGNORED("initializer_range"),
+    /* of images, which the text model does not see */
+    KEY_IGNORED("vision_config"),
+    KEY_IGNORED("mm_tokens_per_image"),
+    KEY_IGNORED("image_token_index"),
+    KEY_IGNORED("boi_token_index"),
+    KEY_IGNORED("eoi_token_index"),
+    {0},
+};
+
+static enum status read_wrapped(const char *file, const json_t *object, struct model_config *config) {
+    TRY(gemma3_read_config(file, object, config));
+    if (!config->tied) return status_set(STATUS_BAD_INPUT, "%s: tie_word_embeddings: only true is supported", file);
+    if (config->logits_softcap == 0) return STATUS_OK;
+    /* transformers' class for the wrapper does not read it */
+    return status_set(STATUS_BAD_INPUT, "%s: final_logit_softcapping: only null is supported", file);
+}
+
+static enum status read_wrapper(const char *file, const json_t *object, struct model_config *config) {
+    struct model_config wrapper = {.family = &family_gemma3};
+    const json_t *text = json_object_get(object, "text_config");
+    TRY(json_require(file, object, "text_config"));
+    TRY(config_read_keys(file, object, wrapper_keys, &wrapper));
+    if (!json_is_object(text)) return status_set(STATUS_BAD_INPUT, "%s: text_config: must be an object", file);
+    char *place = mem_format("%s: text_config", file);
+    if (!place) return STATUS_FAILED;
+    enum status status = read_wrapped(place, text, config);
+    mem_free(place);
+    return status;
+}
+
+static const char *const carried[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                      "model.multi_modal_projector.", NULL};
+
+const struct model_family family_gemma3 = {
+    .name = "gemma3",
+    .models = "Gemma 3 with vision",
+    .keys = gemma3_keys,
+    GEMMA_FAMILY,
+    .prefix = "model.language_model.",
+    .stored_prefix = "language_model.model.",
+    .carried = carried,
+    .read_config = read_wrapper,
+    .layer = gemma3_layer,
+};

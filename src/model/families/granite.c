@@ -1,0 +1,75 @@
+/* Granite (IBM, "Granite 3.0 Language Models", 2024): Llama with multipliers after muP (Yang et al., arXiv 2203.03466),
+ * as transformers' GraniteForCausalLM computes it. */
+#include "model/families/builder.h"
+
+static const double MIN = 1e-9, MAX = 1e9; /* of a multiplier; 0 would leave nothing of what it multiplies */
+
+static const struct config_key keys[] = {
+    KEY_ARCHITECTURES("[\"GraniteForCausalLM\", \"GraniteModel\"]"),
+    DECODER_KEYS,
+    DECODER_KEY_KV_HEADS_OPTIONAL,
+    KEY_BOOL("attention_bias", attention_bias),
+    KEY_BOOL("mlp_bias", mlp_bias),
+    KEY_DOUBLE("attention_multiplier", attention_multiplier, MIN, MAX),
+    KEY_DOUBLE("embedding_multiplier", embedding_multiplier, MIN, MAX),
+    KEY_DOUBLE("residual_multiplier", residual_multiplier, MIN, MAX),
+    KEY_DOUBLE("logits_scaling", logits_divisor, MIN, MAX),
+    {0},
+};
+
+/* As in the authors' models; the scores' multiplier is that of the head size. */
+static void set_defaults(struct model_config *config) {
+    decoder_set_defaults(config);
+    config->norm_epsilon = 1e-5;
+    config->tied = true;
+    config->embedding_multiplier = 12;
+    config->residual_multiplier = 0.22;
+    config->logits_divisor = 8;
+}
+
+/* What transformers assumes where keys are missing. */
+static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
+    config->attention_multiplier = 1;
+    config->embedding_multiplier = 1;
+    config->residual_multiplier = 1;
+    config->logits_divisor = 1;
+    decoder_set_defaults(config);
+    return decoder_read_config(file, object, config);
+}
+
+static json_t *write_config(const struct model_config *config) {
+    struct model_config written = *config;
+    int64_t head_dim = written.head_dim;
+    if (head_dim == 0 && written.heads > 0) head_dim = written.hidden / written.heads;
+    if (written.attention_multiplier == 0 && head_dim > 0) written.attention_multiplier = 1 / (double)head_dim;
+    return decoder_write_config(&written);
+}
+
+static struct tensor *add_scaled(struct builder *builder, const char *part_of, struct tensor *x, struct tensor *part) {
+    struct graph *graph = builder->graph;
+    const char *name = build_node_name(builder, graph_format(graph, "%s.scale", part_of));
+    part = ops_scale(graph, name, part, builder->config->residual_multiplier);
+    return decoder_add(builder, graph_format(graph, "%s.add", part_of), x, part);
+}
+
+static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    const struct model_config *config = builder->config;
+    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
+    struct decoder_heads heads = decoder_project(builder, normed, config->attention_bias);
+    struct tensor *part = decoder_attention(builder, heads, table, config->attention_bias, NULL);
+    x = add_scaled(builder, "attention", x, part);
+    normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
+    return add_scaled(builder, "mlp", x, decoder_mlp(builder, normed, config->mlp_bias, NULL));
+}
+
+const struct model_family family_granite = {
+    .name = "granite",
+    .models = "Granite 3 (dense, text)",
+    .ffn = {4, 1, 1},
+    .keys = keys,
+    DECODER_FAMILY,
+    .set_defaults = set_defaults,
+    .read_config = read_config,
+    .layer = layer,
+    .write_config = write_config,
+};

@@ -1,0 +1,238 @@
+/* Qwen2 and Qwen2.5 (Yang et al., arXiv 2407.10671 and 2412.15115): Llama with biases on queries, keys and values, as
+ * transformers' Qwen2ForCausalLM computes it. */
+#include "base/json.h"
+#include "model/families/builder.h"
+
+static const struct config_key qwen2_keys[] = {
+    KEY_ARCHITECTURES("[\"Qwen2ForCausalLM\", \"Qwen2Model\"]"),
+    DECODER_KEYS,
+    DECODER_KEY_KV_HEADS_REQUIRED,
+    KEYS_LAYER_WINDOWS,
+    KEY_FIXED("use_mrope", "false"), /* positions in images */
+    {0},
+};
+
+static void qwen2_set_defaults(struct model_config *config) {
+    decoder_set_defaults(config);
+    config->attention_bias = true;
+    config->rope.theta = 1e6;
+}
+
+static enum status qwen2_read_config(const char *file, const json_t *object, struct model_config *config) {
+    config->attention_bias = true;
+    decoder_set_defaults(config);
+    TRY(decoder_read_config(file, object, config));
+    return config_read_layer_windows(file, object, config);
+}
+
+static json_t *qwen2_write_config(const struct model_config *config) {
+    return config_write_layer_windows(config, decoder_write_config(config));
+}
+
+static struct tensor *qwen2_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, builder->config->hidden);
+    x = decoder_attention(builder, decoder_project(builder, normed, true), table, false, x);
+    return decoder_normed_mlp(builder, x, false);
+}
+
+const struct model_family family_qwen2 = {
+    .name = "qwen2",
+    .models = "Qwen2 and Qwen2.5 (dense, text), and models of that form",
+    .ffn = {16, 3, 128}, /* 4864 at a hidden size of 896; near those of the larger models */
+    .keys = qwen2_keys,
+    DECODER_FAMILY,
+    .set_defaults = qwen2_set_defaults,
+    .read_config = qwen2_read_config,
+    .layer = qwen2_layer,
+    .write_config = qwen2_write_config,
+};
+
+/* Qwen1.5-MoE and Qwen2-MoE (Yang et al., arXiv 2407.10671): Qwen2 with experts in place of the MLP, and one next to
+ * them that all tokens take by a gate of its own, as transformers' Qwen2MoeForCausalLM computes it. */
+
+enum { SHARED_FFN = 5632 };
+
+static const struct config_key qwen2_moe_keys[] = {
+    KEY_ARCHITECTURES("[\"Qwen2MoeForCausalLM\", \"Qwen2MoeModel\"]"),
+    DECODER_KEYS,
+    DECODER_KEY_KV_HEADS_REQUIRED,
+    KEY_BOOL("qkv_bias", attention_bias),
+    EXPERT_KEYS("num_experts"),
+    EXPERT_KEYS_QWEN,
+    KEY_OPTIONAL_SIZE("shared_expert_intermediate_size", shared_ffn, CONFIG_WIDTH_MAX),
+    {0},
+};
+
+static void qwen2_moe_set_defaults(struct model_config *config) {
+    decoder_set_defaults(config);
+    experts_set_defaults(config);
+    config->attention_bias = true;
+    config->rope.theta = 1e6;
+}
+
+/* What transformers assumes where keys are missing. */
+static enum status qwen2_moe_read_config(const char *file, const json_t *object, struct model_config *config) {
+    config->experts = 60;
+    config->experts_per_token = 4;
+    config->expert_ffn = 1408;
+    config->shared_ffn = SHARED_FFN;
+    config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
+    config->attention_bias = true;
+    decoder_set_defaults(config);
+    return experts_read_config(file, object, config);
+}
+
+/* A new one's shared expert is as wide as those that a token takes together. */
+static json_t *qwen2_moe_write_config(const struct model_config *config) {
+    struct model_config written = *config;
+    if (written.expert_ffn == 0) written.expert_ffn = config_ffn(config);
+    if (written.shared_ffn == 0) written.shared_ffn = written.expert_ffn * written.experts_per_token;
+    return decoder_write_config(&written);
+}
+
+/* residual + sigmoid(shared_expert_gate(normed)) * shared_expert(normed) */
+static struct tensor *shared_expert(struct builder *builder, struct tensor *normed, struct tensor *residual) {
+    const struct model_config *config = builder->config;
+    int64_t hidden = config->hidden, ffn = config->shared_ffn;
+    struct tensor *gate = build_layer_linear(builder, "mlp.shared_expert.gate_proj", normed, hidden, ffn, false, NULL);
+    struct tensor *up = build_layer_linear(builder, "mlp.shared_expert.up_proj", normed, hidden, ffn, false, NULL);
+    struct tensor *active = ops_gated_activation(builder->graph, build_node_name(builder, "mlp.shared_expert.act"),
+                                                 gate, up, config->activation);
+    struct tensor *y = build_layer_linear(builder, "mlp.shared_expert.down_proj", active, ffn, hidden, false, NULL);
+    gate = build_layer_linear(builder, "mlp.shared_expert_gate", normed, hidden, 1, false, NULL);
+    return ops_token_gate(builder->graph, build_node_name(builder, "mlp.shared_expert.add"), y, gate, residual);
+}
+
+static struct tensor *qwen2_moe_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    const struct model_config *config = builder->config;
+    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
+    x = decoder_attention(builder, decoder_project(builder, normed, config->attention_bias), table, false, x);
+    normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
+    return shared_expert(builder, normed, experts_mlp(builder, &expert_names_mlp, normed, x));
+}
+
+const struct model_family family_qwen2_moe = {
+    .name = "qwen2_moe",
+    .models = "Qwen1.5-MoE and Qwen2 with experts (57B-A14B)",
+    .ffn = {11, 16, 1}, /* of an expert: 1408 at a hidden size of 2048 */
+    .keys = qwen2_moe_keys,
+    DECODER_FAMILY,
+    .set_defaults = qwen2_moe_set_defaults,
+    .read_config = qwen2_moe_read_config,
+    .layer = qwen2_moe_layer,
+    .write_config = qwen2_moe_write_config,
+};
+
+/* Qwen3 (Yang et al., arXiv 2505.09388): Llama whose queries and keys are normalised by head, as transformers'
+ * Qwen3ForCausalLM computes it. */
+
+static const struct config_key qwen3_keys[] = {
+    KEY_ARCHITECTURES("[\"Qwen3ForCausalLM\", \"Qwen3Model\"]"),
+    DECODER_KEYS,
+    DECODER_KEY_KV_HEADS_REQUIRED,
+    KEYS_LAYER_WINDOWS,
+    KEY_BOOL("attention_bias", attention_bias),
+    {0},
+};
+
+enum { HEAD_DIM = 128 }; /* what transformers assumes where the key is missing, whatever the hidden size */
+
+static void qwen3_set_defaults(struct model_config *config) {
+    decoder_set_defaults(config);
+    config->rope.theta = 1e6;
+}
+
+static enum status qwen3_read_config(const char *file, const json_t *object, struct model_config *config) {
+    config->head_dim = HEAD_DIM;
+    decoder_set_defaults(config);
+    TRY(decoder_read_config(file, object, config));
+    return config_read_layer_windows(file, object, config);
+}
+
+static json_t *qwen3_write_config(const struct model_config *config) {
+    return config_write_layer_windows(config, decoder_write_config(config));
+}
+
+static struct tensor *qwen3_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    const struct model_config *config = builder->config;
+    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
+    struct decoder_heads heads = decoder_project_normed(builder, normed, true);
+    x = decoder_attention(builder, heads, table, config->attention_bias, x);
+    return decoder_normed_mlp(builder, x, false);
+}
+
+const struct model_family family_qwen3 = {
+    .name = "qwen3",
+    .models = "Qwen3 (dense, text)",
+    .ffn = {3, 1, 1}, /* as in the models of 0.6B, 1.7B and 8B */
+    .keys = qwen3_keys,
+    DECODER_FAMILY,
+    .set_defaults = qwen3_set_defaults,
+    .read_config = qwen3_read_config,
+    .layer = qwen3_layer,
+    .write_config = qwen3_write_config,
+};
+
+/* Qwen3-MoE (Yang et al., arXiv 2505.09388): Qwen3 with experts in place of the MLP, as transformers'
+ * Qwen3MoeForCausalLM computes it. */
+
+static const struct config_key qwen3_moe_keys[] = {
+    KEY_ARCHITECTURES("[\"Qwen3MoeForCausalLM\", \"Qwen3MoeModel\"]"),
+    DECODER_KEYS,
+    DECODER_KEY_KV_HEADS_REQUIRED,
+    KEY_BOOL("attention_bias", attention_bias),
+    EXPERT_KEYS("num_experts"),
+    KEY_ELSEWHERE("num_local_experts"),
+    EXPERT_KEYS_QWEN,
+    {0},
+};
+
+static void qwen3_moe_set_defaults(struct model_config *config) {
+    decoder_set_defaults(config);
+    experts_set_defaults(config);
+    config->normalise_experts = true;
+    config->rope.theta = 1e6;
+}
+
+/* Release 5 of transformers writes the number of experts by another name, and reads both. */
+static enum status read_experts(const char *file, const json_t *object, struct model_config *config) {
+    int64_t experts = 0, local = 0;
+    TRY(json_read_int(file, object, "num_experts", 1, ROUTING_EXPERTS_MAX, &experts));
+    TRY(json_read_int(file, object, "num_local_experts", 1, ROUTING_EXPERTS_MAX, &local));
+    if (experts > 0 && local > 0 && experts != local)
+        return status_set(STATUS_BAD_INPUT, "%s: num_experts: differs from num_local_experts (%lld)", file,
+                          (long long)local);
+    config->experts = local > 0 ? local : 128;
+    return STATUS_OK;
+}
+
+/* What transformers assumes where keys are missing. */
+static enum status qwen3_moe_read_config(const char *file, const json_t *object, struct model_config *config) {
+    config->experts_per_token = 8;
+    config->expert_ffn = 768;
+    config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
+    decoder_set_defaults(config);
+    TRY(read_experts(file, object, config));
+    return experts_read_config(file, object, config);
+}
+
+static struct tensor *qwen3_moe_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    const struct model_config *config = builder->config;
+    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
+    struct decoder_heads heads = decoder_project_normed(builder, normed, true);
+    x = decoder_attention(builder, heads, table, config->attention_bias, x);
+    normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
+    return experts_mlp(builder, &expert_names_mlp, normed, x);
+}
+
+const struct model_family family_qwen3_moe = {
+    .name = "qwen3_moe",
+    .models = "Qwen3 with experts (30B-A3B, 235B-A22B; text)",
+    .ffn = {3, 8, 1}, /* of an expert: 768 at a hidden size of 2048 */
+    .keys = qwen3_moe_keys,
+    DECODER_FAMILY,
+    .set_defaults = qwen3_moe_set_defaults,
+    .read_config = qwen3_moe_read_config,
+    .layer = qwen3_moe_layer,
+    .write_config = experts_write_config,
+};

@@ -1,0 +1,124 @@
+/* SmolLM3 (Bakouch et al., 2025): Llama in which every fourth layer has no rotary positions, as transformers'
+ * SmolLM3ForCausalLM computes it. */
+#include "base/json.h"
+#include "model/families/builder.h"
+
+static const char no_rope_layers[] = "no_rope_layers";
+
+static const struct config_key keys[] = {
+    KEY_ARCHITECTURES("[\"SmolLM3ForCausalLM\", \"SmolLM3Model\"]"),
+    DECODER_KEYS,
+    DECODER_KEY_KV_HEADS_REQUIRED,
+    KEY_ELSEWHERE("use_sliding_window"),
+    KEYS_WINDOW,
+    KEY_ELSEWHERE("layer_types"),
+    KEY_ELSEWHERE(no_rope_layers),
+    KEY_ELSEWHERE("no_rope_layer_interval"),
+    KEY_BOOL("attention_bias", attention_bias),
+    KEY_BOOL("mlp_bias", mlp_bias),
+    KEY_IGNORED("max_window_layers"), /* in the authors' files; their class does not read them */
+    KEY_IGNORED("pretraining_tp"),
+    {0},
+};
+
+/* What transformers assumes where keys are missing. */
+static void set_assumed(struct model_config *config) {
+    decoder_set_defaults(config);
+    config->rope.theta = 2e6;
+    config->tied = true;
+}
+
+static void skip_rope_every(struct model_config *config, int64_t interval) {
+    for (int64_t layer = 0; layer < MODEL_LAYERS_MAX; layer++)
+        config->without_rope[layer] = (layer + 1) % interval == 0;
+}
+
+enum { INTERVAL = 4 };
+
+static void set_defaults(struct model_config *config) {
+    set_assumed(config);
+    skip_rope_every(config, INTERVAL);
+}
+
+/* The list counts, and the interval only where there is none. */
+static enum status read_rope_layers(const char *file, const json_t *object, struct model_config *config) {
+    int64_t interval = INTERVAL;
+    TRY(json_read_int(file, object, "no_rope_layer_interval", 1, (int64_t)CONFIG_CONTEXT_MAX, &interval));
+    skip_rope_every(config, interval);
+    const json_t *list = json_object_get(object, no_rope_layers);
+    if (!list || json_is_null(list)) return STATUS_OK;
+    if (!json_is_array(list)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, no_rope_layers);
+    if ((int64_t)json_array_size(list) < config->layers)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: %zu entries for %lld layers", file, no_rope_layers,
+                          json_array_size(list), (long long)config->layers);
+    for (int64_t layer = 0; layer < config->layers; layer++) {
+        const json_t *item = json_array_get(list, (size_t)layer);
+        json_int_t value = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (value != 0 && value != 1)
+            return status_set(STATUS_BAD_INPUT, "%s: %s: the entry of layer %lld must be 0 or 1", file, no_rope_layers,
+                              (long long)layer);
+        config->without_rope[layer] = value == 0;
+    }
+    return STATUS_OK;
+}
+
+/* Where no list says it, the windowed layers are those without positions. */
+static enum status read_windows(const char *file, const json_t *object, struct model_config *config) {
+    bool used = false, listed;
+    TRY(json_read_bool(file, object, "use_sliding_window", &used));
+    TRY(config_read_window(file, object, config));
+    if (!used) config->window = 0;
+    TRY(config_read_layer_types(file, object, config, &listed));
+    bool any = false;
+    for (int64_t layer = 0; layer < config->layers; layer++) {
+        if (!listed) config->windowed[layer] = config->window > 0 && config->without_rope[layer];
+        any = any || config->windowed[layer];
+    }
+    if (!any) config->window = 0;
+    return STATUS_OK;
+}
+
+static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
+    set_assumed(config);
+    TRY(decoder_read_config(file, object, config));
+    TRY(read_rope_layers(file, object, config));
+    return read_windows(file, object, config);
+}
+
+static json_t *rope_layers_value(const struct model_config *config) {
+    json_t *list = json_array();
+    for (int64_t layer = 0; list && layer < config->layers && layer < MODEL_LAYERS_MAX; layer++) {
+        if (json_array_append_new(list, json_integer(!config->without_rope[layer])) == 0) continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static json_t *write_config(const struct model_config *config) {
+    json_t *object = config_write_layer_types(config, decoder_write_config(config));
+    if (object && json_object_set_new(object, no_rope_layers, rope_layers_value(config)) == 0) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    const struct model_config *config = builder->config;
+    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
+    struct decoder_heads heads = decoder_project(builder, normed, config->attention_bias);
+    if (config->without_rope[builder->layer]) table = NULL;
+    x = decoder_attention(builder, heads, table, config->attention_bias, x);
+    return decoder_normed_mlp(builder, x, config->mlp_bias);
+}
+
+const struct model_family family_smollm3 = {
+    .name = "smollm3",
+    .models = "SmolLM3",
+    .ffn = {43, 8, 256}, /* 11008 at a hidden size of 2048 */
+    .keys = keys,
+    DECODER_FAMILY,
+    .set_defaults = set_defaults,
+    .read_config = read_config,
+    .layer = layer,
+    .write_config = write_config,
+};

@@ -1,0 +1,54 @@
+/* The chat template of a model's directory, and conversations rendered by it as `transformers`' apply_chat_template
+ * does.
+ *
+ * Read are chat_template.jinja, and additional_chat_templates/tool_use.jinja for conversations with tools; without such
+ * files "chat_template" of tokenizer_config.json: a text, or a list of named ones, of which "default" is taken, and
+ * "tool_use" for conversations with tools. Templates see the special tokens of
+ * tokenizer_config.json or special_tokens_map.json by their names (bos_token, eos_token, …). */
+#ifndef BALLAST_TEXT_CHAT_TEMPLATE_H
+#define BALLAST_TEXT_CHAT_TEMPLATE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "text/template/jinja.h"
+
+struct chat_template;
+
+/* BAD_INPUT, naming file and line, when there is none, or one that is malformed or not supported. */
+enum status chat_template_open(const char *folder, struct chat_template **out);
+/* The same where there may be none: *out is NULL then. */
+enum status chat_template_find(const char *folder, struct chat_template **out);
+/* NULL is allowed. */
+void chat_template_free(struct chat_template *chat);
+
+/* A hash of all that decides what it renders, including the time where a template uses it. */
+void chat_template_hash(const struct chat_template *chat, int64_t now_s, uint64_t out[2]);
+/* Whether a conversation with these tools (NULL or null: none) is rendered with generation blocks. */
+bool chat_template_has_generation(const struct chat_template *chat, const json_t *tools);
+
+/* As jinja_names, of any of its templates. */
+bool chat_template_names(const struct chat_template *chat, const char *name);
+
+/* A conversation is a list of at least one object with a "role", which is text. BAD_INPUT "messages…: …"; NULL: there
+ * are none. */
+enum status chat_check_messages(const json_t *messages);
+/* Messages as transformers gives them to templates: without fields that are null, and with a message's thoughts under
+ * each of the names that templates know them by. The caller drops them; NULL when out of memory. */
+json_t *chat_normalize_messages(const json_t *messages);
+
+/* A conversation to be rendered. Variables besides those that all templates have may be NULL. */
+struct chat_input {
+    const json_t *messages;  /* normalized */
+    const json_t *tools;     /* NULL: none */
+    const json_t *variables; /* an object, such as {"enable_thinking": false} */
+    bool add_generation_prompt;
+    int64_t now_s;
+};
+/* As jinja_render. */
+enum status chat_template_render(const struct chat_template *chat, const struct chat_input *input,
+                                 struct jinja_output *out);
+
+#endif
