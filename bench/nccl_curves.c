@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/process.h"
 #include "machine/cluster_preset.h"
-#include "search/scale/collective_cost.h"
+#include "machine/collective_cost.h"
 
 /* Of a collective called from PyTorch and timed by events: its smallest all-reduce compared with NCCL's latency for it.
  */
@@ -26,7 +26,7 @@ static const double LARGE_BYTES = 16 << 20;
 struct curve {
     const char *file, *where;
     struct fabric fabric;
-    enum collective_kind kind;
+    enum comm_kind kind;
     struct rank_group group;
     bool points;
 };
@@ -51,7 +51,7 @@ static void print_errors(const char *what, const struct errors *errors) {
 /* Bytes a second as nccl-tests count them. */
 static double bus_rate(const struct curve *curve, double bytes, struct collective_cost *cost) {
     double ranks = (double)(curve->group.in_node * curve->group.nodes);
-    double passes = (curve->kind == COLLECTIVE_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks;
+    double passes = (curve->kind == COMM_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks;
     *cost = collective_cost(&curve->fabric, curve->kind, bytes, curve->group);
     return bytes * passes / (cost->seconds + CALL_S);
 }
@@ -118,9 +118,9 @@ static enum status start_curve(const char *file, const json_t *object, struct cu
     TRY(find_machine(file, hw, &cluster));
     *out = (struct curve){.file = file,
                           .fabric = fabric_describe(&cluster, 0),
-                          .kind = strstr(op, "gather")    ? COLLECTIVE_ALL_GATHER
-                                  : strstr(op, "scatter") ? COLLECTIVE_REDUCE_SCATTER
-                                                          : COLLECTIVE_ALL_REDUCE,
+                          .kind = strstr(op, "gather")    ? COMM_ALL_GATHER
+                                  : strstr(op, "scatter") ? COMM_REDUCE_SCATTER
+                                                          : COMM_ALL_REDUCE,
                           .group = {cluster.network.devices, 1}};
     if (strstr(hw, "ring")) out->fabric.switch_bytes_per_s = 0;
     return STATUS_OK;

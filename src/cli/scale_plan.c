@@ -193,6 +193,7 @@ static enum status find_target(struct scale_plan *plan, const struct calibration
 }
 
 const char *const scale_plan_recompute_names[RECOMPUTE_COUNT] = {[RECOMPUTE_NONE] = "none",
+                                                                 [RECOMPUTE_NORMS] = "norms",
                                                                  [RECOMPUTE_ATTENTION] = "attention",
                                                                  [RECOMPUTE_HALF] = "half",
                                                                  [RECOMPUTE_FULL] = "full"};

@@ -1,8 +1,10 @@
 /* The machine as data: devices, their rates, the capacity of each tier, and the network between devices. Read and
  * written as JSON, so that plans can be made for other machines. Devices are alike: one is described.
  *
- * Files, in the order to read them: tier (device, host, disk), links (bandwidth and latency between ranks), rates (what
- * a machine does in a second), cluster (this), cluster_measure (this machine), cluster_memory (its memory), cgroup (its
+ * Files, in the order to read them: tier (device, host, disk), collective_cost (seconds of collectives on described
+ * links), links (bandwidth and latency between ranks, measured or described), rates (what a machine does in a second),
+ * cluster (this), kernel_cost (seconds of kernels on a described GPU, by shape), roofline (the same of an operator),
+ * cluster_measure (this machine), cluster_memory (its memory), cgroup (its
  * limits), kernel_file (files in /proc and /sys), cluster_json, network_json, rates_json, links_json (all as JSON),
  * cluster_preset (machines by name). */
 #ifndef BALLAST_MACHINE_CLUSTER_H
@@ -50,18 +52,6 @@ struct cluster_device {
     struct cluster_limits limits;
 };
 
-enum cluster_link { CLUSTER_LINK_PCIE, CLUSTER_LINK_NVLINK, CLUSTER_LINK_COUNT };
-
-/* How devices reach each other. Rates are one way, by data sheet; what collectives reach of them is for
- * search/scale/collective_cost.h to say. */
-struct cluster_network {
-    int64_t devices;         /* of a node; 0: no network is described, and all else is 0 */
-    enum cluster_link link;  /* between devices of a node */
-    double link_bytes_per_s; /* of one device to the others of its node */
-    double node_bytes_per_s; /* of a node to other nodes, all adapters together */
-    double hop_s;            /* latency of one step of a ring from node to node */
-};
-
 struct cluster {
     struct cluster_device device;
     struct cluster_network network;
@@ -103,6 +93,10 @@ int cluster_count_cores(int *hardware_threads);
 /* Only the largest cache of one of those cores: its L3, else its L2 (large processors have several L3). 0 where the
  * system does not tell. Takes milliseconds. */
 int64_t cluster_cache_bytes(void);
+
+/* By data sheet (machine/collective_cost.h): links, and by how much collectives slow kernels. The cluster has a
+ * network. */
+void cluster_describe_links(const struct cluster *cluster, struct cluster_rates *out);
 
 /* {"devices", "link": "nvlink" or "pcie", "link_bytes_per_s", "node_bytes_per_s", "hop_s"}; null where there is none.
  * NULL when out of memory (network_json.c). */

@@ -3,6 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "machine/cluster.h"
+#include "machine/kernel_cost.h"
+
 static const char *const kind_names[COMM_KINDS] = {"all-gather", "reduce-scatter", "all-reduce", "broadcast",
                                                    "all-to-all"};
 static const char *const group_names[] = {[MESH_ALL] = "all", [MESH_NODE] = "node", [MESH_PEERS] = "peers"};
@@ -112,8 +115,19 @@ static double axis_seconds(const struct cluster_links *links, const struct link_
     return ways * steps * links->message[from].latency_s + (double)(sent > received ? sent : received) / rate;
 }
 
+/* A send is a broadcast to one other. */
+static double described_seconds(const struct fabric *fabric, const struct link_request *request) {
+    const struct comm_group *group = &request->group;
+    struct rank_group ranks = {axis_length(request, MESH_IN_NODE), axis_length(request, MESH_ACROSS)};
+    if (request->kind == COMM_BROADCAST && group->count == 2)
+        return send_s(fabric, (double)request->bytes, ranks.nodes > 1);
+    return collective_s(fabric, request->kind, (double)request->bytes, ranks);
+}
+
 double links_seconds(const struct cluster_links *links, const struct link_request *request, bool *extrapolated) {
     double seconds = -1;
+    *extrapolated = true;
+    if (links->fabric.node_devices > 0 && request->on_device) return described_seconds(&links->fabric, request);
     if (same_mesh(&links->mesh, &request->mesh)) seconds = measured_seconds(links, request);
     *extrapolated = seconds < 0;
     if (!*extrapolated) return seconds;
@@ -123,4 +137,18 @@ double links_seconds(const struct cluster_links *links, const struct link_reques
     if (request->traffic->read > 0 && links->read.bytes_per_s > 0)
         seconds += links->read.latency_s + (double)request->traffic->read / links->read.bytes_per_s;
     return seconds;
+}
+
+void cluster_describe_links(const struct cluster *cluster, struct cluster_rates *out) {
+    const struct calibration calibration = calibration_default();
+    const struct fabric fabric = fabric_describe(cluster, calibration.congestion);
+    out->links = (struct cluster_links){.mesh = {1, (int)fabric.node_devices}, .fabric = fabric};
+    for (int axis = 0; axis < MESH_AXES; axis++) {
+        double start_s = send_s(&fabric, 0, axis == MESH_ACROSS), whole_s = send_s(&fabric, 1e9, axis == MESH_ACROSS);
+        out->links.message[axis] = (struct transfer_rate){start_s, 1e9 / (whole_s - start_s)};
+    }
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        out->slowdown[a][ACTIVITY_MESSAGE] = out->slowdown[ACTIVITY_MESSAGE][a] = 1;
+    out->slowdown[ACTIVITY_PRODUCT][ACTIVITY_MESSAGE] = 1 + calibration.collective_slowdown;
+    out->slowdown[ACTIVITY_STREAMING][ACTIVITY_MESSAGE] = 1 + calibration.collective_slowdown;
 }

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "collective/collective.h"
+#include "machine/collective_cost.h"
 
 /* Seconds of a transfer of n bytes: latency_s + n / bytes_per_s. */
 struct transfer_rate {
@@ -51,6 +52,7 @@ struct cluster_links {
     struct link_pair pairs[LINK_PAIRS_MAX];
     int pair_count;
     struct link_rows rows;
+    struct fabric fabric; /* by data sheet, in place of measurements; 0 node_devices: none */
 };
 
 /* An operation of a program. */
@@ -61,6 +63,7 @@ struct link_request {
     int64_t bytes;                      /* of data */
     struct mesh mesh;                   /* of the ranks that the program is for */
     const struct comm_traffic *traffic; /* what one rank moves (comm_schedule.h) */
+    bool on_device;                     /* works on the memory of devices */
 };
 
 /* Whether flat and hierarchical are two: not among two ranks, nor where all read each other's data in place. */
@@ -76,7 +79,7 @@ bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group,
  * an all-reduce. The rate across nodes is shared by the ranks of a node, so that twice as many ranks in a node have
  * half of it each (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
  * 2005: recursive halving and doubling, and pairwise exchange, with the latency and the rate of each axis). 0,
- * extrapolated, where nothing was measured. */
+ * extrapolated, where nothing was measured. On devices that are described, collective_cost, and *extrapolated. */
 double links_seconds(const struct cluster_links *links, const struct link_request *request, bool *extrapolated);
 
 /* --- in JSON: a part of cluster files (links_json.c) --- */

@@ -7,7 +7,7 @@
  * part_node (large ones on a part), size_curve (updates by size); contention (several measurements at once); rates:
  * machine_rates (all of them), matrix_rate (GEMMs), rate_work and work_clock (repeated work and its time),
  * transfer_rates (copies), issue_rate (an instruction without work), slowdown (concurrent activities); between ranks:
- * link_rates, link_slowdown, link_rows; without measuring: described_device, roofline. */
+ * link_rates, link_slowdown, link_rows; without measuring: described_device. */
 #ifndef BALLAST_PROFILE_PROFILE_H
 #define BALLAST_PROFILE_PROFILE_H
 

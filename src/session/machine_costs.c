@@ -67,15 +67,6 @@ static enum status begin_request(const struct machine *machine, const struct pro
     return STATUS_OK;
 }
 
-/* By data sheet: a node's rate is shared by its devices. */
-static struct cluster_links describe_links(const struct cluster_network *network) {
-    struct cluster_links links = {.mesh = {1, (int)network->devices}};
-    links.message[MESH_IN_NODE] = (struct transfer_rate){network->hop_s, network->link_bytes_per_s};
-    links.message[MESH_ACROSS] =
-        (struct transfer_rate){network->hop_s, network->node_bytes_per_s / (double)network->devices};
-    return links;
-}
-
 void machine_take_links(const struct cluster_rates *between, struct cluster_rates *rates) {
     rates->links = between->links;
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
@@ -92,7 +83,7 @@ static enum status add_links(const struct machine *machine, const struct mesh *m
     struct cluster_rates between = machine->between;
     if (between.links.mesh.nodes == 0 && machine->has_cluster) between = machine->cluster.rates;
     if (between.links.mesh.nodes == 0 && machine->has_cluster && machine->cluster.network.devices > 0)
-        between.links = describe_links(&machine->cluster.network);
+        cluster_describe_links(&machine->cluster, &between);
     if (between.links.mesh.nodes == 0 && mesh_ranks(mesh) > 1 && options)
         TRY(link_rates_find(machine->backend, options, mesh, NULL, &between));
     machine_take_links(&between, rates);

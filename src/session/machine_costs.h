@@ -7,9 +7,9 @@
 #ifndef BALLAST_SESSION_MACHINE_COSTS_H
 #define BALLAST_SESSION_MACHINE_COSTS_H
 
+#include "machine/roofline.h"
 #include "profile/link_rates.h"
 #include "profile/profile_model.h"
-#include "profile/roofline.h"
 #include "session/machine.h"
 #include "session/programs.h"
 

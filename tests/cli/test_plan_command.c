@@ -59,7 +59,7 @@ static void a_preset_can_be_planned(void **state) {
 static void the_fewest_devices_are_looked_for_in_whole_nodes(void **state) {
     const char *folder = *state;
     struct program_run run = PROGRAM(folder, "plan", "llama-3.1-70b", "--cluster", "h100x8", "--tokens", "1T",
-                                     "--target-days", "10", "--json");
+                                     "--target-days", "30", "--json");
     assert_int_equal(run.status, 0);
     json_t *plan = json_loads(run.out, 0, NULL), *choice;
     json_int_t devices = json_integer_value(json_object_get(plan, "target_devices"));
@@ -70,8 +70,8 @@ static void the_fewest_devices_are_looked_for_in_whole_nodes(void **state) {
         if (size == devices) days = json_real_value(json_object_get(choice, "days"));
         if (size < devices) before = json_real_value(json_object_get(choice, "days"));
     }
-    assert_true(devices > 1536 && devices < 2048 && devices % 8 == 0);
-    assert_true(days > 0 && days <= 10 && before > 10);
+    assert_true(devices > 384 && devices < 512 && devices % 8 == 0);
+    assert_true(days > 0 && days <= 30 && before > 30);
     json_decref(plan);
     program_run_free(&run);
 }

@@ -172,7 +172,7 @@ static void other_meshes_are_extrapolated_by_axis(void **state) {
 static double cost_of(const struct cluster_links *links, struct comm_group group, enum comm_kind kind, bool flat,
                       bool *extrapolated) {
     const struct comm_traffic traffic = {.sent = {1 << 18, 1 << 18}, .received = {1 << 18, 1 << 18}};
-    const struct link_request request = {kind, group, true, flat, 1 << 18, {2, 4}, &traffic};
+    const struct link_request request = {kind, group, true, flat, 1 << 18, {2, 4}, &traffic, false};
     return links_seconds(links, &request, extrapolated);
 }
 

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "machine/cluster_preset.h"
-#include "search/scale/collective_cost.h"
+#include "machine/collective_cost.h"
 #include "support/unit.h"
 
 static struct fabric fabric_of(const char *name) {
@@ -20,9 +20,9 @@ static void large_rings_go_at_the_rate_of_the_links(void **state) {
     (void)state;
     struct fabric fabric = fabric_of("a100-80x8");
     struct rank_group node = {8, 1};
-    require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 16e9, node), 16e9 * 7 / 8 / 240e9, 0.01);
-    require_near(collective_s(&fabric, COLLECTIVE_REDUCE_SCATTER, 16e9, node), 16e9 * 7 / 8 / 240e9, 0.01);
-    require_near(collective_s(&fabric, COLLECTIVE_ALL_REDUCE, 16e9, node), 2 * 16e9 * 7 / 8 / 240e9, 0.01);
+    require_near(collective_s(&fabric, COMM_ALL_GATHER, 16e9, node), 16e9 * 7 / 8 / 240e9, 0.01);
+    require_near(collective_s(&fabric, COMM_REDUCE_SCATTER, 16e9, node), 16e9 * 7 / 8 / 240e9, 0.01);
+    require_near(collective_s(&fabric, COMM_ALL_REDUCE, 16e9, node), 2 * 16e9 * 7 / 8 / 240e9, 0.01);
 }
 
 /* Eight adapters of 25 GB/s, of which 95% are left, are slower than the links; one rank a node has an eighth. */
@@ -30,8 +30,8 @@ static void across_nodes_adapters_bind_and_are_shared(void **state) {
     (void)state;
     struct fabric fabric = fabric_of("a100-80x8");
     struct rank_group whole = {8, 4}, single = {1, 4};
-    require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, whole), 64e9 * 31 / 32 / 190e9, 0.01);
-    require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, single), 64e9 * 3 / 4 / 23.75e9, 0.01);
+    require_near(collective_s(&fabric, COMM_ALL_GATHER, 64e9, whole), 64e9 * 31 / 32 / 190e9, 0.01);
+    require_near(collective_s(&fabric, COMM_ALL_GATHER, 64e9, single), 64e9 * 3 / 4 / 23.75e9, 0.01);
 }
 
 static void congestion_takes_of_the_rate_with_each_doubling_of_nodes(void **state) {
@@ -40,20 +40,20 @@ static void congestion_takes_of_the_rate_with_each_doubling_of_nodes(void **stat
     assert_int_equal(cluster_open("a100-80x8", &cluster), STATUS_OK);
     struct fabric fabric = fabric_describe(&cluster, 0.1);
     struct rank_group two = {8, 2}, eight = {8, 8};
-    require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, two), 64e9 * 15 / 16 / 190e9, 0.01);
-    require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, eight), 1.2 * 64e9 * 63 / 64 / 190e9, 0.01);
+    require_near(collective_s(&fabric, COMM_ALL_GATHER, 64e9, two), 64e9 * 15 / 16 / 190e9, 0.01);
+    require_near(collective_s(&fabric, COMM_ALL_GATHER, 64e9, eight), 1.2 * 64e9 * 63 / 64 / 190e9, 0.01);
 }
 
 static void small_ones_take_ll_and_many_nodes_a_tree(void **state) {
     (void)state;
     struct fabric fabric = fabric_of("a100-80x8");
-    struct collective_cost cost = collective_cost(&fabric, COLLECTIVE_ALL_REDUCE, 1024, (struct rank_group){8, 1});
+    struct collective_cost cost = collective_cost(&fabric, COMM_ALL_REDUCE, 1024, (struct rank_group){8, 1});
     assert_int_equal(cost.protocol, PROTOCOL_LL);
     require_near(cost.seconds, 1e-6 * (6.6 + 14 * 0.6), 0.01);
-    cost = collective_cost(&fabric, COLLECTIVE_ALL_REDUCE, 1024, (struct rank_group){8, 64});
+    cost = collective_cost(&fabric, COMM_ALL_REDUCE, 1024, (struct rank_group){8, 64});
     assert_int_equal(cost.algorithm, COLLECTIVE_TREE);
     require_near(cost.seconds, 1e-6 * (6.8 + 2 * (7 * 0.6 + 6 * 5)), 0.01);
-    cost = collective_cost(&fabric, COLLECTIVE_ALL_REDUCE, 16e9, (struct rank_group){8, 64});
+    cost = collective_cost(&fabric, COMM_ALL_REDUCE, 16e9, (struct rank_group){8, 64});
     assert_int_equal(cost.algorithm, COLLECTIVE_RING);
     assert_int_equal(cost.protocol, PROTOCOL_SIMPLE);
 }
@@ -62,10 +62,10 @@ static void switches_add_up_where_they_can(void **state) {
     (void)state;
     struct fabric h100 = fabric_of("h100x8"), a100 = fabric_of("a100-80x8");
     struct rank_group node = {8, 1}, two = {8, 2};
-    assert_int_equal(collective_cost(&h100, COLLECTIVE_ALL_REDUCE, 1e9, node).algorithm, COLLECTIVE_SWITCH);
-    assert_int_not_equal(collective_cost(&h100, COLLECTIVE_ALL_GATHER, 1e9, node).algorithm, COLLECTIVE_SWITCH);
-    assert_int_not_equal(collective_cost(&h100, COLLECTIVE_ALL_REDUCE, 1e9, two).algorithm, COLLECTIVE_SWITCH);
-    assert_int_not_equal(collective_cost(&a100, COLLECTIVE_ALL_REDUCE, 1e9, node).algorithm, COLLECTIVE_SWITCH);
+    assert_int_equal(collective_cost(&h100, COMM_ALL_REDUCE, 1e9, node).algorithm, COLLECTIVE_SWITCH);
+    assert_int_not_equal(collective_cost(&h100, COMM_ALL_GATHER, 1e9, node).algorithm, COLLECTIVE_SWITCH);
+    assert_int_not_equal(collective_cost(&h100, COMM_ALL_REDUCE, 1e9, two).algorithm, COLLECTIVE_SWITCH);
+    assert_int_not_equal(collective_cost(&a100, COMM_ALL_REDUCE, 1e9, node).algorithm, COLLECTIVE_SWITCH);
 }
 
 static void more_bytes_and_more_nodes_never_take_less(void **state) {
@@ -75,7 +75,7 @@ static void more_bytes_and_more_nodes_never_take_less(void **state) {
         assert_int_equal(cluster_open(cluster_presets[i].name, &cluster), STATUS_OK);
         if (cluster.network.devices == 0) continue;
         struct fabric fabric = fabric_of(cluster_presets[i].name);
-        for (enum collective_kind kind = 0; kind < COLLECTIVE_COUNT; kind++) {
+        for (enum comm_kind kind = 0; kind < COMM_KINDS; kind++) {
             double before = 0;
             for (double bytes = 1; bytes < 1e12; bytes *= 1.7) {
                 double seconds = collective_s(&fabric, kind, bytes, (struct rank_group){8, 2});
@@ -97,16 +97,16 @@ static void more_bytes_and_more_nodes_never_take_less(void **state) {
 static void an_all_to_all_sends_each_byte_once(void **state) {
     (void)state;
     struct fabric fabric = fabric_of("h100x8");
-    double bytes = 1e9, in_node = collective_s(&fabric, COLLECTIVE_ALL_TO_ALL, bytes, (struct rank_group){8, 1});
+    double bytes = 1e9, in_node = collective_s(&fabric, COMM_ALL_TO_ALL, bytes, (struct rank_group){8, 1});
     assert_true(fabs(in_node / (bytes * 7 / 8 / fabric.link_bytes_per_s) - 1) < 0.02);
-    double across = collective_s(&fabric, COLLECTIVE_ALL_TO_ALL, bytes, (struct rank_group){8, 8});
+    double across = collective_s(&fabric, COMM_ALL_TO_ALL, bytes, (struct rank_group){8, 8});
     assert_true(fabs(across / (bytes * 56 / 64 / (fabric.node_bytes_per_s / 8)) - 1) < 0.02);
 }
 
 static void a_group_of_one_takes_no_time(void **state) {
     (void)state;
     struct fabric fabric = fabric_of("rtx4090x8");
-    assert_true(collective_s(&fabric, COLLECTIVE_ALL_REDUCE, 1e9, (struct rank_group){1, 1}) == 0);
+    assert_true(collective_s(&fabric, COMM_ALL_REDUCE, 1e9, (struct rank_group){1, 1}) == 0);
     assert_true(send_s(&fabric, 1e6, true) > send_s(&fabric, 1e6, false));
 }
 

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "machine/cluster_preset.h"
-#include "search/scale/kernel_rate.h"
+#include "machine/kernel_cost.h"
 #include "support/scale_fit.h"
 #include "support/unit.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/roofline.h"
+#include "machine/roofline.h"
 
 /* Equal kernels of one operator: calls in a step. */
 struct described_row {

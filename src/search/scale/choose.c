@@ -67,6 +67,7 @@ static enum status consider_partitions(const struct choice_request *request, con
         if (layout.pipeline > 1 && cut->parameters > 1) continue; /* each pass would gather its stage again */
         layout.partition = *cut;
         for (enum recomputation kind = RECOMPUTE_NONE; kind < RECOMPUTE_COUNT; kind++) {
+            if (kind == RECOMPUTE_NORMS && !request->system.own_kernels) continue;
             if (kind == RECOMPUTE_ATTENTION && request->system.attention != ATTENTION_SCORES) continue;
             layout.recomputation = kind;
             TRY(consider(request, calibration, &layout, out));

@@ -1,13 +1,12 @@
 /* src/search/scale: what a step of training takes on a cluster that is only described: thousands of devices, layouts
  * that Ballast does not run yet, other systems' ways of working.
  *
- * A job (training.h) says which transformer is trained, on which cluster, in which layout, by which system. Costs of
- * operators come from the GPU's data sheet and a few calibrated parts; costs of collectives from NCCL's tuning model.
- * The job becomes a list of instructions for each pipeline stage, and the lists are replayed by discrete events. Ranks
- * that do the same are simulated once: one for each stage.
+ * A job (training.h) says which transformer is trained, on which cluster, in which layout, by which system. Kernels and
+ * collectives cost what machine/kernel_cost.h and machine/collective_cost.h say. The job becomes a list of instructions
+ * for each pipeline stage, and the lists are replayed by discrete events. Ranks that do the same are simulated once:
+ * one for each stage.
  *
- * Files, in the order to read them: training (what is trained, how, and by what), calibration (the fitted numbers and
- * what each means), kernel_rate (GEMMs, attention, streaming kernels), collective_cost (seconds by algorithm),
+ * Files, in the order to read them: training (what is trained, how, and by what),
  * layer_cost (a transformer's layer on a rank), partition_collectives (collectives of the partition), replay
  * (instructions and their simulation), stage_program (from a job to instructions), rank_memory (bytes), forecast (this:
  * all together), choose (which layout, how many devices), failures (what failing nodes cost), system (training systems
@@ -15,7 +14,7 @@
 #ifndef BALLAST_SEARCH_SCALE_FORECAST_H
 #define BALLAST_SEARCH_SCALE_FORECAST_H
 
-#include "search/scale/calibration.h"
+#include "machine/kernel_cost.h"
 #include "search/scale/replay.h"
 #include "search/scale/training.h"
 

@@ -36,6 +36,8 @@ static struct share share_of(const struct training *job, const struct gpu *gpu) 
 
 static int64_t one_or_more(int64_t value) { return value > 0 ? value : 1; }
 
+static bool is_own(const struct share *share) { return share->job->system.own_kernels; }
+
 /* The GEMM of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
 static double weight_s(const struct share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
                        bool backward) {
@@ -48,8 +50,15 @@ static double weight_s(const struct share *share, int64_t count, int64_t tokens,
 
 static double attention_products_s(const struct share *share, bool backward) {
     int64_t hidden = share->job->model.hidden, queries = transformer_query_width(&share->job->model);
-    return weight_s(share, 1, share->tokens, one_or_more(share->keys_out / share->across), hidden, backward) +
-           weight_s(share, 1, share->tokens, hidden, one_or_more(queries / share->across), backward);
+    double inputs = 0;
+    if (is_own(share) && share->job->model.gated) { /* a GEMM each, as the decoders' weights are */
+        int64_t keys = (share->keys_out - queries) / 2;
+        inputs = weight_s(share, 1, share->tokens, one_or_more(queries / share->across), hidden, backward) +
+                 2 * weight_s(share, 1, share->tokens, one_or_more(keys / share->across), hidden, backward);
+    } else {
+        inputs = weight_s(share, 1, share->tokens, one_or_more(share->keys_out / share->across), hidden, backward);
+    }
+    return inputs + weight_s(share, 1, share->tokens, hidden, one_or_more(queries / share->across), backward);
 }
 
 /* A token visits so many experts. Each of a rank's experts has as many tokens as the others, in one batched GEMM. */
@@ -60,7 +69,8 @@ static double mlp_products_s(const struct share *share, bool backward) {
             tokens = one_or_more(share->tokens * experts_per_token / mine);
     int64_t in = one_or_more(share->ffn_in / share->across), out = one_or_more(model->ffn / share->across);
     double router = model->experts > 0 ? weight_s(share, 1, share->tokens, model->experts, model->hidden, backward) : 0;
-    return router + weight_s(share, mine, tokens, in, model->hidden, backward) +
+    int64_t parts = is_own(share) && model->gated ? 2 : 1;
+    return router + (double)parts * weight_s(share, mine, tokens, in / parts, model->hidden, backward) +
            weight_s(share, mine, tokens, model->hidden, out, backward);
 }
 
@@ -114,21 +124,76 @@ static double elementwise_s(const struct share *share, bool backward) {
     if (model->experts > 0) elements += 4 * active * (double)model->hidden / cut;
     double traffic = (backward ? backward_traffic : 1) * share->gpu->calibration->elementwise_traffic;
     double bytes = traffic * BYTES * (double)share->tokens * elements;
-    return streaming_s(share->gpu, bytes) + (passes->kernels - 1) * share->gpu->calibration->kernel_s;
+    return streaming_s(share->gpu, bytes) + (passes->kernels - 1) * share->gpu->kernel_s;
+}
+
+/* ---- Ballast's operators ---- */
+
+/* `count` kernels, each of so many elements of 16 bits of each token. */
+static double own_s(const struct share *share, enum op_work work, int64_t count, double elements) {
+    return (double)count * class_streaming_s(share->gpu, work, BYTES * (double)share->tokens * elements);
+}
+
+/* A norm reads and writes its row; an activation reads its inputs and writes its result. */
+static double own_norms_s(const struct share *share, double cut) {
+    const struct transformer *model = &share->job->model;
+    double activation = (double)(share->ffn_in + model->ffn) / (double)share->across;
+    return own_s(share, OP_WORK_NORM, 2, 2 * (double)model->hidden / cut) + own_s(share, OP_WORK_STREAM, 1, activation);
+}
+
+/* Next to the tensor group's collectives, which add in fp32: activations are converted before and after. All-reduced:
+ * residuals are added by kernels of their own, and the input of the group's weights is copied. Cut along the sequence:
+ * positions are put in the order of the parts and back, and a rank takes its part of a sum. */
+static double own_tensor_s(const struct share *share, bool backward) {
+    double hidden = (double)share->job->model.hidden, part = hidden / (double)share->across;
+    const struct transfer_rate *zero = &share->job->cluster.rates.zero;
+    if (share->across == 1) return 0;
+    if (!share->job->layout.sequence) {
+        double converts = own_s(share, OP_WORK_STREAM, 4, 3 * hidden);
+        if (backward) return converts;
+        return converts + own_s(share, OP_WORK_STREAM, 2, 3 * hidden) + own_s(share, OP_WORK_STREAM, 2, 2 * hidden);
+    }
+    double taken = 2 * (zero->latency_s + share->gpu->kernel_s + 8 * (double)share->tokens * part / zero->bytes_per_s);
+    double order = own_s(share, OP_WORK_STREAM, backward ? 4 : 2, 2 * hidden);
+    double sums = backward ? 0 : own_s(share, OP_WORK_STREAM, 2, 3 * part);
+    return own_s(share, OP_WORK_STREAM, 2, 3 * hidden) + own_s(share, OP_WORK_STREAM, 2, 3 * part) + order + sums +
+           taken;
+}
+
+/* Norms, rotary positions, activations, and residual sums that no GEMM has. */
+static double own_elementwise_s(const struct share *share, bool backward) {
+    const struct transformer *model = &share->job->model;
+    double across = (double)share->across, cut = share->job->layout.sequence ? across : 1;
+    double queries = (double)transformer_query_width(model), keys = ((double)share->keys_out - queries) / 2;
+    double seconds = own_tensor_s(share, backward);
+    if (model->gated)
+        seconds +=
+            own_s(share, OP_WORK_STREAM, 1, 2 * queries / across) + own_s(share, OP_WORK_STREAM, 1, 2 * keys / across);
+    if (!backward) return seconds + own_norms_s(share, cut);
+    /* Of a norm: its gradient and its row read, the residual's gradient added to. */
+    double norm_bytes = 4 * BYTES * (double)share->tokens * (double)model->hidden / cut;
+    return seconds + 2 * norm_gradient_s(share->gpu, model->hidden, norm_bytes) +
+           own_s(share, OP_WORK_STREAM, 1, (double)(2 * share->ffn_in + model->ffn) / across);
 }
 
 /* Multiprocessors that a collective within a node takes from the concurrent GEMM: NCCL has a block for each of its
  * channels ("24 coll channels" in its log of DGX A100 and H100). */
 static const double COLLECTIVE_MULTIPROCESSORS = 24;
 
+double collective_start_s(const struct training *job) {
+    const struct cluster_rates *rates = &job->cluster.rates;
+    return job->system.own_kernels ? rates->issue_s + 2 * rates->wake_s : 0;
+}
+
 /* What a collective of the layer's activations adds to the pass: all of its time, or, overlapped with a GEMM, by how
  * much that takes longer. */
-static double tensor_collective_s(const struct share *share, const struct fabric *fabric, enum collective_kind kind,
+static double tensor_collective_s(const struct share *share, const struct fabric *fabric, enum comm_kind kind,
                                   bool beside) {
     const struct training *job = share->job;
     double bytes = (double)share->tokens * (double)job->model.hidden * BYTES;
     double taken = fmin(1, COLLECTIVE_MULTIPROCESSORS / (double)share->gpu->multiprocessors);
-    return collective_s(fabric, kind, bytes, tensor_group(job)) * (beside ? taken : 1);
+    double seconds = collective_s(fabric, kind, bytes, tensor_group(job)) * (beside ? taken : 1);
+    return seconds + collective_start_s(job);
 }
 
 /* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward, the
@@ -140,10 +205,10 @@ static double tensor_communication_s(const struct share *share, const struct fab
     const struct training_system *system = &share->job->system;
     bool within = system->overlaps_tensor_forward, behind = backward ? system->overlaps_tensor_backward : within;
     if (share->across == 1) return 0;
-    if (!share->job->layout.sequence) return 2 * tensor_collective_s(share, fabric, COLLECTIVE_ALL_REDUCE, behind);
-    double seconds = tensor_collective_s(share, fabric, COLLECTIVE_ALL_GATHER, within) +
-                     tensor_collective_s(share, fabric, COLLECTIVE_REDUCE_SCATTER, behind);
-    if (backward && behind) seconds += tensor_collective_s(share, fabric, COLLECTIVE_ALL_GATHER, true);
+    if (!share->job->layout.sequence) return 2 * tensor_collective_s(share, fabric, COMM_ALL_REDUCE, behind);
+    double seconds = tensor_collective_s(share, fabric, COMM_ALL_GATHER, within) +
+                     tensor_collective_s(share, fabric, COMM_REDUCE_SCATTER, behind);
+    if (backward && behind) seconds += tensor_collective_s(share, fabric, COMM_ALL_GATHER, true);
     return 2 * seconds;
 }
 
@@ -154,7 +219,7 @@ static double expert_all_to_all_s(const struct share *share, const struct fabric
     double cut = job->layout.sequence ? (double)share->across : 1;
     double bytes = BYTES * (double)share->tokens / cut * (double)job->model.experts_a_token * (double)job->model.hidden;
     if (layout_expert_ranks(&job->layout) == 1) return 0;
-    return 2 * collective_s(fabric, COLLECTIVE_ALL_TO_ALL, bytes, expert_group(job));
+    return 2 * collective_s(fabric, COMM_ALL_TO_ALL, bytes, expert_group(job));
 }
 
 /* Kernels of a layer's pass: GEMMs, attention, elementwise, collectives. A GEMM's gradient is two. */
@@ -185,17 +250,23 @@ static double recomputed_s(const struct share *share, double forward_s) {
     case RECOMPUTE_FULL: return forward_s;
     case RECOMPUTE_HALF: return forward_s / 2;
     case RECOMPUTE_ATTENTION: return attention_kernel_s(share, false);
+    case RECOMPUTE_NORMS:
+        return is_own(share) ? own_norms_s(share, share->job->layout.sequence ? (double)share->across : 1) : 0;
     default: return 0;
     }
 }
 
+static double pass_elementwise_s(const struct share *share, bool backward) {
+    return is_own(share) ? own_elementwise_s(share, backward) : elementwise_s(share, backward);
+}
+
 static struct pass_cost layer_cost(const struct share *share, const struct fabric *fabric) {
     double forward = attention_products_s(share, false) + mlp_products_s(share, false) +
-                     attention_kernel_s(share, false) + elementwise_s(share, false) +
+                     attention_kernel_s(share, false) + pass_elementwise_s(share, false) +
                      tensor_communication_s(share, fabric, false) + expert_all_to_all_s(share, fabric) +
                      launches_s(share, false);
     double backward = attention_products_s(share, true) + mlp_products_s(share, true) +
-                      attention_kernel_s(share, true) + elementwise_s(share, true) +
+                      attention_kernel_s(share, true) + pass_elementwise_s(share, true) +
                       tensor_communication_s(share, fabric, true) + expert_all_to_all_s(share, fabric) +
                       launches_s(share, true);
     return (struct pass_cost){forward, recomputed_s(share, forward), backward};
@@ -203,6 +274,30 @@ static struct pass_cost layer_cost(const struct share *share, const struct fabri
 
 /* Systems pad the vocabulary's rows, so that GEMMs with them are aligned. */
 static int64_t padded(int64_t rows) { return (rows + 127) / 128 * 128; }
+
+/* Of a tensor group's embedding, whose rows it holds in parts, and of the head's input gradient: a sum. */
+static double own_sum_s(const struct share *share, const struct fabric *fabric) {
+    if (share->across == 1) return 0;
+    return tensor_collective_s(share, fabric, COMM_ALL_REDUCE, false) +
+           own_s(share, OP_WORK_STREAM, 2, 3 * (double)share->job->model.hidden);
+}
+
+/* The backward multiplies anew for its logits, and again for both gradients, and has the loss between them; a tensor
+ * group joins what its parts of the vocabulary say of it before. Behind a last norm. */
+static struct pass_cost own_head_cost(const struct share *share, const struct fabric *fabric) {
+    const struct transformer *model = &share->job->model;
+    int64_t vocab = (model->vocab + share->across - 1) / share->across;
+    double logits = (double)share->tokens * (double)vocab, row = (double)model->hidden;
+    double bytes = BYTES * (double)share->tokens * row;
+    struct pass_cost cost = {.forward_s = own_s(share, OP_WORK_NORM, 1, 2 * row)};
+    if (share->across > 1)
+        cost.forward_s += head_products_s(share->gpu, 1, share->tokens, vocab, model->hidden) +
+                          class_streaming_s(share->gpu, OP_WORK_LOSS, 4 * logits);
+    cost.backward_s = head_products_s(share->gpu, 3, share->tokens, vocab, model->hidden) +
+                      class_streaming_s(share->gpu, OP_WORK_LOSS_GRAD, 6 * logits) +
+                      norm_gradient_s(share->gpu, model->hidden, 3 * bytes) + own_sum_s(share, fabric);
+    return cost;
+}
 
 /* Logits are written, read for the loss and its gradient, and turned to fp32 where the system does that. */
 static struct pass_cost head_cost(const struct share *share) {
@@ -218,11 +313,21 @@ static struct pass_cost head_cost(const struct share *share) {
     };
 }
 
+/* Rows of 16 bits are read and written; of the gradient rows in fp32. */
+static struct pass_cost own_embedding_cost(const struct share *share, const struct fabric *fabric) {
+    double row = (double)share->job->model.hidden;
+    return (struct pass_cost){.forward_s = own_s(share, OP_WORK_LOOKUP, 1, 2 * row) + own_sum_s(share, fabric),
+                              .backward_s = own_s(share, OP_WORK_LOOKUP_GRAD, 1, 5 * row)};
+}
+
 static struct pass_cost embedding_cost(const struct share *share) {
     double bytes = 2 * BYTES * (double)share->tokens * (double)share->job->model.hidden;
     return (struct pass_cost){.forward_s = streaming_s(share->gpu, bytes),
                               .backward_s = streaming_s(share->gpu, 2 * bytes)};
 }
+
+/* The weight in 16 bits, its gradient, and master weight and two moments in fp32, all but the gradient written too. */
+static const double ADAMW_BYTES = 30;
 
 void layer_costs_find(const struct training *job, const struct gpu *gpu, const struct fabric *fabric,
                       struct layer_costs *out) {
@@ -234,4 +339,10 @@ void layer_costs_find(const struct training *job, const struct gpu *gpu, const s
                                 .embedding = embedding_cost(&share),
                                 .head = head_cost(&share),
                                 .parameter_s = (adam + norm) / gpu->bytes_per_s};
+    if (!job->system.own_kernels) return;
+    out->embedding = own_embedding_cost(&share, fabric);
+    out->head = own_head_cost(&share, fabric);
+    out->parameter_s =
+        ADAMW_BYTES / gpu->class_bytes_per_s[OP_WORK_OPTIMIZER] + 4 / gpu->class_bytes_per_s[OP_WORK_SQUARED_NORM];
+    out->gradient_zero_s = 4 / job->cluster.rates.zero.bytes_per_s;
 }

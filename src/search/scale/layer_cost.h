@@ -3,8 +3,8 @@
 #ifndef BALLAST_SEARCH_SCALE_LAYER_COST_H
 #define BALLAST_SEARCH_SCALE_LAYER_COST_H
 
-#include "search/scale/collective_cost.h"
-#include "search/scale/kernel_rate.h"
+#include "machine/collective_cost.h"
+#include "machine/kernel_cost.h"
 #include "search/scale/training.h"
 
 struct pass_cost {
@@ -17,9 +17,14 @@ struct layer_costs {
     struct pass_cost layer;
     struct pass_cost embedding, head; /* of the first and of the last stage; the head with the loss */
     double parameter_s;               /* of the optimizer, for a parameter that the rank updates */
+    double gradient_zero_s;           /* of a step, for each gradient that a rank adds up */
 };
 void layer_costs_find(const struct training *job, const struct gpu *gpu, const struct fabric *fabric,
                       struct layer_costs *out);
+
+/* Seconds of a collective that kernels wait for, apart from the collective itself: Ballast issues it, and wakes both
+ * streams up. 0 for other systems, whose kernels have it in calibration.kernel_s. */
+double collective_start_s(const struct training *job);
 
 /* Ranks of a tensor group: within a node as far as it goes. */
 struct rank_group tensor_group(const struct training *job);

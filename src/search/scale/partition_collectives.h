@@ -3,7 +3,7 @@
 #ifndef BALLAST_SEARCH_SCALE_PARTITION_COLLECTIVES_H
 #define BALLAST_SEARCH_SCALE_PARTITION_COLLECTIVES_H
 
-#include "search/scale/collective_cost.h"
+#include "machine/collective_cost.h"
 #include "search/scale/training.h"
 
 /* Data-parallel ranks among whom experts are spread: neighbours, which fill a node first. */

@@ -29,11 +29,20 @@ static double input_bytes(const struct training *job) {
            (double)job->model.hidden / cut;
 }
 
+/* Results of norms and of the activation function. */
+static double norms_bytes(const struct training *job) {
+    const struct layout *layout = &job->layout;
+    double tokens = (double)(layout->micro_batch * layout->sequence_length / layout->context);
+    double across = (double)layout->tensor, cut = layout->sequence ? across : 1;
+    return BYTES * tokens * (2 * (double)job->model.hidden / cut + (double)job->model.ffn / across);
+}
+
 /* Kept of a layer from its forward to its backward. */
 static double kept_bytes(const struct training *job) {
     switch (job->layout.recomputation) {
     case RECOMPUTE_FULL: return input_bytes(job);
     case RECOMPUTE_HALF: return (layer_bytes(job) + input_bytes(job)) / 2;
+    case RECOMPUTE_NORMS: return layer_bytes(job) - norms_bytes(job);
     default: return layer_bytes(job);
     }
 }

@@ -1,10 +1,15 @@
 #include "search/scale/stage_program.h"
 
+#include <math.h>
+
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out) {
     const struct layout *layout = &job->layout;
     *out = (struct job_costs){.job = job,
-                              .gpu = gpu_describe(&job->cluster.device, calibration),
+                              .gpu = job->system.own_kernels
+                                         ? gpu_describe_own(&job->cluster.device, calibration, ROOFLINE_EXPECTED)
+                                         : gpu_describe(&job->cluster.device, calibration),
                               .fabric = fabric_describe(&job->cluster, calibration->congestion)};
+    if (job->system.own_kernels) out->gpu.kernel_s = job->cluster.rates.issue_s;
     out->pipeline = (struct pipeline_shape){
         (int32_t)layout->pipeline, pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
         (int32_t)layout->micro_batches};
@@ -17,9 +22,32 @@ static int64_t filled_until(int64_t layers, int64_t parts, int64_t count) {
     return filled < max ? filled : max;
 }
 
+static double pass_s(const struct pass_cost *cost) { return cost->forward_s + cost->again_s + cost->backward_s; }
+
+/* Layers of the last part, next to the head, for which the fullest part takes least; the others have as many as each
+ * other. Ballast cuts stages by what blocks take (plan/layout/stage_spans.h). */
+static int64_t last_layers(const struct job_costs *costs, int64_t parts) {
+    double head = pass_s(&costs->layers.head) / pass_s(&costs->layers.layer);
+    int64_t layers = costs->job->model.layers, max = layers - (parts - 1), best = 1;
+    int64_t level = (int64_t)fmax(((double)layers + head) / (double)parts - head, 1);
+    double best_max = INFINITY;
+    for (int64_t count = level; count <= level + 1 && count <= max; count++) {
+        double fullest = fmax((double)((layers - count + parts - 2) / (parts - 1)), (double)count + head);
+        if (fullest < best_max) best_max = fullest, best = count;
+    }
+    return best;
+}
+
+static int64_t balanced_layers(const struct job_costs *costs, int64_t parts, int64_t part) {
+    int64_t last = last_layers(costs, parts), others = costs->job->model.layers - last;
+    if (part == parts - 1) return last;
+    return others / (parts - 1) + (part >= parts - 1 - others % (parts - 1));
+}
+
 int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk) {
     int64_t parts = (int64_t)costs->pipeline.stages * costs->pipeline.chunks, layers = costs->job->model.layers;
     int64_t part = (int64_t)chunk * costs->pipeline.stages + stage;
+    if (parts > 1 && costs->job->system.own_kernels) return balanced_layers(costs, parts, part);
     bool with_tables = parts > 1 && layers % parts != 0 && (layers + 2) % parts == 0;
     if (with_tables) return (layers + 2) / parts - (part == 0) - (part == parts - 1);
     if (costs->job->system.fills_stages)
@@ -89,9 +117,10 @@ struct maker {
     int32_t kernel, before; /* the latest kernel of the stage, and the one before it */
     enum replay_kind kind;  /* of the kernels that are added */
     int32_t collective;     /* the latest collective */
+    int32_t reduced;        /* own: the sum of gradients that the next layer's wait for; REPLAY_NONE: none */
     int32_t gathered;       /* the gather of the pass's next layer; REPLAY_NONE: none is under way */
     struct collective_load gather, again, scatter, reduce; /* of one layer; `again`: the gather for its backward */
-    struct collective_load table;                          /* gather of the embedding or the head */
+    struct collective_load table, table_scatter;           /* of the embedding or the head */
     double gradient_s;                                     /* of a layer's gradients in memory, after a backward */
 };
 
@@ -121,10 +150,15 @@ static enum status add_collective(struct maker *maker, enum replay_kind kind, st
     return replay_add(maker->replay, one, &maker->collective);
 }
 
+/* Ballast has one queue for all collectives: a tensor group's wait for a gather that was begun before them. */
+static bool gathers_ahead(const struct maker *maker) {
+    const struct training *job = maker->costs->job;
+    return job->system.overlaps_parameters && !(job->system.own_kernels && job->layout.tensor > 1);
+}
+
 /* Ahead of the layer that needs it: overlapped with the layer before, or after it where the system does not overlap. */
 static enum status add_gather(struct maker *maker, struct collective_load load) {
-    bool overlaps = maker->costs->job->system.overlaps_parameters;
-    TRY(add_collective(maker, REPLAY_GATHER, load, overlaps ? maker->before : maker->kernel));
+    TRY(add_collective(maker, REPLAY_GATHER, load, gathers_ahead(maker) ? maker->before : maker->kernel));
     maker->gathered = maker->collective;
     return STATUS_OK;
 }
@@ -140,7 +174,7 @@ static double hand_on_s(const struct maker *maker, int32_t from, int32_t to) {
     if (!job->system.cuts_sends) return send_s(&maker->costs->fabric, bytes, across);
     /* What is not cut along the sequence is put together again on the other side (arXiv 2104.04473, section 4.1). */
     double gather =
-        layout->sequence ? 0 : collective_s(&maker->costs->fabric, COLLECTIVE_ALL_GATHER, bytes, tensor_group(job));
+        layout->sequence ? 0 : collective_s(&maker->costs->fabric, COMM_ALL_GATHER, bytes, tensor_group(job));
     return send_s(&maker->costs->fabric, bytes / (double)layout->tensor, across) + gather;
 }
 
@@ -155,7 +189,7 @@ static double sending_s(const struct maker *maker, const struct pipeline_step *s
 
 static double ends_s(const struct maker *maker, const struct pipeline_step *step) {
     const struct layer_costs *layers = &maker->costs->layers;
-    double seconds = sending_s(maker, step);
+    double seconds = maker->costs->job->system.own_kernels ? 0 : sending_s(maker, step);
     if (is_first(maker->stage, step->chunk))
         seconds += step->backward ? layers->embedding.backward_s : layers->embedding.forward_s;
     if (is_last(maker->costs, maker->stage, step->chunk))
@@ -174,18 +208,27 @@ static enum status add_whole(struct maker *maker, const struct pipeline_step *st
     return add_kernel(maker, layers * layer_s(maker, step->backward) + ends_s(maker, step), REPLAY_NONE);
 }
 
+/* Ballast has memory for one layer's whole gradients where ranks keep shards of them: the next layer's wait.
+ * Collectives end in their order, so kernels wait for the later one of this and of a gather. */
+static enum status add_reduction(struct maker *maker, struct collective_load load, int32_t after) {
+    const struct training *job = maker->costs->job;
+    TRY(add_collective(maker, REPLAY_REDUCE, load, after));
+    if (job->system.own_kernels && job->layout.partition.gradients > 1) maker->reduced = maker->collective;
+    return STATUS_OK;
+}
+
 /* Layer by layer with the partition's collectives: each gather ahead of its layer, gradients after theirs. */
 static enum status add_layer(struct maker *maker, const struct pipeline_step *step, double seconds, bool more,
                              bool reduces) {
     bool cut = maker->costs->job->layout.partition.parameters > 1;
-    bool ahead = maker->costs->job->system.overlaps_parameters;
-    TRY(add_kernel(maker, seconds, maker->gathered));
-    maker->gathered = REPLAY_NONE;
+    bool ahead = gathers_ahead(maker);
+    TRY(add_kernel(maker, seconds, maker->reduced > maker->gathered ? maker->reduced : maker->gathered));
+    maker->gathered = maker->reduced = REPLAY_NONE;
     int32_t kernel = maker->kernel;
     struct collective_load gather = step->backward ? maker->again : maker->gather;
     if (cut && more && ahead) TRY(add_gather(maker, gather));
-    if (cut && step->backward) TRY(add_collective(maker, REPLAY_REDUCE, maker->scatter, kernel));
-    if (reduces) TRY(add_collective(maker, REPLAY_REDUCE, maker->reduce, kernel));
+    if (cut && step->backward) TRY(add_reduction(maker, maker->scatter, kernel));
+    if (reduces) TRY(add_reduction(maker, maker->reduce, kernel));
     if (cut && more && !ahead) TRY(add_gather(maker, gather));
     return STATUS_OK;
 }
@@ -198,9 +241,13 @@ static enum status add_layers(struct maker *maker, const struct pipeline_step *s
     if (cut && tables && !step->backward) TRY(add_gather(maker, maker->table));
     if (cut) TRY(add_gather(maker, step->backward ? maker->again : maker->gather));
     if (ends > 0 && step->backward) TRY(add_kernel(maker, ends, REPLAY_NONE));
+    bool scatters = cut && step->backward && maker->costs->job->system.own_kernels;
+    if (scatters && is_last(maker->costs, maker->stage, step->chunk))
+        TRY(add_reduction(maker, maker->table_scatter, maker->kernel));
     for (int64_t layer = 0; layer < layers; layer++)
         TRY(add_layer(maker, step, layer_s(maker, step->backward), layer + 1 < layers, reduces));
     if (ends > 0 && !step->backward) TRY(add_kernel(maker, ends, REPLAY_NONE));
+    if (scatters && is_first(maker->stage, step->chunk)) TRY(add_reduction(maker, maker->table_scatter, maker->kernel));
     return STATUS_OK;
 }
 
@@ -243,6 +290,21 @@ static struct collective_load hand_out_of(const struct job_costs *costs, int32_t
     return experts > 0 ? both(one, partition_update(job, &costs->fabric, experts, true, broadcast_s)) : one;
 }
 
+/* Weights and biases of a layer, and of the tables: a kernel each for the squares of its gradient, for their sum, and
+ * for the update; where ranks have shards, for each shard. */
+static double update_kernels(const struct job_costs *costs, int32_t stage) {
+    bool gated = costs->job->model.gated, cut = costs->job->layout.partition.optimizer > 1;
+    double layers = 0, tensors = gated ? 9 : 12;
+    for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
+        layers += (double)stage_layers(costs, stage, chunk);
+    return layers * (cut ? 4 + tensors : 3 * tensors) + 3 * (double)(tables_of(costs, stage) + 1);
+}
+
+static double own_update_s(const struct job_costs *costs, int32_t stage) {
+    double gradients = (double)stage_parameters(costs, stage);
+    return update_kernels(costs, stage) * costs->gpu.kernel_s + gradients * costs->layers.gradient_zero_s;
+}
+
 /* Gradients that were not reduced on the way, then the update of what the rank owns, then the new parameters. */
 static enum status add_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
@@ -255,7 +317,8 @@ static enum status add_update(struct maker *maker) {
     double update_s = costs->layers.parameter_s * stage_cut(costs, maker->stage, job->layout.partition.optimizer);
     maker->kind = REPLAY_UPDATE;
     TRY(add_collective(maker, REPLAY_REDUCE, rest, maker->kernel));
-    TRY(add_kernel(maker, update_s + costs->gpu.calibration->step_s, maker->collective));
+    update_s += job->system.own_kernels ? own_update_s(costs, maker->stage) : costs->gpu.calibration->step_s;
+    TRY(add_kernel(maker, update_s, maker->collective));
     if (job->system.overlaps_update) return STATUS_OK;
     return add_collective(maker, REPLAY_HAND_OUT, hand_out_of(costs, maker->stage), maker->kernel);
 }
@@ -271,7 +334,7 @@ static enum status add_late_update(struct maker *maker) {
 static enum status make_stage(struct maker *maker, struct pipeline_step *steps) {
     const struct job_costs *costs = maker->costs;
     int64_t count = pipeline_step_count(&costs->pipeline);
-    maker->kernel = maker->before = maker->collective = maker->gathered = REPLAY_NONE;
+    maker->kernel = maker->before = maker->collective = maker->gathered = maker->reduced = REPLAY_NONE;
     pipeline_order(&costs->pipeline, maker->stage, steps);
     TRY(add_late_update(maker));
     for (int64_t i = 0; i < count; i++)
@@ -288,6 +351,13 @@ static bool find_source(const struct job_costs *costs, int32_t stage, struct pip
     return true;
 }
 
+/* Of Ballast, whose messages are overlapped: from the end of the pass until its result is here. */
+static double arrives_s(const struct maker *maker, int32_t stage, const struct pipeline_step *step) {
+    int32_t stages = maker->costs->pipeline.stages, from = (stage + (step->backward ? 1 : stages - 1)) % stages;
+    if (!maker->costs->job->system.own_kernels || stages == 1) return 0;
+    return hand_on_s(maker, from, stage) + collective_start_s(maker->costs->job);
+}
+
 static void join_stages(const struct maker *maker) {
     const struct job_costs *costs = maker->costs;
     for (int32_t stage = 0; stage < costs->pipeline.stages; stage++)
@@ -298,7 +368,8 @@ static void join_stages(const struct maker *maker) {
                     size_t source;
                     if (!find_source(costs, stage, step, &source)) continue;
                     int32_t first = maker->first[pass_index(costs, stage, &step)];
-                    maker->replay->instructions.items[first].waits[0] = replay_wait(maker->last[source], 0);
+                    maker->replay->instructions.items[first].waits[0] =
+                        replay_wait(maker->last[source], arrives_s(maker, stage, &step));
                 }
 }
 
@@ -306,6 +377,7 @@ static void join_stages(const struct maker *maker) {
  * which it is scattered, or added to the sum of the micro-batches before by a kernel of its own. */
 static double gradient_traffic(const struct training *job) {
     double bytes = (double)job->system.gradient_bytes;
+    if (job->system.own_kernels) return 0;
     if (job->layout.partition.parameters > 1) return bytes > 2 ? 2 + bytes : 0;
     if (training_sums_by_product(job)) return 0;
     return job->layout.micro_batches > 1 ? 2 + 2 * bytes : 0;
@@ -328,6 +400,11 @@ static void find_collectives(struct maker *maker) {
     maker->scatter = partition_scatter(job, fabric, layer, piece_s);
     maker->reduce = reduce_of(maker->costs, layer - expert_share(maker->costs), expert_share(maker->costs));
     maker->table = partition_gather(job, fabric, table_share(maker->costs), piece_s);
+    maker->table_scatter = partition_scatter(job, fabric, table_share(maker->costs), piece_s);
+    if (!job->system.own_kernels || job->layout.partition.parameters == 1) return;
+    /* Each micro-batch's gradients start from zeros, and the shard of their sum is added to the others'. */
+    double moved = 4 + 12 / (double)job->layout.partition.gradients;
+    maker->gradient_s = moved * layer / job->cluster.rates.zero.bytes_per_s;
 }
 
 enum status stage_program_make(const struct job_costs *costs, struct replay *out) {

@@ -10,15 +10,15 @@ static const struct training_system systems[] = {
      * fp32.
      */
     {.name = "Ballast",
-     .attention = ATTENTION_CUDNN,
+     .own_kernels = true,
+     .attention = ATTENTION_OWN,
      .fused = true,
+     .sum = SUM_BY_PRODUCT,
      .gradient_bytes = 4,
      .state_bytes = 18,
      .overlaps_parameters = true,
      .overlaps_gradients = true,
-     .overlaps_update = true,
      .interleaves = true,
-     .cuts_sends = true,
      .cuts_sequence = true},
     /* llm-foundry: MPT's attention is Triton's FlashAttention 1; mixed precision of FSDP gathers in bf16 and, but for
      * "PURE", reduces in fp32. */

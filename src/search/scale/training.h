@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "machine/cluster.h"
+#include "machine/kernel_cost.h"
 
 struct transformer {
     int64_t hidden, layers, heads, kv_heads, ffn, vocab;
@@ -35,6 +35,7 @@ struct partition_triple {
 
 enum recomputation {
     RECOMPUTE_NONE,
+    RECOMPUTE_NORMS,     /* norms and activation functions again (ir/selective_recompute.h) */
     RECOMPUTE_ATTENTION, /* scores and their softmax again (arXiv 2205.05198: selective) */
     RECOMPUTE_HALF,      /* every second layer, or what costs as much */
     RECOMPUTE_FULL,      /* each layer from its input */
@@ -61,14 +62,6 @@ static inline int64_t layout_expert_ranks(const struct layout *layout) {
     return layout->expert > 1 ? layout->expert : 1;
 }
 
-enum attention_kind {
-    ATTENTION_SCORES, /* writes the scores to memory */
-    ATTENTION_FLASH1, /* FlashAttention 1 and its Triton version */
-    ATTENTION_FLASH2, /* FlashAttention 2 and what is as fast */
-    ATTENTION_CUDNN,  /* cuDNN's, made anew for each GPU; Transformer Engine prefers it from Hopper on */
-    ATTENTION_COUNT
-};
-
 enum gradient_sum {
     SUM_BY_KERNEL,            /* after the GEMM of the gradient */
     SUM_BY_PRODUCT,           /* the GEMM adds to it */
@@ -79,6 +72,7 @@ enum gradient_sum {
  */
 struct training_system {
     const char *name;
+    bool own_kernels; /* Ballast's operators: by the cost model of compiled programs (machine/roofline.h) */
     enum attention_kind attention;
     bool fused;              /* elementwise kernels are joined, by a compiler or by hand */
     bool rereads_norms;      /* LayerNorm by apex's first kernels, which read their rows again */

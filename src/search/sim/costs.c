@@ -48,6 +48,7 @@ double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
 static int64_t bytes_as_fp32(const struct rank_place *place, const struct program_collective *collective) {
     bool travels = !place->in_place || place->mesh.nodes > 1;
     if (!collective->round_bf16 || !travels) return collective->bytes;
+    if (collective->kind == COMM_ALL_GATHER) return collective->bytes;
     bool gathers = collective->kind == COMM_ALL_REDUCE && !collective->round_sum;
     return gathers ? collective->bytes / 4 * 3 : collective->bytes / 2;
 }
@@ -58,6 +59,7 @@ double costs_collective_s(const struct cluster_rates *rates, const struct rank_p
                                          .group = collective->group,
                                          .in_place = place->in_place,
                                          .flat = flat && !place->on_device,
+                                         .on_device = place->on_device,
                                          .bytes = bytes_as_fp32(place, collective),
                                          .mesh = place->mesh,
                                          .traffic = &collective->traffic};
@@ -118,6 +120,38 @@ enum status costs_check(const struct costs *costs, const struct program *program
         const struct transfer_rate *rate = rate_of(costs, program, instruction);
         if (rate && !(rate->bytes_per_s > 0)) return refuse_unmeasured(program, instruction);
     }
+    return STATUS_OK;
+}
+
+/* AdamW on a host's cores, of its memory's rate. */
+static const double HOST_PART = 0.70;
+
+static struct kernel_cost host_cost(const struct node *node, const struct cluster_limits *limits) {
+    struct op_cost cost;
+    op_cost(node, &cost);
+    return (struct kernel_cost){cost.bytes / (limits->host_bytes_per_s * HOST_PART), ACTIVITY_COPY};
+}
+
+enum status roofline_costs(const struct graph *graph, const struct cluster *cluster, enum roofline_case which,
+                           struct costs *out) {
+    const struct cluster_limits *limits = &cluster->device.limits;
+    size_t nodes = graph->nodes.count;
+    struct costs costs = {.count = (int32_t)nodes, .operators = (int32_t)nodes, .rates = cluster->rates};
+    costs.kernels = mem_array(nodes, sizeof *costs.kernels);
+    costs.host_kernels = costs.kernels ? mem_array(nodes, sizeof *costs.host_kernels) : NULL;
+    if (!costs.host_kernels) {
+        costs_free(&costs);
+        return STATUS_FAILED;
+    }
+    for (size_t i = 0; i < nodes; i++) {
+        const struct node *node = graph->nodes.items[i];
+        if (node->op->collective) continue; /* costs_set_collectives */
+        bool product = roofline_is_product(node->op->work);
+        costs.kernels[i].seconds = roofline_of(node, &cluster->device, which).seconds;
+        costs.kernels[i].activity = product ? ACTIVITY_PRODUCT : ACTIVITY_STREAMING;
+        costs.host_kernels[i] = node->phase == PHASE_UPDATE ? host_cost(node, limits) : costs.kernels[i];
+    }
+    *out = costs;
     return STATUS_OK;
 }
 

@@ -8,7 +8,7 @@
 #define BALLAST_SEARCH_SIM_COSTS_H
 
 #include "compiler/program.h"
-#include "machine/rates.h"
+#include "machine/roofline.h"
 
 struct kernel_cost {
     double seconds; /* one call with nothing concurrent, operands as cold as they are in a step */
@@ -41,6 +41,10 @@ enum activity activity_of_copy(enum tier from, enum tier to);
  * tiers of its operands and from its size, in whole blocks on the disk. */
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
                             const struct instruction *instruction);
+/* Costs of all nodes on a described device, with limits and rates; updates in the host tier by the host's memory. The
+ * caller frees with costs_free. */
+enum status roofline_costs(const struct graph *graph, const struct cluster *cluster, enum roofline_case which,
+                           struct costs *out);
 /* FAILED naming the first kind of transfer in the program whose rate was not measured. */
 enum status costs_check(const struct costs *costs, const struct program *program);
 /* A copy with memory of its own. The caller frees it, also after a failure. */

@@ -1,8 +1,10 @@
-#include "search/scale/collective_cost.h"
+#include "machine/collective_cost.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "machine/cluster.h"
 
 /* Of a link's rate by data sheet, what NCCL counts with (src/ir/topo.h): 20 of 25 GB/s to NVLink 3, 20.6 of 25 of
  * NVLink 4, 40.1 of 50 of NVLink 5; 12 of 15.75 of PCIe 3 x16. */
@@ -72,9 +74,9 @@ static double ring_rate(const struct fabric *fabric, struct rank_group group) {
 /* Of those steps between nodes, which NCCL has for 14 us. */
 static double hop_part(const struct fabric *fabric) { return fabric->hop_s / 14e-6; }
 
-static double latency_s(const struct fabric *fabric, enum collective_kind kind, enum collective_algorithm algorithm,
+static double latency_s(const struct fabric *fabric, enum comm_kind kind, enum collective_algorithm algorithm,
                         enum collective_protocol protocol, struct rank_group group) {
-    double rounds = kind == COLLECTIVE_ALL_REDUCE ? 2 : 1, ranks = (double)(group.in_node * group.nodes);
+    double rounds = kind == COMM_ALL_REDUCE ? 2 : 1, ranks = (double)(group.in_node * group.nodes);
     double nodes = (double)group.nodes;
     double step = link_us[fabric->link][algorithm][protocol];
     double hop = network_us[algorithm][protocol] * hop_part(fabric);
@@ -84,11 +86,11 @@ static double latency_s(const struct fabric *fabric, enum collective_kind kind, 
 }
 
 /* Times that each byte passes a rank's link: once around, less its own part. */
-static double passes(enum collective_kind kind, double ranks) {
-    return (kind == COLLECTIVE_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks;
+static double passes(enum comm_kind kind, double ranks) {
+    return (kind == COMM_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks;
 }
 
-static double one_way_s(const struct fabric *fabric, enum collective_kind kind, double bytes, struct rank_group group,
+static double one_way_s(const struct fabric *fabric, enum comm_kind kind, double bytes, struct rank_group group,
                         struct collective_cost way) {
     double rate = ring_rate(fabric, group) * protocol_part[way.protocol];
     double ranks = (double)(group.in_node * group.nodes);
@@ -115,20 +117,20 @@ static struct collective_cost all_to_all(const struct fabric *fabric, double byt
     return (struct collective_cost){1e-6 * latency + fmax(in_node_s, across_s), COLLECTIVE_PAIRS, PROTOCOL_SIMPLE};
 }
 
-struct collective_cost collective_cost(const struct fabric *fabric, enum collective_kind kind, double bytes,
+struct collective_cost collective_cost(const struct fabric *fabric, enum comm_kind kind, double bytes,
                                        struct rank_group group) {
     int64_t ranks = group.in_node * group.nodes;
     struct collective_cost best = {.seconds = INFINITY};
     if (ranks <= 1) return (struct collective_cost){.seconds = 0};
-    if (kind == COLLECTIVE_ALL_TO_ALL) return all_to_all(fabric, bytes, group);
+    if (kind == COMM_ALL_TO_ALL) return all_to_all(fabric, bytes, group);
     for (enum collective_protocol protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
         for (enum collective_algorithm algorithm = 0; algorithm <= COLLECTIVE_TREE; algorithm++) {
-            if (algorithm == COLLECTIVE_TREE && (kind != COLLECTIVE_ALL_REDUCE || group.nodes == 1)) continue;
+            if (algorithm == COLLECTIVE_TREE && (kind != COMM_ALL_REDUCE || group.nodes == 1)) continue;
             struct collective_cost way = {.algorithm = algorithm, .protocol = protocol};
             way.seconds = one_way_s(fabric, kind, bytes, group, way);
             take_faster(&best, way);
         }
-    if (kind == COLLECTIVE_ALL_REDUCE && group.nodes == 1 && ranks > 2 && fabric->switch_bytes_per_s > 0)
+    if (kind == COMM_ALL_REDUCE && group.nodes == 1 && ranks > 2 && fabric->switch_bytes_per_s > 0)
         take_faster(&best, (struct collective_cost){SWITCH_US * 1e-6 + bytes * passes(kind, (double)ranks) /
                                                                            fabric->switch_bytes_per_s,
                                                     COLLECTIVE_SWITCH, PROTOCOL_SIMPLE});

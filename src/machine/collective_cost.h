@@ -1,17 +1,24 @@
 /* Seconds of collectives, as NCCL's tuning model has them: latency by steps, bytes by the slowest link, the fastest of
  * the algorithms and protocols (NVIDIA/nccl, src/ir/tuning.cc, as of NCCL 2.2x; figures, not code, are taken). */
-#ifndef BALLAST_SEARCH_SCALE_COLLECTIVE_COST_H
-#define BALLAST_SEARCH_SCALE_COLLECTIVE_COST_H
+#ifndef BALLAST_MACHINE_COLLECTIVE_COST_H
+#define BALLAST_MACHINE_COLLECTIVE_COST_H
 
-#include "machine/cluster.h"
+#include <stdbool.h>
 
-enum collective_kind {
-    COLLECTIVE_ALL_REDUCE,
-    COLLECTIVE_ALL_GATHER,
-    COLLECTIVE_REDUCE_SCATTER,
-    COLLECTIVE_ALL_TO_ALL,
-    COLLECTIVE_COUNT
+#include "collective/collective.h"
+
+enum cluster_link { CLUSTER_LINK_PCIE, CLUSTER_LINK_NVLINK, CLUSTER_LINK_COUNT };
+
+/* How devices reach each other. Rates are one way, by data sheet; what collectives reach of them is for
+ * this file to say. */
+struct cluster_network {
+    int64_t devices;         /* of a node; 0: no network is described, and all else is 0 */
+    enum cluster_link link;  /* between devices of a node */
+    double link_bytes_per_s; /* of one device to the others of its node */
+    double node_bytes_per_s; /* of a node to other nodes, all adapters together */
+    double hop_s;            /* latency of one step of a ring from node to node */
 };
+
 enum collective_algorithm {
     COLLECTIVE_RING,
     COLLECTIVE_TREE,
@@ -38,6 +45,7 @@ struct fabric {
     long capability; /* of the GPUs */
 };
 /* `congestion`: by how much the rate across nodes falls with each doubling of their number, where paths collide. */
+struct cluster;
 struct fabric fabric_describe(const struct cluster *cluster, double congestion);
 
 struct collective_cost {
@@ -47,9 +55,9 @@ struct collective_cost {
 };
 /* `bytes` are those of the whole tensor: what an all-gather gives, a reduce-scatter takes, an all-reduce keeps; of an
  * all-to-all what one rank has, an equal part of it for each. A group of one takes no time. */
-struct collective_cost collective_cost(const struct fabric *fabric, enum collective_kind kind, double bytes,
+struct collective_cost collective_cost(const struct fabric *fabric, enum comm_kind kind, double bytes,
                                        struct rank_group group);
-static inline double collective_s(const struct fabric *fabric, enum collective_kind kind, double bytes,
+static inline double collective_s(const struct fabric *fabric, enum comm_kind kind, double bytes,
                                   struct rank_group group) {
     return collective_cost(fabric, kind, bytes, group).seconds;
 }

@@ -1,0 +1,253 @@
+#include "machine/kernel_cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct calibration calibration_default(void) {
+    return (struct calibration){
+#define CALIBRATION_VALUE(name, value, meaning) .name = value,
+        CALIBRATION_LIST(CALIBRATION_VALUE)
+#undef CALIBRATION_VALUE
+    };
+}
+
+/* ---- Ballast's own kernels ---- */
+
+/* Parts of the data sheet's memory rate. Where the reason is another's measurement, it says whose; where it is a
+ * reading of the own kernels' machine code, it is that of bench/results/2026-11-22-gpu-expected.md. Those wait for a
+ * GPU. */
+static const struct {
+    const char *name;
+    double bytes;
+} classes[OP_WORK_COUNT] = {
+    /* Bytes as elementwise operators. */
+    [OP_WORK_PRODUCT] = {"GEMMs", 0.85},
+    [OP_WORK_ATTENTION] = {"attention", 0.70},
+    [OP_WORK_ATTENTION_CACHED] = {"attention", 0.70},
+    [OP_WORK_ATTENTION_GRAD] = {"attention's gradient", 0.70},
+    /* A row is read once, a warp or block each: the latency of one sum and a second pass over registers. */
+    [OP_WORK_NORM] = {"norms", 0.75},
+    /* dx, and the weight's gradient in kernels of its own, which read dy and x again. */
+    [OP_WORK_NORM_GRAD] = {"norms' gradients", 0.60},
+    /* Copies in an H100's memory reach 3.0 to 3.1 of 3.35 TB/s; kernels of three operands somewhat less. */
+    [OP_WORK_STREAM] = {"elementwise", 0.85},
+    /* Rows of some KiB at random places. */
+    [OP_WORK_LOOKUP] = {"embedding", 0.60},
+    /* One block sums the rows of equal tokens, in eight ordered parts: its time is that of the most frequent token. */
+    [OP_WORK_LOOKUP_GRAD] = {"embedding's gradient", 0.30},
+    /* The loss between GEMMs reads and writes rows of logits at once, 369 us of 430. */
+    [OP_WORK_LOGITS] = {"head and loss", 0.85},
+    [OP_WORK_LOSS] = {"head and loss", 0.85},
+    [OP_WORK_LOSS_GRAD] = {"head and loss", 0.85},
+    [OP_WORK_EXPERT] = {"experts", 0.85},
+    /* Many parameters, most of them small; each 16 KiB are read by a block of threads, which then adds up its sums. */
+    [OP_WORK_SQUARED_NORM] = {"squared norms", 0.50},
+    /* 28 bytes a parameter in streams, many parameters a launch: 1114 us of 1200. */
+    [OP_WORK_OPTIMIZER] = {"optimizer", 0.92},
+    [OP_WORK_MATRIX_UPDATE] = {"optimizer's GEMMs", 0.85},
+};
+
+/* Of the part of the memory's rate that streaming kernels are expected to reach; copies in an H100's memory reach 0.90
+ * to 0.93 of the data sheet. */
+static const double streaming_range[ROOFLINE_CASES] = {0.88, 1, 1.06};
+/* Of the part that GEMMs are expected to reach: an H200's sustained rate, 755 TFLOP/s, over its burst of 794 is the
+ * fast end of what is left of the best shape (stas00/ml-engineering, maximum sustainable and achievable matmul FLOPS).
+ */
+static const double product_range[ROOFLINE_CASES] = {0.92, 1, 1.1};
+
+/* Parts of the data sheet's bf16 rate that the own attention reaches, of the tiles that it computes (two GEMMs forward,
+ * five backward; heads of 128).
+ * H100: FlashAttention-2, which uses mma.sync as the own kernels do, reaches 260 of 989 TFLOP/s forward, causal, at
+ * 1024 positions, and 260 backward, not causal (arXiv 2407.08608, figures 5 and 6); causal costs forward a quarter of
+ * the rate (350 to 260), and backward is taken to lose as much: 195. At 1024 positions an eighth of the tiles' pairs is
+ * masked. The own kernels are read as a little slower forward.
+ * A100: FlashAttention-2 forward 0.47 of the data sheet, backward 0.65 of that (calibration). RTX 4090: no published
+ * attention was found, as on Ampere. */
+static const struct {
+    long capability; /* and later ones, up to the row before */
+    double part[2][ROOFLINE_CASES];
+} own_attention[] = {{90, {{0.2025, 0.2475, 0.2925}, {0.191, 0.225, 0.259}}},
+                     {0, {{0.371, 0.450, 0.529}, {0.236, 0.2925, 0.349}}}};
+
+const char *kernel_class_name(enum op_work work) { return classes[work].name; }
+
+/* ---- the GPU ---- */
+
+/* sm_80-108sm: 80. 0 where the name has none. */
+static long compute_capability(const char *isa) {
+    const char *digits = strstr(isa, "sm_");
+    return digits ? strtol(digits + 3, NULL, 10) : 0;
+}
+
+static double training_part(long capability, const struct calibration *calibration) {
+    if (capability >= 90) return calibration->product_hopper;
+    return capability >= 80 ? calibration->product_ampere : calibration->product_volta;
+}
+
+/* Of FlashAttention 2, which uses none of what is new in Hopper (arXiv 2407.08608, figures 5 and 6: causal, at heads of
+ * 128 and from 1024 positions on 1.6 times forward; at heads of 64 1.3 times forward and 1.5 times backward). */
+static double cudnn_part(long capability) { return capability >= 90 ? 1.6 : 1; }
+
+/* The best shape's rate, where the cluster file has none: an H100's 792 of 989 TFLOP/s. */
+static const double PRODUCT_PART = 0.80;
+
+/* Without attention, and without rates by class. */
+static struct gpu describe(const struct cluster_device *device, const struct calibration *calibration) {
+    const struct cluster_limits *limits = &device->limits;
+    double best = limits->product_part > 0 ? limits->product_part : PRODUCT_PART;
+    return (struct gpu){.flops_per_s = limits->bf16_flops_per_s,
+                        .product_per_s = limits->bf16_flops_per_s * best *
+                                         training_part(compute_capability(device->isa), calibration),
+                        .sheet_bytes_per_s = limits->memory_bytes_per_s,
+                        .multiprocessors = limits->multiprocessors,
+                        .calibration = calibration};
+}
+
+static void set_attention(struct gpu *gpu, enum attention_kind kind, double forward) {
+    gpu->attention_part[kind][0] = forward;
+    gpu->attention_part[kind][1] = forward * gpu->calibration->flash_backward;
+}
+
+struct gpu gpu_describe(const struct cluster_device *device, const struct calibration *calibration) {
+    struct gpu gpu = describe(device, calibration);
+    long capability = compute_capability(device->isa);
+    double flash2 = capability >= 90 ? calibration->flash2_hopper : calibration->flash2_ampere;
+    gpu.bytes_per_s = gpu.sheet_bytes_per_s * calibration->memory_part;
+    gpu.kernel_s = calibration->kernel_s;
+    for (int work = 0; work < OP_WORK_COUNT; work++)
+        gpu.class_bytes_per_s[work] = gpu.bytes_per_s;
+    set_attention(&gpu, ATTENTION_FLASH1, flash2 * calibration->flash1_part);
+    set_attention(&gpu, ATTENTION_FLASH2, flash2);
+    set_attention(&gpu, ATTENTION_CUDNN, flash2 * cudnn_part(capability));
+    return gpu;
+}
+
+struct gpu gpu_describe_own(const struct cluster_device *device, const struct calibration *calibration,
+                            enum roofline_case which) {
+    struct gpu gpu = describe(device, calibration);
+    int row = 0;
+    while (own_attention[row].capability > compute_capability(device->isa))
+        row++;
+    gpu.product_per_s *= product_range[which];
+    for (int work = 0; work < OP_WORK_COUNT; work++)
+        gpu.class_bytes_per_s[work] = gpu.sheet_bytes_per_s * classes[work].bytes * streaming_range[which];
+    gpu.bytes_per_s = gpu.class_bytes_per_s[OP_WORK_PRODUCT];
+    for (int gradient = 0; gradient < 2; gradient++)
+        gpu.attention_part[ATTENTION_OWN][gradient] = own_attention[row].part[gradient][which];
+    return gpu;
+}
+
+void gpu_use_fp32(struct gpu *gpu, const struct cluster_limits *limits) {
+    gpu->product_per_s *= limits->fp32_flops_per_s / limits->bf16_flops_per_s;
+    gpu->flops_per_s = limits->fp32_flops_per_s;
+}
+
+/* ---- GEMMs ---- */
+
+static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
+
+/* Tiles of the libraries' kernels, and the rate of a multiprocessor on each, of that on the largest: a smaller tile
+ * loads more for each GEMM. */
+static const struct {
+    int64_t rows, columns;
+    double rate;
+} tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.8}, {64, 128, 0.8}, {64, 64, 0.6}};
+
+/* Rows that do not begin at multiples of 16 bytes are loaded element by element (NVIDIA's guide to matrix
+ * multiplication: "Requirements to use Tensor Cores"). */
+static double alignment_part(int64_t n, int64_t k) { return n % 8 != 0 || k % 8 != 0 ? 0.25 : 1; }
+
+/* A multiprocessor multiplies a tile and then writes it, at its part of the memory's rate. */
+static double product_tiles_s(const struct gpu *gpu, const struct product *product) {
+    double each = (double)gpu->multiprocessors, sm_per_s = gpu->product_per_s / each, best = INFINITY;
+    double write_s = (double)product->written_bytes / (gpu->sheet_bytes_per_s / each);
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        double blocks = (double)product->count * (double)parts_of(product->m, tiles[i].rows) *
+                        (double)parts_of(product->n, tiles[i].columns);
+        double tile_waves = blocks / each, whole = ceil(tile_waves),
+               elements = (double)(tiles[i].rows * tiles[i].columns);
+        tile_waves += (whole - tile_waves) * (whole <= 1 ? 1 : gpu->calibration->tile_wave_part);
+        double tile_s = elements * (2 * (double)product->k / (sm_per_s * tiles[i].rate) + write_s);
+        if (tile_waves * tile_s < best) best = tile_waves * tile_s;
+    }
+    return best / alignment_part(product->n, product->k);
+}
+
+double gemm_s(const struct gpu *gpu, const struct product *product) {
+    double m = (double)product->m, n = (double)product->n, k = (double)product->k;
+    double result = (double)(product->written_bytes + product->read_bytes) * m * n;
+    double bytes = (double)product->count * (2 * (m * k + k * n) + result);
+    return fmax(product_tiles_s(gpu, product), bytes / gpu->bytes_per_s) + gpu->kernel_s;
+}
+
+double product_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k) {
+    return gemm_s(gpu, &(struct product){count, m, n, k, 2, 0});
+}
+
+double head_products_s(const struct gpu *gpu, double count, int64_t tokens, int64_t vocabulary, int64_t hidden) {
+    return count * product_s(gpu, 1, tokens, parts_of(vocabulary, 8) * 8, hidden);
+}
+
+double product_sum_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k, int64_t sum_bytes) {
+    return gemm_s(gpu, &(struct product){count, m, n, k, sum_bytes, sum_bytes});
+}
+
+/* ---- attention ---- */
+
+/* Bytes moved for a score between the two GEMMs, with dropout, which Megatron's systems have unless they are told
+ * otherwise: its kernel reads and writes 2 and a byte of mask, either way. The causal softmax reads the lower triangle
+ * and writes all: forward 1 + 2, backward, where it reads its result too, 2 + 2 (NVIDIA/Megatron-LM, fused_kernels/
+ * scaled_upper_triang_masked_softmax.h). */
+static const double scores_forward_bytes = 8, scores_backward_bytes = 9;
+
+/* Scores go to memory and come back, a GEMM before and one after. */
+static double scores_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient) {
+    int64_t pairs = shape->sequences * shape->heads;
+    double scores = (double)pairs * (double)shape->queries * (double)shape->keys;
+    double products = product_s(gpu, pairs, shape->queries, shape->keys, shape->head_size) +
+                      product_s(gpu, pairs, shape->queries, shape->head_size, shape->keys);
+    double softmax = streaming_s(gpu, scores * (gradient ? scores_backward_bytes : scores_forward_bytes));
+    return gradient ? 2 * products + softmax : products + softmax;
+}
+
+static const double ATTENTION_TILE = 128;
+
+/* At head sizes below 128 there are as many exponentials for fewer GEMMs: FlashAttention 2 reaches nine tenths at 64
+ * (arXiv 2307.08691, figures 4 to 6; 0.88 on an H100, arXiv 2407.08608). FlashAttention 1 is as fast there, its
+ * registers are made for it. */
+static double head_part(enum attention_kind kind, int64_t head_size) {
+    return head_size >= 128 || kind == ATTENTION_FLASH1 ? 1 : 0.9;
+}
+
+/* Two GEMMs of each pair forward, five backward. */
+double attention_pairs_s(const struct gpu *gpu, enum attention_kind kind, double pairs, double rows, int64_t head_size,
+                         bool gradient) {
+    double flops = 4 * (pairs + rows * ATTENTION_TILE / 2) * (double)head_size;
+    double rate = gpu->flops_per_s * gpu->attention_part[kind][gradient] * head_part(kind, head_size);
+    return (gradient ? 2.5 : 1) * flops / rate + (gradient ? 2 : 1) * gpu->kernel_s;
+}
+
+/* Half of the tiles at least are left out, those on the diagonal are done whole. */
+double attention_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient) {
+    if (shape->kind == ATTENTION_SCORES) return scores_s(gpu, shape, gradient);
+    double columns = (double)(shape->sequences * shape->heads) * (double)shape->keys;
+    double square = columns * (double)shape->queries;
+    double border = columns * ATTENTION_TILE / 2;
+    return attention_pairs_s(gpu, shape->kind, fmin(square / 2, square - border), columns, shape->head_size, gradient);
+}
+
+double streaming_s(const struct gpu *gpu, double bytes) { return bytes / gpu->bytes_per_s + gpu->kernel_s; }
+
+/* Gradients of norms whose rows a warp holds (backend/cuda/norm.cu) read them once. */
+static const int64_t NARROW_MIN = 257, NARROW_MAX = 1024;
+static const double NARROW_PART = 0.75 / 0.60;
+
+double norm_gradient_s(const struct gpu *gpu, int64_t row, double bytes) {
+    bool narrow = row >= NARROW_MIN && row <= NARROW_MAX;
+    return class_streaming_s(gpu, OP_WORK_NORM_GRAD, narrow ? bytes / NARROW_PART : bytes);
+}
+
+double class_streaming_s(const struct gpu *gpu, enum op_work work, double bytes) {
+    return bytes / gpu->class_bytes_per_s[work] + gpu->kernel_s;
+}
