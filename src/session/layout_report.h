@@ -5,7 +5,8 @@
 
 #include <jansson.h>
 
-#include "session/tensor_layout.h"
+#include "plan/layout/tensor_layout.h"
+#include "session/session_plan.h"
 
 struct layout_report {
     struct graph *graph; /* forward, of one rank's micro-batch */

@@ -7,7 +7,8 @@
 #include "base/size.h"
 #include "machine/cluster.h"
 #include "session/machine_costs.h"
-#include "session/plan_policy.h"
+#include "session/choose.h"
+#include "session/session_plan.h"
 
 enum { SEQUENCE_MIN = 32 };
 
@@ -16,7 +17,7 @@ static enum status find_min_memory(const struct session_plan *plan, const struct
                                    const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
     struct plan_request request = plan->request;
     request.plan = *other;
-    return plan_policy_find_min_memory(plan->session, &request, capacity_bytes, out);
+    return choose_min_memory(plan->session, &request, capacity_bytes, out);
 }
 
 /* The same plan with a disk of any size. A fixed policy takes what it takes. */

@@ -1,5 +1,8 @@
 #include "session/plan_request.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* With those that samples are written by. */
 static struct program_set training_set(const struct train_options *training) {
     bool samples = training && training->sample_every > 0;
@@ -84,23 +87,152 @@ static enum status make_settled(const struct session *session, unsigned uses, co
     return STATUS_OK;
 }
 
-/* What a request is made of. */
+/* A request's sources. */
 struct inputs {
     const struct session *session;
     unsigned uses;
     const struct train_options *training;
+    const struct plan *decided; /* a plan whose recipe is decided: its stages alone are open; NULL: none is */
 };
 
-static enum status resolve_shape(void *context, const struct plan_options *options, struct plan *out) {
-    const struct inputs *inputs = context;
+/* A decided policy is for the stages that it had. */
+static enum status change_stages(const struct plan *decided, int64_t stages, struct plan *out) {
+    *out = *decided;
+    out->place.pipeline_parallel = (int)stages;
+    if (rank_place_pipeline_parallel(&out->place) != rank_place_pipeline_parallel(&decided->place))
+        out->policy =
+            (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value};
+    return plan_check(out);
+}
+
+/* The plan that options make whose rank layout is given. */
+static enum status plan_of_shape(const struct inputs *inputs, const struct plan_options *options, struct plan *out) {
     struct plan_request request;
+    if (inputs->decided) return change_stages(inputs->decided, options->pipeline_parallel, out);
     TRY(make_settled(inputs->session, inputs->uses, options, inputs->training, NULL, &request));
     *out = request.plan;
     return STATUS_OK;
 }
 
-static int ranks_of(const struct session *session, const struct plan_options *options) {
-    return options->planned.nodes > 0 ? mesh_ranks(&options->planned) : session_ranks(session);
+/* ---- rank layouts ---- */
+
+static bool is_auto(const struct plan_options *options, enum setting_id id, int64_t value) {
+    return options->given.of[id] && value == 0;
+}
+
+static bool tensor_is_open(const struct plan_options *options) {
+    return is_auto(options, SETTING_tensor_parallel, options->tensor_parallel);
+}
+
+static bool stages_are_open(const struct plan_options *options) {
+    return is_auto(options, SETTING_pipeline_parallel, options->pipeline_parallel);
+}
+
+static bool shapes_are_open(const struct plan_options *options) {
+    return tensor_is_open(options) || stages_are_open(options);
+}
+
+void rank_shape_refuse(struct rank_shape *shape) {
+    shape->outcome = SHAPE_REFUSED;
+    snprintf(shape->reason, sizeof shape->reason, "%s", status_message());
+    status_clear();
+}
+
+/* One shape's axes. How tensors are cut is an axis only where that is not settled. */
+struct axes {
+    int tensor, stages;
+    bool cut_open, sequence;
+    enum tensor_layout layout;
+};
+
+static struct plan_options options_of(const struct plan_options *options, const struct axes *axes) {
+    struct plan_options own = *options;
+    if (tensor_is_open(options)) SETTINGS_GIVE(&own, tensor_parallel, axes->tensor);
+    if (stages_are_open(options)) SETTINGS_GIVE(&own, pipeline_parallel, axes->stages);
+    if (!axes->cut_open) return own;
+    SETTINGS_GIVE(&own, sequence_parallel, axes->sequence);
+    SETTINGS_GIVE(&own, layout, axes->layout);
+    return own;
+}
+
+/* Also where its plan is refused; its axes are known then, too. */
+static enum status add_shape(const struct plan_options *options, const struct axes *axes, const struct inputs *inputs,
+                             struct rank_shapes *out) {
+    struct plan_options own = options_of(options, axes);
+    struct rank_shape shape = {.plan = mem_array(1, sizeof *shape.plan), .solver_memory = 1};
+    if (!shape.plan) return STATUS_FAILED;
+    enum status status = plan_of_shape(inputs, &own, shape.plan);
+    if (status == STATUS_BAD_INPUT) {
+        rank_shape_refuse(&shape);
+        shape.plan->recipe.tensor_parallel = shape.plan->place.tensor_parallel = axes->tensor;
+        shape.plan->place.pipeline_parallel = axes->stages;
+        shape.plan->recipe.sequence_parallel = axes->sequence;
+        shape.plan->recipe.layout = axes->layout;
+        status = STATUS_OK;
+    }
+    if (status == STATUS_OK) status = vec_push(&out->list, shape);
+    if (status != STATUS_OK) mem_free(shape.plan);
+    return status;
+}
+
+/* The message that a user gets who asks for the first shape. */
+static enum status refuse_all(const struct plan_options *options, const struct rank_shape *first,
+                              const struct inputs *inputs) {
+    const struct axes axes = {.tensor = first->plan->recipe.tensor_parallel,
+                              .stages = first->plan->place.pipeline_parallel};
+    struct plan_options own = options_of(options, &axes);
+    struct plan plan;
+    return plan_of_shape(inputs, &own, &plan);
+}
+
+/* The ways to cut tensors among so many ranks: as the options say, else all. Those of ranks that share none do not
+ * differ. */
+static enum status add_cuts(const struct plan_options *options, struct axes axes, bool decided,
+                            const struct inputs *inputs, struct rank_shapes *out) {
+    static const struct axes cuts[] = {{.layout = TENSOR_LAYOUT_MEGATRON},
+                                       {.layout = TENSOR_LAYOUT_MEGATRON, .sequence = true},
+                                       {.layout = TENSOR_LAYOUT_SOLVER}};
+    bool given = SETTINGS_HAVE(options, sequence_parallel) || SETTINGS_HAVE(options, layout);
+    axes.sequence = options->sequence_parallel, axes.layout = options->layout;
+    axes.cut_open = tensor_is_open(options) && !decided && !given && axes.tensor > 1;
+    if (!axes.cut_open) return add_shape(options, &axes, inputs, out);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        axes.sequence = cuts[i].sequence, axes.layout = cuts[i].layout;
+        TRY(add_shape(options, &axes, inputs, out));
+    }
+    return STATUS_OK;
+}
+
+static bool any_is_open(const struct rank_shapes *shapes) {
+    bool any = false;
+    for (size_t i = 0; i < shapes->list.count; i++)
+        any |= shapes->list.items[i].outcome == SHAPE_OPEN;
+    return any;
+}
+
+/* All rank layouts that the options leave open. How tensors are partitioned is open if the tensor parallelism is, and
+ * neither `sequence_parallel` nor `layout` is given. A refused layout has its message. BAD_INPUT with the first message
+ * if all are refused. `tensor`: the decided tensor parallelism; 0: any. The caller frees, also after a failure. */
+static enum status list_shapes(const struct plan_options *options, int tensor, const struct inputs *inputs,
+                               struct rank_shapes *out) {
+    int ranks = options->planned.nodes > 0 ? mesh_ranks(&options->planned) : session_ranks(inputs->session);
+    *out = (struct rank_shapes){0};
+    int fixed = tensor_is_open(options)                   ? tensor
+                : SETTINGS_HAVE(options, tensor_parallel) ? (int)options->tensor_parallel
+                                                          : tensor;
+    int64_t stages_fixed = stages_are_open(options)                    ? 0
+                           : SETTINGS_HAVE(options, pipeline_parallel) ? options->pipeline_parallel
+                                                                       : 1;
+    for (int t = 1; t <= ranks; t++)
+        for (int s = 1; ranks % t == 0 && s <= ranks / t; s++) {
+            bool requested = (fixed == 0 || t == fixed) && (stages_fixed == 0 || s == stages_fixed);
+            if (!requested || ranks / t % s != 0) continue;
+            TRY(add_cuts(options, (struct axes){.tensor = t, .stages = s}, tensor > 0, inputs, out));
+        }
+    if (any_is_open(out)) return STATUS_OK;
+    if (out->list.count > 0) return refuse_all(options, &out->list.items[0], inputs);
+    return status_set(STATUS_BAD_INPUT, "%d ranks do not divide by what --tensor-parallel or --pipeline-parallel says",
+                      ranks);
 }
 
 static enum status refuse_open_shapes(void) {
@@ -117,13 +249,13 @@ static const struct plan *first_open(const struct rank_shapes *shapes) {
 }
 
 /* The plan asked for is that of the first shape that can be: what is refused of others is no fault of the request. */
-static enum status make_open(struct inputs *inputs, const struct plan_options *options, struct plan_request *out) {
+static enum status make_open(const struct inputs *inputs, const struct plan_options *options,
+                             struct plan_request *out) {
     const struct program_set set = set_of(inputs->uses, options, inputs->training);
-    const struct shape_resolver resolver = {inputs, resolve_shape};
     struct plan_options own = *options;
     struct rank_shapes shapes;
     if (!program_set_has(&set, PROGRAM_STEP)) return refuse_open_shapes();
-    enum status status = rank_shapes_list(options, ranks_of(inputs->session, options), 0, &resolver, &shapes);
+    enum status status = list_shapes(options, 0, inputs, &shapes);
     if (status == STATUS_OK) {
         const struct plan *first = first_open(&shapes);
         SETTINGS_GIVE(&own, tensor_parallel, recipe_tensor_parallel(&first->recipe));
@@ -139,29 +271,17 @@ static enum status make_open(struct inputs *inputs, const struct plan_options *o
 
 enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
                               const struct train_options *training, const struct plan *base, struct plan_request *out) {
-    struct inputs inputs = {session, uses, training};
-    if (rank_shapes_are_open(options) && !base) return make_open(&inputs, options, out);
+    const struct inputs inputs = {session, uses, training, NULL};
+    if (shapes_are_open(options) && !base) return make_open(&inputs, options, out);
     return make_settled(session, uses, options, training, base, out);
-}
-
-/* A decided recipe: stages alone are open. Its policy is for the stages that it had. */
-static enum status resolve_stages(void *context, const struct plan_options *options, struct plan *out) {
-    const struct plan *decided = context;
-    *out = *decided;
-    out->place.pipeline_parallel = (int)options->pipeline_parallel;
-    if (rank_place_pipeline_parallel(&out->place) != rank_place_pipeline_parallel(&decided->place))
-        out->policy =
-            (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].int_value};
-    return plan_check(out);
 }
 
 enum status plan_request_add_stages(const struct session *session, const struct plan_options *options,
                                     struct plan_request *request) {
-    struct plan decided = request->plan;
-    const struct shape_resolver resolver = {&decided, resolve_stages};
-    if (!rank_shapes_are_open(options)) return STATUS_OK;
-    return rank_shapes_list(options, ranks_of(session, options), recipe_tensor_parallel(&decided.recipe), &resolver,
-                            &request->shapes);
+    const struct plan decided = request->plan;
+    const struct inputs inputs = {.session = session, .decided = &decided};
+    if (!shapes_are_open(options)) return STATUS_OK;
+    return list_shapes(options, recipe_tensor_parallel(&decided.recipe), &inputs, &request->shapes);
 }
 
 struct plan_request plan_request_decided(const struct plan *plan, const struct plan_options *options,
@@ -188,4 +308,37 @@ enum status plan_request_step(const struct session *session, const struct plan *
                                  .policy_fixed = true,
                                  .micro_batches_fixed = true};
     return plan_options_resolve(&nothing_given, NULL, session->machine.backend, NULL, plan, origin, &out->plan);
+}
+
+/* ---- shapes ---- */
+
+bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan) {
+    const struct recipe *recipe = &shape->plan->recipe;
+    return recipe_tensor_parallel(recipe) == recipe_tensor_parallel(&plan->recipe) &&
+           rank_place_pipeline_parallel(&shape->plan->place) == rank_place_pipeline_parallel(&plan->place) &&
+           recipe->sequence_parallel == plan->recipe.sequence_parallel && recipe->layout == plan->recipe.layout &&
+           recipe->strategies == plan->recipe.strategies; /* equal lines are one text */
+}
+
+enum status rank_shapes_repeat(struct rank_shapes *shapes, size_t at) {
+    struct plan *plan = mem_array(1, sizeof *plan);
+    if (!plan) return STATUS_FAILED;
+    struct rank_shape shape = shapes->list.items[at];
+    *plan = *shape.plan;
+    shape.plan = plan;
+    enum status status = vec_push(&shapes->list, shape);
+    if (status != STATUS_OK) {
+        mem_free(plan);
+        return status;
+    }
+    struct rank_shape *behind = &shapes->list.items[at + 1];
+    memmove(behind + 1, behind, (shapes->list.count - at - 2) * sizeof *behind);
+    *behind = shape;
+    return STATUS_OK;
+}
+
+void rank_shapes_free(struct rank_shapes *shapes) {
+    for (size_t i = 0; i < shapes->list.count; i++)
+        mem_free(shapes->list.items[i].plan);
+    vec_free(&shapes->list);
 }

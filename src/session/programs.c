@@ -10,8 +10,8 @@
 #include "ir/token_tiles.h"
 #include "plan/layout/shard_graph.h"
 #include "plan/layout/shard_texts.h"
+#include "plan/layout/tensor_layout.h"
 #include "profile/described_device.h"
-#include "session/tensor_layout.h"
 
 /* Whether a GEMM's bits depend on each of its sums alone: on a GPU, also one that is only described, a library
  * chooses how to sum by the size of the GEMM. */

@@ -15,11 +15,12 @@
  *
  * Files, in the order to read them: session; train_options, plan_resolve (what is asked for, and the recipe of it);
  * machine (backend, tiers); rank_cores (ranks that share them); rank_devices (how their GPUs communicate); programs
- * (what is compiled); tensor_layout (which parts of tensors ranks have); plan_request, rank_shapes (what was asked);
- * session_plan, plan_choice, selective_recompute_choice, tile_search, shape_search, shape_gains (what came of it);
- * idle_lanes (lanes without micro-batches); rank_proof (that ranks' programs fit together); plan_policy (a policy with
- * which the programs fit); plan_no_fit (why none does, and what would); stage_steps, stage_cuts (a pipeline's stages
- * together, and where they are cut); machine_costs (what operators and tiers cost); plan_document (plan.json);
+ * (what is compiled); plan_request (a complete request: nothing below reads options);
+ * session_plan (the plan); evaluate, choose, candidates, choose_policy (one candidate: bound, compile, simulate; the
+ * loop over candidates; what one leaves open; its policy); shape_gains (what each part of a plan gains); idle_lanes
+ * (lanes without micro-batches); rank_proof (that ranks' programs fit together); plan_no_fit (why no plan fits, and
+ * what would);
+ * machine_costs (what operators and tiers cost); plan_document (plan.json);
  * plan_strategies (how operators could be cut among ranks), layout_report (what a solver chose); warm_up (one call of
  * every kernel before arenas are taken); engine,
  * engine_weights, kept_states, states_file, engine_hash, hash_relay (arenas, steps, weights, these on their way to

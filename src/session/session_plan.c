@@ -5,16 +5,11 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "profile/described_device.h"
+#include "session/choose.h"
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
-#include "session/plan_choice.h"
 #include "session/plan_document.h"
-#include "session/plan_policy.h"
 #include "session/rank_proof.h"
-#include "session/shape_search.h"
-
-/* For measuring operators that the cache lacks; the start of a run waits for it. */
-static const double OPERATORS_BUDGET_S = 1.0;
 
 static struct model_figures figures_of(const struct session_plan *plan, const struct graph *graph) {
     const struct model_config *config = &plan->session->model->config;
@@ -62,7 +57,7 @@ static enum status share_chosen(struct session_plan *plan) {
     json_t *object = status == STATUS_OK ? json_loads(text, 0, NULL) : NULL;
     if (status == STATUS_OK)
         status = object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED;
-    plan_choice_place(plan);
+    plan->chosen.place = candidate_place(plan->session, &plan->chosen.place);
     json_decref(object);
     mem_free(text);
     return status;
@@ -74,9 +69,27 @@ static enum status prove_ranks(const struct session_plan *plan) {
     return step ? rank_proof_make(plan->session, &plan->request.set, step, &plan->chosen) : STATUS_OK;
 }
 
-/* Of all shapes, where they are open. */
+static void take(const struct plan_candidate *candidate, struct session_plan *plan) {
+    plan->chosen = candidate->plan;
+    plan->programs = candidate->programs;
+    plan->min_bytes = candidate->min_bytes;
+    plan->search = candidate->search;
+    plan->costs = candidate->costs;
+}
+
 static enum status choose(struct session_plan *plan) {
-    return plan->shapes.list.count > 0 ? shape_search(plan) : plan_choice_make(plan);
+    struct plan_candidate chosen;
+    TRY(choose_candidate(plan->session, &plan->request, &plan->shapes, &chosen));
+    take(&chosen, plan);
+    return STATUS_OK;
+}
+
+/* What rank 0 has chosen. */
+static enum status compile(struct session_plan *plan) {
+    struct plan_candidate chosen = candidate_begin(plan->session, &plan->request, &plan->chosen);
+    TRY(candidate_compile(&chosen));
+    take(&chosen, plan);
+    return STATUS_OK;
 }
 
 /* For ranks that are only planned for, too. */
@@ -92,7 +105,7 @@ static enum status choose_together(struct session_plan *plan) {
     struct comm *comm = plan->session->comm;
     TRY(comm_agree(comm, comm->rank == 0 ? choose(plan) : STATUS_OK));
     enum status status = share_chosen(plan);
-    if (status == STATUS_OK) status = comm->rank > 0 ? plan_choice_compile(plan) : prove_ranks(plan);
+    if (status == STATUS_OK) status = comm->rank > 0 ? compile(plan) : prove_ranks(plan);
     if (status == STATUS_OK) status = programs_prove(&plan->programs);
     return comm_agree(comm, status);
 }
@@ -103,8 +116,7 @@ enum status session_plan_make(const struct session *session, const struct plan_r
         .session = session, .request = *request, .shapes = request->shapes, .chosen = request->plan};
     enum status status;
     plan.request.shapes = (struct rank_shapes){0};
-    plan_choice_place(&plan);
-    if (plan.shapes.list.count == 0) TRY_GOTO(status, plan_policy_check_ways(request, &plan.chosen.place), failed);
+    plan.chosen.place = candidate_place(session, &plan.chosen.place);
     TRY_GOTO(status, session_ranks(session) > 1 ? choose_together(&plan) : choose_alone(&plan), failed);
     TRY_GOTO(status, describe(&plan), failed);
     *out = plan;
@@ -209,7 +221,7 @@ enum status session_plan_renew(const struct session_plan *now, const struct poli
     request.policy_fixed = policy != NULL;
     request.origin = NULL;
     request.costs = costs;
-    request.plan.policy = policy ? *policy : plan_choice_begin(now);
+    request.plan.policy = policy ? *policy : policy_begin(&now->request, &now->chosen.policy);
     if (costs) { /* they are of its graph */
         request.plan.policy.tile_tokens = now->chosen.policy.tile_tokens;
         request.plan.policy.selective_recompute = now->chosen.policy.selective_recompute;
@@ -223,14 +235,8 @@ enum status session_plan_renew(const struct session_plan *now, const struct poli
 }
 
 enum status session_plan_measure(struct session_plan *plan) {
-    struct machine_costs measured;
     if (plan->costs.kernels) return STATUS_OK;
-    if (plan->request.costs) return costs_copy(plan->request.costs, &plan->costs);
-    const struct measuring measuring = {.budget_s = OPERATORS_BUDGET_S};
-    TRY(machine_costs_measure(&plan->session->machine, &plan->programs, &measuring, &measured));
-    plan->costs = measured.costs;
-    profile_report_free(&measured.report);
-    return STATUS_OK;
+    return programs_measure_costs(plan->session, &plan->request, &plan->programs, &plan->costs);
 }
 
 enum status session_plan_find_costs(struct session_plan *plan) {

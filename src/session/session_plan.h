@@ -6,10 +6,8 @@
 #ifndef BALLAST_SESSION_SESSION_PLAN_H
 #define BALLAST_SESSION_SESSION_PLAN_H
 
-#include "search/search.h"
 #include "search/sim/step_summary.h"
-#include "session/plan_request.h"
-#include "session/stage_steps.h"
+#include "session/evaluate.h"
 
 /* Sizes of the model that a plan is for. */
 struct model_figures {
@@ -28,7 +26,6 @@ struct session_plan {
     struct programs programs;      /* compiled under it; they may take more than there is: session_plan_check_memory */
     int64_t min_bytes;             /* of the device, under the policy that takes least of it, of those tried */
     struct search_result search;   /* by which the policy was chosen; all zero: it was given, or the plain one fits */
-    struct trial fastest;          /* of the search, the one that was chosen; not compiled: the search chose none */
     struct costs costs;            /* of the main program's graph; without kernels until they are asked for */
     struct stage_steps stages;     /* of the main program's pipeline, or its one step; none until predicted */
     struct memory_report memory[TIER_COUNT]; /* of the main program */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "session/plan_policy.h"
+#include "session/evaluate.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -176,20 +176,22 @@ static void a_gpu_that_is_described_gets_no_tiles(void **state) {
 /* Where NCCL runs the collectives, an option would be without effect; what a plan file says is not an option. */
 static void flat_operations_of_devices_are_refused(void **state) {
     (void)state;
-    struct plan_request request = {.collectives_fixed = true, .plan.policy.flat = true};
-    struct rank_place place = {.mesh = {1, 2}, .on_device = true};
-    expect_status(plan_policy_check_ways(&request, &place), STATUS_BAD_INPUT, "--collectives flat");
+    struct plan_request request = {.collectives_fixed = true};
+    struct plan_candidate candidate = {.request = &request, .requested.flat = true};
+    struct rank_place *place = &candidate.plan.place;
+    *place = (struct rank_place){.mesh = {1, 2}, .on_device = true};
+    expect_status(candidate_check_collectives(&candidate), STATUS_BAD_INPUT, "--collectives flat");
     assert_non_null(strstr(status_hint_text(), "--gpu-collectives host"));
     request.collectives_fixed = false;
-    assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
+    assert_int_equal(candidate_check_collectives(&candidate), STATUS_OK);
     request.collectives_fixed = true;
-    request.plan.policy.flat = false;
-    assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
-    request.plan.policy.flat = true;
-    place.on_device = false;
-    assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
-    place = (struct rank_place){.mesh = {1, 1}, .on_device = true};
-    assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
+    candidate.requested.flat = false;
+    assert_int_equal(candidate_check_collectives(&candidate), STATUS_OK);
+    candidate.requested.flat = true;
+    place->on_device = false;
+    assert_int_equal(candidate_check_collectives(&candidate), STATUS_OK);
+    *place = (struct rank_place){.mesh = {1, 1}, .on_device = true};
+    assert_int_equal(candidate_check_collectives(&candidate), STATUS_OK);
 }
 
 /* ---- pipelines ---- */

@@ -10,7 +10,7 @@
 #include "profile/described_device.h"
 #include "search/measure.h"
 #include "search/space.h"
-#include "session/plan_policy.h"
+#include "session/evaluate.h"
 #include "session/shape_gains.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
@@ -188,7 +188,11 @@ static void try_one(const struct subject *subject, int tensor, int stages, enum 
     if (status == STATUS_BAD_INPUT) return;
     expect_status(status, STATUS_OK, NULL);
     expect_status(session_plan_measure(&planned.plan), STATUS_OK, NULL);
-    expect_status(plan_policy_measure(&planned.plan, &measured), STATUS_OK, NULL);
+    struct plan_candidate evaluated =
+        candidate_begin(planned.plan.session, &planned.plan.request, &planned.plan.chosen);
+    evaluated.programs = planned.plan.programs;
+    evaluated.costs = planned.plan.costs;
+    expect_status(candidate_simulate(&evaluated, &measured), STATUS_OK, NULL);
     if (measured.step_s > 0) alone->searched_s = fmin(alone->searched_s, measured.step_s);
     if (brute) alone->best_s = fmin(alone->best_s, best_of_shape(&planned.plan));
     alone->planned[cut]++;

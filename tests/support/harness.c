@@ -7,7 +7,7 @@
 
 #include "compiler/passes.h"
 #include "plan/recipe_lines.h"
-#include "session/tensor_layout.h"
+#include "session/choose.h"
 #include "support/deferred_backend.h"
 #include "support/interleave.h"
 #include "support/small_graph.h"
@@ -145,7 +145,7 @@ static void compile(struct harness *harness) {
     require(session_set_trained(&harness->session, &request.plan.recipe), "what is trained");
     bool leads = harness->session.comm->rank == 0,
          chosen = options->policy_seed != 0 || partition_cuts(&options->partition);
-    if (leads) require(tensor_layout_find_strategies(&harness->session, &request.plan), "strategies");
+    if (leads) require(plan_fill_in_strategies(&harness->session, &request.plan), "strategies");
     if (leads && chosen) choose_policy(harness, &request);
     if (options->spans) snprintf(request.plan.policy.spans, sizeof request.plan.policy.spans, "%s", options->spans);
     enum status compiled = session_plan_make(&harness->session, &request, &harness->plan);

@@ -13,6 +13,7 @@
  *     own graph; shard_texts: where they write texts;
  *     shard_strategies: the same from strategies, and which of these ranks execute;
  *     shard_program: the program of a model's forward graph; strategy_lines: its solution as text;
+ *     tensor_layout: the part of each tensor that a plan's ranks have;
  *     shard_chain: the sharded step as a chain of blocks; joint_solution: strategies and recomputation together;
  *     block_costs, stage_cut: where a pipeline is cut into stages; stage_spans: the blocks and tensors of
  *     each.

@@ -1,0 +1,333 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ir/selective_recompute.h"
+#include "plan/layout/stage_spans.h"
+#include "plan/layout/tensor_layout.h"
+#include "session/choose.h"
+#include "session/machine_costs.h"
+
+/* ---- partition of tensors ---- */
+
+/* One rank's plan of the whole model: the rates of the machine do not depend on its parts. */
+static struct plan plan_alone(const struct plan *plan) {
+    struct plan alone = *plan;
+    alone.recipe.tensor_parallel = 1;
+    alone.recipe.lanes = (struct lane_shape){1, 1};
+    alone.place = (struct rank_place){.mesh = {1, 1}};
+    alone.policy = (struct policy){.micro_batches_per_wave = 1};
+    return alone;
+}
+
+/* The best of the graph's kernels. */
+static void find_work_rates(const struct graph *graph, const struct costs *costs, struct layout_rates *out) {
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        struct op_cost cost;
+        double seconds = costs->kernels[n].seconds;
+        if (graph->nodes.items[n]->phase > PHASE_BACKWARD || seconds <= 0) continue;
+        op_cost(graph->nodes.items[n], &cost);
+        out->flops_per_s = fmax(out->flops_per_s, cost.flops / seconds);
+        out->bytes_per_s = fmax(out->bytes_per_s, cost.bytes / seconds);
+    }
+}
+
+bool candidate_lacks_rates(const struct plan_candidate *candidate) {
+    const struct recipe *recipe = &candidate->plan.recipe;
+    bool known = recipe->layout_rates.flops_per_s > 0;
+    return recipe->layout == TENSOR_LAYOUT_SOLVER && recipe_tensor_parallel(recipe) > 1 && !known;
+}
+
+enum status candidate_measure_rates(const struct plan_candidate *candidate, struct machine_rates *out) {
+    const struct session *session = candidate->session;
+    struct plan alone = plan_alone(&candidate->plan);
+    struct programs programs;
+    struct machine_costs costs;
+    TRY(programs_compile(session, &candidate->request->set, &alone, &programs));
+    const struct measuring measuring = {.budget_s = 1};
+    enum status status = machine_costs_measure(&session->machine, &programs, &measuring, &costs);
+    if (status == STATUS_OK) {
+        *out = (struct machine_rates){.micro_batch_sequences = alone.recipe.micro_batch_sequences,
+                                      .work = {.flops_per_s = 1, .bytes_per_s = 1}};
+        find_work_rates(programs_main(&programs)->graph, &costs.costs, &out->work);
+        memcpy(out->message, costs.costs.rates.links.message, sizeof out->message);
+        machine_costs_free(&costs);
+    }
+    programs_free(&programs);
+    return status;
+}
+
+/* Between neighbours: within a node if the group fits into one. */
+static void find_link_rates(const struct plan *plan, const struct transfer_rate message[MESH_AXES],
+                            struct layout_rates *out) {
+    bool within = plan->place.mesh.per_node % recipe_tensor_parallel(&plan->recipe) == 0;
+    const struct transfer_rate *rate = &message[within ? MESH_IN_NODE : MESH_ACROSS];
+    out->latency_s = rate->latency_s;
+    out->link_bytes_per_s = rate->bytes_per_s;
+    if (rate->bytes_per_s <= 0) out->latency_s = 0, out->link_bytes_per_s = out->bytes_per_s / 10;
+}
+
+void candidate_take_rates(const struct machine_rates *rates, struct plan_candidate *candidate) {
+    struct plan *plan = &candidate->plan;
+    plan->recipe.layout_rates = rates->work;
+    find_link_rates(plan, rates->message, &plan->recipe.layout_rates);
+    double stages = rank_place_pipeline_parallel(&plan->place);
+    plan->recipe.layout_rates.device_bytes = stages * (double)candidate->session->machine.capacity_bytes[TIER_DEVICE];
+}
+
+enum status plan_fill_in_strategies(const struct session *session, struct plan *plan) {
+    static const struct program_set set = {.uses = 1u << PROGRAM_LOSS};
+    struct graph *graph;
+    if (!tensor_layout_is_open(&plan->recipe)) return STATUS_OK;
+    TRY(programs_build_whole(session, &set, plan, &graph));
+    enum status status = tensor_layout_fill_in(graph, plan);
+    graph_free(graph);
+    return status;
+}
+
+static enum status fill_in_layout(struct plan_candidate *candidate) {
+    struct machine_rates rates;
+    if (candidate_lacks_rates(candidate)) {
+        TRY(candidate_measure_rates(candidate, &rates));
+        candidate_take_rates(&rates, candidate);
+    }
+    return plan_fill_in_strategies(candidate->session, &candidate->plan);
+}
+
+/* ---- where a pipeline is cut ---- */
+
+/* Of the rank's largest share. */
+static enum status count_waves(const struct plan *plan, int64_t *waves) {
+    struct lane_shares shares;
+    enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
+    int64_t micro_batches = 1;
+    for (size_t i = 0; i < shares.list.count; i++)
+        if (shares.list.items[i].micro_batches > micro_batches) micro_batches = shares.list.items[i].micro_batches;
+    lane_shares_free(&shares);
+    *waves = (micro_batches + plan->policy.micro_batches_per_wave - 1) / plan->policy.micro_batches_per_wave;
+    return status;
+}
+
+/* `limited`: each stage fits the device, if a cut does. */
+static enum status cut(const struct plan_candidate *candidate, const struct block_costs *costs, int32_t virtual_stages,
+                       bool limited, char text[POLICY_SPANS_BYTES]) {
+    int64_t capacity = candidate->session->machine.capacity_bytes[TIER_DEVICE];
+    int32_t stages = rank_place_pipeline_parallel(&candidate->plan.place);
+    struct span_request request = {
+        .stages = stages, .count = stages * virtual_stages, .device_bytes = limited ? capacity : INT64_MAX};
+    TRY(count_waves(&candidate->plan, &request.waves));
+    return stage_spans_choose(costs, &request, text);
+}
+
+/* Before anything is compiled: into request->virtual_stages spans a stage (0: one). */
+static enum status cut_by_flops(struct plan_candidate *candidate, const struct graph *graph, bool limited) {
+    struct block_costs costs;
+    struct policy *policy = &candidate->plan.policy;
+    int64_t requested = candidate->request->virtual_stages;
+    enum status status = block_costs_create(graph, policy, &costs);
+    int32_t virtual_stages = requested > 0 ? (int32_t)requested : 1;
+    if (status == STATUS_OK) status = cut(candidate, &costs, virtual_stages, limited, policy->spans);
+    block_costs_free(&costs);
+    return status;
+}
+
+/* The time of tensor-parallel collectives within a block is in its kernels' seconds (costs_set_collectives). */
+static void take_seconds(const struct graph *graph, const struct costs *costs, struct block_costs *out) {
+    for (int32_t b = 0; b < out->blocks; b++)
+        out->seconds[b] = 0;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        if (node->phase <= PHASE_BACKWARD)
+            out->seconds[node->block] += costs_of_kernel(costs, node, TIER_DEVICE).seconds;
+    }
+}
+
+/* A cut with its simulated step. */
+struct tried_cut {
+    char spans[POLICY_SPANS_BYTES];
+    double step_s;
+};
+
+static enum status try_cut(const struct plan_candidate *candidate, const struct block_costs *costs,
+                           int32_t virtual_stages, struct tried_cut *out) {
+    struct plan tried = candidate->plan;
+    struct stage_steps steps;
+    TRY(cut(candidate, costs, virtual_stages, true, tried.policy.spans));
+    enum status status = stage_steps_make(programs_main(&candidate->programs), &tried, &candidate->costs, &steps);
+    out->step_s = steps.step_s;
+    stage_steps_free(&steps);
+    snprintf(out->spans, sizeof out->spans, "%s", tried.policy.spans);
+    return status;
+}
+
+/* Megatron-LM's users take 2 to 4; each more costs messages. */
+enum { VIRTUAL_STAGES_MAX = 4 };
+
+static enum status try_cuts(const struct plan_candidate *candidate, const struct block_costs *costs,
+                            struct tried_cut *best) {
+    int64_t requested = candidate->request->virtual_stages, min = requested > 0 ? requested : 1,
+            max = requested > 0 ? requested : VIRTUAL_STAGES_MAX;
+    int stages = rank_place_pipeline_parallel(&candidate->plan.place);
+    for (int64_t virtual_stages = min; virtual_stages <= max; virtual_stages++) {
+        struct tried_cut tried;
+        if (virtual_stages > min && virtual_stages * stages > costs->blocks) break;
+        TRY(try_cut(candidate, costs, (int32_t)virtual_stages, &tried));
+        if (virtual_stages == min || tried.step_s < best->step_s) *best = tried;
+    }
+    return STATUS_OK;
+}
+
+/* By the seconds of its blocks, into as many spans a stage as make the shortest simulated step. Costs are known only
+ * when there are programs: those of the cut before. */
+static enum status cut_by_seconds(struct plan_candidate *candidate) {
+    const struct graph *graph = programs_main(&candidate->programs)->graph;
+    struct block_costs costs;
+    struct tried_cut best;
+    TRY(candidate_measure(candidate));
+    enum status status = block_costs_create(graph, &candidate->plan.policy, &costs);
+    if (status == STATUS_OK) {
+        take_seconds(graph, &candidate->costs, &costs);
+        status = try_cuts(candidate, &costs, &best);
+    }
+    if (status == STATUS_OK) snprintf(candidate->plan.policy.spans, POLICY_SPANS_BYTES, "%s", best.spans);
+    block_costs_free(&costs);
+    TRY(status);
+    programs_free(&candidate->programs);
+    return candidate_compile(candidate);
+}
+
+static bool is_uncut(const struct plan_candidate *candidate) {
+    return rank_place_pipeline_parallel(&candidate->plan.place) > 1 && !candidate->plan.policy.spans[0];
+}
+
+enum status candidate_cut_stages(struct plan_candidate *candidate, const struct graph *graph) {
+    return is_uncut(candidate) ? cut_by_flops(candidate, graph, true) : STATUS_OK;
+}
+
+static enum status cut_first(struct plan_candidate *candidate, bool limited) {
+    struct graph *graph;
+    candidate->plan.policy.spans[0] = '\0';
+    TRY(candidate_build_graph(candidate, &graph));
+    enum status status = cut_by_flops(candidate, graph, limited);
+    graph_free(graph);
+    return status;
+}
+
+/* A pipeline that is cut again by seconds is first cut evenly: a cut by memory would put most of the operations between
+ * ranks in one stage. */
+static enum status compile_cut(struct plan_candidate *candidate, bool uncut, bool again) {
+    if (uncut) TRY(candidate_name_origin(candidate, cut_first(candidate, !again)));
+    TRY(candidate_compile(candidate));
+    return again ? cut_by_seconds(candidate) : STATUS_OK;
+}
+
+/* ---- micro-batches ---- */
+
+/* If each lane's sequences are whole micro-batches of twice the size. */
+static bool double_micro_batch(struct plan_candidate *candidate) {
+    const struct plan_request *request = candidate->request;
+    struct recipe *recipe = &candidate->plan.recipe;
+    int64_t sequences = 2 * recipe->micro_batch_sequences;
+    if (request->recipe_fixed || request->micro_batch_fixed) return false;
+    if (recipe->batch % (sequences * lane_shape_lanes(&recipe->lanes)) != 0) return false;
+    recipe->micro_batch_sequences = sequences;
+    return true;
+}
+
+/* A pipeline's programs have operations between ranks for each micro-batch. NO_FIT: these are too many. */
+static enum status compile_first(struct plan_candidate *candidate) {
+    const struct plan_request *request = candidate->request;
+    bool uncut = is_uncut(candidate);
+    bool again = uncut && !request->policy_fixed && program_set_has(&request->set, PROGRAM_STEP);
+    struct recipe *recipe = &candidate->plan.recipe;
+    int64_t before = recipe->micro_batch_sequences;
+    enum status status = compile_cut(candidate, uncut, again);
+    while (status == STATUS_NO_FIT && double_micro_batch(candidate)) {
+        status_clear();
+        costs_free(&candidate->costs); /* of smaller micro-batches */
+        status = compile_cut(candidate, uncut, again);
+    }
+    if (status == STATUS_NO_FIT) recipe->micro_batch_sequences = before;
+    bool one_of_several = candidate->faster_than_s > 0;
+    if (recipe->micro_batch_sequences > before && !one_of_several)
+        log_note("uses micro-batches of %" PRId64 " sequences instead of %" PRId64
+                 ": smaller ones need more than %d sends and collectives",
+                 recipe->micro_batch_sequences, before, COMM_OPERATIONS_MAX);
+    return status;
+}
+
+/* ---- selective recomputation ---- */
+
+/* A step that fits is made to take less memory if that costs next to no time, by counts: at least
+ * SELECTIVE_RECOMPUTE_FLOPS_PER_BYTE FLOPs of the step for each byte that is read or written once more, and at least a
+ * SELECTIVE_RECOMPUTE_PART_MIN of the device's bytes saved; in fp32, whose GEMMs take a byte's time for fewer FLOPs
+ * than those of bf16 with tiles, a SELECTIVE_RECOMPUTE_PART_MIN_FP32. One that does not fit always is, since all else
+ * that makes it fit (moving, recomputing whole blocks) costs more. */
+enum {
+    SELECTIVE_RECOMPUTE_FLOPS_PER_BYTE = 1000,
+    SELECTIVE_RECOMPUTE_PART_MIN = 20,
+    SELECTIVE_RECOMPUTE_PART_MIN_FP32 = 50
+};
+
+/* Costs that a run has fitted are of its graph, and bounds of rank layouts are of the plain one. */
+static bool may_recompute(const struct plan_candidate *candidate) {
+    const struct plan_request *request = candidate->request;
+    return program_set_has(&request->set, PROGRAM_STEP) && policy_is_plain(&candidate->plan.policy) &&
+           !candidate->plan.policy.selective_recompute && candidate->faster_than_s == 0 && !request->costs;
+}
+
+static enum status choose_selective_recompute(struct plan_candidate *candidate) {
+    struct selective_recompute_counts counts;
+    if (!may_recompute(candidate)) return STATUS_OK;
+    TRY(graph_selective_recompute_count(programs_main(&candidate->programs)->graph, &counts));
+    bool fitted = candidate_fits(candidate), light = counts.flops >= SELECTIVE_RECOMPUTE_FLOPS_PER_BYTE * counts.bytes;
+    if (counts.bytes == 0 || (fitted && !light)) return STATUS_OK;
+    struct plan_candidate other = candidate_begin(candidate->session, candidate->request, &candidate->plan);
+    other.requested = candidate->requested;
+    other.plan.policy.selective_recompute = true;
+    TRY(candidate_compile(&other));
+    int64_t before = candidate->programs.tier_bytes[TIER_DEVICE], bytes = other.programs.tier_bytes[TIER_DEVICE];
+    int64_t part =
+        candidate->plan.recipe.dtype == DTYPE_F32 ? SELECTIVE_RECOMPUTE_PART_MIN_FP32 : SELECTIVE_RECOMPUTE_PART_MIN;
+    bool saves = before - bytes >= (fitted ? before / part : 1);
+    candidate_free(saves ? candidate : &other); /* its costs too, by which a pipeline was cut: they are of its graph */
+    if (saves) *candidate = other;
+    return STATUS_OK;
+}
+
+/* ---- all of it ---- */
+
+struct policy policy_begin(const struct plan_request *request, const struct policy *policy) {
+    struct policy plain = {.micro_batches_per_wave = request->micro_batches_fixed
+                                                         ? policy->micro_batches_per_wave
+                                                         : setting_table[SETTING_micro_batches_per_wave].int_value,
+                           .flat = request->collectives_fixed && policy->flat};
+    if (request->partition_fixed) plain.partition = policy->partition;
+    memcpy(plain.spans, policy->spans, sizeof plain.spans);
+    return plain;
+}
+
+/* A policy that was found for other memory, with which the step does not fit here: its tiles and its selective
+ * recomputation are open again, too. */
+static enum status begin_again(struct plan_candidate *candidate) {
+    struct policy *policy = &candidate->plan.policy;
+    candidate->requested = *policy = policy_begin(candidate->request, policy);
+    policy->partition = (struct partition){0};
+    programs_free(&candidate->programs);
+    return candidate_compile(candidate);
+}
+
+/* The chunks of a partition are chosen last: at first each rank has all. */
+enum status candidate_complete(struct plan_candidate *candidate) {
+    const struct plan_request *request = candidate->request;
+    bool open = !request->policy_fixed && policy_is_plain(&candidate->plan.policy);
+    if (open) candidate->plan.policy.partition = (struct partition){0};
+    TRY(fill_in_layout(candidate));
+    TRY(compile_first(candidate));
+    if (request->policy_fixed) return STATUS_OK;
+    if (!open && !request->costs && !candidate_fits(candidate)) TRY(begin_again(candidate));
+    TRY(choose_selective_recompute(candidate));
+    return candidate_choose_policy(candidate);
+}

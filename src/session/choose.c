@@ -1,0 +1,390 @@
+#include "session/choose.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ir/token_tiles.h"
+
+struct choice {
+    const struct session *session;
+    const struct plan_request *request;
+    struct rank_shapes *shapes;
+    struct plan_candidate best;      /* session NULL: none is evaluated yet */
+    double best_s;                   /* INFINITY: none fits */
+    VEC(struct machine_rates) rates; /* of micro-batches that the solver was asked about */
+    VEC(struct graph *) graphs;      /* of the rank layouts with as much tensor and pipeline parallelism as the last */
+    int tensor, stages;              /* of these */
+};
+
+/* The seconds of a candidate's step; INFINITY if it does not fit. */
+static enum status time_step(struct plan_candidate *candidate, struct trial *trial, double *seconds) {
+    *trial = (struct trial){.step_s = 0};
+    if (candidate_fits(candidate)) TRY(candidate_simulate(candidate, trial));
+    *seconds = trial->step_s > 0 ? candidate_seconds(candidate, trial) : INFINITY;
+    return STATUS_OK;
+}
+
+/* The faster one of the best and this becomes the best; frees the other. */
+static void keep_faster(struct choice *choice, struct plan_candidate *candidate, double seconds) {
+    if (seconds >= choice->best_s) {
+        candidate_free(candidate);
+        return;
+    }
+    candidate->faster_than_s = 0;
+    candidate_free(&choice->best);
+    choice->best = *candidate;
+    choice->best_s = seconds;
+}
+
+/* ---- rank layouts: bounds ---- */
+
+static bool is_solved(const struct rank_shape *shape) { return shape->plan->recipe.layout == TENSOR_LAYOUT_SOLVER; }
+
+static struct plan_candidate candidate_of(const struct choice *choice, const struct rank_shape *shape) {
+    return candidate_begin(choice->session, choice->request, shape->plan);
+}
+
+/* An error of a rank layout, also more operations between ranks than there can be, concerns that layout alone. */
+static enum status forgive(enum status status, struct rank_shape *shape) {
+    if (status != STATUS_BAD_INPUT && status != STATUS_NO_FIT) return status;
+    shape->unjudged = status == STATUS_NO_FIT;
+    rank_shape_refuse(shape);
+    return STATUS_OK;
+}
+
+/* Layouts with the same micro-batch have the same rates, but for their links. */
+static enum status find_rates(struct choice *choice, struct plan_candidate *candidate) {
+    struct machine_rates rates;
+    if (!candidate_lacks_rates(candidate)) return STATUS_OK;
+    for (size_t i = 0; i < choice->rates.count; i++)
+        if (choice->rates.items[i].micro_batch_sequences == candidate->plan.recipe.micro_batch_sequences) {
+            candidate_take_rates(&choice->rates.items[i], candidate);
+            return STATUS_OK;
+        }
+    TRY(candidate_measure_rates(candidate, &rates));
+    candidate_take_rates(&rates, candidate);
+    return vec_push(&choice->rates, rates);
+}
+
+/* If the solver partitions a layout's tensors, its answer becomes the layout's recipe. */
+static enum status solve_shape(struct choice *choice, struct rank_shape *shape) {
+    struct plan_candidate candidate = candidate_of(choice, shape);
+    TRY(find_rates(choice, &candidate));
+    TRY(plan_fill_in_strategies(choice->session, &candidate.plan));
+    shape->plan->recipe = candidate.plan.recipe;
+    return STATUS_OK;
+}
+
+/* The solver's answer under another limit, in `plan`; the memory of the devices is `device_bytes`. */
+static enum status solve_under(const struct choice *choice, double device_bytes, double limit, struct plan *plan) {
+    plan->recipe.strategies = NULL;
+    plan->recipe.layout_rates.device_bytes = isfinite(limit) ? limit * device_bytes : 0;
+    return plan_fill_in_strategies(choice->session, plan);
+}
+
+/* Behind a layout that the solver partitions, the same under looser limits, if it answers otherwise: shards of states,
+ * other tiers and recomputation may make a faster one fit (Colossal-Auto, section 5.3, has these limits among its). */
+static enum status add_limits(const struct choice *choice, size_t at) {
+    static const double limits[] = {1.3 * 1.3, INFINITY};
+    struct rank_shapes *shapes = choice->shapes;
+    struct plan loosest = *shapes->list.items[at].plan;
+    double device_bytes = loosest.recipe.layout_rates.device_bytes;
+    const char *before = loosest.recipe.strategies;
+    if (!before || device_bytes <= 0) return STATUS_OK;
+    TRY(solve_under(choice, device_bytes, INFINITY, &loosest));
+    for (size_t i = 0; i < sizeof limits / sizeof *limits && before != loosest.recipe.strategies; i++) {
+        struct plan plan = loosest;
+        if (isfinite(limits[i])) TRY(solve_under(choice, device_bytes, limits[i], &plan));
+        if (plan.recipe.strategies == before) continue;
+        TRY(rank_shapes_repeat(shapes, at));
+        struct rank_shape *added = &shapes->list.items[++at];
+        *added->plan = plan;
+        added->outcome = SHAPE_OPEN;
+        added->solver_memory = limits[i];
+        added->bound_s = added->expected_s = added->left_s = 0;
+        before = plan.recipe.strategies;
+    }
+    return STATUS_OK;
+}
+
+static void forget_graphs(struct choice *choice) {
+    for (size_t i = 0; i < choice->graphs.count; i++)
+        graph_free(choice->graphs.items[i]);
+    choice->graphs.count = 0;
+}
+
+/* Whether no earlier layout has such a graph. Takes it. */
+static enum status keep_graph(struct choice *choice, const struct plan *plan, struct graph *graph, bool *is_new) {
+    int tensor = recipe_tensor_parallel(&plan->recipe), stages = rank_place_pipeline_parallel(&plan->place);
+    if (tensor != choice->tensor || stages != choice->stages) forget_graphs(choice);
+    choice->tensor = tensor, choice->stages = stages;
+    *is_new = true;
+    for (size_t i = 0; i < choice->graphs.count; i++)
+        *is_new = *is_new && !graph_same_work(choice->graphs.items[i], graph);
+    enum status status = vec_push(&choice->graphs, graph);
+    if (status != STATUS_OK) graph_free(graph);
+    return status;
+}
+
+static enum status bound_shape(struct choice *choice, struct rank_shape *shape) {
+    TRY(solve_shape(choice, shape));
+    struct plan_candidate candidate = candidate_of(choice, shape);
+    struct search_bound bound;
+    struct graph *graph;
+    bool is_new;
+    TRY(candidate_check_collectives(&candidate));
+    TRY(candidate_build_graph(&candidate, &graph));
+    TRY(keep_graph(choice, &candidate.plan, graph, &is_new));
+    if (!is_new) {
+        shape->outcome = SHAPE_SAME;
+        return STATUS_OK;
+    }
+    TRY(candidate_cut_stages(&candidate, graph));
+    TRY(candidate_bound(&candidate, graph, &bound));
+    if (!bound.may_fit) shape->outcome = SHAPE_NO_FIT;
+    shape->bound_s = shape->left_s = bound.may_fit ? bound.seconds : 0;
+    shape->expected_s = bound.may_fit ? bound.expected_s : 0;
+    return STATUS_OK;
+}
+
+static bool have_same_ranks(const struct rank_shape *a, const struct rank_shape *b) {
+    return recipe_tensor_parallel(&a->plan->recipe) == recipe_tensor_parallel(&b->plan->recipe) &&
+           rank_place_pipeline_parallel(&a->plan->place) == rank_place_pipeline_parallel(&b->plan->place);
+}
+
+/* The solver's partition is tried after Megatron-LM's on the same ranks, which teaches what to expect of it. */
+static void put_solved_later(const struct rank_shapes *shapes) {
+    for (size_t i = 0; i < shapes->list.count; i++)
+        for (size_t j = 0; j < shapes->list.count; j++) {
+            struct rank_shape *solved = &shapes->list.items[i], *other = &shapes->list.items[j];
+            if (is_solved(solved) && !is_solved(other) && other->outcome == SHAPE_OPEN &&
+                have_same_ranks(solved, other))
+                solved->expected_s = fmax(solved->expected_s, other->expected_s);
+        }
+}
+
+static enum status bound_all(struct choice *choice) {
+    struct rank_shapes *shapes = choice->shapes;
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        if (shapes->list.items[i].outcome != SHAPE_OPEN) continue;
+        TRY(forgive(bound_shape(choice, &shapes->list.items[i]), &shapes->list.items[i]));
+        bool first = is_solved(&shapes->list.items[i]) && shapes->list.items[i].solver_memory == 1;
+        if (first && shapes->list.items[i].outcome != SHAPE_REFUSED) TRY(add_limits(choice, i));
+    }
+    put_solved_later(shapes);
+    return STATUS_OK;
+}
+
+/* ---- rank layouts: the best ---- */
+
+static void note_planned(const struct plan_candidate *candidate, const struct trial *best, struct rank_shape *shape) {
+    shape->outcome = SHAPE_PLANNED;
+    shape->step_s = candidate_seconds(candidate, best);
+    memcpy(shape->tier_bytes, best->tier_bytes, sizeof shape->tier_bytes);
+}
+
+/* The bound on what a search left. A pipeline was searched with one cut; a step that fits as it is may not have been
+ * searched. */
+static void note_left(const struct plan_candidate *candidate, struct rank_shape *shape) {
+    const struct plan *plan = &candidate->plan;
+    bool whole = rank_place_pipeline_parallel(&plan->place) == 1 && plan->policy.tile_tokens == 0;
+    if (candidate->search.enumerated > 0 && whole) shape->left_s = fmax(shape->bound_s, candidate->search.left_s);
+}
+
+/* Its own programs fit, or the search found them too slow to be compiled. */
+static void note_outcome(const struct plan_candidate *candidate, const struct trial *own, double best_s,
+                         struct rank_shape *shape) {
+    const struct search_result *search = &candidate->search;
+    const struct trial *found = search->pareto_front.count > 0 ? &search->pareto_front.items[0] : NULL;
+    shape->min_bytes = candidate->min_bytes;
+    shape->outcome = SHAPE_NO_FIT;
+    if (own->step_s > 0)
+        note_planned(candidate, own, shape);
+    else if (found && candidate_seconds(candidate, found) >= best_s)
+        note_planned(candidate, found, shape);
+}
+
+/* The time that Megatron-LM's partition takes above its bound, for want of memory or waiting, is expected of others of
+ * the same ranks too. The solver's is no measure: it may have partitioned what takes long. */
+static void learn_expected(const struct rank_shapes *shapes, const struct rank_shape *tried) {
+    if (tried->outcome != SHAPE_PLANNED || is_solved(tried)) return;
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        struct rank_shape *shape = &shapes->list.items[i];
+        if (shape->outcome == SHAPE_OPEN && have_same_ranks(shape, tried))
+            shape->expected_s = fmax(shape->expected_s, shape->bound_s / tried->bound_s * tried->step_s);
+    }
+}
+
+static enum status try_shape(struct choice *choice, struct rank_shape *shape) {
+    struct plan_candidate candidate = candidate_of(choice, shape);
+    struct trial own = {.step_s = 0};
+    double seconds = INFINITY;
+    candidate.faster_than_s = choice->best_s;
+    enum status status = candidate_complete(&candidate);
+    int64_t sequences = candidate.plan.recipe.micro_batch_sequences;
+    shape->larger_micro_batch = sequences > shape->plan->recipe.micro_batch_sequences;
+    shape->plan->recipe.micro_batch_sequences = sequences;
+    if (status == STATUS_OK) note_left(&candidate, shape);
+    if (status == STATUS_OK) status = time_step(&candidate, &own, &seconds);
+    if (status != STATUS_OK) {
+        candidate_free(&candidate);
+        return status;
+    }
+    note_outcome(&candidate, &own, choice->best_s, shape);
+    learn_expected(choice->shapes, shape);
+    keep_faster(choice, &candidate, seconds);
+    return STATUS_OK;
+}
+
+/* The open layout that is expected to be the fastest; of equal ones the first. NULL: none is left. */
+static struct rank_shape *next_shape(const struct rank_shapes *shapes) {
+    struct rank_shape *next = NULL;
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        struct rank_shape *shape = &shapes->list.items[i];
+        if (shape->outcome == SHAPE_OPEN && (!next || shape->expected_s < next->expected_s)) next = shape;
+    }
+    return next;
+}
+
+/* A layout that is expected to take so many times as long as the best one is not tried; nor is one whose tensors the
+ * solver partitions if it is not expected to be faster. */
+static const double HOPELESS = 1.1;
+
+static enum status try_best_first(struct choice *choice) {
+    struct rank_shape *shape;
+    while ((shape = next_shape(choice->shapes))) {
+        if (shape->bound_s >= choice->best_s)
+            shape->outcome = SHAPE_BOUNDED;
+        else if (shape->expected_s >= (is_solved(shape) ? 1 : HOPELESS) * choice->best_s)
+            shape->outcome = SHAPE_UNTRIED;
+        else
+            TRY(forgive(try_shape(choice, shape), shape));
+    }
+    return STATUS_OK;
+}
+
+/* The best plan's step, or less if a plan that was not simulated may take less. */
+static double min_seconds(const struct rank_shapes *shapes, double best_s) {
+    double min_s = best_s;
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        if (shape->left_s > 0) min_s = fmin(min_s, shape->left_s);
+    }
+    return min_s;
+}
+
+/* A layout that was not compiled needs more than one that was. */
+static bool needs_less(const struct rank_shape *a, const struct rank_shape *b) {
+    int64_t x = a->min_bytes > 0 ? a->min_bytes : INT64_MAX, y = b->min_bytes > 0 ? b->min_bytes : INT64_MAX;
+    return x < y;
+}
+
+/* Nothing fits: the plan of the layout that needs the least, by which a message can say how much is missing. */
+static enum status take_min_memory(struct choice *choice) {
+    const struct rank_shapes *shapes = choice->shapes;
+    const struct rank_shape *min = NULL;
+    for (size_t i = shapes->list.count; i-- > 0;) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        if (shape->outcome == SHAPE_NO_FIT && (!min || needs_less(shape, min))) min = shape;
+    }
+    if (!min) return status_set(STATUS_BAD_INPUT, "%s", shapes->list.items[0].reason);
+    choice->best = candidate_of(choice, min);
+    return candidate_complete(&choice->best);
+}
+
+/* ---- tiles ---- */
+
+/* A micro-batch in so many tiles: with more of them GEMMs have fewer tokens than they need to reach their rate. */
+static const int64_t tile_counts[] = {4, 16};
+
+static int64_t micro_batch_tokens(const struct plan_candidate *candidate) {
+    return candidate->plan.recipe.micro_batch_sequences * candidate->plan.recipe.sequence_length;
+}
+
+/* Whether a step may be faster, or fit at all, with the MLPs in tiles over a micro-batch's tokens (ir/token_tiles.h):
+ * if it does not fit, or moves or recomputes. Nothing is tried on several ranks. */
+static bool tiles_may_gain(const struct plan_candidate *candidate) {
+    const struct plan_request *request = candidate->request;
+    int64_t tokens = micro_batch_tokens(candidate);
+    bool alone = rank_place_ranks(&candidate->plan.place) == 1 && !request->costs;
+    bool possible =
+        tokens % OP_ROWS_APART == 0 && tokens > OP_ROWS_APART && programs_take_tiles(&candidate->session->machine);
+    bool open = !request->policy_fixed && program_set_has(&request->set, PROGRAM_STEP) &&
+                policy_is_plain(&candidate->requested);
+    return alone && possible && open && !(candidate_fits(candidate) && policy_stays(&candidate->plan.policy)) &&
+           graph_has_tiles(programs_main(&candidate->programs)->graph);
+}
+
+/* The best with tiles of so many tokens: each size is a graph of its own, for which policies are searched as for any
+ * other. */
+static enum status try_tile(struct choice *choice, int64_t tile_tokens) {
+    struct plan_candidate *best = &choice->best;
+    struct plan_candidate tiled = candidate_begin(choice->session, choice->request, &best->plan);
+    struct trial trial;
+    double seconds;
+    enum status status;
+    tiled.requested = tiled.plan.policy = best->requested;
+    tiled.plan.policy.tile_tokens = tile_tokens;
+    tiled.plan.policy.selective_recompute = best->plan.policy.selective_recompute;
+    tiled.faster_than_s = choice->best_s;
+    TRY_GOTO(status, candidate_compile(&tiled), failed);
+    TRY_GOTO(status, candidate_choose_policy(&tiled), failed);
+    TRY_GOTO(status, time_step(&tiled, &trial, &seconds), failed);
+    if (best->min_bytes < tiled.min_bytes) tiled.min_bytes = best->min_bytes;
+    best->min_bytes = tiled.min_bytes;
+    keep_faster(choice, &tiled, seconds);
+    return STATUS_OK;
+failed:
+    candidate_free(&tiled);
+    return status;
+}
+
+static enum status choose_tiles(struct choice *choice) {
+    int64_t tokens = micro_batch_tokens(&choice->best), last = tokens;
+    struct trial trial;
+    if (!tiles_may_gain(&choice->best)) return STATUS_OK;
+    TRY(time_step(&choice->best, &trial, &choice->best_s));
+    for (size_t i = 0; i < sizeof tile_counts / sizeof *tile_counts; i++) {
+        int64_t runs = (tokens / OP_ROWS_APART + tile_counts[i] - 1) / tile_counts[i];
+        if (runs * OP_ROWS_APART >= last) continue;
+        last = runs * OP_ROWS_APART;
+        TRY(try_tile(choice, last));
+    }
+    return STATUS_OK;
+}
+
+/* ---- the choice ---- */
+
+/* The rank layout is open. */
+static enum status choose_shape(struct choice *choice) {
+    TRY(bound_all(choice));
+    TRY(try_best_first(choice));
+    if (!choice->best.session) {
+        TRY(take_min_memory(choice));
+        TRY(choose_tiles(choice));
+    }
+    choice->shapes->min_s = min_seconds(choice->shapes, choice->best_s);
+    return STATUS_OK;
+}
+
+/* The rank layout is settled. */
+static enum status choose_settled(struct choice *choice) {
+    choice->best = candidate_begin(choice->session, choice->request, &choice->request->plan);
+    TRY(candidate_check_collectives(&choice->best));
+    TRY(candidate_complete(&choice->best));
+    return choose_tiles(choice);
+}
+
+enum status choose_candidate(const struct session *session, const struct plan_request *request,
+                             struct rank_shapes *shapes, struct plan_candidate *out) {
+    struct choice choice = {.session = session, .request = request, .shapes = shapes, .best_s = INFINITY};
+    enum status status = shapes->list.count > 0 ? choose_shape(&choice) : choose_settled(&choice);
+    forget_graphs(&choice);
+    vec_free(&choice.graphs);
+    vec_free(&choice.rates);
+    if (status == STATUS_OK)
+        *out = choice.best;
+    else
+        candidate_free(&choice.best);
+    return status;
+}
