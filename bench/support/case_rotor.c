@@ -1,7 +1,7 @@
 /* Chains: sections 10 and 11. */
 #include <math.h>
 
-#include "plan/rotor.h"
+#include "plan/recompute.h"
 #include "support/case_results.h"
 #include "support/rotor_cases.h"
 

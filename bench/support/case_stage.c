@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "plan/layout/stage_cut.h"
+#include "plan/layout/pipeline.h"
 #include "support/case_results.h"
 
 #define COSTS "compute_cost[i][j][submesh]"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/random.h"
-#include "search/measure.h"
+#include "search/search.h"
 #include "search/space.h"
 
 enum { DRAW_LOOKAHEADS = 4, SPREAD = 4 /* of a number of chunks or buffers */ };

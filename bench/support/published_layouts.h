@@ -4,7 +4,7 @@
 #ifndef BALLAST_BENCH_PUBLISHED_LAYOUTS_H
 #define BALLAST_BENCH_PUBLISHED_LAYOUTS_H
 
-#include "plan/layout/conversion.h"
+#include "plan/layout/layout.h"
 
 /* Costs of collectives on x numbers, in its units: those of src/plan/layout with a constant that tells the kinds apart;
  * an all-to-all on half of what each device has. */

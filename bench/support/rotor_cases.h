@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "plan/chain.h"
+#include "plan/recompute.h"
 
 #define ROTOR_CASE_LIST(X)                                                                                             \
     X(SYNTHETIC, "10_rotor_synthetic")                                                                                 \

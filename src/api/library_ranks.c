@@ -1,7 +1,7 @@
 /* ballast_ranks_…: the process as a rank of a job. */
 #include "api/library.h"
 #include "comm/comm.h"
-#include "session/rank_cores.h"
+#include "session/machine.h"
 
 /* MPI begins once in a process. */
 static struct comm *opened;

@@ -175,7 +175,7 @@ struct backend {
      * from the device's; callers ignore the disk's entry. FAILED where the system does not tell. */
     enum status (*capacity)(int64_t bytes[TIER_COUNT]);
     /* Bytes that device arenas may take once every kernel was called, and so has its code and local memory on the
-     * device (session/warm_up.h). NULL: code takes no device memory. */
+     * device (session/engine.h). NULL: code takes no device memory. */
     enum status (*left_bytes)(int64_t *device_bytes);
     /* The machine as this backend uses it: all but the rates (src/profile). */
     enum status (*measure)(struct cluster *out);

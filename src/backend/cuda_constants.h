@@ -141,7 +141,7 @@ static inline int64_t cuda_expert_slab_bytes(const struct node *node) {
 }
 
 /* Device memory that CUDA takes besides the arenas: for graphs, some 64 KiB for each of CUDA_GRAPH_NODES calls; and,
- * until each kernel was called once (session/warm_up.h), for the code of cuBLASLt's and cuDNN's kernels, which load at
+ * until each kernel was called once (session/engine.h), for the code of cuBLASLt's and cuDNN's kernels, which load at
  * their first call (some MiB each, of which a step uses a few dozen), and for local memory. Plans made before those
  * calls assume CUDA_CODE_BYTES. CUDA_MODULE_LOADING=EAGER would load all that cuBLASLt has. */
 enum { CUDA_GRAPH_NODES = 2048 };

@@ -7,8 +7,8 @@
 #include "machine/cluster.h"
 #include "profile/link_rates.h"
 #include "report/console/profile_table.h"
+#include "session/machine.h"
 #include "session/machine_costs.h"
-#include "session/rank_cores.h"
 #include "session/session_plan.h"
 
 /* The measurements; only the cluster and its rates without a model. */

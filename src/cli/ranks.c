@@ -18,7 +18,7 @@
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
 #include "session/checkpoint/checkpoint.h"
-#include "session/rank_cores.h"
+#include "session/machine.h"
 
 /* What this process is: MPI begins once in a process. */
 static struct {

@@ -3,7 +3,7 @@
 #define BALLAST_COMPILER_COLLECTIVES_H
 
 #include "compiler/program.h"
-#include "plan/shards.h"
+#include "plan/chunks.h"
 
 /* What this rank has of an operation's data, in bytes from the data's first. */
 struct comm_range collectives_own_block(const struct program *program, const struct program_collective *operation);
@@ -11,7 +11,7 @@ struct comm_range collectives_own_block(const struct program *program, const str
 /* The sum of `bytes` over all ranks, of a round's shares. */
 enum status collectives_all_reduce(struct program *program, const struct recipe *recipe, int64_t round, int64_t bytes,
                                    struct program_collective *out);
-/* The same of a chunk's gradients, of which each rank gets its piece (plan/shards.h). */
+/* The same of a chunk's gradients, of which each rank gets its piece (plan/chunks.h). */
 enum status collectives_reduce_scatter(struct program *program, const struct recipe *recipe, int64_t round,
                                        const struct shard_cut *cut, struct program_collective *out);
 /* The shard of width `coarse` from its shards of width `fine`; `block_bytes`: what SHARD_BLOCK elements have. 0 bytes:

@@ -21,7 +21,7 @@ enum execution_kind {
     EXECUTION_NODE,
     EXECUTION_SUMS,    /* the share's sums up to its reduction, of the gradients that `block` completes */
     EXECUTION_TOTALS,  /* those after it */
-    EXECUTION_NORMS,   /* all-gather of their sums of squares, where gradients are cut (plan/partition.h) */
+    EXECUTION_NORMS,   /* all-gather of their sums of squares, where gradients are cut (plan/ranks.h) */
     EXECUTION_UPDATED, /* all-gather of the updated parameters of `chunk`, where something is cut */
     /* Of a pipeline: */
     EXECUTION_SEND,    /* a value goes to another stage, */

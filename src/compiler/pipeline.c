@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "plan/pipeline_order.h"
+#include "plan/layout/pipeline.h"
 
 /* ---- values ---- */
 

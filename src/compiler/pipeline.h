@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "ir/graph.h"
-#include "plan/layout/stage_spans.h"
+#include "plan/layout/pipeline.h"
 
 /* A tensor with bytes of its own that one stage has, made in the forward or backward of a span, and another reads: an
  * activation, for each micro-batch; a parameter that both use, when it was updated; or the other stage's sum of its

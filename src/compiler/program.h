@@ -66,7 +66,7 @@ static inline int64_t buffer_aligned_bytes(int64_t bytes) {
     return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
 }
 
-/* Tensors side by side in one buffer: what a chunk has of one kind, or what a rank's shard has of it (plan/shards.h).
+/* Tensors side by side in one buffer: what a chunk has of one kind, or what a rank's shard has of it (plan/chunks.h).
  */
 struct pack {
     struct pack_member {

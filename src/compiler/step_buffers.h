@@ -4,7 +4,7 @@
  * each of them the gradients that are summed over lanes and ranks come first, and behind them the accumulators of a
  * tied parameter's other uses, which are added to its first use lane by lane.
  *
- * PARTITION (plan/partition.h). Where it cuts, forward and backward have whole parameters and whole gradients, and the
+ * PARTITION (plan/ranks.h). Where it cuts, forward and backward have whole parameters and whole gradients, and the
  * end of the step and the update have a rank's shards: of parameters, of the optimizer's states, and where gradients
  * are cut of their sums. Whole parameters that are cut have a buffer that only stands for what is gathered at each use
  * (gather.c), whole gradients one for each round, which dies with its reduction. */
@@ -12,7 +12,7 @@
 #define BALLAST_COMPILER_STEP_BUFFERS_H
 
 #include "compiler/executions.h"
-#include "plan/shards.h"
+#include "plan/chunks.h"
 
 struct gradient_pack_place {
     int32_t completed_by; /* the block whose backward completes what is summed; -1: nothing is */

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "plan/shards.h"
+#include "plan/chunks.h"
 
 static const struct tensor *parameter_of(const struct tensor *tensor) {
     return tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;

@@ -5,7 +5,7 @@
 #include "compiler/collectives.h"
 #include "compiler/verify_definition.h"
 #include "compiler/verify_matching.h"
-#include "plan/shards.h"
+#include "plan/chunks.h"
 
 struct rank_state {
     const struct program *program;

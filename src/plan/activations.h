@@ -6,8 +6,8 @@
  * f3: forward of block 3; b3: its backward; h3, d3: activations of block 3's first forward that a backward will read
  * are moved to the host or the disk in between. f0-13 and b13-0 are ranges. A block with another forward before its
  * backward is recomputed: each reader reads the latest result, and a result is freed after its last reader. So keeping,
- * recomputing and every nested sequence of Rotor (plan/rotor.h) have one form, without notes on what is freed when. The
- * empty text keeps everything. */
+ * recomputing and every nested sequence of Rotor (plan/recompute.h) have one form, without notes on what is freed when.
+ * The empty text keeps everything. */
 #ifndef BALLAST_PLAN_ACTIVATIONS_H
 #define BALLAST_PLAN_ACTIVATIONS_H
 

@@ -2,13 +2,11 @@
  * number of threads never change them.
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
- * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
- * (who has which of a chunk's elements), lane_shares (a step cut into
- * lanes and rounds), gpu_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name),
- * recipe_pairs (and of pairs), plan_keys (keys of older plan files), chunks (parameters in chunks), pipeline_order
- * (which stage works on what when), movement (when copies come and go), activations (activation schedules as text),
- * recompute (recomputation schedules and their cost), chain (a step as a chain), rotor (the fastest recomputation in
- * given memory). */
+ * settings (what the user sets), ranks (one rank among all; model states partitioned among ranks), lane_shares (a step
+ * cut into lanes and rounds), gpu_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by
+ * name), recipe_pairs (and of pairs), plan_keys (keys of older plan files), chunks (parameters in chunks, and which
+ * rank has which elements of one), movement (when copies come and go), activations (activation schedules as text),
+ * recompute (recomputation schedules, their cost, and the fastest in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -22,8 +20,7 @@
 #include "ir/ops/ops.h"
 #include "ir/tensor.h"
 #include "machine/tier.h"
-#include "plan/partition.h"
-#include "plan/rank_place.h"
+#include "plan/ranks.h"
 
 enum {
     PLAN_VERSION = 2,
@@ -119,7 +116,7 @@ struct recipe {
     bool sequence_parallel; /* what these ranks would have whole between GEMMs they have cut along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
-    /* What it chose for each node (plan/recipe_lines.h, plan/layout/strategy_lines.h), so that all ranks, programs and
+    /* What it chose for each node (plan/recipe_lines.h, plan/layout/tensor_layout.h), so that all ranks, programs and
      * runs that go on have the same; NULL: not known yet. */
     const char *strategies;
     uint64_t seed;
@@ -165,7 +162,7 @@ struct policy {
                                * (ir/selective_recompute.h)
                                */
     bool flat; /* operations between ranks send each block straight to where it belongs, not node by node */
-    /* Blocks at which spans after the first begin, "4 8" (plan/layout/stage_spans.h); "": chosen. Of one stage: "". */
+    /* Blocks at which spans after the first begin, "4 8" (plan/layout/pipeline.h); "": chosen. Of one stage: "". */
     char spans[POLICY_SPANS_BYTES];
     char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
 };

@@ -6,8 +6,9 @@
 enum { FIRST_TERMS = 2 };
 
 static const struct json_renamed recipe_keys[] = {
-    {"grain_sequences", "micro_batch"}, {"round_grains", "round_micro_batches"}, {"tensor", "tensor_parallel"},
-    {"sequence", "sequence_parallel"},  {"master", "master_weights"},            {"base_dtype", "quantize_base"},
+    {"grain_sequences", "micro_batch"}, {"round_grains", "round_micro_batches"},
+    {"tensor", "tensor_parallel"},      {"sequence", "sequence_parallel"},
+    {"master", "master_weights"},       {"base_dtype", "quantize_base"},
 };
 static const struct json_renamed policy_keys[] = {
     {"grains_per_pass", "micro_batches_per_wave"},

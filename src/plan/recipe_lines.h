@@ -17,7 +17,7 @@ struct recipe_lines {
     const char *trouble;    /* with a name whose value is made of others */
 };
 /* Names of GEMMs are the backend's, and values the library's own description of the algorithm in hexadecimal. Names
- * of strategies are those of nodes, and values as plan/layout/strategy_lines.h has them. */
+ * of strategies are those of nodes, and values as plan/layout/tensor_layout.h has them. */
 extern const struct recipe_lines recipe_products, recipe_strategies;
 
 /* The one text with these lines, valid until recipe_lines_forget; NULL where there are no lines. By any thread. FAILED

@@ -1,4 +1,4 @@
-#include "search/measure.h"
+#include "search/search.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #define BALLAST_SEARCH_POLICY_BOUND_H
 
 #include "plan/plan.h"
-#include "search/collective_seconds.h"
 #include "search/schedule_cost.h"
+#include "search/states.h"
 
 struct policy_bound_input {
     const struct graph *graph;

@@ -4,11 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "search/estimates.h"
-#include "search/measure.h"
-#include "search/policy_outcomes.h"
-#include "search/queue.h"
-#include "search/refine.h"
+#include "search/proposals.h"
 
 /* Best first: proposals are taken in the order of their expected time (estimates.h). */
 

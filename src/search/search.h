@@ -11,12 +11,10 @@
  * theirs.
  *
  * Files, in the order to read them: search (this; the order of compiling), measure (one policy, compiled and
- * simulated), policy_outcomes (what came of all), estimates (what they teach of others), queue (proposals by expected
- * time), refine (the last programs: policies near the best), space (policy classes and candidates), space_near (policy
- * classes near one), schedules (activation schedules that are tried), schedule_cost (what one micro-batch takes under
- * one), states (model states chunk by chunk), step_cut (lanes, rounds and ranks), collective_seconds (the seconds of
- * operations between ranks), policy_bound (seconds and bytes from these four), step_chain (a step as a chain for
- * plan/rotor.h). */
+ * simulated), proposals (what is not tried yet, by expected time; what came of the others, and what they teach), refine
+ * (the last programs: policies near the best), space (policy classes and candidates), schedule_cost (activation
+ * schedules that are tried, and what one micro-batch takes under one), states (model states chunk by chunk; lanes,
+ * rounds and ranks; the seconds of collectives), policy_bound (seconds and bytes from these). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
@@ -106,5 +104,18 @@ enum status search_policies(const struct search_input *input, struct search_resu
  * compiled, up to the first that fits the device (capacity 0: a dozen). Needs no costs (input->costs may be NULL). */
 enum status search_min_memory(const struct search_input *input, struct trial *out);
 void search_result_free(struct search_result *result);
+
+/* ---- one policy, compiled and simulated (measure.c) ---- */
+
+/* Whether no tier has less than the trial needs. */
+bool search_fits(const struct search_input *input, const struct trial *trial);
+
+/* The policy of `trial`: its bytes, and where it fits its seconds. Of a pipeline the programs of all stages, one
+ * rank of each, which wait for each other: bytes are those of the stage that needs most. Where a stage takes more than
+ * the capacities, or of the device than `enough_bytes` if that is more, later ones are not looked at. NO_FIT for more
+ * operations between ranks than there can be. `out`, where it is not NULL: the program of what fits, which the caller
+ * frees; NULL for one that does not, and for a pipeline. */
+enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct trial *trial,
+                           struct program **out);
 
 #endif

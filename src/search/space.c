@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "search/step_chain.h"
+#include "search/schedule_cost.h"
 
 /* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */
 enum { COUNTS_MAX = 8, CHUNKS_ALL_MAX = 12, MICRO_BATCHES_MAX = 32 };

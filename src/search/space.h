@@ -3,7 +3,7 @@
 #define BALLAST_SEARCH_SPACE_H
 
 #include "search/policy_bound.h"
-#include "search/schedules.h"
+#include "search/schedule_cost.h"
 #include "search/search.h"
 
 /* Where the chunks that do not stay on the device are, and where they are updated. */
@@ -19,7 +19,7 @@ enum {
     COPY_WAYS = 3,        /* lookaheads, and none but for updates (policy_class_copy_way) */
     LOOKAHEADS = 2,       /* 0 and 1 */
     PACKINGS_LISTED = 2,  /* chunk sizes: the least wasteful, and twice that; */
-    PACKINGS_MAX = 4,     /* with a half and a quarter of it (space_near.c) */
+    PACKINGS_MAX = 4,     /* with a half and a quarter of it (refine.c) */
     BUFFERS_MORE_MAX = 4, /* buffers more than the fewest possible */
     SPACE_FITS = 16,      /* which states are off the device (3 bits), and whether the update is */
 };
@@ -52,7 +52,7 @@ struct policy_class {
     int32_t schedule, packing, fit, sharding_option;
     bool flat;
     int64_t micro_batches_per_wave, lookahead;
-    int64_t update_ahead; /* 1 only near another policy class (space_near.c) … */
+    int64_t update_ahead; /* 1 only near another policy class (refine.c) … */
     bool has_ahead;       /* … which has this then */
     struct tier_placement at;
     struct policy_seconds min; /* no program of any candidate takes less */
@@ -141,7 +141,7 @@ struct policy_class_numbers {
  * with chunks of any size. Where there are few chunks it adds the policy classes with smaller ones. */
 enum status space_list_near(struct space *space, int32_t policy_class, struct policy_class_numbers *out);
 
-/* For space_near.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a policy class
+/* For refine.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a policy class
  * more, whose fit is there; what chunks of size `k` take in a sharding option. FAILED without memory. */
 struct packings *space_packings_for(struct space *space, const struct partition *partition);
 struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead);

@@ -3,6 +3,7 @@
 #define BALLAST_SEARCH_STATES_H
 
 #include "plan/chunks.h"
+#include "plan/lane_shares.h"
 #include "search/sim/costs.h"
 
 /* Sums over the chunks from one on to the last. Under a partition parameters and optimizer states are this rank's
@@ -70,7 +71,63 @@ static inline int32_t states_count(const struct states *states) { return (int32_
 static inline int64_t states_parameters(const struct states *states, int64_t chunk) {
     return states->from[chunk].parameters - states->from[chunk + 1].parameters;
 }
+
 /* The chunk's own numbers, without seconds, of `from`. */
 struct chunk_sum chunk_sum_of(const struct chunk_sum *from, int64_t chunk);
+
+/* What lanes, rounds and ranks make of a step, for bounds: the rank's micro-batches in shares, each in waves of its
+ * own, and the sums that follow (plan/lane_shares.h). */
+
+struct step_cut {
+    struct lane_shares shares;
+    struct rank_place place;
+    struct lane_shape lanes;
+    bool rounds_sums;   /* recipe.reduce_dtype is bf16 */
+    int64_t computed;   /* shares with micro-batches */
+    int64_t adds;       /* of each pack of sums, in a step */
+    int64_t reductions; /* those to which every rank adds something */
+    int32_t deepest; /* the share with micro-batches next to which most levels wait, the first of several; -1: none */
+};
+
+/* The cut that a program of the graph has (program_cut). The caller frees with step_cut_free, also after a failure. */
+enum status step_cut_create(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
+                            struct step_cut *out);
+void step_cut_free(struct step_cut *cut);
+
+/* Of all shares. */
+int64_t step_cut_waves(const struct step_cut *cut, int64_t micro_batches_per_wave);
+
+/* Micro-batches of a wave, 0: there is none: the first of the step, the first of the deepest share, and the largest of
+ * those that go on with a share. */
+struct cut_waves {
+    int64_t first, deepest, later;
+};
+struct cut_waves step_cut_largest(const struct step_cut *cut, int64_t micro_batches_per_wave);
+/* Levels that wait next to the deepest share. */
+static inline int64_t step_cut_waiting(const struct step_cut *cut) {
+    return cut->deepest < 0 ? 0 : cut->shares.list.items[cut->deepest].level;
+}
+
+/* Seconds of a step's operations between ranks under a partition, one after the other: what no program of it goes
+ * below. With p, g and o the widths of parameters, gradients and optimizer states, a step has of each chunk:
+ *
+ *     each gather of its parameters   an all-gather among p neighbours
+ *     each round, gradients whole     an all-reduce of fp32 sums over all ranks
+ *     each round, gradients cut in g  a reduce-scatter over all ranks; then those with the same g-shard gather it
+ *     gradients cut                   an all-gather of the norms' block sums (fp64) among g neighbours
+ *     states cut finer than           an all-gather of new parameters among the ranks that hold one p-shard
+ *     parameters */
+struct collective_seconds {
+    double reduce_s;         /* of a step: sums of gradients, in all rounds to which every rank adds something */
+    double once_s;           /* of a step: block sums of norms, and new parameters */
+    double gather_s;         /* of each chunk's parameters once */
+    double gather_again_s;   /* of those that backward reads */
+    double largest_gather_s; /* of the chunk that takes most */
+};
+
+/* All 0 on one rank. `flat`: policy.flat. */
+enum status collective_seconds_measure(const struct step_cut *cut, const struct states *states,
+                                       const struct partition *partition, bool flat, const struct cluster_rates *rates,
+                                       struct collective_seconds *out);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "ir/selective_recompute.h"
-#include "plan/layout/stage_spans.h"
+#include "plan/layout/pipeline.h"
 #include "plan/layout/tensor_layout.h"
 #include "session/choose.h"
 #include "session/machine_costs.h"
@@ -20,18 +20,6 @@ static struct plan plan_alone(const struct plan *plan) {
     alone.place = (struct rank_place){.mesh = {1, 1}};
     alone.policy = (struct policy){.micro_batches_per_wave = 1};
     return alone;
-}
-
-/* The best of the graph's kernels. */
-static void find_work_rates(const struct graph *graph, const struct costs *costs, struct layout_rates *out) {
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        struct op_cost cost;
-        double seconds = costs->kernels[n].seconds;
-        if (graph->nodes.items[n]->phase > PHASE_BACKWARD || seconds <= 0) continue;
-        op_cost(graph->nodes.items[n], &cost);
-        out->flops_per_s = fmax(out->flops_per_s, cost.flops / seconds);
-        out->bytes_per_s = fmax(out->bytes_per_s, cost.bytes / seconds);
-    }
 }
 
 bool candidate_lacks_rates(const struct plan_candidate *candidate) {
@@ -50,8 +38,7 @@ enum status candidate_measure_rates(const struct plan_candidate *candidate, stru
     enum status status = machine_costs_measure(&session->machine, &programs, &measuring, &costs);
     if (status == STATUS_OK) {
         *out = (struct machine_rates){.micro_batch_sequences = alone.recipe.micro_batch_sequences,
-                                      .work = {.flops_per_s = 1, .bytes_per_s = 1}};
-        find_work_rates(programs_main(&programs)->graph, &costs.costs, &out->work);
+                                      .work = machine_costs_best_rates(&programs, &costs.costs)};
         memcpy(out->message, costs.costs.rates.links.message, sizeof out->message);
         machine_costs_free(&costs);
     }

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "compiler/collectives.h"
-#include "search/measure.h"
+#include "search/search.h"
 #include "session/choose.h"
 
 /* The candidate whose policy is to be found, the tiers that it has to fit, and what the search is told of its main

@@ -1,11 +1,111 @@
 #include "session/engine.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "session/warm_up.h"
+#include "base/size.h"
+#include "ir/finite.h"
+#include "profile/operands.h"
+#include "profile/operator_values.h"
+
+enum { ALIGNMENT = 256 };
+
+static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* Where a call of a node finds its operands in the block: scalars, then workspace, then each storage. */
+struct call_places {
+    struct operands operands;
+    int64_t workspace, storage[OPERAND_COUNT], bytes;
+};
+
+static struct call_places find_places(const struct executable *executable, const struct node *node) {
+    struct call_places places;
+    operands_find(executable->graph, node, &places.operands);
+    places.workspace = align(SCALAR_COUNT * sizeof(double));
+    places.bytes = places.workspace + align(executable->kernels[node->id]->workspace_bytes);
+    for (int i = 0; i < places.operands.storage_count; i++) {
+        places.storage[i] = places.bytes;
+        places.bytes += align(shape_bytes(&places.operands.storages[i].tensor->shape));
+    }
+    return places;
+}
+
+static void *operand_at(const struct call_places *places, int operand, char *block) {
+    int storage = places->operands.storage[operand];
+    if (storage < 0) return NULL;
+    const struct tensor *tensor = operand_tensor(places->operands.node, operand);
+    return block + places->storage[storage] + tensor_storage_offset(tensor);
+}
+
+static enum status call_node(const struct executable *executable, const struct node *node, char *block, void *stream) {
+    const struct kernel *kernel = executable->kernels[node->id];
+    const struct call_places places = find_places(executable, node);
+    struct kernel_call call = {.workspace = block + places.workspace, .scalars = (double *)block, .stream = stream};
+    double scalars[SCALAR_COUNT];
+    operator_values_scalars(node, scalars);
+    TRY(executable->backend->memory->write(block, scalars, sizeof scalars));
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        call.in[i] = operand_at(&places, i, block);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        call.out[i] = operand_at(&places, OP_INPUTS_MAX + i, block);
+    executable->backend->zero(block + places.workspace, places.bytes - places.workspace, stream);
+    TRY(kernel->run(kernel, &call));
+    return executable->backend->streams->finish(stream);
+}
+
+static int64_t max_bytes(const struct executable *executable) {
+    int64_t max = 0;
+    for (size_t i = 0; i < executable->graph->nodes.count; i++) {
+        const struct node *node = executable->graph->nodes.items[i];
+        if (!executable->kernels[node->id]) continue;
+        const struct call_places places = find_places(executable, node);
+        max = places.bytes > max ? places.bytes : max;
+    }
+    return max;
+}
+
+static enum status call_all(const struct executable *executable, char *block) {
+    const struct backend_streams *streams = executable->backend->streams;
+    void *stream;
+    TRY(streams->create(&stream));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < executable->graph->nodes.count && status == STATUS_OK; i++)
+        if (executable->kernels[i]) status = call_node(executable, executable->graph->nodes.items[i], block, stream);
+    (void)streams->finish(stream);
+    streams->free(stream);
+    return status;
+}
+
+static enum status warm_program(const struct executable *executable) {
+    const struct backend *backend = executable->backend;
+    int64_t bytes = max_bytes(executable);
+    void *block;
+    if (bytes == 0) return STATUS_OK;
+    backend->set_threads(executable->threads);
+    TRY(backend->streams->enter());
+    TRY(backend->memory->take(TIER_DEVICE, bytes, &block));
+    enum status status = call_all(executable, block);
+    backend->memory->give_back(TIER_DEVICE, block);
+    return status;
+}
+
+enum status warm_up(const struct session_plan *plan) {
+    const struct backend *backend = plan->session->machine.backend;
+    int64_t needed = plan->programs.tier_bytes[TIER_DEVICE], left;
+    char need[SIZE_TEXT], there[SIZE_TEXT], option[SIZE_TEXT];
+    if (!backend->left_bytes) return STATUS_OK;
+    for (int use = 0; use < PROGRAM_USES; use++)
+        if (plan->programs.of[use]) TRY(warm_program(plan->programs.of[use]));
+    TRY(backend->left_bytes(&left));
+    if (needed <= left) return STATUS_OK;
+    status_set(STATUS_NO_FIT, "the plan needs %s of the device, which has %s left next to the code of all kernels",
+               size_print(needed, need), size_print(left, there));
+    return status_hint(STATUS_NO_FIT, "plan with --device-memory %s", size_print_option(left, option));
+}
 
 /* Operations between ranks read each other's arenas in place where the plan says so. */
 static enum status open_arenas(struct engine *engine) {
@@ -300,4 +400,183 @@ int64_t engine_resident_bytes(const struct engine *engine) {
         }
     }
     return resident;
+}
+
+/* ---- where a value first stopped being finite ---- */
+
+struct finite_search {
+    const struct program *program;
+    char *found;
+};
+
+static bool values_are_finite(enum dtype dtype, const char *values, int64_t count) {
+    enum { BLOCK = 1 << 20 };
+    int64_t bytes = dtype_bytes(dtype);
+    bool finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : finite) if (count > BLOCK)
+    for (int64_t at = 0; at < count; at += BLOCK)
+        finite =
+            finite && values_find_nonfinite(dtype, values + at * bytes, count - at < BLOCK ? count - at : BLOCK) < 0;
+    return finite;
+}
+
+/* What this rank has of weights and state, on whatever tier it is. */
+static enum status examine_tensor(const struct engine *engine, const struct tensor *tensor, void *buffer,
+                                  bool *finite) {
+    int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
+    const void *there = runner_local_shard(engine->main, tensor, &first, &elements);
+    int64_t end = (first + elements) * element;
+    *finite = !there || values_are_finite(tensor->shape.dtype, there, elements);
+    for (int64_t at = first * element; !there && at < end && *finite; at += BYTE_STORE_PIECE) {
+        int64_t count = end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE;
+        TRY(runner_read(engine->main, tensor, at, count, buffer));
+        *finite = values_are_finite(tensor->shape.dtype, buffer, count / element);
+    }
+    return STATUS_OK;
+}
+
+/* The bytes that the operand uses, which may be a run of the tensor's elements. */
+static bool operand_is_finite(enum dtype dtype, const struct operand *operand, const char *data) {
+    int64_t row = operand->row_bytes > 0 ? operand->row_bytes : operand->bytes;
+    for (int64_t at = 0; at<operand->bytes; at += operand->row_bytes> 0 ? operand->row_stride : row)
+        if (values_find_nonfinite(dtype, data + at, row / dtype_bytes(dtype)) >= 0) return false;
+    return true;
+}
+
+/* Looks at what the instruction wrote; at a copy where the CPU has no address for it. */
+static bool output_is_finite(const struct runner *runner, enum dtype dtype, const struct operand *operand,
+                             int64_t run) {
+    const void *there = runner_operand(runner, operand, run);
+    if (there) return operand_is_finite(dtype, operand, there);
+    void *copy = mem_array((size_t)operand->bytes, 1);
+    bool known = copy && runner_read_operand(runner, operand, run, copy) == STATUS_OK;
+    bool finite = !known || operand_is_finite(dtype, operand, copy);
+    mem_free(copy);
+    return finite;
+}
+
+static void examine_outputs(void *payload, const struct runner *runner, int32_t index, int64_t run) {
+    struct finite_search *search = payload;
+    const struct instruction *instruction = &search->program->instructions.items[index];
+    if (search->found || instruction->opcode != OPCODE_KERNEL) return;
+    const struct section *section = &search->program->sections.items[instruction->section];
+    for (int i = 0; i < instruction->node->op->outputs; i++) {
+        const struct tensor *tensor = instruction->node->out[i];
+        const struct operand *operand = &instruction->operands[OP_INPUTS_MAX + i];
+        if (!tensor || operand->buffer < 0) continue;
+        if (output_is_finite(runner, tensor->shape.dtype, operand, run)) continue;
+        int64_t micro_batch = section->first_micro_batch + run * section->micro_batches + instruction->micro_batch;
+        search->found = section->first_micro_batch < 0
+                            ? mem_format("%s (in the update)", tensor->name)
+                            : mem_format("%s (block %s, micro-batch %" PRId64 ")", tensor->name,
+                                         search->program->graph->blocks.items[instruction->node->block], micro_batch);
+        return;
+    }
+}
+
+static bool is_kept(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
+}
+
+/* What checkpoints hold: with adapters not the weights of the model below. */
+static bool is_written(const struct engine *engine, const struct tensor *tensor) {
+    bool adapter = engine_model(engine)->config.adapter.rank > 0;
+    return tensor->kind == TENSOR_STATE || (tensor->kind == TENSOR_PARAMETER && (tensor->trainable || !adapter));
+}
+
+/* The first weight or state that is not finite, of those that are `written` or of all; NULL when all are. */
+static enum status find_in_tensors(const struct engine *engine, bool written, const struct tensor **found) {
+    const struct graph *graph = engine_graph(engine);
+    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
+    *found = NULL;
+    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK && !*found; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        bool finite;
+        if (written ? !is_written(engine, tensor) : !is_kept(tensor)) continue;
+        status = examine_tensor(engine, tensor, buffer, &finite);
+        if (status == STATUS_OK && !finite) *found = tensor;
+    }
+    mem_free(buffer);
+    return status;
+}
+
+static const char *describe_tensor(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER ? "a weight" : "optimizer state";
+}
+
+enum status engine_require_finite(const struct engine *engine, const char *origin) {
+    const struct tensor *found;
+    TRY(find_in_tensors(engine, true, &found));
+    if (!found) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s (%s) holds a value that is not finite", origin, found->name,
+                      describe_tensor(found));
+}
+
+/* ---- Of all ranks ---- */
+
+/* What a rank found. */
+struct finding {
+    enum status status;
+    int32_t tensor; /* its id; -1: none */
+    char text[240]; /* a place, or why it is not known */
+};
+
+/* Of the first tensor that was found by any rank; else of the first rank that found anything. */
+static struct finding first_finding(const struct finding *all, int ranks) {
+    const struct finding *first = NULL;
+    for (int rank = 0; rank < ranks; rank++) {
+        const struct finding *found = &all[rank];
+        if (found->text[0] == '\0') continue;
+        if (!first || (found->tensor >= 0 && found->tensor < first->tensor)) first = found;
+    }
+    return first ? *first : (struct finding){.tensor = -1};
+}
+
+static enum status share_finding(struct comm *comm, struct finding *finding) {
+    struct comm_group all = comm_group_all(comm);
+    struct finding *theirs = mem_array((size_t)all.count, sizeof *theirs);
+    TRY(comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED));
+    enum status status = comm_all_gather(comm, &all, finding, sizeof *finding, theirs);
+    if (status == STATUS_OK) *finding = first_finding(theirs, all.count);
+    mem_free(theirs);
+    return status;
+}
+
+static void examine_tensors(const struct engine *engine, struct finding *out) {
+    const struct tensor *found;
+    *out = (struct finding){.status = find_in_tensors(engine, false, &found), .tensor = -1};
+    if (out->status != STATUS_OK) snprintf(out->text, sizeof out->text, "not known, since %s", status_message());
+    if (out->status != STATUS_OK || !found) return;
+    out->tensor = found->id;
+    snprintf(out->text, sizeof out->text, "%s (%s)", found->name, describe_tensor(found));
+}
+
+/* The ranks repeat the step together. */
+static enum status look_at_step(struct engine *engine, struct finding *out) {
+    struct finite_search search = {.program = programs_main(&engine->plan->programs)->program};
+    runner_set_observer(engine->main, examine_outputs, &search);
+    enum status status = engine_repeat_step(engine);
+    runner_set_observer(engine->main, NULL, NULL);
+    *out = (struct finding){.tensor = -1};
+    if (search.found) snprintf(out->text, sizeof out->text, "%s", search.found);
+    mem_free(search.found);
+    return status;
+}
+
+static enum status look(struct engine *engine, struct finding *out) {
+    struct comm *comm = engine->plan->session->comm;
+    examine_tensors(engine, out);
+    TRY(share_finding(comm, out));
+    if (out->text[0] != '\0') return STATUS_OK;
+    TRY(look_at_step(engine, out));
+    return share_finding(comm, out);
+}
+
+char *engine_find_nonfinite(struct engine *engine, bool *weight) {
+    struct finding found;
+    enum status status = look(engine, &found);
+    *weight = found.tensor >= 0 && engine_graph(engine)->tensors.items[found.tensor]->kind == TENSOR_PARAMETER;
+    if (found.text[0] != '\0') return mem_string(found.text);
+    return status == STATUS_OK ? mem_string("no tensor when the step was repeated") : NULL;
 }

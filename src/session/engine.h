@@ -5,9 +5,8 @@
 
 #include "data/dataset.h"
 #include "ir/ops/ops.h"
-#include "plan/layout/stage_spans.h"
+#include "plan/layout/pipeline.h"
 #include "runtime/runner.h"
-#include "session/expert_counts.h"
 #include "session/session_plan.h"
 #include "session/step_collectives.h"
 
@@ -25,6 +24,12 @@ struct engine {
     double scalars[SCALAR_COUNT];           /* of the last training step */
     bool partially_updated; /* a step or its updates failed halfway: weights and state belong to no step */
 };
+
+/* Calls every kernel of a plan's programs once, before arenas are taken: a GPU's libraries load the code of a kernel
+ * and its local memory at the first call, out of memory that nobody could know before. The calls are on zeros in memory
+ * of its own; then it compares the plan's device tier with what the device has left. Does nothing on a backend whose
+ * code takes no device memory. NO_FIT, with the --device-memory that fits; FAILED where a kernel fails. */
+enum status warm_up(const struct session_plan *plan);
 
 /* Opens the arenas. The caller calls engine_close, also after a failure of what follows. All ranks of the session open
  * theirs together, and make steps together. */
@@ -44,11 +49,11 @@ enum status engine_load_state(struct engine *engine, const char *path);
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
                                 struct weight_target **out, int *count);
 
-/* How many neighbouring data ranks have the tensors of this kind together, each some runs of them (plan/partition.h).
+/* How many neighbouring data ranks have the tensors of this kind together, each some runs of them (plan/ranks.h).
  * 1: each of a stage has all. The same on all ranks. */
 int engine_width(const struct engine *engine, enum tensor_kind kind);
 /* Whether ranks have but a part of tensors of this kind: by that, because they share each tensor, or because they have
- * those of a stage (plan/layout/stage_spans.h). */
+ * those of a stage (plan/layout/pipeline.h). */
 bool engine_is_cut(const struct engine *engine, enum tensor_kind kind);
 /* Of what all ranks have: an equal part for each. */
 struct safetensors_run engine_share(const struct engine *engine, struct safetensors_run all);
@@ -128,6 +133,7 @@ void *engine_data(const struct engine *engine, enum program_use use, const char 
 static inline const struct graph *engine_graph(const struct engine *engine) {
     return programs_main(&engine->plan->programs)->graph;
 }
+
 static inline struct model *engine_model(const struct engine *engine) { return engine->plan->session->model; }
 
 /* Bytes of the device tier's arena that are in memory now, as the system counts them. */
@@ -140,5 +146,27 @@ enum status engine_require_finite(const struct engine *engine, const char *origi
  * where a value is not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step
  * computed anything. */
 char *engine_find_nonfinite(struct engine *engine, bool *weight);
+
+/* ---- hashes across ranks (engine_hash.c) ----
+ *
+ * Hashes of things whose bytes lie in runs on several ranks, such as a tensor's: a hash's state goes from rank to rank
+ * along the runs, so it is that of all bytes in their order. Many hashes are on their way at a time. */
+
+/* Bytes [begin, end) of a thing that a rank has. */
+struct hash_run {
+    int64_t begin, end;
+    const void *key; /* in the rank's store */
+};
+
+struct hash_relay {
+    struct comm *comm;
+    struct comm_group group;     /* the ranks that have all together, each byte one of them */
+    const struct hash_run *mine; /* by number; may be empty */
+    size_t count;                /* the same on all ranks of `comm` */
+    struct byte_store store;     /* of this rank's runs */
+};
+/* Collective over all ranks. hashes[i] becomes the XXH3 of thing i, on all ranks. FAILED without memory, or where this
+ * rank's bytes cannot be read, which others do not learn: they have a wrong hash then. */
+enum status hash_relay_run(const struct hash_relay *relay, uint64_t *hashes);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "compiler/collectives.h"
-#include "search/measure.h"
+#include "search/search.h"
 #include "session/machine_costs.h"
 
 /* ---- a pipeline's stages ---- */

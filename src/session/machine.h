@@ -3,6 +3,7 @@
 #define BALLAST_SESSION_MACHINE_H
 
 #include "backend/backend.h"
+#include "comm/comm.h"
 #include "machine/cluster.h"
 #include "profile/contention.h"
 #include "runtime/store/arena.h"
@@ -29,13 +30,46 @@ enum status machine_open(const struct plan_options *options, const struct recipe
 /* What arenas may take in the directory: the free bytes, less a reserve for others. BAD_INPUT where it is no directory.
  */
 enum status machine_measure_disk(const char *folder, int64_t *bytes);
-/* Measures again what arenas may take of device and host, where no limits are given. */
-enum status machine_measure_memory(struct machine *machine);
 
 /* What the device tier's arena may take now, where the arenas that are open take `open_bytes` of the process's memory,
  * as if they did not: the limit that was given, else what there is, of which each sharer has the same part (and arenas
  * of the same size). A device with memory of its own keeps what it had.
  * Allocates nothing. */
 enum status machine_follow_memory(const struct machine *machine, int64_t open_bytes, int64_t *device_bytes);
+
+/* ---- what ranks mean to the machine ----
+ *
+ * What each of several ranks may take of a machine's memory and disk. */
+
+/* Collective. Divides measured capacities among the ranks on this host, after each rank's CLUSTER_PROCESS_BYTES.
+ * Capacities from options, and those of connected devices (rank_devices_open), are a rank's already. Then all ranks get
+ * the least capacity of any rank, since all make the same plan. Does nothing on one rank. */
+enum status rank_budget_share(struct comm *comm, struct machine *machine);
+/* Collective: the least that one of them has. */
+enum status rank_budget_min(struct comm *comm, int64_t *bytes);
+/* As rank_budget_share, for ranks that are only planned for, `per_node` on a machine like this one. A device with
+ * memory of its own is one rank's. */
+void rank_budget_plan(int per_node, struct machine *machine);
+
+/* Ranks on the same cores, or on cores of their own: how many threads each starts, and where all of them measure. */
+
+/* Collective. How many ranks may run on cores of this process's, itself included, for plan_options.core_sharers: 1
+ * where the launcher bound each rank to cores of its own. */
+enum status rank_cores_count_sharers(struct comm *comm, int *out);
+
+/* Collective. The ranks on this host, to measure as many at once, for rank 0: with their cores where the launcher bound
+ * them to different ones. Alone, with a note, where it lets no rank use another's. */
+enum status rank_cores_find_contention(struct comm *comm, struct contention *out);
+
+/* How collectives between GPUs move what is in their memory: from one to the other, or by way of the host. */
+
+/* As backend_find, with that choice where `device` is NULL. */
+enum status rank_devices_find(const struct comm *comm, const char *device, const struct backend **out);
+
+/* Collective, before anything is planned. Connects the devices of the ranks (comm_device_open), unless the options say
+ * that the host is to be used, and measures anew what is left of the device's memory. Where they cannot be connected
+ * (no NCCL, two ranks on one GPU) the host is used, and rank 0 notes why; but BAD_INPUT where they were to be. Does
+ * nothing on one rank, and where devices have no memory of their own. */
+enum status rank_devices_open(struct comm *comm, const struct plan_options *options, struct machine *machine);
 
 #endif

@@ -7,11 +7,23 @@
 #ifndef BALLAST_SESSION_MACHINE_COSTS_H
 #define BALLAST_SESSION_MACHINE_COSTS_H
 
+#include "comm/comm.h"
 #include "machine/roofline.h"
 #include "profile/link_rates.h"
 #include "profile/profile_model.h"
+#include "search/sim/cost_fit.h"
 #include "session/machine.h"
 #include "session/programs.h"
+
+/* Costs that all ranks know alike: rank 0 measures, and each rank fits them to its own steps (search/sim/cost_fit.h).
+ */
+
+/* Collective. `out` is a copy of rank 0's costs, which may have no kernels. Those of graphs of other numbers of nodes
+ * than one rank has (`nodes`) are of no use to it: then no rank gets any. The caller frees, also after a failure. */
+enum status rank_costs_share(struct comm *comm, const struct costs *mine, size_t nodes, struct costs *out);
+
+/* The ranks as a sum; the comm is borrowed. */
+struct fit_sum_over_ranks rank_costs_sum_over_ranks(struct comm *comm);
 
 struct measuring {
     double budget_s;          /* for operators that no one has measured yet; 0: PROFILE_BUDGET_S */
@@ -36,6 +48,9 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
 /* Of a described device: costs at an end of its range (profile/roofline.h). The caller frees with costs_free. */
 enum status machine_costs_described(const struct machine *machine, const struct programs *programs,
                                     enum roofline_case which, struct costs *out);
+
+/* The best rates of the main program's kernels, forward and backward; at least 1. Links are not in them. */
+struct layout_rates machine_costs_best_rates(const struct programs *programs, const struct costs *costs);
 
 /* Before anything is compiled: costs of a step's graph that no program's go above. Kernels that no one has measured
  * cost nothing, and neither do operations between ranks outside of forward and backward. The caller frees with

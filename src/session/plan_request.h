@@ -7,7 +7,7 @@
 #include "session/train_options.h"
 
 /* A rank layout: how many ranks share each tensor and how it is partitioned among them (recipe.sequence_parallel,
- * recipe.layout), and how many stages a pipeline has. The other axis is that of data ranks (plan/rank_place.h), among
+ * recipe.layout), and how many stages a pipeline has. The other axis is that of data ranks (plan/ranks.h), among
  * which a partition of states is chosen. */
 enum shape_outcome {
     SHAPE_OPEN,    /* not looked at */

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "machine/cluster.h"
-#include "session/rank_devices.h"
+#include "session/machine.h"
 #include "session/train_options.h"
 
 void plan_options_init(struct plan_options *out) { *out = (struct plan_options){0}; }

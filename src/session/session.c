@@ -5,10 +5,8 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "profile/described_device.h"
+#include "session/machine.h"
 #include "session/machine_costs.h"
-#include "session/rank_budget.h"
-#include "session/rank_cores.h"
-#include "session/rank_devices.h"
 
 static enum status find_comm(struct session *session) {
     session->owns_comm = !session->comm;

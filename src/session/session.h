@@ -14,19 +14,14 @@
  * other, also with several plans each; at a time one engine computes.
  *
  * Files, in the order to read them: session; train_options, plan_resolve (what is asked for, and the recipe of it);
- * machine (backend, tiers); rank_cores (ranks that share them); rank_devices (how their GPUs communicate); programs
- * (what is compiled); plan_request (a complete request: nothing below reads options);
- * session_plan (the plan); evaluate, choose, candidates, choose_policy (one candidate: bound, compile, simulate; the
- * loop over candidates; what one leaves open; its policy); shape_gains (what each part of a plan gains); idle_lanes
- * (lanes without micro-batches); rank_proof (that ranks' programs fit together); plan_no_fit (why no plan fits, and
- * what would);
- * machine_costs (what operators and tiers cost); plan_document (plan.json);
- * plan_strategies (how operators could be cut among ranks), layout_report (what a solver chose); warm_up (one call of
- * every kernel before arenas are taken); engine,
- * engine_weights, kept_states, states_file, engine_hash, hash_relay (arenas, steps, weights, these on their way to
- * another engine, their hashes); rank_budget (what each rank may take), rank_costs (costs that all of them know),
- * step_collectives (what ranks tell each other around a step), expert_counts (how many tokens experts had in it);
- * nonfinite (where a value stopped being finite); model_tokenizer (a model's tokenizer). */
+ * machine (backend, tiers, the share of each rank); programs (what is compiled; the proof that ranks' programs fit
+ * together); machine_costs (what operators and tiers cost); plan_request (a complete request: nothing below reads
+ * options); session_plan (the plan, or why none fits and what would); evaluate, choose, candidates, choose_policy
+ * (bounds, compiles and simulates one candidate; the loop over candidates; what one leaves open; its policy);
+ * plan_document (plan.json, and what each part of a plan gains); layout_report (how operators are or could be
+ * partitioned); engine, engine_weights, engine_hash (arenas and steps, where a value stopped being finite; weights;
+ * their hashes); states (weights on their way to another engine); step_collectives (what ranks tell each other around a
+ * step); model_tokenizer (a model's tokenizer). */
 #ifndef BALLAST_SESSION_SESSION_H
 #define BALLAST_SESSION_SESSION_H
 

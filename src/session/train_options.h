@@ -58,7 +58,7 @@ struct plan_options {
     int64_t micro_batches_per_wave; /* never changes a result */
     int64_t pipeline_parallel;      /* of a pipeline; never changes a result; default 1 */
     int64_t virtual_stages;         /* spans of each stage; never changes a result; default: the fastest number */
-    const char *partition;          /* plan/partition.h; never changes a result; default: what a search finds */
+    const char *partition;          /* plan/ranks.h; never changes a result; default: what a search finds */
     bool flat;                      /* policy.flat; never changes a result; default: what a search finds */
     enum gpu_collectives gpu_collectives; /* never changes a result */
     enum dtype dtype;                     /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */

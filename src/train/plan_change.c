@@ -1,8 +1,8 @@
 #include "train/plan_change.h"
 
 #include "base/log.h"
-#include "session/kept_states.h"
-#include "session/rank_budget.h"
+#include "session/machine.h"
+#include "session/states.h"
 
 /* Whether states can wait in memory: next to the larger of the two engines' arenas, one of which is open. */
 static bool wait_in_memory(const struct train_run *run, const struct session_plan *next) {

@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "session/kept_states.h"
+#include "session/machine.h"
+#include "session/machine_costs.h"
 #include "session/plan_document.h"
-#include "session/rank_budget.h"
-#include "session/rank_costs.h"
+#include "session/states.h"
 #include "train/plan_change.h"
 
 enum { FIRST_PAUSE = 5, RECORDED_STEPS = 3, LOOK_EVERY_NS = 1000 * 1000 * 1000 };

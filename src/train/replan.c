@@ -1,7 +1,7 @@
 #include "train/replan.h"
 
-#include "session/rank_budget.h"
-#include "session/rank_costs.h"
+#include "session/machine.h"
+#include "session/machine_costs.h"
 
 /* Predictions are wrong by some percent: less is no reason. */
 static const double GAIN_MIN = 0.05;

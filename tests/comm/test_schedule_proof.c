@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "collective/schedule_proof.h"
-#include "plan/shards.h"
+#include "plan/chunks.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 

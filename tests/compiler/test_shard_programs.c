@@ -6,7 +6,6 @@
 #include "base/random.h"
 #include "compiler/collectives.h"
 #include "plan/chunks.h"
-#include "plan/shards.h"
 #include "support/fault_sweep.h"
 #include "support/partition_traffic.h"
 #include "support/random_policy.h"

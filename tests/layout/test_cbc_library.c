@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/layout/cbc_library.h"
+#include "plan/layout/ilp_cbc.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 

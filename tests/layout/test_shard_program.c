@@ -1,6 +1,6 @@
 /* The program of a model's graph: its costs are those of strategies and conversions, blocks that repeat have one
  * choice, memory is kept, and the plan of a small GPT is Megatron-LM's. */
-#include "plan/layout/strategy_lines.h"
+#include "plan/layout/tensor_layout.h"
 
 #include <math.h>
 #include <string.h>

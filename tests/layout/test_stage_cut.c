@@ -1,5 +1,5 @@
 /* Stages of pipelines against all cuts, and what is refused. */
-#include "plan/layout/stage_cut.h"
+#include "plan/layout/pipeline.h"
 
 #include <math.h>
 #include <string.h>

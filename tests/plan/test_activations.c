@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "plan/plan.h"
-#include "plan/rotor.h"
+#include "plan/recompute.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 

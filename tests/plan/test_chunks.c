@@ -1,6 +1,5 @@
 /* Packing of parameters into chunks. */
 #include "plan/chunks.h"
-#include "plan/shards.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* Partitions and shards: which triples are legal, and who has which elements. */
 #include "base/mem.h"
-#include "plan/shards.h"
+#include "plan/chunks.h"
 #include "support/unit.h"
 
 static const struct mesh meshes[] = {{1, 1}, {1, 2}, {2, 1}, {1, 3}, {1, 4}, {2, 2},

@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "collective/comm_schedule.h"
-#include "plan/shards.h"
+#include "plan/chunks.h"
 #include "support/partition_traffic.h"
 #include "support/unit.h"
 

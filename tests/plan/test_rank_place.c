@@ -1,8 +1,8 @@
 /* Ranks by axes: tensor the fastest, stages the slowest; what is about data ranks is about these alone. */
 #include "support/unit.h"
 
+#include "plan/chunks.h"
 #include "plan/lane_shares.h"
-#include "plan/shards.h"
 
 static void a_rank_has_a_place_on_each_axis(void **state) {
     (void)state;

@@ -1,5 +1,5 @@
 /* Rotor against the least over all memory-persistent schedules, found without its recurrence. */
-#include "plan/rotor.h"
+#include "plan/recompute.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "plan/rotor.h"
+#include "plan/recompute.h"
 #include "support/fault_sweep.h"
 #include "support/rotor_cases.h"
 #include "support/unit.h"

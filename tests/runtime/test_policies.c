@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "plan/activations.h"
-#include "plan/rotor.h"
+#include "plan/recompute.h"
 #include "session/programs.h"
 #include "support/policy_features.h"
 #include "support/policy_subject.h"

@@ -7,7 +7,7 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
-#include "plan/shards.h"
+#include "plan/chunks.h"
 #include "support/harness.h"
 #include "support/mpi_job.h"
 #include "support/outcome.h"

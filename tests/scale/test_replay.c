@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/random.h"
-#include "plan/pipeline_order.h"
+#include "plan/layout/pipeline.h"
 #include "search/scale/replay.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"

@@ -4,7 +4,7 @@
 #include <xxhash.h>
 
 #include "base/random.h"
-#include "session/hash_relay.h"
+#include "session/engine.h"
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"

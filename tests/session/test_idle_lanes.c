@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "session/idle_lanes.h"
+#include "plan/lane_shares.h"
 #include "support/unit.h"
 
 static char warned[512];

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "session/machine.h"
 #include "session/machine_costs.h"
-#include "session/rank_budget.h"
 #include "session/session_plan.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

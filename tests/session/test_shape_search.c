@@ -8,10 +8,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "profile/described_device.h"
-#include "search/measure.h"
+#include "search/search.h"
 #include "search/space.h"
 #include "session/evaluate.h"
-#include "session/shape_gains.h"
+#include "session/plan_document.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -259,7 +259,7 @@ static struct alone check_seed(const char *folder, uint64_t seed, bool brute) {
     double min_s = joint.plan.shapes.min_s;
     assert_true(min_s <= step_s && min_s <= alone.best_s * (1 + 1e-9));
     print_message("  by bounds at least %g s\n", min_s);
-    /* Policies near the best one (search/refine.h), which may be faster, are not among all. */
+    /* Policies near the best one (search/proposals.h), which may be faster, are not among all. */
     if (brute) assert_true(isinf(alone.best_s) ? isinf(step_s) : step_s <= alone.best_s * (1 + tolerance));
     drop(&joint);
     return alone;

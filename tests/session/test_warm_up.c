@@ -1,5 +1,5 @@
 /* Every kernel is called once before arenas are taken, and what the device has left then decides. */
-#include "session/warm_up.h"
+#include "session/engine.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "collective/comm_schedule.h"
 #include "collective/lane_sum.h"
-#include "plan/shards.h"
+#include "plan/chunks.h"
 
 /* ---- The reference: one rank that adds the same lanes ---- */
 
@@ -25,7 +25,7 @@ static float lane_value(uint64_t seed, int time, int lane, int64_t element) {
     return ldexpf(value, (int)(bits % 13) - 6);
 }
 
-struct recipe {
+struct sum_recipe {
     int nodes, per_node;
     bool round_bf16;
     const bool *empty;
@@ -33,12 +33,12 @@ struct recipe {
     int time;
 };
 
-static float edge(const struct recipe *recipe, float value) {
+static float edge(const struct sum_recipe *recipe, float value) {
     return recipe->round_bf16 ? bf16_to_float(bf16_from_float(value)) : value;
 }
 
 /* The sum of `units` units of `width` lanes from `first` on; false: none of them has anything. */
-static bool plain_sum(const struct recipe *recipe, int first, int units, int width, int64_t element, float *out) {
+static bool plain_sum(const struct sum_recipe *recipe, int first, int units, int width, int64_t element, float *out) {
     if (units == 1 && width == 1) {
         *out = lane_value(recipe->seed, recipe->time, first, element);
         return !recipe->empty[first];
@@ -65,7 +65,7 @@ struct check {
     struct comm_spec spec;
     struct comm_shared_segment shared_segment;
     struct comm_operation *operation;
-    struct recipe recipe;
+    struct sum_recipe recipe;
     struct lane_tree tree, top; /* reductions: of the recipe's lanes, and of the group's ranks */
     int subtree[64], owner[64];
     bool empty_lane[64], empty_rank[64];
@@ -178,11 +178,11 @@ static void draw_spec(struct check *check, uint64_t seed) {
     spec->in_place = draw(seed, 13, 2);
     spec->round_bf16 = reduces(spec) && draw(seed, 14, 2);
     spec->round_sum = spec->kind == COMM_ALL_REDUCE && spec->round_bf16 && draw(seed, 23, 2);
-    check->recipe = (struct recipe){.nodes = 1,
-                                    .per_node = spec->group.count,
-                                    .round_bf16 = spec->round_bf16,
-                                    .empty = check->empty_lane,
-                                    .seed = seed};
+    check->recipe = (struct sum_recipe){.nodes = 1,
+                                        .per_node = spec->group.count,
+                                        .round_bf16 = spec->round_bf16,
+                                        .empty = check->empty_lane,
+                                        .seed = seed};
     if (reduces(spec)) draw_lanes(check, seed);
     draw_blocks(check, seed);
     if (check->device) suit_device(spec);
@@ -483,7 +483,7 @@ enum status comm_check_together(struct comm *comm, uint64_t seed, int count) {
 
 /* ---- partitions ---- */
 
-/* Widths of shards between which states are gathered or reduced (plan/shards.h). */
+/* Widths of shards between which states are gathered or reduced (plan/chunks.h). */
 static void draw_widths(const struct partition *partition, int ranks, uint64_t seed, int *coarse, int *fine) {
     int p = partition->parameters, g = partition->gradients, o = partition->optimizer;
     const int pairs[][2] = {{1, p}, {p, o}, {g, ranks}, {1, g}};
@@ -516,11 +516,11 @@ static void draw_shards(struct check *check, const struct partition *partition, 
     spec->flat = draw(seed, 34, 2);
     spec->round_bf16 = reduces(spec) && draw(seed, 35, 2);
     set_shards(check, &cut, coarse, fine, reduces(spec) || draw(seed, 36, 2) ? 4 : 8);
-    check->recipe = (struct recipe){.nodes = 1,
-                                    .per_node = spec->group.count,
-                                    .round_bf16 = spec->round_bf16,
-                                    .empty = check->empty_lane,
-                                    .seed = seed};
+    check->recipe = (struct sum_recipe){.nodes = 1,
+                                        .per_node = spec->group.count,
+                                        .round_bf16 = spec->round_bf16,
+                                        .empty = check->empty_lane,
+                                        .seed = seed};
     if (reduces(spec)) draw_lanes(check, seed);
     check->me = mesh_group_position(&spec->group, rank);
     check->takes = spec->kind == COMM_ALL_GATHER && draw(seed, 40 + (uint64_t)rank, 2);
@@ -557,7 +557,7 @@ static enum status check_recipe(struct comm *comm, uint64_t seed, int nodes, int
                                     .group = comm_group_all(comm),
                                     .round_bf16 = round,
                                     .in_place = variant & 8};
-    check.recipe = (struct recipe){nodes, per_node, round, check.empty_lane, seed + (uint64_t)variant, 0};
+    check.recipe = (struct sum_recipe){nodes, per_node, round, check.empty_lane, seed + (uint64_t)variant, 0};
     for (int lane = 0; lane < nodes * per_node; lane++) /* fewer micro-batches than lanes: the last ones have none */
         check.empty_lane[lane] = variant & 2 && lane >= 1 + (int)seed % (nodes * per_node);
     enum status status = begin_check(comm, &check);

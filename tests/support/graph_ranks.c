@@ -2,7 +2,7 @@
 
 #include "backend/backend.h"
 #include "ir/ops/ops.h"
-#include "plan/rank_place.h"
+#include "plan/ranks.h"
 #include "support/unit.h"
 
 static void *data_of(const struct graph_ranks *ranks, int rank, const struct tensor *tensor) {

@@ -43,7 +43,7 @@ struct harness_options {
     int tensor;                       /* ranks of `comm` that share each tensor; 0: 1 */
     struct layout_rates layout_rates; /* by which a solver says which parts; all 0: Megatron-LM's */
     const char
-        *strategies; /* with these: what the solver would choose (plan/layout/strategy_lines.h); NULL: it chooses */
+        *strategies; /* with these: what the solver would choose (plan/layout/tensor_layout.h); NULL: it chooses */
     enum dtype reduce_dtype;
     double clip_norm, weight_decay, epsilon, beta1, beta2;
     double muon_momentum;       /* 0: 0.95 where the optimizer is muon */

@@ -1,6 +1,6 @@
 #include "support/partition_traffic.h"
 
-#include "plan/shards.h"
+#include "plan/chunks.h"
 
 enum { SUM_BYTES = 4, NORM_BYTES = 8 };
 

@@ -15,11 +15,11 @@
 #include <stdint.h>
 
 #include "collective/lane_tree.h"
-#include "plan/partition.h"
+#include "plan/ranks.h"
 
 /* One chunk in a step. */
 struct partition_use {
-    int64_t elements;        /* with what aligns its tensors (plan/shards.h) */
+    int64_t elements;        /* with what aligns its tensors (plan/chunks.h) */
     int64_t parameter_bytes; /* of one parameter */
     int64_t gathers;         /* of its parameters */
     int64_t rounds;          /* 0: it is not trained */

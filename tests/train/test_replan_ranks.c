@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "session/rank_costs.h"
+#include "session/machine_costs.h"
 #include "support/random_policy.h"
 #include "support/synthetic_costs.h"
 #include "support/temp_folder.h"

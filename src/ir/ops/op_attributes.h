@@ -288,7 +288,7 @@ struct parts_place {
 int64_t parts_pieces_of_row(const struct shape *whole, const struct parts_order *order);
 struct parts_place parts_find(const struct shape *whole, const struct parts_order *order, int64_t part, int64_t piece);
 
-/* A shard of a gradient begins at a multiple of it (plan/shards.h). */
+/* A shard of a gradient begins at a multiple of it (plan/chunks.h). */
 enum { GRADIENT_NORM_BLOCK = 4096 };
 int64_t gradient_norm_blocks(int64_t elements);
 /* norm = sqrt(sum); factor = min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; limit 0: factor 1. When

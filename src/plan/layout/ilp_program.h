@@ -57,10 +57,6 @@ struct ilp_buckets {
     int64_t min;           /* cost of the cheapest choices; ILP_FORBIDDEN where all meet a pair that is forbidden */
     struct scratch scratch;
 };
-/* `order`: of choosing; NULL: that of eliminating each time the variable that leaves the smallest table. NO_FIT where a
- * table would have more than ILP_ENTRIES_MAX: variables depend on too many others at once. The program must stay
- * until ilp_buckets_free, which is due also after a failure. */
-#define ILP_ENTRIES_MAX ((int64_t)1 << 22)
 enum status ilp_buckets_make(const struct ilp_program *ilp, const int *order, struct ilp_buckets *out);
 void ilp_buckets_free(struct ilp_buckets *buckets);
 /* The variable that is chosen in place `at`. */

@@ -6,10 +6,241 @@
  * any moment, and costs less, or the same and comes first in lexicographic order. Where more are left than may be kept,
  * those go whose continuations cost most, and the result is the best found. (Label setting under resources: Desrochers
  * and Soumis, INFOR 26, 1988.) */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/layout/ilp_program.h"
+
+/* ---- the order of variables ---- */
+
+/* An order in which variables are chosen, so that what is chosen is soon of no more concern: at each place few choices
+ * are open of the frontier, the chosen variables that have pairs with others. Greedy, from each of some variables; the
+ * best of these orders. */
+
+enum { STARTS_MAX = 16 };
+
+struct ordering {
+    const struct ilp_program *ilp;
+    int *neighbours, *first; /* [first[variables]] by variable */
+    int *open;               /* by variable: neighbours that are not chosen yet */
+    bool *chosen;
+    int *order, count;
+    double frontier; /* logarithm of how many ways there are to choose the frontier */
+    struct scratch scratch;
+};
+
+static enum status find_neighbours(struct ordering *ordering) {
+    const struct ilp_program *ilp = ordering->ilp;
+    size_t count = (size_t)ilp->count;
+    ordering->first = scratch_alloc(&ordering->scratch, count + 1, sizeof(int));
+    ordering->neighbours = scratch_alloc(&ordering->scratch, 2 * ilp->pairs.count, sizeof(int));
+    ordering->open = scratch_alloc(&ordering->scratch, count, sizeof(int));
+    ordering->chosen = scratch_alloc(&ordering->scratch, count, sizeof(bool));
+    ordering->order = scratch_alloc(&ordering->scratch, count, sizeof(int));
+    if (!ordering->first || !ordering->neighbours || !ordering->open || !ordering->chosen || !ordering->order)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < ilp->pairs.count; i++)
+        ordering->open[ilp->pairs.items[i].low]++, ordering->open[ilp->pairs.items[i].high]++;
+    for (size_t v = 0; v < count; v++)
+        ordering->first[v + 1] = ordering->first[v] + ordering->open[v];
+    memset(ordering->open, 0, count * sizeof(int));
+    for (size_t i = 0; i < ilp->pairs.count; i++) {
+        int low = ilp->pairs.items[i].low, high = ilp->pairs.items[i].high;
+        ordering->neighbours[ordering->first[low] + ordering->open[low]++] = high;
+        ordering->neighbours[ordering->first[high] + ordering->open[high]++] = low;
+    }
+    return STATUS_OK;
+}
+
+static double ways(const struct ordering *ordering, int variable) { return log(ordering->ilp->choices[variable]); }
+
+/* The frontier after the variable is chosen too. */
+static double frontier_with(const struct ordering *ordering, int variable) {
+    double frontier = ordering->frontier + (ordering->open[variable] > 0 ? ways(ordering, variable) : 0);
+    for (int i = ordering->first[variable]; i < ordering->first[variable + 1]; i++) {
+        int other = ordering->neighbours[i];
+        if (ordering->chosen[other] && ordering->open[other] == 1) frontier -= ways(ordering, other);
+    }
+    return frontier;
+}
+
+static void choose(struct ordering *ordering, int variable) {
+    ordering->frontier = frontier_with(ordering, variable);
+    ordering->chosen[variable] = true;
+    ordering->order[ordering->count++] = variable;
+    for (int i = ordering->first[variable]; i < ordering->first[variable + 1]; i++)
+        ordering->open[ordering->neighbours[i]]--;
+}
+
+/* Next to a chosen one where there is such; the first of those after which the frontier is smallest. */
+static int next_variable(const struct ordering *ordering) {
+    int best = -1;
+    bool near = false;
+    double min = 0;
+    for (int v = 0; v < ordering->ilp->count; v++) {
+        if (ordering->chosen[v]) continue;
+        bool own = ordering->open[v] < ordering->first[v + 1] - ordering->first[v];
+        double frontier = frontier_with(ordering, v);
+        if (best >= 0 && (near != own ? near : frontier >= min - 1e-9)) continue;
+        best = v, near = own, min = frontier;
+    }
+    return best;
+}
+
+/* The sum of all frontiers' ways. */
+static double order_from(struct ordering *ordering, int start) {
+    double sum = 0;
+    ordering->count = 0, ordering->frontier = 0;
+    memset(ordering->chosen, 0, (size_t)ordering->ilp->count * sizeof(bool));
+    for (int v = 0; v < ordering->ilp->count; v++)
+        ordering->open[v] = ordering->first[v + 1] - ordering->first[v];
+    for (int next = start; next >= 0; next = next_variable(ordering)) {
+        choose(ordering, next);
+        sum += exp(ordering->frontier);
+    }
+    return sum;
+}
+
+enum status ilp_order_find(const struct ilp_program *ilp, int *order) {
+    struct ordering ordering = {.ilp = ilp};
+    enum status status = find_neighbours(&ordering);
+    double min = INFINITY;
+    for (int start = 0; start < ilp->count && start < STARTS_MAX && status == STATUS_OK; start++) {
+        double sum = order_from(&ordering, start);
+        if (start > 0 && sum >= min * (1 - 1e-9)) continue;
+        min = sum;
+        memcpy(order, ordering.order, (size_t)ilp->count * sizeof *order);
+    }
+    scratch_free(&ordering.scratch);
+    return status;
+}
+
+/* ---- prices for memory ---- */
+
+/* Prices for bytes, so that elimination, which knows no memory, gives bounds that do (Lagrangian relaxation; Polyak,
+ * "Minimization of unsmooth functionals", 1969). All sums are whole: a price is a fraction of 2^PRICE_BITS, a choice
+ * pays it rounded down, the limit gets it back rounded up, so that the bound holds exactly. */
+
+enum { PRICE_BITS = 40, STEPS = 60 };
+#define PRICE_MAX 0x1p60
+
+/* Memory of one moment, by all choices. */
+static const int64_t *moment_at(const struct ilp_program *ilp, int moment) {
+    return ilp->memory + (size_t)moment * (size_t)ilp->first[ilp->count];
+}
+
+/* What so many bytes pay, rounded down; not more than counts. */
+static int64_t price_of(int64_t bytes, int64_t price) {
+    __int128 paid = ((__int128)bytes * price) >> PRICE_BITS;
+    return paid < ILP_FORBIDDEN ? (int64_t)paid : ILP_FORBIDDEN;
+}
+
+/* The costs at these prices, cut to ILP_FORBIDDEN, and what the limit gets back. */
+static void set_prices(const struct ilp_program *ilp, const int64_t *price, struct ilp_prices *out) {
+    int choices = ilp->first[ilp->count];
+    out->paid = 0;
+    memcpy(out->priced.cost, ilp->cost, (size_t)choices * sizeof *ilp->cost);
+    for (int m = 0; m < ilp->moment_count; m++) {
+        const int64_t *memory = moment_at(ilp, m);
+        __int128 paid = (((__int128)ilp->limit * price[m]) >> PRICE_BITS) + 1;
+        out->paid = paid < INT64_MAX / 2 - out->paid ? out->paid + (int64_t)paid : INT64_MAX / 2;
+        for (int k = 0; k < choices; k++)
+            out->priced.cost[k] = ilp_sum(out->priced.cost[k], price_of(memory[k], price[m]));
+    }
+}
+
+/* How far the choices exceed the limit at each moment, and the squares' sum. */
+static double find_excess(const struct ilp_program *ilp, const int *choice, double *excess) {
+    double squares = 0;
+    for (int m = 0; m < ilp->moment_count; m++) {
+        int64_t sum = 0;
+        for (int v = 0; v < ilp->count; v++)
+            sum += moment_at(ilp, m)[ilp->first[v] + choice[v]];
+        excess[m] = (double)(sum - ilp->limit);
+        squares += excess[m] * excess[m];
+    }
+    return squares;
+}
+
+struct pricing {
+    const struct ilp_program *ilp;
+    int *choice;
+    int64_t *values, *price, *best_price;
+    double *exact, *excess; /* prices before rounding */
+};
+
+static enum status pricing_create(const struct ilp_program *ilp, struct scratch *scratch, struct pricing *out) {
+    size_t count = (size_t)ilp->count, moments = (size_t)ilp->moment_count;
+    *out = (struct pricing){.ilp = ilp,
+                            .choice = scratch_alloc(scratch, count, sizeof(int)),
+                            .values = scratch_alloc(scratch, ilp_max_choices(ilp), sizeof(int64_t)),
+                            .price = scratch_alloc(scratch, moments, sizeof(int64_t)),
+                            .best_price = scratch_alloc(scratch, moments, sizeof(int64_t)),
+                            .exact = scratch_alloc(scratch, moments, sizeof(double)),
+                            .excess = scratch_alloc(scratch, moments, sizeof(double))};
+    if (!out->choice || !out->values || !out->price || !out->best_price || !out->exact || !out->excess)
+        return STATUS_FAILED;
+    return STATUS_OK;
+}
+
+/* The bound at the present prices, and the choices that have it. */
+static enum status find_bound(const struct pricing *pricing, struct ilp_prices *out, int64_t *bound) {
+    struct ilp_buckets buckets;
+    set_prices(pricing->ilp, pricing->price, out);
+    enum status status = ilp_buckets_make(&out->priced, NULL, &buckets);
+    if (status == STATUS_OK) ilp_buckets_choose(&buckets, pricing->values, pricing->choice);
+    *bound = buckets.min - out->paid;
+    ilp_buckets_free(&buckets);
+    return status;
+}
+
+static void move_prices(struct pricing *pricing, double step) {
+    for (int m = 0; m < pricing->ilp->moment_count; m++) {
+        pricing->exact[m] = fmin(fmax(pricing->exact[m] + step * pricing->excess[m], 0), PRICE_MAX);
+        pricing->price[m] = (int64_t)fmin(pricing->exact[m] * exp2(PRICE_BITS), PRICE_MAX);
+    }
+}
+
+static enum status raise_bound(struct pricing *pricing, int64_t above, struct ilp_prices *out) {
+    size_t bytes = (size_t)pricing->ilp->moment_count * sizeof *pricing->price;
+    double reach = 1;
+    out->bound = INT64_MIN;
+    for (int i = 0; i < STEPS && out->bound < above; i++) {
+        int64_t bound;
+        TRY(find_bound(pricing, out, &bound));
+        if (bound > out->bound) {
+            out->bound = bound;
+            memcpy(pricing->best_price, pricing->price, bytes);
+        } else {
+            reach *= 0.8;
+        }
+        double squares = find_excess(pricing->ilp, pricing->choice, pricing->excess);
+        if (squares == 0 || bound >= above) break;
+        move_prices(pricing, reach * (double)(above - bound) / squares);
+    }
+    set_prices(pricing->ilp, pricing->best_price, out);
+    return STATUS_OK;
+}
+
+enum status ilp_prices_find(const struct ilp_program *ilp, int64_t above, struct ilp_prices *out) {
+    struct pricing pricing;
+    struct scratch scratch = {0};
+    *out = (struct ilp_prices){.priced = *ilp};
+    out->priced.cost = mem_array((size_t)ilp->first[ilp->count], sizeof *out->priced.cost);
+    if (!out->priced.cost) return STATUS_FAILED;
+    enum status status = pricing_create(ilp, &scratch, &pricing);
+    if (status == STATUS_OK) status = raise_bound(&pricing, above, out);
+    scratch_free(&scratch);
+    return status;
+}
+
+void ilp_prices_free(struct ilp_prices *prices) {
+    mem_free(prices->priced.cost);
+    *prices = (struct ilp_prices){0};
+}
+
+/* ---- partial choices ---- */
 
 /* How many of the cheapest a label is compared with: the others rarely leave it out. */
 enum { COMPARED_MAX = 64 };

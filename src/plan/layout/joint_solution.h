@@ -2,16 +2,31 @@
  * describes and never joins.
  *
  * The intra-op program is solved under memory limits from the device's B on, B x 1.3^i, until memory binds no more;
- * each solution's blocks are a chain, with communication in their times, for which the checkpoint solver (plan/rotor.h)
- * finds the fastest schedule that fits B. The fastest of all is taken. A looser limit lets the first phase choose
- * faster layouts, and the second pay for them by computing again. So none of either phase alone is faster: strategies
- * that fit with all activations kept are those of i = 0, and the fastest strategies with checkpoints those of the last
- * i. */
+ * each solution's blocks are a chain, with communication in their times, for which the checkpoint solver
+ * (plan/recompute.h) finds the fastest schedule that fits B. The fastest of all is taken. A looser limit lets the first
+ * phase choose faster layouts, and the second pay for them by computing again. So none of either phase alone is faster:
+ * strategies that fit with all activations kept are those of i = 0, and the fastest strategies with checkpoints those
+ * of the last i. */
 #ifndef BALLAST_PLAN_LAYOUT_JOINT_SOLUTION_H
 #define BALLAST_PLAN_LAYOUT_JOINT_SOLUTION_H
 
-#include "plan/layout/shard_chain.h"
+#include "plan/layout/shard_program.h"
 #include "plan/recompute.h"
+
+/* ---- the step as a chain ----
+ *
+ * A sharded training step as a chain (plan/recompute.h): the blocks of a model on one device of a mesh, each as its
+ * strategies leave it. Times are of one micro-batch and hold the communication of strategies and conversions, which a
+ * block that is computed again makes again (Colossal-Auto, arXiv 2302.02599, section 5). */
+
+struct shard_chain {
+    struct chain chain;  /* in seconds and bytes of a device */
+    int64_t state_bytes; /* of a device: parameters, their gradients and optimizer state */
+};
+
+/* Of the choices of a solution. Free with shard_chain_free, also after a failure. BAD_INPUT as chain_check. */
+enum status shard_chain_make(const struct shard_program *program, const int *choice, struct shard_chain *out);
+void shard_chain_free(struct shard_chain *chain);
 
 struct joint_solution {
     struct intra_op_solution strategies;

@@ -1,5 +1,6 @@
 #include "plan/layout/layout.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -106,4 +107,188 @@ struct layout layout_after(const struct layout *layout, const struct layout_step
     struct layout after = *layout;
     after.dimension[step->axis] = (int8_t)step->to;
     return after;
+}
+
+struct step_price conversion_price_s(const struct device_mesh *mesh, const struct layout_step *step, double bytes) {
+    unsigned axes = 1u << step->axis;
+    double all_to_all_s = device_mesh_all_to_all_s(mesh, axes, bytes);
+    switch (step->action) {
+    case LAYOUT_GATHER:
+        return (struct step_price){.forward =
+                                       device_mesh_all_gather_s(mesh, axes, bytes * (double)mesh->sizes[step->axis])};
+    case LAYOUT_ALL_TO_ALL: return (struct step_price){all_to_all_s, all_to_all_s};
+    case LAYOUT_CUT: return (struct step_price){.backward = device_mesh_all_gather_s(mesh, axes, bytes)};
+    }
+    BUG("a step of kind %d", (int)step->action);
+}
+
+static struct step_price price_step(const struct conversions *c, const struct layout *layout,
+                                    const struct layout_step *step) {
+    double bytes = (double)layout_local_elements(layout, &c->mesh, &c->shape) * (double)c->element_bytes;
+    return c->pricer(&c->mesh, step, bytes);
+}
+
+/* One run of Dijkstra; the arrays are by number of layout. */
+struct search {
+    double *price; /* from the source */
+    int16_t *first;
+    int *steps;
+    bool *done;
+};
+
+/* The nearest layout that is not done, or -1. */
+static int nearest(const struct search *search, int count) {
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        if (search->done[i] || isinf(search->price[i])) continue;
+        if (best < 0 || search->price[i] < search->price[best] ||
+            (search->price[i] == search->price[best] && search->steps[i] < search->steps[best]))
+            best = i;
+    }
+    return best;
+}
+
+static bool is_better(const struct search *search, int to, double price, int steps, int16_t first) {
+    if (price != search->price[to]) return price < search->price[to];
+    if (steps != search->steps[to]) return steps < search->steps[to];
+    return first < search->first[to];
+}
+
+static void relax(const struct conversions *c, const struct search *search, int source, int at) {
+    struct layout layout = layout_of_number(at, &c->mesh, c->shape.rank);
+    struct layout_step steps[LAYOUT_STEPS_MAX];
+    int count = layout_steps(&layout, &c->mesh, c->shape.rank, steps);
+    for (int i = 0; i < count; i++) {
+        struct layout after = layout_after(&layout, &steps[i]);
+        if (!layout_fits(&after, &c->mesh, &c->shape)) continue;
+        struct step_price taken = price_step(c, &layout, &steps[i]);
+        int to = layout_number(&after, &c->mesh, c->shape.rank);
+        double price = search->price[at] + taken.forward + taken.backward;
+        int16_t first = at == source ? (int16_t)to : search->first[at];
+        if (search->done[to] || !is_better(search, to, price, search->steps[at] + 1, first)) continue;
+        search->price[to] = price, search->steps[to] = search->steps[at] + 1, search->first[to] = first;
+    }
+}
+
+static void solve_from(const struct conversions *c, int source, struct search *search) {
+    struct layout layout = layout_of_number(source, &c->mesh, c->shape.rank);
+    search->price = c->price + (size_t)source * (size_t)c->count;
+    search->first = c->first + (size_t)source * (size_t)c->count;
+    for (int i = 0; i < c->count; i++)
+        search->price[i] = INFINITY, search->first[i] = -1, search->steps[i] = 0, search->done[i] = false;
+    if (!layout_fits(&layout, &c->mesh, &c->shape)) return;
+    search->price[source] = 0;
+    for (int at = source; at >= 0; at = nearest(search, c->count)) {
+        search->done[at] = true;
+        relax(c, search, source, at);
+    }
+}
+
+static enum status check_shape(const struct layout_shape *shape, int64_t element_bytes) {
+    if (shape->rank < 0 || shape->rank > LAYOUT_RANK_MAX)
+        return status_set(STATUS_BAD_INPUT, "a tensor of rank %d: must be 0 to %d", shape->rank, LAYOUT_RANK_MAX);
+    int64_t bytes = element_bytes;
+    for (int d = 0; d < shape->rank && bytes > 0; d++)
+        if (shape->dims[d] < 1 || __builtin_mul_overflow(bytes, shape->dims[d], &bytes)) bytes = 0;
+    if (bytes > 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "a tensor with a dimension below 1, or of more bytes than 63 bits count");
+}
+
+enum status conversions_create(const struct device_mesh *mesh, const struct layout_shape *shape, int64_t element_bytes,
+                               step_pricer *pricer, struct conversions *out) {
+    TRY(device_mesh_check(mesh));
+    TRY(check_shape(shape, element_bytes));
+    size_t count = (size_t)layout_count(mesh, shape->rank);
+    struct conversions made = {
+        .mesh = *mesh, .shape = *shape, .element_bytes = element_bytes, .count = (int)count, .pricer = pricer};
+    made.price = mem_array(count * count, sizeof *made.price);
+    made.first = mem_array(count * count, sizeof *made.first);
+    struct search search = {.steps = mem_array(count, sizeof *search.steps),
+                            .done = mem_array(count, sizeof *search.done)};
+    enum status status = made.price && made.first && search.steps && search.done ? STATUS_OK : STATUS_FAILED;
+    for (int source = 0; source < made.count && status == STATUS_OK; source++)
+        solve_from(&made, source, &search);
+    mem_free(search.steps);
+    mem_free(search.done);
+    if (status == STATUS_OK)
+        *out = made;
+    else
+        conversions_free(&made);
+    return status;
+}
+
+void conversions_free(struct conversions *conversions) {
+    mem_free(conversions->price);
+    mem_free(conversions->first);
+    *conversions = (struct conversions){0};
+}
+
+static size_t pair_of(const struct conversions *c, const struct layout *from, const struct layout *to) {
+    return (size_t)layout_number(from, &c->mesh, c->shape.rank) * (size_t)c->count +
+           (size_t)layout_number(to, &c->mesh, c->shape.rank);
+}
+
+double conversions_price(const struct conversions *conversions, const struct layout *from, const struct layout *to) {
+    return conversions->price[pair_of(conversions, from, to)];
+}
+
+/* The step that leads to `after` at once. */
+static struct layout_step step_to(const struct conversions *c, const struct layout *layout,
+                                  const struct layout *after) {
+    struct layout_step steps[LAYOUT_STEPS_MAX];
+    int count = layout_steps(layout, &c->mesh, c->shape.rank, steps);
+    for (int i = 0; i < count; i++) {
+        struct layout reached = layout_after(layout, &steps[i]);
+        if (layout_equal(&reached, after)) return steps[i];
+    }
+    BUG("no step leads from one layout to the next");
+}
+
+int conversions_path(const struct conversions *conversions, const struct layout *from, const struct layout *to,
+                     struct conversion_step out[CONVERSION_STEPS_MAX]) {
+    struct layout at = *from;
+    int count = 0;
+    while (!layout_equal(&at, to)) {
+        int next = conversions->first[pair_of(conversions, &at, to)];
+        if (next < 0) return 0;
+        struct layout after = layout_of_number(next, &conversions->mesh, conversions->shape.rank);
+        BUG_IF(count == CONVERSION_STEPS_MAX, "a way of more than %d steps", CONVERSION_STEPS_MAX);
+        out[count].step = step_to(conversions, &at, &after);
+        out[count].price = price_step(conversions, &at, &out[count].step);
+        count++, at = after;
+    }
+    return count;
+}
+
+static bool is_for(const struct conversions *c, const struct layout_shape *shape, int64_t element_bytes) {
+    return c->element_bytes == element_bytes && c->shape.rank == shape->rank &&
+           memcmp(c->shape.dims, shape->dims, (size_t)shape->rank * sizeof *shape->dims) == 0;
+}
+
+enum status conversion_cache_find(struct conversion_cache *cache, const struct layout_shape *shape,
+                                  int64_t element_bytes, const struct conversions **out) {
+    for (size_t i = 0; i < cache->kept.count; i++) {
+        if (!is_for(cache->kept.items[i], shape, element_bytes)) continue;
+        *out = cache->kept.items[i];
+        return STATUS_OK;
+    }
+    struct conversions *made = mem_array(1, sizeof *made);
+    if (!made) return STATUS_FAILED;
+    enum status status = conversions_create(&cache->mesh, shape, element_bytes, cache->pricer, made);
+    if (status == STATUS_OK) status = vec_push(&cache->kept, made);
+    if (status == STATUS_OK) {
+        *out = made;
+        return STATUS_OK;
+    }
+    conversions_free(made);
+    mem_free(made);
+    return status;
+}
+
+void conversion_cache_free(struct conversion_cache *cache) {
+    for (size_t i = 0; i < cache->kept.count; i++) {
+        conversions_free(cache->kept.items[i]);
+        mem_free(cache->kept.items[i]);
+    }
+    vec_free(&cache->kept);
 }

@@ -1,22 +1,17 @@
 /* How tensors lie on a mesh of devices: sharding specs and what it takes to change them.
  *
  * Files, in the order to read them:
- *     device_mesh: devices by axes, and what collectives take; mesh_search: which devices form the rows;
- *     layout: this file;
- *     conversion: the cheapest way from one layout to another;
- *     conversion_nodes: a step of it as nodes of a graph;
+ *     device_mesh: devices by axes, what collectives take, and which devices form the rows;
+ *     layout: this file: layouts, and the cheapest way from one to another;
  *     strategy: how a node may be cut, and what that costs;
- *     intra_op: the program that chooses a strategy for each node;
- *     ilp_program, ilp_reduce, ilp_eliminate, ilp_price, ilp_order, ilp_search, cbc_library, ilp_cbc: how
- *     it is solved;
- *     shard_choice, shard_share, shard_graph: the part of each rank of a group, how a node's operands lie then, and its
- *     own graph; shard_texts: where they write texts;
- *     shard_strategies: the same from strategies, and which of these ranks execute;
- *     shard_program: the program of a model's forward graph; strategy_lines: its solution as text;
- *     tensor_layout: the part of each tensor that a plan's ranks have;
- *     shard_chain: the sharded step as a chain of blocks; joint_solution: strategies and recomputation together;
- *     block_costs, stage_cut: where a pipeline is cut into stages; stage_spans: the blocks and tensors of
- *     each.
+ *     intra_op: the integer program that chooses a strategy for each node;
+ *     ilp_program, ilp_search, ilp_cbc: how it is solved;
+ *     shard_choice, shard_graph: the part of each rank of a group, and its own graph;
+ *     shard_strategies: the same from strategies, and for programs that write text;
+ *     shard_program: the program of a model's forward graph;
+ *     tensor_layout: the part of each tensor that a plan's ranks have, by that program or as Megatron-LM assigns it;
+ *     joint_solution: strategies and recomputation together, over the sharded step as a chain of blocks;
+ *     pipeline: where a pipeline is cut into stages, the blocks and tensors of each, and which works on what when.
  *
  * Each dimension of a tensor is replicated (R) or cut evenly along some axes of the mesh: S0, S1, S01. A layout holds
  * it the other way round: for each axis the dimension that it cuts, so that no axis is ever used twice. A dimension
@@ -27,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "ir/tensor.h"
 #include "plan/layout/device_mesh.h"
 
@@ -80,5 +76,59 @@ enum { LAYOUT_STEPS_MAX = DEVICE_MESH_AXES_MAX * (LAYOUT_RANK_MAX + 1) };
 int layout_steps(const struct layout *layout, const struct device_mesh *mesh, int rank,
                  struct layout_step out[LAYOUT_STEPS_MAX]);
 struct layout layout_after(const struct layout *layout, const struct layout_step *step);
+
+/* The cheapest way from one layout of a tensor to another: a shortest path over one-step changes.
+ *
+ * A tensor of rank r on a mesh of a axes has (r+1)^a layouts at most, so all pairs are solved at once (Dijkstra from
+ * each) and kept. Exact: no chain of steps through layouts that fit is cheaper. Of equally cheap ways the one with the
+ * fewest steps is taken, then the one whose first steps have the lowest numbers (layout_number). */
+
+/* What a step takes in a training step: of the tensor, and of its gradient on the way back. At least 0, in any one
+ * unit. */
+struct step_price {
+    double forward, backward;
+};
+/* `bytes` is what each device holds before the step. */
+typedef struct step_price step_pricer(const struct device_mesh *mesh, const struct layout_step *step, double bytes);
+
+/* In seconds, by what is moved: gathering is an all-gather, whose gradient each device has already; cutting is free,
+ * and its gradient an all-gather; an all-to-all goes back as one. */
+step_pricer conversion_price_s;
+
+/* Ways between all layouts of one shape. */
+struct conversions {
+    struct device_mesh mesh;
+    struct layout_shape shape;
+    int64_t element_bytes;
+    int count;      /* layouts, by number (layout_number) */
+    double *price;  /* [count][count] from, to: forward and backward; infinite where one of them does not fit */
+    int16_t *first; /* [count][count] the layout after the first step; -1 where there is none */
+    step_pricer *pricer;
+};
+enum status conversions_create(const struct device_mesh *mesh, const struct layout_shape *shape, int64_t element_bytes,
+                               step_pricer *pricer, struct conversions *out);
+void conversions_free(struct conversions *conversions);
+
+/* Forward and backward; INFINITY where a layout does not fit the shape. */
+double conversions_price(const struct conversions *conversions, const struct layout *from, const struct layout *to);
+struct conversion_step {
+    struct layout_step step;
+    struct step_price price;
+};
+/* The steps of the cheapest way, at most CONVERSION_STEPS_MAX; 0 where both are the same or one does not fit. */
+enum { CONVERSION_STEPS_MAX = 64 };
+int conversions_path(const struct conversions *conversions, const struct layout *from, const struct layout *to,
+                     struct conversion_step out[CONVERSION_STEPS_MAX]);
+
+/* Conversions by shape, each made when it is first asked for. Zero-initialise but for mesh and pricer. */
+struct conversion_cache {
+    struct device_mesh mesh;
+    step_pricer *pricer;
+    VEC(struct conversions *) kept;
+};
+/* Valid until conversion_cache_free. */
+enum status conversion_cache_find(struct conversion_cache *cache, const struct layout_shape *shape,
+                                  int64_t element_bytes, const struct conversions **out);
+void conversion_cache_free(struct conversion_cache *cache);
 
 #endif

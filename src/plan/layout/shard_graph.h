@@ -15,7 +15,20 @@
 #define BALLAST_PLAN_LAYOUT_SHARD_GRAPH_H
 
 #include "ir/ops/ops.h"
+#include "plan/layout/layout.h"
 #include "plan/layout/shard_choice.h"
+
+/* A conversion as nodes of a graph: each step of the way from one layout to another (plan/layout/layout.h) is the
+ * collectives of a group (ir/ops/group_collectives.c). Gradients go the other way round. A step is of one axis of the
+ * mesh, among the ranks that stand apart along it alone. */
+
+/* The place of a device of the mesh on the axis of a step. */
+struct group_part conversion_step_part(const struct device_mesh *mesh, const struct layout_step *step, int64_t device);
+
+/* x as the device at the place `part` has it after the step. Gathered, each rank's gradient of the whole is a part of
+ * its sum where `partial`; else it is the same on all. NULL is passed on. */
+struct tensor *conversion_add_step(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
+                                   const struct layout_step *step, bool partial);
 
 /* The graph of the rank that has the place `position` of choices->parts. `last` is a tensor of the graph, loss or
  * logits, and *out_last the same of the rank's. `trains`: it will be differentiated. The caller frees. BAD_INPUT where

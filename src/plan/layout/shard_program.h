@@ -10,8 +10,8 @@
 #ifndef BALLAST_PLAN_LAYOUT_SHARD_PROGRAM_H
 #define BALLAST_PLAN_LAYOUT_SHARD_PROGRAM_H
 
-#include "plan/layout/conversion.h"
 #include "plan/layout/intra_op.h"
+#include "plan/layout/layout.h"
 #include "plan/layout/strategy.h"
 
 struct shard_question {

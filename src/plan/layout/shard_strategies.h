@@ -34,4 +34,13 @@ bool strategy_takes_segments(const struct graph *graph, const struct node *node,
 enum status shard_choices_of_strategies(const struct graph *graph, const struct device_mesh *mesh,
                                         const struct strategy *const *strategies, struct shard_choices *out);
 
+/* Which part of each node's work ranks have that write texts with weights of which each has a part: that of the graph
+ * by which they train, node by node, so that every parameter is cut alike in both. What is cut there by sequences or
+ * positions is whole, since of texts a few tokens are computed at a time. */
+
+/* For `texts`, a graph of the same model for decoding, from the choices of its graph for batches. The caller frees
+ * `out` (shard_choices_free), also after a failure. */
+enum status shard_choices_of_texts(const struct graph *batch, const struct shard_choices *choices,
+                                   const struct graph *texts, struct shard_choices *out);
+
 #endif

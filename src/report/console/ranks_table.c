@@ -1,7 +1,7 @@
 #include "report/console/ranks_table.h"
 
 #include "base/size.h"
-#include "session/rank_proof.h"
+#include "session/programs.h"
 
 static void print_mesh(FILE *out, const struct rank_place *place) {
     const struct mesh *mesh = &place->mesh;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "machine/links.h"
-#include "plan/rank_place.h"
+#include "plan/ranks.h"
 #include "search/sim/step_summary.h"
 
 /* The ranks; the bytes that one of them moves; how much of the time overlaps with its compute; and how sure these

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/size.h"
-#include "session/shape_gains.h"
+#include "session/plan_document.h"
 
 static bool is_chosen(const struct session_plan *plan, const struct rank_shape *shape) {
     return shape->outcome == SHAPE_PLANNED && rank_shape_is_of(shape, &plan->chosen);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "plan/layout/stage_spans.h"
+#include "plan/layout/pipeline.h"
 
 enum { BLOCKS_BYTES = 160 };
 

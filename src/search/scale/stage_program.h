@@ -3,7 +3,7 @@
 #ifndef BALLAST_SEARCH_SCALE_STAGE_PROGRAM_H
 #define BALLAST_SEARCH_SCALE_STAGE_PROGRAM_H
 
-#include "plan/pipeline_order.h"
+#include "plan/layout/pipeline.h"
 #include "search/scale/layer_cost.h"
 #include "search/scale/partition_collectives.h"
 #include "search/scale/replay.h"

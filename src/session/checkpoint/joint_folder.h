@@ -1,7 +1,7 @@
 /* A directory that ranks write together: a checkpoint, or a run's model. Its files are one rank's, byte for byte. Large
  * ones are cut into blocks (file_sums.h), counted through all of them, and each rank makes the checksums of a run of
  * blocks. Where every rank has all of a file it writes these blocks too. Where a rank has but runs of its tensors'
- * elements (a partition, plan/partition.h), it writes those, and reads its blocks again when all have written: the
+ * elements (a partition, plan/ranks.h), it writes those, and reads its blocks again when all have written: the
  * blocks are of many ranks' bytes. Rank 0 writes what is small, and gives the directory its name when all ranks are
  * done. What fails on one rank is known to all, and then there is no such directory: an older one of this name stays.
  *

@@ -1,7 +1,7 @@
 /* CBC (libCbcSolver), which solves integer programs. It is opened when the first one is solved, so that neither the
  * program nor libballast links a library under the Eclipse Public License. */
-#ifndef BALLAST_PLAN_LAYOUT_CBC_LIBRARY_H
-#define BALLAST_PLAN_LAYOUT_CBC_LIBRARY_H
+#ifndef BALLAST_PLAN_LAYOUT_ILP_CBC_H
+#define BALLAST_PLAN_LAYOUT_ILP_CBC_H
 
 #include <Cbc_C_Interface.h>
 

@@ -1,16 +1,15 @@
-/* Weights and optimizer state out of an engine's reach: one engine leaves them here, and another one of the same model
- * takes them up, wherever its policy has them. The bytes are the same. Of
- * several ranks each keeps what it has or, where the partition of the other engine may cut otherwise, all of them keep
- * all together. */
-#ifndef BALLAST_SESSION_KEPT_STATES_H
-#define BALLAST_SESSION_KEPT_STATES_H
+/* Weights and optimizer states between two engines of the same model: one leaves them here, the other takes them up,
+ * wherever its policy has them. The bytes are the same. Each of several ranks keeps its own or, if the partition of the
+ * other engine may differ, all of them write one file in a directory that all of them reach. */
+#ifndef BALLAST_SESSION_STATES_H
+#define BALLAST_SESSION_STATES_H
 
 #include "session/engine.h"
 
 struct kept_states {
     struct arena arena;
     const struct comm *comm;
-    char *path; /* of all ranks' states (states_file.h); NULL: they are in the arena */
+    char *path; /* of the file with all ranks' states; NULL: they are in the arena */
 };
 
 /* Bytes that the engine's states take here. */
