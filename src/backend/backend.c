@@ -80,16 +80,7 @@ const struct backend *backend_of_isa(const char *isa) {
     return backends[backend_count - 1];
 }
 
-static kernel_maker *find_maker(const struct kernel_list *list, const struct op *op) {
-    for (; list; list = list->next)
-        for (int i = 0; i < list->count; i++)
-            if (list->entries[i].op == op || !list->entries[i].op) return list->entries[i].create;
-    return NULL;
-}
-
-bool backend_has_kernel(const struct backend *backend, const struct op *op) {
-    return find_maker(backend->kernels, op) != NULL;
-}
+bool backend_has_kernel(const struct backend *backend, const struct op *op) { return backend->maker(op) != NULL; }
 
 static enum status refuse_operator(const struct backend *backend, const struct node *node) {
     char others[256] = "";
@@ -105,7 +96,7 @@ static enum status refuse_operator(const struct backend *backend, const struct n
 }
 
 enum status backend_kernel_create(const struct backend *backend, const struct node *node, struct kernel **out) {
-    kernel_maker *create = find_maker(backend->kernels, node->op);
+    kernel_maker *create = backend->maker(node->op);
     if (!create) return refuse_operator(backend, node);
     if (backend->prepare) TRY(backend->prepare());
     enum status status = create(node, out);

@@ -70,20 +70,6 @@ struct kernel {
 /* Makes the kernel of one node. */
 typedef enum status kernel_maker(const struct node *node, struct kernel **out);
 
-struct kernel_entry {
-    const struct op *op; /* NULL: every operator */
-    kernel_maker *create;
-};
-
-/* The kernels of a backend by operator. The backend lacks an operator that is in none of its lists. To add an operator
- * from outside, copy the backend and put a list of the new kernels before its own, as `next`
- * (tests/ops/test_add_operator.c). */
-struct kernel_list {
-    const struct kernel_entry *entries;
-    int count;
-    const struct kernel_list *next; /* NULL: the last list */
-};
-
 /* Streams and events of a backend whose calls return before their work is done. A stream does its work in the order in
  * which it was queued; events order streams among each other and let threads wait. Any number of threads may call all
  * functions at once, each after it called `enter`. Only the functions that create something allocate.
@@ -195,8 +181,11 @@ struct backend {
     /* Sets the number of compute threads of the calling thread's kernels and starts them; kernels are created and run
      * with one number. */
     void (*set_threads)(int threads);
-    /* Kernels for operands in the device tier, in fp32 and bf16. Kernels of equal nodes may share compiled code. */
-    const struct kernel_list *kernels;
+    /* The function that makes the operator's kernels, for operands in the device tier, in fp32 and bf16; NULL where the
+     * backend does not implement the operator. Kernels of equal nodes may share compiled code. To add an operator from
+     * outside, copy the backend and set a function that answers for the new operator and asks the backend's own for all
+     * others (tests/ops/test_add_operator.c). */
+    kernel_maker *(*maker)(const struct op *op);
     /* Called before a kernel is created, by the thread that creates it: BAD_INPUT or FAILED where the device cannot be
      * used. NULL: there is nothing to do. */
     enum status (*prepare)(void);

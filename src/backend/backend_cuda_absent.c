@@ -12,6 +12,11 @@ static enum status refuse_device(int device) {
 
 static const char *no_isa(void) { return "none"; }
 
+static kernel_maker *no_maker(const struct op *op) {
+    (void)op;
+    return NULL;
+}
+
 /* Whoever uses a backend checks it first. */
 const struct backend backend_cuda = {.name = "cuda",
                                      .isa_prefix = "sm_",
@@ -20,4 +25,5 @@ const struct backend backend_cuda = {.name = "cuda",
                                      .check = refuse,
                                      .isa = no_isa,
                                      .kernels_version = CUDA_KERNELS_VERSION,
-                                     .micro_batch_tokens = GPU_MICRO_BATCH_MIN};
+                                     .micro_batch_tokens = GPU_MICRO_BATCH_MIN,
+                                     .maker = no_maker};

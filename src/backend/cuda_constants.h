@@ -6,89 +6,9 @@
 #include "backend/head_tiles.h"
 #include "backend/matmul_spec.h"
 
-/* The operators that CUDA has kernels for, by the files of src/ir/ops. */
-#define CUDA_KERNEL_LIST(X)                                                                                            \
-    /* activation */                                                                                                   \
-    X(activation)                                                                                                      \
-    X(activation_grad)                                                                                                 \
-    X(gated_activation)                                                                                                \
-    X(gated_activation_grad)                                                                                           \
-    /* attention, attention_cache */                                                                                   \
-    X(attention)                                                                                                       \
-    X(attention_grad)                                                                                                  \
-    X(attention_sinks_grad)                                                                                            \
-    X(attention_cache)                                                                                                 \
-    X(last_token)                                                                                                      \
-    /* balance */                                                                                                      \
-    X(expert_load)                                                                                                     \
-    X(expert_load_grad)                                                                                                \
-    X(balanced_loss)                                                                                                   \
-    X(balanced_loss_grad)                                                                                              \
-    X(count_slots)                                                                                                     \
-    /* elementwise */                                                                                                  \
-    X(add)                                                                                                             \
-    X(add_bias)                                                                                                        \
-    X(scale)                                                                                                           \
-    /* embedding */                                                                                                    \
-    X(embedding)                                                                                                       \
-    X(embedding_grad)                                                                                                  \
-    /* expert, expert_glu */                                                                                           \
-    X(expert_mlp)                                                                                                      \
-    X(expert_mlp_grad)                                                                                                 \
-    X(expert_glu)                                                                                                      \
-    X(expert_glu_grad)                                                                                                 \
-    /* group_collectives */                                                                                            \
-    X(convert)                                                                                                         \
-    X(to_parts)                                                                                                        \
-    X(from_parts)                                                                                                      \
-    X(cut)                                                                                                             \
-    X(copy_in)                                                                                                         \
-    /* head */                                                                                                         \
-    X(head_loss)                                                                                                       \
-    X(head_loss_grad)                                                                                                  \
-    X(head_log_probability)                                                                                            \
-    X(head_log_probability_grad)                                                                                       \
-    X(head_statistics)                                                                                                 \
-    X(join_statistics)                                                                                                 \
-    X(head_logits)                                                                                                     \
-    /* linear */                                                                                                       \
-    X(linear)                                                                                                          \
-    X(linear_dx)                                                                                                       \
-    X(linear_dw)                                                                                                       \
-    X(bias_grad)                                                                                                       \
-    /* muon */                                                                                                         \
-    X(muon)                                                                                                            \
-    /* norm */                                                                                                         \
-    X(rms_norm)                                                                                                        \
-    X(rms_norm_grad)                                                                                                   \
-    X(layer_norm)                                                                                                      \
-    X(layer_norm_grad)                                                                                                 \
-    /* optimizer */                                                                                                    \
-    X(gradient_sum)                                                                                                    \
-    X(squared_sums)                                                                                                    \
-    X(squared_norm)                                                                                                    \
-    X(clip_factor)                                                                                                     \
-    X(adamw)                                                                                                           \
-    X(lion)                                                                                                            \
-    X(sgd)                                                                                                             \
-    /* preference */                                                                                                   \
-    X(preference_loss)                                                                                                 \
-    X(preference_loss_grad)                                                                                            \
-    /* rope */                                                                                                         \
-    X(rope_table)                                                                                                      \
-    X(rope)                                                                                                            \
-    /* routing */                                                                                                      \
-    X(route)                                                                                                           \
-    X(route_grad)                                                                                                      \
-    X(dispatch)                                                                                                        \
-    X(dispatch_grad)                                                                                                   \
-    X(combine)                                                                                                         \
-    X(combine_grad)                                                                                                    \
-    X(token_gate)                                                                                                      \
-    X(token_gate_grad)                                                                                                 \
-    /* select_heads */                                                                                                 \
-    X(select_heads)                                                                                                    \
-    X(select_heads_grad)
+/* The operators that the CUDA backend implements (cpu/cpu_kernel.h): all. The kernels of NAME are made by
+ * cuda_NAME_create, in cuda/FILE.cu for the operators of ops/FILE.c. */
+#define CUDA_OP_LIST OP_LIST
 
 /* struct backend's kernels_version. */
 enum { CUDA_KERNELS_VERSION = 6 };

@@ -98,13 +98,14 @@ static int64_t workspace_bytes(const struct node *node) {
 static enum status create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
-/* What a GPU has kernels for. */
-static const struct kernel_entry entries[] = {
-#define DESCRIBED_ENTRY(name) {&op_##name, create},
-    CUDA_KERNEL_LIST(DESCRIBED_ENTRY)
-#undef DESCRIBED_ENTRY
-};
-static const struct kernel_list kernels = {.entries = entries, .count = sizeof entries / sizeof *entries};
+
+static kernel_maker *maker(const struct op *op) {
+#define DESCRIBED_MAKER(name)                                                                                          \
+    if (op == &op_##name) return create;
+    CUDA_OP_LIST(DESCRIBED_MAKER)
+#undef DESCRIBED_MAKER
+    return NULL;
+}
 
 /* Without functions: its presence says that the device has memory of its own. */
 static const struct backend_memory memory;
@@ -122,7 +123,7 @@ const struct backend backend_described = {
     .micro_batch_tokens = GPU_MICRO_BATCH_MIN,
     .choose_micro_batch_tokens = choose_micro_batch_tokens,
     .set_threads = set_threads,
-    .kernels = &kernels,
+    .maker = maker,
     .memory = &memory,
     .host = &backend_cpu,
 };

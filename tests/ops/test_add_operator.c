@@ -77,7 +77,6 @@ static struct graph *logits_graph(int64_t tokens, bool cached, struct tensor **l
 }
 
 struct job {
-    struct kernel_list kernels;
     struct backend backend;
     struct executable *executable;
     struct arena arenas[TIER_COUNT];
@@ -90,7 +89,7 @@ static void job_open(struct graph *graph, int64_t micro_batches, const char *sch
     plan.recipe.beta2 = 0.95, plan.recipe.weight_decay = 0, plan.recipe.clip_norm = 0;
     snprintf(plan.policy.schedule, sizeof plan.policy.schedule, "%s", schedule);
     *job = (struct job){0};
-    job->backend = token_shift_backend(&job->kernels);
+    job->backend = token_shift_backend();
     job->backend.set_threads(plan.threads);
     require(executable_create(&job->backend, graph, &plan, NULL, &job->executable), "compile");
     require(executable_prove(job->executable), "prove");
@@ -257,8 +256,7 @@ static const struct node *first_node(const struct graph *graph, const struct op 
 }
 
 static void expect_measured(const struct graph *graph, const struct op *op) {
-    struct kernel_list kernels;
-    const struct backend backend = token_shift_backend(&kernels);
+    const struct backend backend = token_shift_backend();
     const struct profile_options options = {.threads = 1, .budget_s = 0.01};
     struct cluster cluster = kept_profile_machine();
     struct profile_report report;
@@ -293,8 +291,7 @@ static void its_costs_are_counted(void **state) {
 /* A backend without the kernel says so when the plan is made, and others are not changed by a copy that has it. */
 static void a_backend_may_lack_it(void **state) {
     (void)state;
-    struct kernel_list kernels;
-    const struct backend with = token_shift_backend(&kernels);
+    const struct backend with = token_shift_backend();
     struct graph *graph = training_graph();
     struct plan plan = small_plan(graph, MICRO_BATCHES, 1);
     struct executable *executable = NULL;

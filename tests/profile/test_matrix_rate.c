@@ -49,14 +49,21 @@ static void counting_zero(void *to, int64_t bytes, void *stream) {
 
 static enum status counting_check(void) { return STATUS_OK; }
 
-static const struct kernel_entry all = {.op = NULL, .create = counting_create};
-static const struct kernel_list kernels = {.entries = &all, .count = 1};
+static kernel_maker *counting_maker(const struct op *op) {
+    (void)op;
+    return counting_create;
+}
+
+static kernel_maker *no_maker(const struct op *op) {
+    (void)op;
+    return NULL;
+}
 
 static const struct backend counting = {.name = "counting",
                                         .check = counting_check,
                                         .isa = counting_isa,
                                         .set_threads = counting_threads,
-                                        .kernels = &kernels,
+                                        .maker = counting_maker,
                                         .zero = counting_zero};
 
 static enum status measure(void *payload) {
@@ -82,7 +89,7 @@ static void a_backend_without_products_is_refused(void **state) {
     (void)state;
     struct backend without = counting;
     struct measurement gflop;
-    without.kernels = NULL;
+    without.maker = no_maker;
     assert_int_equal(profile_measure_matrix_rate(&without, DTYPE_F32, &gflop), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "product: the counting backend has no kernel for the operator linear");
     assert_non_null(strstr(status_hint_text(), "--device cpu has one"));

@@ -4,11 +4,11 @@
 
 #include "backend/backend.h"
 
-extern const struct kernel_list cuda_kernels; /* backend/cuda/cuda_kernel.h, which needs CUDA's headers */
+kernel_maker *cuda_maker(const struct op *op); /* backend/cuda/cuda_kernel.h, which needs CUDA's headers */
 
 /* FAILED, with a message that names the node, where the device or a library refuses. */
 static inline enum status cuda_kernel_create(const struct node *node, struct kernel **out) {
-    const struct backend kernels_alone = {.name = "cuda", .kernels = &cuda_kernels};
+    const struct backend kernels_alone = {.name = "cuda", .maker = cuda_maker};
     return backend_kernel_create(&kernels_alone, node, out);
 }
 

@@ -279,8 +279,10 @@ static enum status list_products(const char **lines) {
     return recipe_lines_keep(device.products, lines);
 }
 
-static const struct kernel_entry deferred_all = {.op = NULL, .create = create_deferred};
-static const struct kernel_list deferred_kernels = {.entries = &deferred_all, .count = 1};
+static kernel_maker *maker(const struct op *op) {
+    (void)op;
+    return create_deferred;
+}
 
 static enum status left_bytes(int64_t *device_bytes) {
     *device_bytes = device.left_bytes > 0 ? device.left_bytes : INT64_MAX;
@@ -299,7 +301,7 @@ static const struct backend backend = {.name = "deferred",
                                        .kernels_version = 2,
                                        .micro_batch_tokens = 1024,
                                        .set_threads = set_threads,
-                                       .kernels = &deferred_kernels,
+                                       .maker = maker,
                                        .pin_products = pin_products,
                                        .list_products = list_products,
                                        .zero = zero,

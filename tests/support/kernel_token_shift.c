@@ -60,13 +60,15 @@ static enum status token_shift_cache_create(const struct node *node, struct kern
     return kernel_plain(node, cache_run, 0, out);
 }
 
-static const struct kernel_entry entries[] = {{&op_token_shift, token_shift_create},
-                                              {&op_token_shift_grad, token_shift_grad_create},
-                                              {&op_token_shift_cache, token_shift_cache_create}};
+static kernel_maker *maker(const struct op *op) {
+    if (op == &op_token_shift) return token_shift_create;
+    if (op == &op_token_shift_grad) return token_shift_grad_create;
+    if (op == &op_token_shift_cache) return token_shift_cache_create;
+    return backend_cpu.maker(op);
+}
 
-struct backend token_shift_backend(struct kernel_list *kernels) {
+struct backend token_shift_backend(void) {
     struct backend backend = backend_cpu;
-    *kernels = (struct kernel_list){.entries = entries, .count = 3, .next = backend_cpu.kernels};
-    backend.kernels = kernels;
+    backend.maker = maker;
     return backend;
 }

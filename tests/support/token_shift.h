@@ -25,7 +25,7 @@ extern const struct op op_token_shift_cache;
 
 struct tensor *ops_token_shift(struct graph *graph, const char *name, struct tensor *x, double mix);
 
-/* The CPU backend with these kernels before its own. `kernels` is filled in and must live as long as the backend. */
-struct backend token_shift_backend(struct kernel_list *kernels);
+/* The CPU backend with kernels of these operators too. */
+struct backend token_shift_backend(void);
 
 #endif

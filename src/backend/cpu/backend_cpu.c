@@ -8,12 +8,13 @@
 #include "backend/cpu/parallel.h"
 #include "collective/lane_sum.h"
 
-static const struct kernel_entry entries[] = {
-#define KERNEL_ENTRY(name) {&op_##name, cpu_##name##_create},
-    CPU_KERNEL_LIST(KERNEL_ENTRY)
-#undef KERNEL_ENTRY
-};
-static const struct kernel_list kernels = {.entries = entries, .count = sizeof entries / sizeof *entries};
+static kernel_maker *maker(const struct op *op) {
+#define CPU_MAKER(name)                                                                                                \
+    if (op == &op_##name) return cpu_##name##_create;
+    CPU_OP_LIST(CPU_MAKER)
+#undef CPU_MAKER
+    return NULL;
+}
 
 static void touch(const void *context, int64_t task, int thread) { (void)context, (void)task, (void)thread; }
 
@@ -102,7 +103,7 @@ const struct backend backend_cpu = {
     .kernels_version = 10,
     .micro_batch_tokens = 1024,
     .set_threads = set_threads,
-    .kernels = &kernels,
+    .maker = maker,
     .prepare = cpu_isa_check,
     .cache_bytes = cache_bytes,
     .zero = zero,

@@ -22,94 +22,13 @@
 #include "base/mem.h"
 #include "ir/ops/ops.h"
 
-/* The operators that the CPU has kernels for, by files of the operators' names: kernel_FILE.c for ops/FILE.c. Each has
- * a function cpu_NAME_create that makes its kernel. */
-#define CPU_KERNEL_LIST(X)                                                                                             \
-    /* activation */                                                                                                   \
-    X(activation)                                                                                                      \
-    X(activation_grad)                                                                                                 \
-    X(gated_activation)                                                                                                \
-    X(gated_activation_grad)                                                                                           \
-    /* attention, attention_cache */                                                                                   \
-    X(attention)                                                                                                       \
-    X(attention_grad)                                                                                                  \
-    X(attention_sinks_grad)                                                                                            \
-    X(attention_cache)                                                                                                 \
-    X(last_token)                                                                                                      \
-    /* select_heads */                                                                                                 \
-    X(select_heads)                                                                                                    \
-    X(select_heads_grad)                                                                                               \
-    /* elementwise */                                                                                                  \
-    X(add)                                                                                                             \
-    X(add_bias)                                                                                                        \
-    X(scale)                                                                                                           \
-    /* balance */                                                                                                      \
-    X(expert_load)                                                                                                     \
-    X(expert_load_grad)                                                                                                \
-    X(balanced_loss)                                                                                                   \
-    X(balanced_loss_grad)                                                                                              \
-    X(count_slots)                                                                                                     \
-    /* embedding */                                                                                                    \
-    X(embedding)                                                                                                       \
-    X(embedding_grad)                                                                                                  \
-    /* tensor_parts, group_collectives */                                                                              \
-    X(convert)                                                                                                         \
-    X(to_parts)                                                                                                        \
-    X(from_parts)                                                                                                      \
-    X(cut)                                                                                                             \
-    X(copy_in)                                                                                                         \
-    /* expert */                                                                                                       \
-    X(expert_mlp)                                                                                                      \
-    X(expert_mlp_grad)                                                                                                 \
-    /* expert_glu */                                                                                                   \
-    X(expert_glu)                                                                                                      \
-    X(expert_glu_grad)                                                                                                 \
-    /* head */                                                                                                         \
-    X(head_loss)                                                                                                       \
-    X(head_loss_grad)                                                                                                  \
-    X(head_log_probability)                                                                                            \
-    X(head_log_probability_grad)                                                                                       \
-    X(head_statistics)                                                                                                 \
-    X(join_statistics)                                                                                                 \
-    X(head_logits)                                                                                                     \
-    /* linear */                                                                                                       \
-    X(linear)                                                                                                          \
-    X(linear_dx)                                                                                                       \
-    X(linear_dw)                                                                                                       \
-    X(bias_grad)                                                                                                       \
-    /* norm */                                                                                                         \
-    X(rms_norm)                                                                                                        \
-    X(rms_norm_grad)                                                                                                   \
-    X(layer_norm)                                                                                                      \
-    X(layer_norm_grad)                                                                                                 \
-    /* optimizer */                                                                                                    \
-    X(gradient_sum)                                                                                                    \
-    X(squared_sums)                                                                                                    \
-    X(squared_norm)                                                                                                    \
-    X(clip_factor)                                                                                                     \
-    X(adamw)                                                                                                           \
-    X(lion)                                                                                                            \
-    X(sgd)                                                                                                             \
-    /* muon */                                                                                                         \
-    X(muon)                                                                                                            \
-    /* preference */                                                                                                   \
-    X(preference_loss)                                                                                                 \
-    X(preference_loss_grad)                                                                                            \
-    /* rope */                                                                                                         \
-    X(rope_table)                                                                                                      \
-    X(rope)                                                                                                            \
-    /* routing */                                                                                                      \
-    X(route)                                                                                                           \
-    X(route_grad)                                                                                                      \
-    X(dispatch)                                                                                                        \
-    X(dispatch_grad)                                                                                                   \
-    X(combine)                                                                                                         \
-    X(combine_grad)                                                                                                    \
-    X(token_gate)                                                                                                      \
-    X(token_gate_grad)
+/* The operators that the CPU implements: all. A backend that lacks some lists those that it has, as X(name), families
+ * of ir/ops/op_list.h or single operators. The kernels of NAME are made by cpu_NAME_create, in kernel_FILE.c for the
+ * operators of ops/FILE.c. */
+#define CPU_OP_LIST OP_LIST
 
 #define KERNEL_DECLARE(name) kernel_maker cpu_##name##_create;
-CPU_KERNEL_LIST(KERNEL_DECLARE)
+CPU_OP_LIST(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
 
 /* A kernel that computes each row by itself: `rows` computes rows [begin, end) of out[0]. */

@@ -37,12 +37,11 @@ extern "C" {
 #include "base/mem.h"
 #include "ir/ops/ops.h"
 
-/* A function for each operator of the list makes its kernel. */
 #define CUDA_DECLARE(name) enum status cuda_##name##_create(const struct node *node, struct kernel **out);
-CUDA_KERNEL_LIST(CUDA_DECLARE)
+CUDA_OP_LIST(CUDA_DECLARE)
 #undef CUDA_DECLARE
-
-extern const struct kernel_list cuda_kernels;
+/* backend.maker */
+kernel_maker *cuda_maker(const struct op *op);
 
 /* Registers a kernel when the program starts (device.cuh); returns true. */
 bool cuda_kernels_add(const void *kernel);

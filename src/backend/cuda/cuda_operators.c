@@ -2,12 +2,13 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_kernel.h"
 
-static const struct kernel_entry entries[] = {
-#define CUDA_ENTRY(name) {&op_##name, cuda_##name##_create},
-    CUDA_KERNEL_LIST(CUDA_ENTRY)
-#undef CUDA_ENTRY
-};
-const struct kernel_list cuda_kernels = {.entries = entries, .count = sizeof entries / sizeof *entries};
+kernel_maker *cuda_maker(const struct op *op) {
+#define CUDA_MAKER(name)                                                                                               \
+    if (op == &op_##name) return cuda_##name##_create;
+    CUDA_OP_LIST(CUDA_MAKER)
+#undef CUDA_MAKER
+    return NULL;
+}
 
 enum { KERNELS_MAX = 512 };
 static const void *kernels[KERNELS_MAX];
