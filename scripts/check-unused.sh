@@ -19,7 +19,7 @@ disk_store_describe       tests ask which engine a disk has
 engine_initialise_weights tests and benchmarks train models that have no files
 fault_*                   faults are for tests alone
 main                      the program
-op_*                      operators are declared by the lists of ir/ops/op_list.h
+op_*                      operators are declared by the lists of ir/ops/list.h
 recipe_lines_forget       the fuzz target of plans frees the texts that a program keeps to its end
 safetensors_open_memory   the fuzz target reads files from memory
 session_open_model        tests and benchmarks open models that have no files

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/corpus.h"
-#include "ir/ops/op_attributes.h"
+#include "ir/ops/attributes.h"
 #include "text/chat/example.h"
 
 /* Best fit decreasing (Johnson et al., "Worst-case performance bounds for simple one-dimensional packing algorithms",

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/corpus.h"
-#include "ir/ops/op_attributes.h"
+#include "ir/ops/attributes.h"
 
 enum { ROW_ORDER_FIRST_SHUFFLE_BUFFER = 64 };
 

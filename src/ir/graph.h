@@ -1,12 +1,14 @@
 /* The graph: tensors and nodes of one micro-batch of a model, in an order in which they can be executed.
  *
  * Files, in the order to read them:
- *     tensor: shapes, and what a tensor is for; weight_format: frozen weights in fewer bits; weight_sections: a piece
- * of one at a time; weight_part: parts of them; op: all properties of an operator; graph: nodes, and adding them;
- * graph_copy: a second graph like a first one; differentiate: adding the nodes of the gradients, by the operators'
- * rules; token_tiles: parts of blocks that work on some of a micro-batch's tokens at a time; selective_recompute: what
- * is recomputed in backward instead of being kept; symbolic_profile: what each node takes in a training step, without
- * running it; finite: the first value that is not finite.
+ *     tensor: shapes, what a tensor is for, and whether numbers are finite;
+ *     weight_format: frozen weights in fewer bits; weight_part: their sections, and a rank's part of them;
+ *     op: all properties of an operator; the operators are in ops;
+ *     graph: nodes, adding them, and copies of a graph;
+ *     differentiate: adds the nodes of the gradients, by the operators' rules;
+ *     token_tiles: makes parts of blocks work on some of a micro-batch's tokens at a time;
+ *     selective_recompute: recomputes light operators in backward;
+ *     symbolic_profile: what each node takes in a training step, without running it.
  *
  * Model builders call the functions of ir/ops/ops.h, which call graph_add. Nothing here knows of hardware: no tiers,
  * streams or offsets. Dimensions are constants. A graph owns everything in it and is freed as a whole. */

@@ -1,7 +1,7 @@
 /* The properties of an operator, apart from hardware. Every property that other modules need is a field here, and no
  * other code knows operators by name. So a new operator is one file that defines its `struct op`, and a kernel of its
  * name in each backend that has it. Nodes point to their operator, so it need not be in any list either: OP_LIST
- * (ir/ops/op_list.h) is for tests that go through all operators. */
+ * (ir/ops/list.h) is for tests that go through all operators. */
 #ifndef BALLAST_IR_OP_H
 #define BALLAST_IR_OP_H
 

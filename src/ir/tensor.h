@@ -82,6 +82,7 @@ static inline bool group_axis_counts(struct group_axis axis, int64_t rank) {
     int64_t stride = axis.stride > 0 ? axis.stride : 1;
     return axis.parts == 0 ? rank == 0 : rank == rank / stride % axis.parts * stride;
 }
+
 enum { TENSOR_CUTS_MAX = 2 };
 struct tensor_part {
     struct shape whole;
@@ -143,14 +144,17 @@ struct tensor {
 static inline const struct shape *tensor_values(const struct tensor *tensor) {
     return tensor->code.format == WEIGHT_PLAIN ? &tensor->shape : &tensor->code.values;
 }
+
 /* Of a parameter's elements, how many one of the tensor's is for; and how many it has for `elements` of them. */
 static inline int64_t tensor_elements_per(const struct tensor *tensor) {
     return tensor->block_elements > 0 ? tensor->block_elements : 1;
 }
+
 static inline int64_t tensor_elements_for(const struct tensor *tensor, int64_t elements) {
     int64_t per = tensor_elements_per(tensor);
     return (elements + per - 1) / per;
 }
+
 /* Elements from one row to the next in memory: the base's columns for a view. */
 int64_t tensor_row_stride(const struct tensor *tensor);
 /* Where element `at` of a rank's part is in the whole tensor, or TENSOR_NOWHERE, and how many elements follow it there
@@ -163,13 +167,21 @@ static inline struct shape tensor_whole_shape(const struct tensor *tensor) {
     shape.dtype = tensor->shape.dtype;
     return shape;
 }
+
 /* The tensor that owns the bytes. */
 static inline struct tensor *tensor_storage(struct tensor *tensor) { return tensor->base ? tensor->base : tensor; }
 /* Whether there is something between its rows: other columns of its base. */
 static inline bool tensor_has_gaps(const struct tensor *tensor) {
     return tensor_row_stride(tensor) > shape_columns(&tensor->shape);
 }
+
 /* Bytes from the storage's first to this tensor's first element. */
 int64_t tensor_storage_offset(const struct tensor *tensor);
+
+/* Whether numbers are finite. */
+
+/* Index of the first of `count` contiguous values that is infinite or no number; -1 when all are finite, as whole
+ * numbers always are. */
+int64_t values_find_nonfinite(enum dtype dtype, const void *values, int64_t count);
 
 #endif

@@ -4,6 +4,23 @@
 
 #include "base/mem.h"
 
+/* The sections of a tensor with `part` and `code`, of which weight_part_fits holds, from those of the whole weight, of
+ * which it holds at most WEIGHT_PART_CAPACITY bytes. Numbers that are nowhere in the whole are 0. The tensor and what
+ * `whole` reads outlive it. FAILED without memory, or as `whole` fails. */
+enum { WEIGHT_PART_CAPACITY = (1 << 20) + 3 * (1 << 16) };
+
+int64_t weight_piece_overlap(const struct weight_piece *piece, int64_t at, int64_t bytes, int64_t *begin) {
+    int64_t end = piece->first + piece->bytes - at;
+    *begin = piece->first > at ? piece->first - at : 0;
+    if (end > bytes) end = bytes;
+    return end > *begin ? end - *begin : 0;
+}
+
+void weight_piece_put(const struct weight_piece *piece, int64_t at, int64_t bytes, const void *from) {
+    int64_t begin, count = weight_piece_overlap(piece, at, bytes, &begin);
+    if (count > 0) memcpy(weight_piece_at(piece, at + begin), (const unsigned char *)from + begin, (size_t)count);
+}
+
 enum { NF4_ZERO = 0x77, INTEGERS_ZERO = 0x88 };
 
 enum weight_format weight_part_format(enum weight_format whole) {

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/wide_vectors.h"
-#include "ir/finite.h"
+#include "ir/tensor.h"
 #include "ir/weight_part.h"
 #include "model/stored_format.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "ir/tensor.h"
-#include "ir/weight_sections.h"
+#include "ir/weight_part.h"
 #include "model/model.h"
 
 /* Where numbers come from, in the order of the matrix. Any number of threads may read at once. */

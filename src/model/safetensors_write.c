@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
-#include "ir/finite.h"
+#include "ir/tensor.h"
 #include "model/safetensors.h"
 
 /* --- where everything lies in the file --- */

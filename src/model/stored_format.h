@@ -15,7 +15,7 @@
 
 #include "base/byte_store.h"
 #include "ir/graph.h"
-#include "ir/weight_sections.h"
+#include "ir/weight_part.h"
 #include "model/safetensors.h"
 
 /* What all weights are in. */

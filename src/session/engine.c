@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/size.h"
-#include "ir/finite.h"
+#include "ir/tensor.h"
 #include "profile/operands.h"
 #include "profile/operator_values.h"
 

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/dataset.h"
-#include "ir/ops/op_attributes.h"
+#include "ir/ops/attributes.h"
 #include "support/data_files.h"
 #include "support/data_place.h"
 #include "support/dataset_fill.h"

@@ -14,7 +14,7 @@
 
 #include "base/folder.h"
 #include "data/dataset.h"
-#include "ir/ops/op_attributes.h"
+#include "ir/ops/attributes.h"
 #include "support/data_files.h"
 #include "support/dataset_fill.h"
 #include "support/fault_sweep.h"

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/packing.h"
-#include "ir/ops/op_attributes.h"
+#include "ir/ops/attributes.h"
 #include "support/data_files.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "ir/finite.h"
+#include "ir/tensor.h"
 #include "support/unit.h"
 
 enum { COUNT = (1 << 14) + 77 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "ir/finite.h"
+#include "ir/tensor.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"

@@ -23,7 +23,7 @@
 #include "ir/ops/ops.h"
 
 /* The operators that the CPU implements: all. A backend that lacks some lists those that it has, as X(name), families
- * of ir/ops/op_list.h or single operators. The kernels of NAME are made by cpu_NAME_create, in kernel_FILE.c for the
+ * of ir/ops/list.h or single operators. The kernels of NAME are made by cpu_NAME_create, in kernel_FILE.c for the
  * operators of ops/FILE.c. */
 #define CPU_OP_LIST OP_LIST
 

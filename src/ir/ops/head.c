@@ -1,7 +1,7 @@
 /* Logits of the vocabulary; their cross-entropy loss, alone or with its gradients in one operator; the
  * log-probabilities of targets, and their gradient. */
 #include "ir/ops/check.h"
-#include "ir/ops/tensor_parts.h"
+#include "ir/ops/group_collectives.h"
 
 static enum status check_head(const struct node *node, int bias) {
     TRY(check_activation(node, 0));

@@ -1,16 +1,14 @@
 /* The operators, of which model builders make a graph.
  *
  * Files, in the order to read them:
- *     op_list: the list of all; op_attributes: what kernels read besides operands; ops.h: builder calls;
- *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
- *         its shapes, costs and gradient;
- *     select_heads: key-value heads of a part of the query heads;
- *     routing, expert, expert_glu: layers of which a token takes a few experts; balance: counts of their slots, and
- *         the loss that evens them out;
- *     tensor_parts, group_collectives: parts of tensors, and collectives of a group;
+ *     list: all operators, with the shapes of their operands; attributes: what kernels read besides operands;
+ *     ops: builder calls;
+ *     elementwise, norm, linear, embedding, rope, attention, head: a family of operators each, defined by its shapes,
+ *         costs and gradient;
+ *     routing, expert: layers in which a token takes a few experts;
+ *     group_collectives: parts of tensors, and collectives of a group;
  *     preference: the loss of pairs of sequences;
- *     attention_cache: attention of new tokens over caches, for generating texts;
- *     optimizer: the update, and the nodes that make it; muon: that of whole matrices;
+ *     optimizer: the update, and the nodes that make it;
  *     check: what these definitions share.
  *
  * Weights of linear and linear_dx, and of experts, may be in a format of fewer bits (ir/weight_format.h): frozen.
@@ -23,8 +21,8 @@
 #define BALLAST_IR_OPS_OPS_H
 
 #include "ir/graph.h"
-#include "ir/ops/op_attributes.h"
-#include "ir/ops/op_list.h"
+#include "ir/ops/attributes.h"
+#include "ir/ops/list.h"
 
 /* Builder calls, one for each operator that models are made of. */
 struct tensor *ops_embedding(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/ops/tensor_parts.h"
+#include "ir/ops/group_collectives.h"
 #include "ir/weight_part.h"
 #include "plan/layout/shard_choice.h"
 

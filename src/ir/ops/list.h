@@ -1,6 +1,6 @@
 /* The list of all operators (ops.h). */
-#ifndef BALLAST_IR_OPS_OP_LIST_H
-#define BALLAST_IR_OPS_OP_LIST_H
+#ifndef BALLAST_IR_OPS_LIST_H
+#define BALLAST_IR_OPS_LIST_H
 
 #include "ir/op.h"
 
@@ -58,35 +58,18 @@
      *  own; of k, v and segments that of all positions */                                                             \
     X(attention_grad)                                                                                                  \
     /* dy, y, lse, sinks -> dsinks += [Hq] fp32 = -(sum over queries of exp(sink - lse) * dy . y) */                   \
-    X(attention_sinks_grad)
-
-/* select_heads.c */
-#define OP_SELECT_HEADS_LIST(X)                                                                                        \
-    /* x [S,T,H*D] -> y [S,T,N*D]: N of the heads, in order, one maybe several times */                                \
-    X(select_heads)                                                                                                    \
-    /* dy [S,T,N*D] -> dx [S,T,H*D]: sums over the uses of each head, 0 where there is none */                         \
-    X(select_heads_grad)
-
-/* attention_cache.c */
-#define OP_ATTENTION_CACHE_LIST(X)                                                                                     \
+    X(attention_sinks_grad)                                                                                            \
     /* q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], rows [S,T] int32, [sinks [Hq]]                                        \
      *  -> y [S,T,Hq*D], keys += [N,P,Hk*D], values += [N,P,Hk*D], caches of N texts: all k and v go to the caches'    \
      *  rows, text * P + position, then each token sees the rows of its text up to its own. A token with row -1 does   \
      *  not count: it leaves the caches alone and has y = 0. No two tokens have one row */                             \
     X(attention_cache)                                                                                                 \
     /* x [S,T,C] -> y [S,1,C]: the last token that counts, SCALAR_NEW_TOKENS - 1 */                                    \
-    X(last_token)
-
-/* activation.c */
-#define OP_ACTIVATION_LIST(X)                                                                                          \
-    /* x -> y = f(x) */                                                                                                \
-    X(activation)                                                                                                      \
-    /* dy, x -> dx */                                                                                                  \
-    X(activation_grad)                                                                                                 \
-    /* gate, up -> y = f(gate) * up */                                                                                 \
-    X(gated_activation)                                                                                                \
-    /* dy, gate, up -> dgate, dup */                                                                                   \
-    X(gated_activation_grad)
+    X(last_token)                                                                                                      \
+    /* x [S,T,H*D] -> y [S,T,N*D]: N of the heads, in order, one maybe several times */                                \
+    X(select_heads)                                                                                                    \
+    /* dy [S,T,N*D] -> dx [S,T,H*D]: sums over the uses of each head, 0 where there is none */                         \
+    X(select_heads_grad)
 
 /* elementwise.c */
 #define OP_ELEMENTWISE_LIST(X)                                                                                         \
@@ -97,7 +80,15 @@
      */                                                                                                                \
     X(add_bias)                                                                                                        \
     /* x -> factor * x */                                                                                              \
-    X(scale)
+    X(scale)                                                                                                           \
+    /* x -> y = f(x) */                                                                                                \
+    X(activation)                                                                                                      \
+    /* dy, x -> dx */                                                                                                  \
+    X(activation_grad)                                                                                                 \
+    /* gate, up -> y = f(gate) * up */                                                                                 \
+    X(gated_activation)                                                                                                \
+    /* dy, gate, up -> dgate, dup */                                                                                   \
+    X(gated_activation_grad)
 
 /* group_collectives.c */
 #define OP_GROUP_COLLECTIVES_LIST(X)                                                                                   \
@@ -169,30 +160,7 @@
     /* x [S,T,C], gate [S,T,1], [residual [S,T,C]] -> y = x * sigmoid(gate) + residual */                              \
     X(token_gate)                                                                                                      \
     /* dy, x, gate -> dx, dgate */                                                                                     \
-    X(token_gate_grad)
-
-/* expert.c */
-#define OP_EXPERT_LIST(X)                                                                                              \
-    /* rows [S,R,C], ranges, gate [F,C], up [F,C], down [C,F], [previous [S,R,C]] -> y [S,R,C]: in the                 \
-     *  expert's rows down (f(gate x) * (up x)), in others those of previous, or 0 */                                  \
-    X(expert_mlp)                                                                                                      \
-    /* dy, rows, ranges, gate, up, down, [previous] -> [drows], likewise, [dgate +=], [dup +=], [ddown +=]. Gate and   \
-     *  up are recomputed, so that no more is kept of a row than its features */                                       \
-    X(expert_mlp_grad)
-
-/* expert_glu.c */
-#define OP_EXPERT_GLU_LIST(X)                                                                                          \
-    /* rows [S,R,C], ranges, gate_up [2F,C], down [C,F], or [C,2F] and [F,C], gate_up_bias [2F],                       \
-     *  down_bias [C], [previous [S,R,C]] -> y [S,R,C], rows as expert_mlp has them: with g and u the even and the odd \
-     *  numbers of gate_up x + gate_up_bias, g at most `limit` and u within it, down ((u + 1) g sigmoid(alpha g)) +    \
-     *  down_bias */                                                                                                   \
-    X(expert_glu)                                                                                                      \
-    /* dy, rows, ranges, gate_up, down, gate_up_bias, [previous] -> [drows], [dgate_up +=], [ddown +=],                \
-     *  [dgate_up_bias +=], [ddown_bias +=] */                                                                         \
-    X(expert_glu_grad)
-
-/* balance.c */
-#define OP_BALANCE_LIST(X)                                                                                             \
+    X(token_gate_grad)                                                                                                 \
     /* logits [S,T,E], slots [E], targets [S,T] int32, [previous] -> load [2,E] fp32: the slots of each                \
      *  expert, the sum of its probabilities over tokens that are not padding, + previous */                           \
     X(expert_load)                                                                                                     \
@@ -206,6 +174,23 @@
     X(balanced_loss_grad)                                                                                              \
     /* slots [E] int32 -> their sums += [E] fp64. A node of backward, which each micro-batch goes through once */      \
     X(count_slots)
+
+/* expert.c */
+#define OP_EXPERT_LIST(X)                                                                                              \
+    /* rows [S,R,C], ranges, gate [F,C], up [F,C], down [C,F], [previous [S,R,C]] -> y [S,R,C]: in the                 \
+     *  expert's rows down (f(gate x) * (up x)), in others those of previous, or 0 */                                  \
+    X(expert_mlp)                                                                                                      \
+    /* dy, rows, ranges, gate, up, down, [previous] -> [drows], likewise, [dgate +=], [dup +=], [ddown +=]. Gate and   \
+     *  up are recomputed, so that no more is kept of a row than its features */                                       \
+    X(expert_mlp_grad)                                                                                                 \
+    /* rows [S,R,C], ranges, gate_up [2F,C], down [C,F], or [C,2F] and [F,C], gate_up_bias [2F],                       \
+     *  down_bias [C], [previous [S,R,C]] -> y [S,R,C], rows as expert_mlp has them: with g and u the even and the odd \
+     *  numbers of gate_up x + gate_up_bias, g at most `limit` and u within it, down ((u + 1) g sigmoid(alpha g)) +    \
+     *  down_bias */                                                                                                   \
+    X(expert_glu)                                                                                                      \
+    /* dy, rows, ranges, gate_up, down, gate_up_bias, [previous] -> [drows], [dgate_up +=], [ddown +=],                \
+     *  [dgate_up_bias +=], [ddown_bias +=] */                                                                         \
+    X(expert_glu_grad)
 
 /* optimizer.c */
 #define OP_OPTIMIZER_LIST(X)                                                                                           \
@@ -223,19 +208,23 @@
     /* the same with exp_avg */                                                                                        \
     X(lion)                                                                                                            \
     /* the same with momentum_buffer */                                                                                \
-    X(sgd)
-
-/* muon.c */
-#define OP_MUON_LIST(X)                                                                                                \
+    X(sgd)                                                                                                             \
     /* the same, of a matrix */                                                                                        \
     X(muon)
 
 #define OP_LIST(X)                                                                                                     \
     OP_EMBEDDING_LIST(X)                                                                                               \
-    OP_LINEAR_LIST(X) OP_NORM_LIST(X) OP_ROPE_LIST(X) OP_ATTENTION_LIST(X) OP_SELECT_HEADS_LIST(X)                     \
-        OP_ATTENTION_CACHE_LIST(X) OP_ACTIVATION_LIST(X) OP_ELEMENTWISE_LIST(X) OP_GROUP_COLLECTIVES_LIST(X)           \
-            OP_HEAD_LIST(X) OP_PREFERENCE_LIST(X) OP_ROUTING_LIST(X) OP_EXPERT_LIST(X) OP_EXPERT_GLU_LIST(X)           \
-                OP_BALANCE_LIST(X) OP_OPTIMIZER_LIST(X) OP_MUON_LIST(X)
+    OP_LINEAR_LIST(X)                                                                                                  \
+    OP_NORM_LIST(X)                                                                                                    \
+    OP_ROPE_LIST(X)                                                                                                    \
+    OP_ATTENTION_LIST(X)                                                                                               \
+    OP_ELEMENTWISE_LIST(X)                                                                                             \
+    OP_GROUP_COLLECTIVES_LIST(X)                                                                                       \
+    OP_HEAD_LIST(X)                                                                                                    \
+    OP_PREFERENCE_LIST(X)                                                                                              \
+    OP_ROUTING_LIST(X)                                                                                                 \
+    OP_EXPERT_LIST(X)                                                                                                  \
+    OP_OPTIMIZER_LIST(X)
 
 /* Those that the ranks of a group make together (enum op_collective), of group_collectives.c: no backend has kernels of
  * them. */

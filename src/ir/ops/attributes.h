@@ -1,8 +1,8 @@
 /* What kernels read of an operator next to its operands: attributes of its node, and values that each step gets
  * (ops.h).
  */
-#ifndef BALLAST_IR_OPS_OP_ATTRIBUTES_H
-#define BALLAST_IR_OPS_OP_ATTRIBUTES_H
+#ifndef BALLAST_IR_OPS_ATTRIBUTES_H
+#define BALLAST_IR_OPS_ATTRIBUTES_H
 
 #include "ir/graph.h"
 
