@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/cpu/cpu_isa.h"
+#include "backend/cpu/kernel.h"
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/random.h"

@@ -22,8 +22,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "backend/cpu/cpu_isa.h"
-#include "backend/cpu/matmul.h"
+#include "backend/cpu/kernel.h"
+#include "backend/cpu/matmul/matmul.h"
 #include "base/mem.h"
 #include "base/process.h"
 #include "cli/limit_spinning.h"

@@ -1,13 +1,11 @@
 /* A backend: kernels for the operators, and the moves that programs make, behind one table of functions.
  *
  * Files, in the order to read them:
- *     backend: the table; the backends of this build, and which operators each has kernels for;
- *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_constants: what plans for a target device
- * and the CUDA backend must agree on; kernel_versions: which versions of its kernels each backend has had;
- *     kernel_parts: what all kernels have in common;
- *     matmul_spec, linear_products, head_tiles, update_step, muon_parts: how operators are cut into GEMMs, tiles and
- *         steps, the same for every backend; moment_map, moment_numbers: what moments in 8 bits
- *         stand for.
+ *     backend: the table; the backends of this build, and the versions that their kernels have had;
+ *     cuda_absent: in place of cuda in a build without CUDA;
+ *     cuda_constants: what plans for a target device and the CUDA backend must agree on;
+ *     kernel_parts: what all kernels have in common: how operators are cut into GEMMs and tiles;
+ *     update, moment_numbers: the numbers of an update, and moments in 8 bits.
  *
  * There are two kinds of backend. On a processor a call returns when its work is done, in memory of the process:
  * `streams` and `memory` are NULL. On a GPU a call queues its work on a stream and returns; the GPU does the work
@@ -170,7 +168,7 @@ struct backend {
     enum status (*describe)(char *text, size_t bytes);
     /* Bytes of the largest cache between kernels and the device's memory; 0 where the system does not tell. */
     int64_t (*cache_bytes)(void);
-    /* Part of the recipe: raised when kernels give other bits than before (kernel_versions.h). */
+    /* Part of the recipe: raised when kernels give other bits than before (kernel_version). */
     int kernels_version;
     /* Default tokens of a micro-batch. With fewer the device does not reach its rate. */
     int64_t micro_batch_tokens;
@@ -232,5 +230,24 @@ const struct backend *backend_of_isa(const char *isa);
 /* Whether this backend can execute a plan for the instruction set `planned`: the same name, or that of a described
  * device, which lacks the libraries' part. */
 bool backend_runs_isa(const struct backend *backend, const char *planned);
+
+/* The history of each backend's kernels_version, so that a run of an older version is refused with the release, or the
+ * commit, that resumes it.
+ *
+ * CHANGELOG.md has the same table, with the reason for each raise; backend.kernel_versions compares the two. */
+struct kernel_version {
+    const char *backend; /* its name */
+    int version;
+    const char
+        *last; /* the last release with these kernels, or the last commit where no release has them; NULL: here */
+    bool only_balance; /* it changed the loss that balances experts alone */
+};
+extern const struct kernel_version kernel_versions[]; /* by backend, versions ascending */
+extern const int kernel_version_count;
+
+/* `last` of that version; NULL for the backend's own version, and for one that is not in the table. */
+const char *kernel_version_last(const char *backend, int version);
+/* Whether a run of version `from` has the same bits with version `to`, unless its loss balances experts. */
+bool kernel_versions_alike(const char *backend, int from, int to);
 
 #endif

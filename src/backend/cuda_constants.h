@@ -3,10 +3,9 @@
 #ifndef BALLAST_BACKEND_CUDA_CONSTANTS_H
 #define BALLAST_BACKEND_CUDA_CONSTANTS_H
 
-#include "backend/head_tiles.h"
-#include "backend/matmul_spec.h"
+#include "backend/kernel_parts.h"
 
-/* The operators that the CUDA backend implements (cpu/cpu_kernel.h): all. The kernels of NAME are made by
+/* The operators that the CUDA backend implements (cpu/kernel.h): all. The kernels of NAME are made by
  * cuda_NAME_create, in cuda/FILE.cu for the operators of ops/FILE.c. */
 #define CUDA_OP_LIST OP_LIST
 

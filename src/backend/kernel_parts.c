@@ -26,3 +26,222 @@ void *operand_row(const struct tensor *tensor, void *data, int64_t row) {
     if (!data) return NULL;
     return (char *)data + row * tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
 }
+
+/* Completes a GEMM, whose sizes and a's and b's strides are set, from its tensors. */
+static struct linear_product complete(struct linear_product product) {
+    struct matmul_spec *spec = &product.spec;
+    spec->c_row = tensor_row_stride(product.c);
+    spec->addend_row = product.addend ? tensor_row_stride(product.addend) : 0;
+    spec->dtype = product.a->shape.dtype;
+    spec->b_format = product.b->code.format;
+    spec->b_block = product.b->code.block;
+    spec->out_dtype = product.c->shape.dtype;
+    return product;
+}
+
+struct linear_product linear_product(const struct node *node) {
+    const struct tensor *x = node->in[0], *y = node->out[0];
+    bool kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn;
+    int64_t k = shape_columns(&x->shape), n = shape_columns(&y->shape);
+    return complete((struct linear_product){
+        .spec = {.m = shape_rows(&x->shape),
+                 .n = n,
+                 .k = k,
+                 .a_row = tensor_row_stride(x),
+                 .a_k = 1,
+                 .b_k = kn ? n : 1,
+                 .b_column = kn ? 1 : k,
+                 .bias = node->in[2] != NULL},
+        .a = x,
+        .b = node->in[1],
+        .addend = node->in[3],
+        .c = y,
+    });
+}
+
+struct matmul_operands linear_operands(const struct kernel_call *call) {
+    return (struct matmul_operands){call->in[0], call->in[1], call->in[2], call->in[3], call->out[0]};
+}
+
+struct linear_product linear_dx_product(const struct node *node) {
+    const struct tensor *dy = node->in[0], *dx = node->out[0];
+    bool kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn;
+    int64_t inputs = shape_columns(&dx->shape), outputs = shape_columns(&dy->shape);
+    return complete((struct linear_product){
+        .spec = {.m = shape_rows(&dy->shape),
+                 .n = inputs,
+                 .k = outputs,
+                 .a_row = tensor_row_stride(dy),
+                 .a_k = 1,
+                 .b_k = kn ? 1 : inputs,
+                 .b_column = kn ? outputs : 1},
+        .a = dy,
+        .b = node->in[1],
+        .addend = node->in[2],
+        .c = dx,
+    });
+}
+
+struct matmul_operands linear_dx_operands(const struct kernel_call *call) {
+    return (struct matmul_operands){call->in[0], call->in[1], NULL, call->in[2], call->out[0]};
+}
+
+struct linear_product linear_dw_product(const struct node *node) {
+    bool kn = NODE_ATTRIBUTES(node, linear_dw_attributes)->weight_is_kn;
+    const struct tensor *left = node->in[kn ? 0 : 1], *right = node->in[kn ? 1 : 0];
+    return complete((struct linear_product){
+        .spec = {.m = shape_columns(&left->shape),
+                 .n = shape_columns(&right->shape),
+                 .k = shape_rows(&left->shape),
+                 .a_row = 1,
+                 .a_k = tensor_row_stride(left),
+                 .b_k = tensor_row_stride(right),
+                 .b_column = 1},
+        .a = left,
+        .b = right,
+        .addend = node->out[0],
+        .c = node->out[0],
+    });
+}
+
+struct matmul_operands linear_dw_operands(const struct node *node, const struct kernel_call *call) {
+    bool kn = NODE_ATTRIBUTES(node, linear_dw_attributes)->weight_is_kn;
+    return (struct matmul_operands){call->in[kn ? 0 : 1], call->in[kn ? 1 : 0], NULL, call->out[0], call->out[0]};
+}
+
+enum { TILE_TOKENS_MIN = 32 };
+
+static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct head_tiles head_tiles_whole(const struct node *node) {
+    int64_t rows = shape_rows(&node->in[0]->shape), vocab = node->in[1]->shape.dims[0];
+    return (struct head_tiles){.rows = rows,
+                               .vocab = vocab,
+                               .columns = shape_columns(&node->in[0]->shape),
+                               .logits_row = vocab,
+                               .tile = rows,
+                               .last = rows};
+}
+
+struct head_tiles head_tiles_of(const struct node *node, const struct head_limits *limits) {
+    struct head_tiles tiles = head_tiles_whole(node);
+    tiles.logits_row = divide_up(tiles.vocab, limits->logits_row) * limits->logits_row;
+    int64_t max = limits->logits_bytes / (4 * tiles.logits_row);
+    if (max < TILE_TOKENS_MIN) max = TILE_TOKENS_MIN;
+    if (max > limits->tile_tokens) max = limits->tile_tokens;
+    tiles.tile = divide_up(tiles.rows, divide_up(tiles.rows, max));
+    tiles.last = tiles.rows - (tiles.rows - 1) / tiles.tile * tiles.tile;
+    return tiles;
+}
+
+struct matmul_spec head_logits_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens) {
+    const struct tensor *x = node->in[0];
+    return (struct matmul_spec){.m = tokens,
+                                .n = tiles->vocab,
+                                .k = tiles->columns,
+                                .a_row = tensor_row_stride(x),
+                                .a_k = 1,
+                                .b_k = 1,
+                                .b_column = tiles->columns,
+                                .c_row = tiles->logits_row,
+                                .dtype = x->shape.dtype,
+                                .out_dtype = DTYPE_F32};
+}
+
+struct matmul_spec head_dx_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens) {
+    const struct tensor *dx = node->out[head_output(node, HEAD_DX)];
+    return (struct matmul_spec){.m = tokens,
+                                .n = tiles->columns,
+                                .k = tiles->vocab,
+                                .a_row = tiles->logits_row,
+                                .a_k = 1,
+                                .b_k = tiles->columns,
+                                .b_column = 1,
+                                .c_row = tensor_row_stride(dx),
+                                .dtype = dx->shape.dtype,
+                                .out_dtype = dx->shape.dtype};
+}
+
+struct matmul_spec head_dweight_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens) {
+    const struct tensor *x = node->in[0];
+    return (struct matmul_spec){.m = tiles->vocab,
+                                .n = tiles->columns,
+                                .k = tokens,
+                                .a_row = 1,
+                                .a_k = tiles->logits_row,
+                                .b_k = tensor_row_stride(x),
+                                .b_column = 1,
+                                .c_row = tiles->columns,
+                                .addend_row = tiles->columns,
+                                .dtype = x->shape.dtype,
+                                .out_dtype = DTYPE_F32};
+}
+
+struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient,
+                                        bool in_rows) {
+    int64_t elements = head_makes_logits(node, gradient) ? tiles->tile * tiles->logits_row : 0,
+            logits_bytes = workspace_align(4 * elements);
+    bool apart = gradient && !in_rows && node->in[0]->shape.dtype == DTYPE_BF16;
+    struct head_workspace workspace = {.gradients = apart ? logits_bytes : 0};
+    workspace.losses = logits_bytes + (apart ? workspace_align(2 * elements) : 0);
+    workspace.end = workspace.losses + workspace_align(tiles->rows * (int64_t)sizeof(double));
+    return workspace;
+}
+
+static bool is_tall(const struct muon_sizes *sizes) { return sizes->rows > sizes->columns; }
+
+static int64_t take(int64_t bytes, int64_t *end) {
+    int64_t at = *end;
+    *end += workspace_align(bytes);
+    return at;
+}
+
+struct muon_sizes muon_sizes_of(const struct node *node) {
+    const int64_t *dims = node->in[0]->shape.dims;
+    struct muon_sizes sizes = {
+        .rows = dims[0], .columns = dims[1], .dtype = NODE_ATTRIBUTES(node, update_attributes)->parameter};
+    int64_t count = dims[0] * dims[1], f32 = (int64_t)sizeof(float), each = dtype_bytes(sizes.dtype);
+    sizes.side = is_tall(&sizes) ? sizes.columns : sizes.rows;
+    sizes.x = take(count * each, &sizes.end);
+    sizes.sums = take(count * f32, &sizes.end);
+    sizes.square = take(sizes.side * sizes.side * each, &sizes.end);
+    sizes.square_sums = take(sizes.side * sizes.side * f32, &sizes.end);
+    sizes.norms = take((1 + gradient_norm_blocks(count)) * (int64_t)sizeof(double), &sizes.end);
+    return sizes;
+}
+
+struct matmul_spec muon_square_spec(const struct muon_sizes *sizes) {
+    bool tall = is_tall(sizes);
+    int64_t columns = sizes->columns;
+    return (struct matmul_spec){.m = sizes->side,
+                                .n = sizes->side,
+                                .k = tall ? sizes->rows : columns,
+                                .a_row = tall ? 1 : columns,
+                                .a_k = tall ? columns : 1,
+                                .b_k = tall ? columns : 1,
+                                .b_column = tall ? 1 : columns,
+                                .c_row = sizes->side,
+                                .dtype = sizes->dtype,
+                                .out_dtype = DTYPE_F32};
+}
+
+static struct matmul_spec plain_spec(enum dtype dtype, int64_t m, int64_t n, int64_t k) {
+    return (struct matmul_spec){.m = m,
+                                .n = n,
+                                .k = k,
+                                .a_row = k,
+                                .a_k = 1,
+                                .b_k = n,
+                                .b_column = 1,
+                                .c_row = n,
+                                .dtype = dtype,
+                                .out_dtype = DTYPE_F32};
+}
+
+struct matmul_spec muon_squared_spec(const struct muon_sizes *sizes) {
+    return plain_spec(sizes->dtype, sizes->side, sizes->side, sizes->side);
+}
+
+struct matmul_spec muon_product_spec(const struct muon_sizes *sizes) {
+    return plain_spec(sizes->dtype, sizes->rows, sizes->columns, sizes->side);
+}

@@ -5,8 +5,6 @@
 
 #include "backend/cuda_constants.h"
 #include "backend/kernel_parts.h"
-#include "backend/linear_products.h"
-#include "backend/muon_parts.h"
 #include "ir/ops/ops.h"
 #include "machine/tier.h"
 #include "plan/gpu_micro_batch.h"

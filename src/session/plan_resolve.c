@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/kernel_versions.h"
+#include "backend/backend.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "machine/cluster.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "backend/kernel_versions.h"
+#include "backend/backend.h"
 #include "base/mem.h"
 #include "compiler/collectives.h"
 #include "ir/differentiate.h"

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "backend/kernel_versions.h"
 #include "ballast.h"
 #include "base/file.h"
 #include "support/unit.h"

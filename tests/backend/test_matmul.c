@@ -9,8 +9,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "backend/cpu/cpu_isa.h"
-#include "backend/cpu/matmul.h"
+#include "backend/cpu/kernel.h"
+#include "backend/cpu/matmul/matmul.h"
 #include "base/half.h"
 #include "base/mem.h"
 

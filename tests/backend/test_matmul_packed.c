@@ -7,8 +7,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "backend/cpu/cpu_isa.h"
-#include "backend/cpu/matmul_packed.h"
+#include "backend/cpu/kernel.h"
+#include "backend/cpu/matmul/parts.h"
 #include "base/half.h"
 #include "base/mem.h"
 

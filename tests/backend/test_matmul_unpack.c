@@ -7,9 +7,9 @@
 #include <math.h>
 #include <omp.h>
 
-#include "backend/cpu/cpu_isa.h"
-#include "backend/cpu/matmul.h"
-#include "backend/cpu/matmul_thin.h"
+#include "backend/cpu/kernel.h"
+#include "backend/cpu/matmul/matmul.h"
+#include "backend/cpu/matmul/parts.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "model/quantise.h"

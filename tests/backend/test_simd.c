@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/cpu_isa.h"
+#include "backend/cpu/kernel.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/random.h"

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "backend/kernel_versions.h"
 #include "ballast.h"
 #include "base/file.h"
 #include "support/run_program.h"

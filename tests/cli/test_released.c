@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "backend/backend.h"
-#include "backend/kernel_versions.h"
 #include "base/file.h"
 #include "data/token_file.h"
 #include "plan/plan.h"

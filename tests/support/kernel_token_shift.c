@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/kernel.h"
 #include "support/token_shift.h"
 
 /* The cache's attributes begin with those of the shift. */

@@ -1,4 +1,4 @@
-/* Counts of experts' slots, and the loss that balances them (backend/cpu/kernel_balance.c has the formulas). */
+/* Counts of experts' slots, and the loss that balances them (backend/cpu/routing.c has the formulas). */
 #include <float.h>
 
 #include "backend/cuda/device.cuh"

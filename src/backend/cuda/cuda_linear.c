@@ -1,6 +1,6 @@
 /* Linear layers and their gradients: one GEMM each. */
 #include "backend/cuda/cuda_slabs.h"
-#include "backend/linear_products.h"
+#include "backend/kernel_parts.h"
 
 struct linear_kernel {
     struct kernel kernel;

@@ -4,7 +4,7 @@
 #define BALLAST_BACKEND_CUDA_CUDA_MATMUL_H
 
 #include "backend/cuda/cuda_kernel.h"
-#include "backend/matmul_spec.h"
+#include "backend/kernel_parts.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* An expert's MLP and its gradients, on the rows that the routing gave it. Their number is known on the device alone: a
  * GEMM's blocks go through the tiles of its rows, and those beyond them have nothing to do. As on the CPU
- * (backend/cpu/expert_pieces.h), some rows behind the last slot are among them; they hold no slot. Weights in fewer
+ * (backend/cpu/expert.h), some rows behind the last slot are among them; they hold no slot. Weights in fewer
  * bits are unpacked into the workspace, a slab at a time (cuda_slabs.h). */
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_slabs.h"

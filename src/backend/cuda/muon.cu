@@ -1,4 +1,4 @@
-/* Muon's update of a whole matrix (ir/ops/ops.h), in the order of the CPU's (backend/cpu/kernel_muon.c): the moment and
+/* Muon's update of a whole matrix (ir/ops/ops.h), in the order of the CPU's (backend/cpu/optimizer.c): the moment and
  * a direction, element by element (optimizer.cu); the direction made orthogonal by GEMMs of cuBLASLt; the weight,
  * element by element. GEMMs are in the parameter's dtype, their results and what is made of them in fp32, rounded
  * once. cuBLASLt adds in another order than the CPU: the moments have the CPU's bits, the weights have not. */
@@ -7,8 +7,8 @@
 
 extern "C" {
 #include "backend/cuda/cuda_update.h"
-#include "backend/muon_parts.h"
-#include "backend/update_step.h"
+#include "backend/kernel_parts.h"
+#include "backend/update.h"
 }
 
 struct muon_kernel {

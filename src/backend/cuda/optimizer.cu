@@ -4,9 +4,8 @@
 
 extern "C" {
 #include "backend/cuda/cuda_update.h"
-#include "backend/moment_map.h"
 #include "backend/moment_numbers.h"
-#include "backend/update_step.h"
+#include "backend/update.h"
 }
 
 static_assert(GRADIENT_NORM_BLOCK % (THREADS * VECTOR<float>) == 0, "blocks begin at multiples of 16 bytes");
@@ -362,7 +361,7 @@ static enum status updates_run(const struct kernel *const *kernels, const struct
     return cuda_outcome();
 }
 
-/* ---- moments in 8 bits (backend/moment_map.h) ---- */
+/* ---- moments in 8 bits (backend/update.h) ---- */
 
 __device__ const float unsigned_numbers[] = {MOMENT_UNSIGNED_NUMBERS};
 __device__ const float signed_magnitudes[] = {MOMENT_SIGNED_MAGNITUDES};

@@ -215,7 +215,7 @@ __device__ inline int expert_at(const int32_t *ranges, int experts, int32_t plac
     return first;
 }
 
-/* backend/cpu/kernel_routing.c has what is computed. A warp takes a token. */
+/* backend/cpu/routing.c has what is computed. A warp takes a token. */
 template <typename T> __global__ void __launch_bounds__(ROUTE_THREADS) route_grad_kernel(struct route_gradient at) {
     __shared__ float values[ROUTE_WARPS][ROUTING_EXPERTS_MAX];
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;

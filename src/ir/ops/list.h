@@ -5,7 +5,7 @@
 #include "ir/op.h"
 
 /* Every operator, in one list by files of this directory. A backend names those that it implements from it
- * (backend/cpu/cpu_kernel.h); tests and benchmarks go through all.
+ * (backend/cpu/kernel.h); tests and benchmarks go through all.
  * Signatures: inputs -> outputs; [x] is optional, += is a sum over micro-batches (or an update in place). */
 
 /* embedding.c */

@@ -2,20 +2,16 @@
  *
  * Files, in the order to read them:
  *     kernels: the table of them, for their callers;
- *     simd_table: the table of the instruction set that is being compiled;
+ *     table: the table of the instruction set that is being compiled;
  *     simd: vectors of floats, and the declarations of that table's functions;
- *     simd_elementwise, simd_activation, simd_norm, simd_rope, simd_head, simd_optimizer: rows, for the operators of
- *         src/ir/ops by these names;
- *     stochastic_rounding: stochastic rounding; moment_codes: moments in 8 bits;
- *     tile, turn: the inner product of all tiles, and rows that become columns;
- *     gemm_tile, simd_gemm: GEMMs; prefetch: memory that they prefetch;
- *     simd_unpack: weights in fewer bits;
- *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
- *     amx, simd_tiles: GEMMs of packed pairs of bf16 by the processor's tiles;
- *     simd_thin: GEMMs of which one side is short;
- *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention;
- *     attention_pairs, attention_pairs_forward, attention_pairs_grad: attention by pairs of bf16;
- *     simd_attention_dots, simd_attention_amx: the same, by dot products of vectors and by the processor's tiles.
+ *     elementwise, norm, optimizer: rows, for the operators of src/ir/ops by these names, and for activations, rope and
+ *         the head's loss; optimizer also rounds stochastically and packs moments in 8 bits;
+ *     gemm: GEMMs of packed panels, by vectors and by the processor's tiles (amx);
+ *     words: matrices packed in words, and GEMMs of which one side is short;
+ *     unpack: weights in fewer bits;
+ *     attention_tile, attention: attention in tiles, and of one query;
+ *     attention_pairs: attention by pairs of bf16, of which attention_dots and attention_amx are the variants by dot
+ *         products of vectors and by the processor's tiles.
  *
  * They work on single rows, tiles and tasks; their callers in backend/cpu know graphs and threads. `dtype` is
  * DTYPE_F32 or DTYPE_BF16, `n` counts elements; rows are contiguous and of `dtype` unless said otherwise, and need no
@@ -27,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/update_step.h"
+#include "backend/update.h"
 #include "ir/ops/ops.h"
 #include "ir/tensor.h"
 
@@ -40,13 +36,13 @@ struct norm_grad_row {
     bool one_plus; /* the weight is 1 + what is stored */
 };
 
-/* One head of one sequence. Pointers are to its first feature at position 0, strides are in elements. */
 /* Of a row of logits: the largest, -infinity where there are none, and the sum of exponentials of logits less it. */
 struct logits_sum {
     float largest;
     double sum;
 };
 
+/* One head of one sequence. Pointers are to its first feature at position 0, strides are in elements. */
 struct attention_head {
     enum dtype dtype;
     int64_t length, head_dim, window;
@@ -158,7 +154,7 @@ struct quantized_weight {
 /* Every vector kernel: result, name, arguments. Each is a function SIMD_NAME(simd_NAME) in a file of the operator's
  * name, compiled once for each instruction set; a new one is that function and a line here. */
 #define SIMD_LIST(X)                                                                                                   \
-    /* Elementwise (simd_elementwise.c). */                                                                            \
+    /* Elementwise (elementwise.c). */                                                                                 \
     X(void, add, (enum dtype dtype, int64_t n, const void *a, const void *b, void *out))                               \
     /* sum (fp32) += x */                                                                                              \
     X(void, accumulate, (enum dtype dtype, int64_t n, const void *x, float *sum))                                      \
@@ -166,7 +162,7 @@ struct quantized_weight {
     X(void, scale, (int64_t n, enum dtype from, const void *a, float factor, enum dtype to, void *out))                \
     /* In double, in an order that is the same for all instruction sets. */                                            \
     X(double, squared_sum, (int64_t n, const float *x))                                                                \
-    /* Activations (simd_activation.c). Any output may be any input. */                                                \
+    /* Activations (elementwise.c). Any output may be any input. */                                                    \
     X(void, activation, (enum dtype dtype, enum activation function, int64_t n, const void *x, void *y))               \
     X(void, activation_grad,                                                                                           \
       (enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *x, void *dx))                \
@@ -178,7 +174,7 @@ struct quantized_weight {
     X(void, glu, (enum dtype dtype, int64_t n, float alpha, float limit, const void *z, void *y))                      \
     X(void, glu_grad,                                                                                                  \
       (enum dtype dtype, int64_t n, float alpha, float limit, const void *dy, const void *z, void *dz))                \
-    /* Norms (simd_norm.c). */                                                                                         \
+    /* Norms (norm.c). */                                                                                              \
     X(void, rms_norm,                                                                                                  \
       (enum dtype dtype, int64_t n, struct norm_attributes attributes, const void *x, const void *weight, void *y,     \
        float *rstd))                                                                                                   \
@@ -187,9 +183,9 @@ struct quantized_weight {
        float *mean, float *rstd))                                                                                      \
     X(void, rms_norm_grad, (enum dtype dtype, int64_t n, const struct norm_grad_row *row))                             \
     X(void, layer_norm_grad, (enum dtype dtype, int64_t n, const struct norm_grad_row *row))                           \
-    /* Rotary embedding of one head (simd_rope.c): `half` cosines, then `half` sines in the table. y may be x. */      \
+    /* Rotary embedding of one head (elementwise.c): `half` cosines, then `half` sines in the table. y may be x. */    \
     X(void, rope, (enum dtype dtype, int64_t half, float sign, const void *x, const float *table, void *y))            \
-    /* The head's loss (simd_head.c), from one row of fp32 logits. */                                                  \
+    /* The head's loss (elementwise.c), from one row of fp32 logits. */                                                \
     X(struct logits_sum, sum_exp, (int64_t n, const float *logits))                                                    \
     /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). With a soft cap, times    \
      * the slope of the cap: 1 - (logits / softcap)^2. */                                                              \
@@ -197,7 +193,7 @@ struct quantized_weight {
       (enum dtype dtype, int64_t n, const float *logits, float lse, float scale, float softcap, void *out))            \
     /* logits = softcap * tanh(logits / softcap) */                                                                    \
     X(void, soft_cap, (int64_t n, float softcap, float *logits))                                                       \
-    /* An update (simd_optimizer.c) of the run's first n elements. */                                                  \
+    /* An update (optimizer.c) of the run's first n elements. */                                                       \
     X(void, update, (enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run))  \
     /* Muon's: the weight follows a direction of the dtype, rounded and kept as in an update. */                       \
     X(void, follow,                                                                                                    \
@@ -205,37 +201,37 @@ struct quantized_weight {
        const void *direction))                                                                                         \
     /* x = a x + b y */                                                                                                \
     X(void, mix, (enum dtype dtype, int64_t n, float a, float b, const float *y, void *x))                             \
-    /* GEMMs (simd_gemm.c). */                                                                                         \
+    /* GEMMs (gemm.c). */                                                                                              \
     X(void, gemm, (const struct gemm_block *block))                                                                    \
-    /* The same of bf16 by the processor's tiles (simd_tiles.c): steps and strides are in words of two steps, a        \
+    /* The same of bf16 by the processor's tiles (gemm.c): steps and strides are in words of two steps, a              \
      * multiple of 16; panels are of 32 rows, [32][words] (pack_lines), and of 32 columns, [words][32] (pack_steps).   \
      */                                                                                                                \
     X(void, gemm_pairs, (const struct gemm_block *block))                                                              \
     X(void, gemm_pack, (const struct gemm_packing *packing))                                                           \
     X(void, gemm_finish, (const struct gemm_result *result, const float *sums, int64_t sums_row))                      \
-    /* GEMMs of words (simd_thin.c). */                                                                                \
+    /* GEMMs of words (words.c). */                                                                                    \
     /* b by steps, by lines. */                                                                                        \
     X(void, multiply_words, (const struct word_product *product))                                                      \
     X(void, multiply_lines, (const struct word_product *product))                                                      \
-    /* Packs a and b in words (simd_words.c), with zeros after the last step and line; `words` is a multiple of 16.    \
+    /* Packs a and b in words (words.c), with zeros after the last step and line; `words` is a multiple of 16.         \
      * By steps: [words][width], width a multiple of 16 and not less than the lines. By lines: [lines][words]. */      \
     X(void, pack_steps, (const struct word_source *source, int64_t words, int64_t width, float *to))                   \
     X(void, pack_lines, (const struct word_source *source, int64_t words, float *to))                                  \
-    /* Numbers of a weight (simd_unpack.c): `count` from the first on, each rounded to `dtype` and written in `to`,    \
+    /* Numbers of a weight (unpack.c): `count` from the first on, each rounded to `dtype` and written in `to`,         \
      * which is that or fp32. */                                                                                       \
     X(void, unpack,                                                                                                    \
       (const struct quantized_weight *weight, int64_t first, int64_t count, enum dtype dtype, enum dtype to,           \
        void *out))                                                                                                     \
-    /* Attention of one query (simd_attention_cache.c); `scores` holds `keys` floats. */                               \
+    /* Attention of one query (attention.c); `scores` holds `keys` floats. */                                          \
     X(void, attention_query, (const struct attention_query *query, float *scores))
 
 /* Attention of one head in tiles: functions SIMD_NAME(simd_attention_NAME), and, for bf16 alone, by pairs of it, tables
  * SIMD_NAME(simd_attention_UNIT) for the units that multiply them. Workspaces are in floats. */
 #define ATTENTION_LIST(X)                                                                                              \
-    /* Queries [tile * queries, …) (simd_attention.c, attention_pairs_forward.h). */                                 \
+    /* Queries [tile * queries, …) (attention.c, attention_pairs.h). */                                              \
     X(int64_t, workspace, (int64_t head_dim))                                                                          \
     X(void, attend, (const struct attention_head *head, int64_t tile, float *workspace))                               \
-    /* The gradient (simd_attention_grad.c, attention_pairs_grad.h), between tiles of `tile` keys and of as many       \
+    /* The gradient (attention.c, attention_pairs.h), between tiles of `tile` keys and of as many                      \
      * queries: first prepare for each tile of queries, which makes delta and clears dq_sums. Then for each tile of    \
      * keys start, its pairs with tiles of queries that may see it, and finish, which writes dk and dv: sums over all  \
      * pairs since start, be they of several query heads that share the keys. After its pair, `queries` adds the       \
@@ -267,7 +263,7 @@ struct simd_kernels {
 };
 #undef SIMD_MEMBER
 
-/* The tables of this build; cpu_isa.c finds which of them the processor supports. */
+/* The tables of this build; cpu/kernel.c finds which of them the processor supports. */
 extern const struct simd_kernels simd_kernels_avx512, simd_kernels_avx2, simd_kernels_generic;
 
 #endif

@@ -311,7 +311,7 @@ INLINE vf vf_normal(vf x, vf *bell) {
     return vf_select(x > 0.0f, 1.0f - tail, tail);
 }
 
-/* Declares every function of SIMD_LIST and ATTENTION_LIST for the instruction set that is being compiled; simd_table.c
+/* Declares every function of SIMD_LIST and ATTENTION_LIST for the instruction set that is being compiled; table.c
  * makes the table. */
 #define SIMD_DECLARE(result, name, arguments) result SIMD_NAME(simd_##name) arguments;
 SIMD_LIST(SIMD_DECLARE)
@@ -322,5 +322,50 @@ ATTENTION_LIST(SIMD_DECLARE)
 #if SIMD_LANES == 16
 extern const struct attention_kernels SIMD_NAME(simd_attention_dots), SIMD_NAME(simd_attention_amx);
 #endif
+
+/* Rows become columns: square blocks of LANES vectors, turned in registers. */
+
+/* Elements of a and b by turns: of their lower halves, of their upper halves. */
+#if SIMD_LANES == 16
+INLINE vf vf_weave_low(vf a, vf b) {
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+INLINE vf vf_weave_high(vf a, vf b) {
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+#elif SIMD_LANES == 8
+INLINE vf vf_weave_low(vf a, vf b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
+INLINE vf vf_weave_high(vf a, vf b) { return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
+#else
+INLINE vf vf_weave_low(vf a, vf b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+INLINE vf vf_weave_high(vf a, vf b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+#endif
+
+/* One weave of all rows rotates the bits of an element's (row, lane) by one place; after log2(LANES) weaves row and
+ * lane have changed places. */
+INLINE void vf_turn(vf block[LANES]) {
+    for (int width = 1; width < LANES; width *= 2) {
+        vf woven[LANES];
+        for (int i = 0; i < LANES / 2; i++) {
+            woven[2 * i] = vf_weave_low(block[i], block[i + LANES / 2]);
+            woven[2 * i + 1] = vf_weave_high(block[i], block[i + LANES / 2]);
+        }
+        for (int i = 0; i < LANES; i++)
+            block[i] = woven[i];
+    }
+}
+
+/* Sizes of the GEMM's tile and panels. */
+
+/* As many accumulators as the registers hold besides a row of b and one element of a. */
+#define GEMM_TILE_ROWS_avx512 8
+#define GEMM_TILE_ROWS_avx2 4
+#define GEMM_TILE_ROWS_generic 8
+enum { GEMM_TILE_ROWS = SIMD_JOIN(GEMM_TILE_ROWS, CPU_ISA), GEMM_VECTORS = 3 };
+/* Panels are whole vectors wide, so that a and b are packed by the same moves; one of a may hold two tiles. */
+enum {
+    GEMM_ROWS = (int)GEMM_TILE_ROWS > (int)LANES ? (int)GEMM_TILE_ROWS : (int)LANES,
+    GEMM_COLUMNS = GEMM_VECTORS * LANES
+};
 
 #endif

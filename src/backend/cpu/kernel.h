@@ -1,0 +1,71 @@
+/* The CPU backend, and what its kernels share.
+ *
+ * Files, in the order to read them:
+ *     kernel: the operators that it implements, the vector kernels (simd/) that this processor uses, and kernels that
+ * go row by row; backend: the backend's table; parallel: loops over threads; elementwise, norm, rope, embedding,
+ * linear, head, head_slices, attention, attention_part, preference, routing, expert, expert_glu, group_collectives,
+ * optimizer: the kernels of the operators that src/ir/ops defines in files of these names; attention_part: the tasks of
+ * attention where ranks or tiles have a part of the queries; head_slices: the head's loss in slices of the vocabulary.
+ * GEMMs are in matmul/. */
+#ifndef BALLAST_BACKEND_CPU_KERNEL_H
+#define BALLAST_BACKEND_CPU_KERNEL_H
+
+#include <stdbool.h>
+
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/simd/kernels.h"
+#include "backend/kernel_parts.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "ir/ops/ops.h"
+
+/* Which instruction set the CPU backend uses: the widest that the processor has and this build holds, at most what the
+ * environment variable BALLAST_MAX_ISA says ("avx512" or "avx2"; it caps oneDNN as well). Chosen once, at first use. */
+
+/* STATUS_FAILED when the processor has none of them, BAD_INPUT when BALLAST_MAX_ISA is not a name. */
+enum status cpu_isa_check(void);
+/* The table in use. Only after cpu_isa_check succeeded. */
+const struct simd_kernels *cpu_simd(void);
+/* Whether its GEMMs of bf16 may use the processor's instruction for pairs: where oneDNN's do. */
+bool cpu_has_bf16_dots(void);
+/* Whether they may use its tiles (AMX), by the same rule; oneDNN has then asked the system for them. */
+bool cpu_has_bf16_tiles(void);
+/* Name of the set in use and of what oneDNN uses next to it, as "avx512+amx": results depend on both. "none" where
+ * cpu_isa_check fails. */
+const char *cpu_isa_name(void);
+
+/* The operators that the CPU implements: all. A backend that lacks some lists those that it has, as X(name), families
+ * of ir/ops/list.h or single operators. The kernels of NAME are made by cpu_NAME_create, in FILE.c for the
+ * operators of ops/FILE.c. */
+#define CPU_OP_LIST OP_LIST
+
+#define KERNEL_DECLARE(name) kernel_maker cpu_##name##_create;
+CPU_OP_LIST(KERNEL_DECLARE)
+#undef KERNEL_DECLARE
+
+/* A kernel that computes each row by itself: `rows` computes rows [begin, end) of out[0]. */
+typedef void kernel_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end);
+enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out);
+/* For such kernels: columns and dtype of out[0], and rows of operands; NULL for an operand that is left out. */
+static inline int64_t columns_of(const struct node *node) { return shape_columns(&node->out[0]->shape); }
+static inline enum dtype dtype_of(const struct node *node) { return node->out[0]->shape.dtype; }
+static inline void *in_row(const struct node *node, const struct kernel_call *call, int input, int64_t row) {
+    return operand_row(node->in[input], call->in[input], row);
+}
+
+static inline void *out_row(const struct node *node, const struct kernel_call *call, int output, int64_t row) {
+    return operand_row(node->out[output], call->out[output], row);
+}
+
+/* Sums over rows in blocks of SUM_ROWS: block i has its own row of `partials` [blocks][columns] (fp32); the blocks are
+ * then added to `out` in order. */
+enum { SUM_ROWS = 64 };
+int64_t sum_blocks(int64_t rows);
+void sum_combine(int64_t blocks, int64_t columns, const float *partials, float *out);
+/* out (fp32) += the sum of all rows, in order; row_stride in elements. */
+void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *data, int64_t row_stride, float *out);
+
+/* The sum of products of two rows: in fp32, over lanes that are added up in order. */
+float dot_rows(enum dtype dtype, int64_t columns, const void *a, const void *b);
+
+#endif

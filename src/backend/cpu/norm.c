@@ -1,0 +1,148 @@
+/* Norms and their gradients. A gradient goes through rows in blocks, each with its own partial sums of the weights'
+ * gradients, which go over the groups of a row in order. */
+#include <string.h>
+
+#include "backend/cpu/kernel.h"
+
+/* Features that are normalised together: those that the weight has. */
+static int64_t group_of(const struct tensor *weight) { return shape_columns(&weight->shape); }
+
+static void rms_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+    struct norm_attributes attributes = *NODE_ATTRIBUTES(node, norm_attributes);
+    int64_t group = group_of(node->in[1]), groups = columns_of(node) / group;
+    int64_t bytes = group * dtype_bytes(dtype_of(node));
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = in_row(node, call, 0, row);
+        char *y = out_row(node, call, 0, row);
+        float *rstd = (float *)call->out[1] + row * groups;
+        for (int64_t i = 0; i < groups; i++)
+            cpu_simd()->rms_norm(dtype_of(node), group, attributes, x + i * bytes, call->in[1], y + i * bytes,
+                                 rstd + i);
+    }
+}
+
+enum status cpu_rms_norm_create(const struct node *node, struct kernel **out) {
+    return cpu_rows_create(node, rms_norm_rows, out);
+}
+
+static void layer_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+    double epsilon = NODE_ATTRIBUTES(node, norm_attributes)->epsilon;
+    int64_t group = group_of(node->in[1]), groups = columns_of(node) / group;
+    int64_t bytes = group * dtype_bytes(dtype_of(node));
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = in_row(node, call, 0, row);
+        char *y = out_row(node, call, 0, row);
+        float *mean = (float *)call->out[1] + row * groups, *rstd = (float *)call->out[2] + row * groups;
+        for (int64_t i = 0; i < groups; i++)
+            cpu_simd()->layer_norm(dtype_of(node), group, epsilon, x + i * bytes, call->in[1], call->in[2],
+                                   y + i * bytes, mean + i, rstd + i);
+    }
+}
+
+enum status cpu_layer_norm_create(const struct node *node, struct kernel **out) {
+    return cpu_rows_create(node, layer_norm_rows, out);
+}
+
+/* The indices of operands, which differ between the kinds of norm. */
+struct norm_operands {
+    int mean; /* input, or -1 */
+    int rstd, addend;
+    int dbias; /* output, or -1 */
+    void (*row)(enum dtype dtype, int64_t n, const struct norm_grad_row *row);
+};
+
+struct norm_run {
+    const struct node *node;
+    const struct kernel_call *call;
+    struct norm_operands operands;
+    float *dweights, *dbiases; /* [blocks][group], or NULL */
+    int64_t group;             /* features that are normalised together */
+    int64_t groups;            /* of a row */
+};
+
+static float *partial_row(float *partials, int64_t row, int64_t group) {
+    return partials ? partials + row / SUM_ROWS * group : NULL;
+}
+
+static char *group_data(void *row, int64_t group_bytes, int64_t index) {
+    return row ? (char *)row + index * group_bytes : NULL;
+}
+
+static void norm_grad_groups(const struct norm_run *run, int64_t index, struct norm_grad_row *partial) {
+    const struct node *node = run->node;
+    const struct kernel_call *call = run->call;
+    const struct norm_operands *at = &run->operands;
+    enum dtype dtype = node->in[1]->shape.dtype;
+    int64_t bytes = run->group * dtype_bytes(dtype);
+    void *dy = operand_row(node->in[0], call->in[0], index), *x = operand_row(node->in[1], call->in[1], index);
+    void *addend = operand_row(node->in[at->addend], call->in[at->addend], index);
+    void *dx = operand_row(node->out[0], call->out[0], index);
+    for (int64_t i = 0; i < run->groups; i++) {
+        struct norm_grad_row row = *partial;
+        row.dy = group_data(dy, bytes, i);
+        row.x = group_data(x, bytes, i);
+        row.addend = group_data(addend, bytes, i);
+        row.dx = group_data(dx, bytes, i);
+        row.mean = at->mean >= 0 ? ((const float *)call->in[at->mean])[index * run->groups + i] : 0;
+        row.rstd = ((const float *)call->in[at->rstd])[index * run->groups + i];
+        at->row(dtype, run->group, &row);
+    }
+}
+
+static void norm_grad_rows(const void *context, int64_t begin, int64_t end) {
+    const struct norm_run *run = context;
+    struct norm_grad_row partial = {
+        .weight = run->call->in[2],
+        .one_plus = NODE_ATTRIBUTES(run->node, norm_grad_attributes)->one_plus,
+        .dweight = partial_row(run->dweights, begin, run->group),
+        .dbias = partial_row(run->dbiases, begin, run->group),
+    };
+    if (partial.dweight) memset(partial.dweight, 0, (size_t)run->group * sizeof(float));
+    if (partial.dbias) memset(partial.dbias, 0, (size_t)run->group * sizeof(float));
+    for (int64_t i = begin; i < end; i++)
+        norm_grad_groups(run, i, &partial);
+}
+
+static int64_t partial_elements(const struct node *node) {
+    return sum_blocks(shape_rows(&node->in[1]->shape)) * group_of(node->in[2]);
+}
+
+static void norm_grad(const struct kernel *kernel, const struct kernel_call *call, struct norm_operands operands) {
+    const struct node *node = kernel->node;
+    struct norm_run run = {.node = node, .call = call, .operands = operands, .group = group_of(node->in[2])};
+    run.groups = shape_columns(&node->in[1]->shape) / run.group;
+    int64_t rows = shape_rows(&node->in[1]->shape), blocks = sum_blocks(rows);
+    float *dbias = operands.dbias >= 0 ? call->out[operands.dbias] : NULL;
+    if (call->out[1]) run.dweights = call->workspace;
+    if (dbias) run.dbiases = (float *)call->workspace + (call->out[1] ? partial_elements(node) : 0);
+    parallel_for(rows, SUM_ROWS, norm_grad_rows, &run);
+    if (call->out[1]) sum_combine(blocks, run.group, run.dweights, call->out[1]);
+    if (dbias) sum_combine(blocks, run.group, run.dbiases, dbias);
+}
+
+static enum status norm_grad_create(const struct node *node, kernel_run *run, struct kernel **out) {
+    int wanted = (node->out[1] != NULL) + (node->out[2] != NULL);
+    return kernel_plain(node, run, wanted * partial_elements(node) * (int64_t)sizeof(float), out);
+}
+
+static enum status rms_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+    norm_grad(
+        kernel, call,
+        (struct norm_operands){.mean = -1, .rstd = 3, .addend = 4, .dbias = -1, .row = cpu_simd()->rms_norm_grad});
+    return STATUS_OK;
+}
+
+enum status cpu_rms_norm_grad_create(const struct node *node, struct kernel **out) {
+    return norm_grad_create(node, rms_norm_grad_run, out);
+}
+
+static enum status layer_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+    norm_grad(
+        kernel, call,
+        (struct norm_operands){.mean = 3, .rstd = 4, .addend = 5, .dbias = 2, .row = cpu_simd()->layer_norm_grad});
+    return STATUS_OK;
+}
+
+enum status cpu_layer_norm_grad_create(const struct node *node, struct kernel **out) {
+    return norm_grad_create(node, layer_norm_grad_run, out);
+}
