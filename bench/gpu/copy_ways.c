@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/kernel.h"
 #include "base/clock.h"
 #include "gpu/gpu_clock.h"
 #include "support/median.h"

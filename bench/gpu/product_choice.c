@@ -9,8 +9,8 @@
 #include <cublasLt.h>
 #include <stdio.h>
 
-#include "backend/cuda/cuda_device.h"
-#include "backend/cuda/cuda_matmul.h"
+#include "backend/cuda/kernel.h"
+#include "backend/cuda/matmul.h"
 #include "support/median.h"
 
 enum { TOKENS = 4096, ALGORITHMS = 32, ORDERED_MAX = 8, ROWS = 3, CALLS = 5 };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "backend/cuda/cuda_matmul.h"
+#include "backend/cuda/matmul.h"
 #include "gpu/gpu_clock.h"
 
 enum { SIDE = 8192 };

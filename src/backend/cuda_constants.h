@@ -6,7 +6,7 @@
 #include "backend/kernel_parts.h"
 
 /* The operators that the CUDA backend implements (cpu/kernel.h): all. The kernels of NAME are made by
- * cuda_NAME_create, in cuda/FILE.cu for the operators of ops/FILE.c. */
+ * cuda_NAME_create, in cuda/kernels/FILE.cu for the operators of ops/FILE.c. */
 #define CUDA_OP_LIST OP_LIST
 
 /* struct backend's kernels_version. */
@@ -18,7 +18,7 @@ enum { CUDA_KERNELS_VERSION = 6 };
 /* The most workspace that the algorithm of a GEMM may ask for (NVIDIA's advice for compute capability 9.0). */
 enum { CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-/* Columns of a GEMM whose b is in fewer bits that are unpacked at a time (cuda/cuda_slabs.h): equal parts of n, in
+/* Columns of a GEMM whose b is in fewer bits that are unpacked at a time (cuda/matmul.h): equal parts of n, in
  * multiples of CUDA_SLAB_UNIT, whose numbers take CUDA_SLAB_BYTES, of which caches of GPUs (6 MiB of an RTX 3090, 50
  * of an H100, 72 of an RTX 4090) hold all or much; a judgement, not measured. */
 enum { CUDA_SLAB_BYTES = 16 << 20, CUDA_SLAB_UNIT = 64 };

@@ -239,7 +239,7 @@ double attention_s(const struct gpu *gpu, const struct attention_shape *shape, b
 
 double streaming_s(const struct gpu *gpu, double bytes) { return bytes / gpu->bytes_per_s + gpu->kernel_s; }
 
-/* Gradients of norms whose rows a warp holds (backend/cuda/norm.cu) read them once. */
+/* Gradients of norms whose rows a warp holds (backend/cuda/kernels/norm.cu) read them once. */
 static const int64_t NARROW_MIN = 257, NARROW_MAX = 1024;
 static const double NARROW_PART = 0.75 / 0.60;
 

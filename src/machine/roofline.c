@@ -81,7 +81,7 @@ static const struct tensor *quantized_weight(const struct node *node) {
     return NULL;
 }
 
-/* A kernel of its own unpacks a quantized weight before each GEMM that reads it (backend/cuda/cuda_slabs.h). A frozen
+/* A kernel of its own unpacks a quantized weight before each GEMM that reads it (backend/cuda/matmul.h). A frozen
  * weight's GEMMs have 2 FLOPs for each row and element; all weights of a node are in one format. */
 static double unpack_s(const struct gpu *gpu, const struct node *node) {
     const struct tensor *weight = quantized_weight(node);

@@ -74,7 +74,7 @@ static int64_t routing_bytes(const struct node *node) {
            (int64_t)sizeof(double);
 }
 
-/* The workspace of the CUDA backend's kernels (cuda_matmul.c, cuda_slabs.c, head.cu, preference.cu, routing.cu,
+/* The workspace of the CUDA backend's kernels (matmul.c, head.cu, preference.cu, routing.cu,
  * balance.cu, expert.cu, muon.cu); the most possible where only a device knows. */
 static int64_t workspace_bytes(const struct node *node) {
     if (node->op == &op_preference_loss || node->op == &op_preference_loss_grad) return cuda_preference_bytes(node);

@@ -9,7 +9,7 @@
 #include <cublasLt.h>
 
 #include "backend/backend.h"
-#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/kernel.h"
 #include "backend/cuda_constants.h"
 #include "base/fault.h"
 #include "runtime/store/arena.h"

@@ -5,8 +5,7 @@
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA
-#include "backend/cuda/cuda_device.h"
-#include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/kernel.h"
 
 static struct runtime {
     cudaError_t begin, end, instantiate; /* what they return */

@@ -11,7 +11,7 @@
 
 #ifdef BALLAST_CUDA_EMULATED
 
-/* Of the CUDA backend (backend/cuda/cuda_matmul.h). */
+/* Of the CUDA backend (backend/cuda/matmul.h). */
 enum status cuda_matmul_pin(const char *lines);
 enum status cuda_matmul_list(const char **lines);
 

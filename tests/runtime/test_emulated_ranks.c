@@ -16,7 +16,7 @@
 
 #ifdef BALLAST_CUDA_EMULATED
 
-#include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/kernel.h"
 #include "support/cuda_kernels.h"
 
 enum { SEED = 72, CASES_MAX = 24 };

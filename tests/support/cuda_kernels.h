@@ -4,7 +4,7 @@
 
 #include "backend/backend.h"
 
-kernel_maker *cuda_maker(const struct op *op); /* backend/cuda/cuda_kernel.h, which needs CUDA's headers */
+kernel_maker *cuda_maker(const struct op *op); /* backend/cuda/kernel.h, which needs CUDA's headers */
 
 /* FAILED, with a message that names the node, where the device or a library refuses. */
 static inline enum status cuda_kernel_create(const struct node *node, struct kernel **out) {

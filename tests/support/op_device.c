@@ -2,7 +2,7 @@
 
 #ifdef BALLAST_CUDA
 
-#include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/kernel.h"
 #include "support/cuda_kernels.h"
 
 static void require(cudaError_t error, const char *what) {

@@ -9,7 +9,7 @@
 #ifndef BALLAST_BACKEND_CUDA_ATTENTION_CUDNN_H
 #define BALLAST_BACKEND_CUDA_ATTENTION_CUDNN_H
 
-#include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/kernel.h"
 
 #ifdef __cplusplus
 extern "C" {

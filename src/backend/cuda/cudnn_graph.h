@@ -7,7 +7,7 @@
 
 #include <cudnn.h>
 
-#include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/kernel.h"
 
 enum { CUDNN_RANK = 4, CUDNN_DESCRIPTORS_MAX = 160, CUDNN_OPERATIONS_MAX = 32, CUDNN_OPERANDS_MAX = 16 };
 

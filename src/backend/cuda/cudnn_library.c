@@ -2,7 +2,7 @@
 #include <cudnn.h>
 #include <stdio.h>
 
-#include "backend/cuda/opened_library.h"
+#include "backend/cuda/library.h"
 
 #define SONAME "libcudnn.so." OPENED_TEXT(CUDNN_MAJOR)
 

@@ -1,0 +1,96 @@
+/* What the kernels of the CUDA backend share on the host's side. Each family of operators is one file: its device code
+ * and the functions that make its kernels.
+ *
+ * Operands are in device memory; a kernel's `run` queues work on the call's stream and returns cuda_outcome(). The same
+ * kernel on the same GPU always gives the same bits: no sum depends on the order in which threads finish.
+ *
+ * Files, in the order to read them:
+ *     kernel: this; the list of operators, kernels loaded, failures within a call;
+ *     backend: the backend's table: the GPU in use, its memory, streams and events, graphs captured from streams;
+ *     library, cudnn_library: NVIDIA's libraries, opened when a device is first used;
+ *     matmul: GEMMs by cuBLASLt and their algorithms as text, of weights in fewer bits too; linear layers;
+ *     cudnn_graph: graphs of cuDNN's operations; attention_cudnn, attention_cudnn_absent: attention and its gradient as
+ *         such graphs, or none; attention_library: kernels by them, in place of the own.
+ * Device code is in kernels/:
+ *     device: elements, vectors, sums over threads, launches; mma: instructions that are written out;
+ *     stochastic_rounding: stochastic rounding;
+ *     elementwise, group_collectives, norm, rope, embedding, head, preference, optimizer, muon, attention: a family of
+ *         operators each; elementwise also sums rows, and packs sums that travel between devices as bf16;
+ *     attention_cache: attention by keys and values in a cache, and key-value heads that are selected;
+ *     routing, balance, expert: layers of experts; unpack: numbers of weights in fewer bits.
+ */
+#ifndef BALLAST_BACKEND_CUDA_KERNEL_H
+#define BALLAST_BACKEND_CUDA_KERNEL_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+#define _Noreturn [[noreturn]]
+extern "C" {
+#endif
+
+#include "backend/cuda_constants.h"
+#include "backend/kernel_parts.h"
+#include "base/mem.h"
+#include "ir/ops/ops.h"
+
+#define CUDA_DECLARE(name) enum status cuda_##name##_create(const struct node *node, struct kernel **out);
+CUDA_OP_LIST(CUDA_DECLARE)
+#undef CUDA_DECLARE
+/* The backend's (backend.h). */
+kernel_maker *cuda_maker(const struct op *op);
+extern const struct backend_graphs cuda_graphs;
+
+/* Registers a kernel when the program starts (device.cuh); returns true. */
+bool cuda_kernels_add(const void *kernel);
+/* Loads the code of all kernels into device memory; without it the driver loads each at its first launch. */
+enum status cuda_kernels_load(void);
+
+/* OK, or FAILED "CUDA: WHAT: the runtime's words", with how to find the place when the GPU itself found the fault. */
+enum status cuda_status(cudaError_t error, const char *what);
+/* STATUS_FAILED with the library's text. */
+enum status cuda_failed(cudaError_t error, const char *what);
+/* For use in `run`, which need not check each call: notes the thread's first failure. */
+void cuda_require(cudaError_t error, const char *what);
+/* Notes that a library refused a call, in its words; or, if the device had failed before, the device's failure. */
+void cuda_refused(cudaStream_t stream, const char *what, const char *message);
+/* The status to return from `run`: OK, or FAILED with the noted message. Clears the note. */
+enum status cuda_outcome(void);
+
+static inline cudaStream_t stream_of(const struct kernel_call *call) { return (cudaStream_t)call->stream; }
+
+/* Addresses of buffers are multiples of this. */
+enum { CUDA_ALIGN = 64 };
+/* The power of two, at most CUDA_ALIGN, that divides the address of the operand's first element. */
+int64_t cuda_alignment(const struct tensor *tensor);
+
+/* Sums over rows (elementwise.cu): blocks of rows have partial sums [blocks][columns] in fp32, which are then added up
+ * in order. How many rows a block has depends on their number alone. */
+int64_t cuda_sum_block_rows(int64_t rows);
+int64_t cuda_sum_blocks(int64_t rows);
+/* Bytes of the partial sums. */
+int64_t cuda_sum_workspace(int64_t rows, int64_t columns);
+/* out (fp32) += the partial sums. */
+void cuda_sum_combine(cudaStream_t stream, int64_t blocks, int64_t columns, const float *partials, float *out);
+/* out (fp32) += the sum of all rows; row_stride in elements. */
+void cuda_sum_columns(cudaStream_t stream, enum dtype dtype, int64_t rows, int64_t columns, const void *data,
+                      int64_t row_stride, void *workspace, float *out);
+
+/* to = to + from, `count` fp32 numbers each (backend.h). */
+void cuda_add_sums(void *to, const void *from, int64_t count, bool round_bf16, void *stream);
+/* backend_peers says what these do (elementwise.cu). */
+void cuda_pack_bf16(void *to, const float *from, int64_t count, void *stream);
+void cuda_unpack_bf16(float *to, const void *from, int64_t count, bool adds, void *stream);
+
+/* What an update of whole matrices (muon.cu) takes from that of elements (optimizer.cu). */
+/* Changes the moment of all of a matrix, and writes the fp32 direction, where the clip factor is a number. */
+enum status cuda_muon_move(const struct kernel *kernel, const struct kernel_call *call, float *direction);
+/* *out = the sum of the squares of `count` numbers, whose address is a multiple of 16; `sums` gets those of blocks of
+ * GRADIENT_NORM_BLOCK. */
+void cuda_squared_norm_of(const float *data, int64_t count, double *sums, double *out, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
