@@ -58,7 +58,8 @@ static double attended_pairs(const struct node *node, const struct shape *q) {
     return pairs * (double)q->dims[0] * (double)attributes->heads;
 }
 
-void key_heads(const struct attention_attributes *attributes, struct op_key *key) {
+/* Adds the attributes that attention's time depends on, with or without a cache. */
+static void key_heads(const struct attention_attributes *attributes, struct op_key *key) {
     op_key_add(key, " heads=%" PRId64 "/%" PRId64 "x%" PRId64 " window=%" PRId64, attributes->heads,
                attributes->kv_heads, attributes->head_dim, attributes->window);
     if (attributes->softcap > 0) op_key_add(key, " capped");
@@ -197,6 +198,14 @@ static void take_part_attention(void *attributes, char letter, const struct inde
     if (letter == 'h' || letter == 'q') own->heads /= part->parts;
 }
 
+static struct tensor *add_select_heads(struct graph *graph, const char *name, struct tensor *x,
+                                       struct select_heads_attributes attributes) {
+    if (!x) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x};
+    struct node *node = graph_add(graph, &op_select_heads, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}
+
 /* A part of the query heads reads some of the keys and values, which it gets whole. */
 static bool collective_parts_attention(struct graph *graph, const char *name, char letter,
                                        const struct index_part *part, const void *attributes,
@@ -204,8 +213,8 @@ static bool collective_parts_attention(struct graph *graph, const char *name, ch
     int64_t head_dim = ((const struct attention_attributes *)attributes)->head_dim;
     if (letter != 'q' || !in[1] || !in[2]) return false;
     struct select_heads_attributes heads = heads_of_part(part, shape_columns(&in[1]->shape) / head_dim, head_dim);
-    in[1] = ops_select_heads(graph, graph_format(graph, "%s.keys", name), in[1], heads);
-    in[2] = ops_select_heads(graph, graph_format(graph, "%s.values", name), in[2], heads);
+    in[1] = add_select_heads(graph, graph_format(graph, "%s.keys", name), in[1], heads);
+    in[2] = add_select_heads(graph, graph_format(graph, "%s.values", name), in[2], heads);
     return false;
 }
 
@@ -550,11 +559,3 @@ const struct op op_select_heads_grad = {
     .infer = infer_select_heads_grad,
     .cost_key = key_selection,
 };
-
-struct tensor *ops_select_heads(struct graph *graph, const char *name, struct tensor *x,
-                                struct select_heads_attributes attributes) {
-    if (!x) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x};
-    struct node *node = graph_add(graph, &op_select_heads, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
-}

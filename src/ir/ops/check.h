@@ -9,10 +9,6 @@
 enum status check_shape(const struct node *node, int input, const struct shape *expected);
 /* The same for an optional input: left out is fine. */
 enum status check_optional(const struct node *node, int input, const struct shape *expected);
-/* Of operators that update a parameter (struct update_attributes). */
-enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MAX]);
-/* A parameter that is its master, rounded: of an update rule that keeps a whole master. */
-uint32_t update_overwrites(const struct node *node);
 /* Activations: [S, T, C] in bf16 or fp32. */
 enum status check_activation(const struct node *node, int input);
 /* The activation's shape with another last dimension. */
@@ -28,13 +24,8 @@ void loops_add_outside_positions(struct op_loops *loops, const struct tensor *te
 /* Loops of operators that treat each element of activations of one shape apart; all operands are such. */
 bool loops_alike(const struct node *node, int way, struct op_loops *out);
 
-/* Adds the attributes that attention's time depends on, with or without a cache. */
-void key_heads(const struct attention_attributes *attributes, struct op_key *key);
-
 /* Element `index` of the ranges of experts whose slots go to them in turn, for measuring. */
 double example_range(int64_t slots, int64_t experts, int64_t index);
-/* op.touched of an operand whose rows all experts share: those of one. */
-double touched_by_expert(const struct node *node, const struct tensor *rows);
 
 /* gradient_deliver for a gradient that node `of` made without an addend: where the tensor has other uses, adds a node
  * that sums it with their gradients. */

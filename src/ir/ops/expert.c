@@ -9,7 +9,8 @@ double expert_mean_rows(const struct node *node) {
     return (double)attributes_of(node)->slots / (double)attributes_of(node)->experts;
 }
 
-double touched_by_expert(const struct node *node, const struct tensor *rows) {
+/* op.touched of an operand whose rows all experts share: those of one. */
+static double touched_by_expert(const struct node *node, const struct tensor *rows) {
     return expert_mean_rows(node) / (double)shape_rows(&rows->shape);
 }
 

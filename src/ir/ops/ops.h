@@ -45,8 +45,6 @@ struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x,
 struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
                              struct tensor *v, struct tensor *segments, struct tensor *sinks,
                              struct attention_attributes attributes);
-struct tensor *ops_select_heads(struct graph *graph, const char *name, struct tensor *x,
-                                struct select_heads_attributes attributes);
 /* The same for tokens that follow others, whose keys and values are in two caches (TENSOR_CACHE), made here. No
  * gradient. */
 struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,

@@ -104,7 +104,7 @@ static struct shape scales_of(const struct shape *moment) {
 }
 
 /* Output 0 has the parameter's shape; the state's tensors are existing ones, given as outputs. */
-enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+static enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *gradient = &node->in[0]->shape;
     const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
     int moments = update_rule_moments(update_rule_of(node->op));
@@ -120,7 +120,8 @@ enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MA
     return STATUS_OK;
 }
 
-uint32_t update_overwrites(const struct node *node) {
+/* A parameter that is its master, rounded: of an update rule that keeps a whole master. */
+static uint32_t update_overwrites(const struct node *node) {
     const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
     return attributes->has_master && !attributes->split_master ? 1u << 0 : 0;
 }
