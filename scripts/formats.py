@@ -2,6 +2,8 @@
 """The JSON that Ballast writes, by docs/schemas/*.json (JSON Schema, draft 2020-12).
 
     scripts/formats.py print > docs/formats.md       the schemas as a document
+    build/ballast help schemas | scripts/formats.py settings [--check]
+                                                     renews the settings in docs/schemas/common.json
     scripts/formats.py check NAME FILE...            holds files to docs/schemas/NAME.json; of a .jsonl each line
 
 `check` needs Debian's python3-jsonschema, and exits with 77 where it is missing.
@@ -122,10 +124,31 @@ def check(name, paths):
     return 1 if bad else 0
 
 
+def settings(check_only):
+    """Puts the table of settings, as the program prints it on stdin, into the parts of common.json that have them."""
+    path = SCHEMAS / "common.json"
+    before = path.read_text()
+    document = json.loads(before)
+    for part, described in json.load(sys.stdin).items():
+        schema = document["$defs"][part]
+        schema["properties"].update(described["properties"])
+        others = [key for key in schema["required"] if key not in described["properties"]]
+        schema["required"] = described["required"] + others
+    document["$defs"]["recipe"]["properties"]["packing"]["enum"].append("auto")  # of plan files alone
+    after = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if not check_only:
+        path.write_text(after)
+    elif after != before:
+        print("run: build/ballast help schemas | scripts/formats.py settings")
+    return int(check_only and after != before)
+
+
 def main(words):
     if words == ["print"]:
         print_document()
         return 0
+    if words[:1] == ["settings"]:
+        return settings("--check" in words)
     if len(words) > 2 and words[0] == "check":
         return check(words[1], words[2:])
     print(__doc__, file=sys.stderr)

@@ -74,8 +74,8 @@ static enum status unknown_command(const char *name) {
 static enum status run_here(const struct command *command, const struct options *options) {
     /* A closed pipe (`| head`) does not end training: metrics.jsonl has all that is printed. */
     if (command->bit & (COMMAND_TRAIN | COMMAND_RESUME)) signal(SIGPIPE, SIG_IGN);
-    log_set_quiet(options_flag(options, OPT_QUIET));
-    if (!options_flag(options, OPT_QUIET) && ranks_talk()) progress_view_open(stderr);
+    log_set_quiet(options_flag(options, OPT_quiet));
+    if (!options_flag(options, OPT_quiet) && ranks_talk()) progress_view_open(stderr);
     option_effects_warn(options);
     return command->run(options);
 }
@@ -112,6 +112,7 @@ static enum status run_help(int count, char **arguments) {
         help_print_document(stdout);
         return STATUS_OK;
     }
+    if (strcmp(arguments[0], "schemas") == 0) return help_print_schemas();
     if (strcmp(arguments[0], "models") == 0) return model_print_document(stdout);
     if (strcmp(arguments[0], "presets") == 0) return model_preset_print_list(stdout);
     if (strcmp(arguments[0], "tokenizers") == 0) {

@@ -7,15 +7,14 @@
  *       command_eval, command_generate, command_chat, command_merge, command_profile, command_simulate,
  *       command_inspect, command_report: one each;
  *   option_table, option_list: the options, a row each; what values they take stands in plan/settings.h;
- *   options, option_parse, option_value, option_config, option_run: the values that were given, from arguments, a
- * --config file, or a run's run.json; option_help: --help and docs/options.md from the table; option_alias,
- * option_effect: other trainers' names for options, and options that change nothing here; step_options: from these to
- * the options of session and generate; ranks: the program on several ranks: who starts them, talks, and ends;
- *   run_views, stop_signal: who watches a run, its --json, and how Ctrl-C and other signals stop it;
- *   new_output, new_model: what -o names, whole or not at all, and a model made from scratch;
- *   inspect, inspect_files, inspect_folders, inspect_verify, inspect_print: what `inspect` shows of each kind of thing;
- *   scale_plan, scale_view: layouts for many devices, of `plan --devices`;
- *   prediction: the simulated step of `simulate` and `report`;
+ *   options, option_parse, option_config, option_run: the values that were given, from arguments, a
+ * --config file, or a run's run.json; option_help, option_schema: --help and docs/options.md from the table;
+ * option_alias, option_effect: other trainers' names for options, and options that change nothing here; step_options:
+ * from these to the options of session and generate; ranks: the program on several ranks: who starts them, talks, and
+ * ends; run_views, stop_signal: who watches a run, its --json, and how Ctrl-C and other signals stop it; new_output,
+ * new_model: what -o names, whole or not at all, and a model made from scratch; inspect, inspect_files,
+ * inspect_folders, inspect_verify, inspect_print: what `inspect` shows of each kind of thing; scale_plan, scale_view:
+ * layouts for many devices, of `plan --devices`; prediction: the simulated step of `simulate` and `report`;
  *   typed_lines, line_edit, line_edit_absent: what is typed at a prompt, with or without libedit;
  *   limit_spinning: how long OpenMP's threads wait in a loop;
  *   command_stack: the stack that commands run on. */

@@ -110,7 +110,7 @@ static enum status converse(struct chat_session *session, struct typed_lines *re
 static enum status talk(const struct options *options, struct chat_session *session) {
     struct typed_lines reader;
     struct sigaction saved;
-    TRY(chat_session_set_system(session, options_text(options, OPT_SYSTEM)));
+    TRY(chat_session_set_system(session, options_text(options, OPT_system)));
     text_options_report(&session->writer);
     TRY(typed_lines_open(&reader));
     if (reader.terminal) {
@@ -127,12 +127,11 @@ static enum status run(const struct options *options) {
     struct plan_options plan;
     struct generate_options generate;
     struct chat_session session = {0};
-    int64_t time_s;
     TRY(step_options_read(options, false, &plan));
-    TRY(step_options_read_chat_date(options, &time_s));
     text_options_read(options, true, &generate);
     generate.interrupted = &interrupted;
-    enum status status = chat_session_open(options->arguments.items[0], &plan, &generate, time_s, &session);
+    enum status status = chat_session_open(options->arguments.items[0], &plan, &generate,
+                                           options_int(options, OPT_chat_time_s), &session);
     if (status == STATUS_OK) status = talk(options, &session);
     chat_session_close(&session);
     return status;

@@ -76,16 +76,16 @@ static enum status run(const struct options *options) {
     TRY(step_options_read(options, false, &plan));
     struct eval_options eval = {.data_paths = options->arguments.items + 1,
                                 .data_path_count = options->arguments.count - 1,
-                                .reference = options_text(options, OPT_REFERENCE),
-                                .max_batches = options_int(options, OPT_BATCHES),
-                                .loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0};
-    TRY(step_options_read_chat_date(options, &eval.chat_time_s));
-    eval.columns = options_text(options, OPT_COLUMNS);
+                                .reference = options_text(options, OPT_reference),
+                                .max_batches = options_int(options, OPT_batches),
+                                .loss_on_all = strcmp(options_text(options, OPT_loss_on_all), "all") == 0};
+    eval.chat_time_s = options_int(options, OPT_chat_time_s);
+    eval.columns = options_text(options, OPT_columns);
     struct eval_result result;
     TRY(evaluate_files(options->arguments.items[0], &plan, &eval, &result));
     option_effects_warn_data(options, &(struct train_info){.examples = result.examples});
     enum status status = STATUS_OK;
-    if (options_flag(options, OPT_JSON))
+    if (options_flag(options, OPT_json))
         status = print_json(&result);
     else
         print_table(&result);

@@ -113,10 +113,10 @@ static enum status write_texts(struct request *request, struct text_output *outp
 }
 
 static enum status write_many(struct request *request) {
-    const char *path = options_text(request->options, OPT_OUTPUT);
+    const char *path = options_text(request->options, OPT_output);
     struct file_writer file;
     struct text_output output = {.file = path ? &file : NULL};
-    if (options_flag(request->options, OPT_JSON) && !(output.document = json_array()))
+    if (options_flag(request->options, OPT_json) && !(output.document = json_array()))
         return status_no_memory(0, "the texts' JSON");
     enum status status;
     TRY_GOTO(status, path ? file_writer_open_named(path, &file) : STATUS_OK, done);
@@ -148,12 +148,12 @@ static enum status read_texts(const char *path) {
 
 static enum status check(const struct request *request) {
     const struct options *options = request->options;
-    const char *output = options_text(options, OPT_OUTPUT);
+    const char *output = options_text(options, OPT_output);
     if (!request->text == !request->file)
         return status_set(STATUS_BAD_INPUT, "ballast generate: give either --prompt TEXT or --prompts FILE");
     if (request->text && output) return status_set(STATUS_BAD_INPUT, "--output: is for the texts of --prompts FILE");
     if (output) TRY(new_file_check(output, "a file of texts", read_texts));
-    if (options_given(options, OPT_SYSTEM) && !options_flag(options, OPT_CHAT))
+    if (options_given(options, OPT_system) && !options_flag(options, OPT_chat))
         return status_set(STATUS_BAD_INPUT, "--system: is for --chat");
     return STATUS_OK;
 }
@@ -167,7 +167,7 @@ static enum status open_request(struct request *request) {
     if (request->text || !SETTINGS_HAVE(&plan, batch))
         SETTINGS_GIVE(&plan, batch, request->text ? 1 : setting_table[SETTING_batch].int_value);
     text_options_read(options, request->encoder.chat, &generate);
-    TRY(step_options_read_chat_date(options, &request->encoder.time_s));
+    request->encoder.time_s = options_int(options, OPT_chat_time_s);
     TRY(writer_model_open(options->arguments.items[0], &plan, &request->model));
     TRY(request->text ? prompts_add_text(&request->encoder, request->text, &request->prompts)
                       : prompts_read(&request->encoder, request->file, &request->prompts));
@@ -178,14 +178,14 @@ static enum status open_request(struct request *request) {
 
 static enum status run(const struct options *options) {
     struct request request = {
-        .options = options, .text = options_text(options, OPT_PROMPT), .file = options_text(options, OPT_PROMPTS)};
+        .options = options, .text = options_text(options, OPT_prompt), .file = options_text(options, OPT_prompts)};
     request.encoder = (struct prompt_encoder){
-        .model = &request.model, .chat = options_flag(options, OPT_CHAT), .system = options_text(options, OPT_SYSTEM)};
+        .model = &request.model, .chat = options_flag(options, OPT_chat), .system = options_text(options, OPT_system)};
     TRY(check(&request));
     enum status status;
     TRY_GOTO(status, open_request(&request), done);
     text_options_report(&request.writer);
-    status = request.text && !options_flag(options, OPT_JSON) ? write_one(&request) : write_many(&request);
+    status = request.text && !options_flag(options, OPT_json) ? write_one(&request) : write_many(&request);
 done:
     writer_free(&request.writer);
     prompts_free(&request.prompts);

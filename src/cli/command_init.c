@@ -11,8 +11,7 @@
 static enum status check_field(const struct options *options, enum option_id id, const struct model_family *family,
                                size_t field_offset) {
     if (!options_given(options, id) || model_family_has(family, field_offset)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "--%s: %s models have no such setting", option_table[id].setting->name,
-                      family->name);
+    return status_set(STATUS_BAD_INPUT, "--%s: %s models have no such setting", option_table[id]->name, family->name);
 }
 
 /* Refuses formats whose markup the tokenizer would learn as if it were text. */
@@ -23,37 +22,37 @@ static enum status check_text_path(const char *path) {
 }
 
 static enum status read_config(const struct options *options, struct model_config *out) {
-    TRY(model_config_init(options_text(options, OPT_ARCH), out));
-    TRY(check_field(options, OPT_KV_HEADS, out->family, offsetof(struct model_config, kv_heads)));
-    TRY(check_field(options, OPT_HEAD_DIM, out->family, offsetof(struct model_config, head_dim)));
-    TRY(check_field(options, OPT_WINDOW, out->family, offsetof(struct model_config, window)));
-    out->hidden = options_int(options, OPT_HIDDEN);
-    out->layers = options_int(options, OPT_LAYERS);
-    out->heads = options_int(options, OPT_HEADS);
-    out->kv_heads = options_int(options, OPT_KV_HEADS);
-    out->head_dim = options_int(options, OPT_HEAD_DIM);
-    out->ffn = options_int(options, OPT_FFN);
-    out->vocab_size = options_int(options, OPT_VOCAB);
-    out->context = options_int(options, OPT_CONTEXT);
-    if (options_given(options, OPT_WINDOW)) model_config_set_window(out, options_int(options, OPT_WINDOW));
-    out->tied = out->tied || options_flag(options, OPT_TIED);
+    TRY(model_config_init(options_text(options, OPT_arch), out));
+    TRY(check_field(options, OPT_kv_heads, out->family, offsetof(struct model_config, kv_heads)));
+    TRY(check_field(options, OPT_head_dim, out->family, offsetof(struct model_config, head_dim)));
+    TRY(check_field(options, OPT_window, out->family, offsetof(struct model_config, window)));
+    out->hidden = options_int(options, OPT_hidden);
+    out->layers = options_int(options, OPT_layers);
+    out->heads = options_int(options, OPT_heads);
+    out->kv_heads = options_int(options, OPT_kv_heads);
+    out->head_dim = options_int(options, OPT_head_dim);
+    out->ffn = options_int(options, OPT_ffn);
+    out->vocab_size = options_int(options, OPT_vocab);
+    out->context = options_int(options, OPT_context);
+    if (options_given(options, OPT_window)) model_config_set_window(out, options_int(options, OPT_window));
+    out->tied = out->tied || options_flag(options, OPT_tied);
     return STATUS_OK;
 }
 
 static enum status run(const struct options *options) {
     const char *folder = options->arguments.items[0];
     int64_t parameters = 0;
-    struct new_model wanted = {.tokenizer_text = options_text(options, OPT_TOKENIZER_DATA),
-                               .like = options_text(options, OPT_LIKE),
-                               .seed = (uint64_t)options_int(options, OPT_SEED)};
-    const char *dtype = options_text(options, OPT_DTYPE), *format = options_text(options, OPT_QUANTIZE_BASE);
+    struct new_model wanted = {.tokenizer_text = options_text(options, OPT_tokenizer_data),
+                               .like = options_text(options, OPT_like),
+                               .seed = (uint64_t)options_int(options, OPT_seed)};
+    const char *dtype = options_text(options, OPT_dtype), *format = options_text(options, OPT_quantize_base);
     wanted.dtype = dtype ? dtype_find(dtype) : DTYPE_F32;
     if (format) wanted.base_format = weight_format_find(format);
     TRY(check_text_path(wanted.tokenizer_text));
     if (!wanted.like) TRY(read_config(options, &wanted.config));
     TRY(new_model_write(&wanted, folder, &parameters));
     log_note("%s: a %s%s%s with %" PRId64 " parameters%s", folder, wanted.like ? "model like " : "",
-             wanted.like ? wanted.like : options_text(options, OPT_ARCH), wanted.like ? "" : " model", parameters,
+             wanted.like ? wanted.like : options_text(options, OPT_arch), wanted.like ? "" : " model", parameters,
              wanted.tokenizer_text ? " and its tokenizer" : "");
     return STATUS_OK;
 }

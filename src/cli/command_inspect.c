@@ -28,10 +28,10 @@ static enum status look_at(const char *path, json_t **out) {
 
 static enum status run(const struct options *options) {
     json_t *summary;
-    if (options_flag(options, OPT_VERIFY))
-        return inspect_verify(options->arguments.items[0], options_flag(options, OPT_JSON));
+    if (options_flag(options, OPT_verify))
+        return inspect_verify(options->arguments.items[0], options_flag(options, OPT_json));
     TRY(look_at(options->arguments.items[0], &summary));
-    if (options_flag(options, OPT_JSON)) return cli_print_json(summary);
+    if (options_flag(options, OPT_json)) return cli_print_json(summary);
     inspect_print(summary);
     json_decref(summary);
     return STATUS_OK;

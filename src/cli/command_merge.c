@@ -7,7 +7,7 @@
 static enum status write_merged(void *payload, const char *folder) { return model_write_merged(payload, folder); }
 
 static enum status merge(const struct options *options, struct model *model) {
-    const char *adapter = options->arguments.items[0], *folder = options_text(options, OPT_OUTPUT);
+    const char *adapter = options->arguments.items[0], *folder = options_text(options, OPT_output);
     if (!model->adapter_weights)
         return status_set(STATUS_BAD_INPUT, "%s: is a model without adapters: there is nothing to merge", adapter);
     TRY(checkpoint_verify_model(NULL, adapter, model));
@@ -17,8 +17,8 @@ static enum status merge(const struct options *options, struct model *model) {
 }
 
 static enum status run(const struct options *options) {
-    const char *adapter = options->arguments.items[0], *folder = options_text(options, OPT_OUTPUT);
-    const char *base = options_text(options, OPT_BASE);
+    const char *adapter = options->arguments.items[0], *folder = options_text(options, OPT_output);
+    const char *base = options_text(options, OPT_base);
     struct model *model;
     if (!folder) return status_set(STATUS_BAD_INPUT, "ballast merge: --output (-o) DIR is missing");
     TRY(new_folder_check(folder));

@@ -67,11 +67,11 @@ static enum status explain_layout(const struct session_plan *plan, json_t *docum
 
 static enum status put_out(const struct options *options, const struct session_plan *plan,
                            const struct step_summary *prediction) {
-    const char *path = options_text(options, OPT_OUTPUT);
+    const char *path = options_text(options, OPT_output);
     json_t *object;
     TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
     enum status status = path ? new_file_write_json(path, object, JSON_FILE_FLAGS) : STATUS_OK;
-    bool requested = options_flag(options, OPT_EXPLAIN), as_json = options_flag(options, OPT_JSON);
+    bool requested = options_flag(options, OPT_explain), as_json = options_flag(options, OPT_json);
     bool explain = requested && prediction;
     if (status == STATUS_OK && requested && as_json) status = explain_layout(plan, object);
     if (status == STATUS_OK && explain && as_json) status = explain_strategies(plan, object);
@@ -80,13 +80,13 @@ static enum status put_out(const struct options *options, const struct session_p
     TRY(status);
     if (as_json) return STATUS_OK;
     plan_table_print(stdout, plan, prediction);
-    shapes_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
-    partition_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
+    shapes_table_print(stdout, plan, options_flag(options, OPT_explain));
+    partition_table_print(stdout, plan, options_flag(options, OPT_explain));
     if (requested) TRY(explain_layout(plan, NULL));
     if (explain) TRY(explain_strategies(plan, NULL));
     if (plan->session->machine.backend == &backend_described)
         return prediction ? described_table_print(stdout, plan, prediction->step_s) : STATUS_OK;
-    if (!options_given(options, OPT_DEVICE_MEMORY)) print_reserve();
+    if (!options_given(options, OPT_device_bytes)) print_reserve();
     return STATUS_OK;
 }
 
@@ -109,11 +109,11 @@ static enum status choose_described_dtype(const struct cluster *cluster, bool gi
 /* Where --cluster describes a device that is not in this machine, the plan is made for that device. */
 static enum status find_described(const struct options *options, struct plan_options *plan) {
     struct cluster cluster;
-    if (!SETTINGS_HAVE(plan, cluster_path) || options_given(options, OPT_DEVICE)) return STATUS_OK;
+    if (!SETTINGS_HAVE(plan, cluster_path) || options_given(options, OPT_backend)) return STATUS_OK;
     TRY(cluster_open(plan->cluster_path, &cluster));
     TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
     if (plan->backend != &backend_described) return STATUS_OK;
-    TRY(choose_described_dtype(&cluster, options_given(options, OPT_DTYPE), plan));
+    TRY(choose_described_dtype(&cluster, options_given(options, OPT_dtype), plan));
     if (!SETTINGS_HAVE(plan, threads)) SETTINGS_GIVE(plan, threads, cluster.device.cores);
     return STATUS_OK;
 }
@@ -121,8 +121,8 @@ static enum status find_described(const struct options *options, struct plan_opt
 /* Nodes of as many ranks as the cluster file's links were measured on, where those divide the ranks. */
 static enum status count_nodes(const struct options *options, const struct plan_options *plan, int ranks, int *out) {
     struct cluster cluster = {.rates.links.mesh.per_node = ranks};
-    *out = (int)options_int(options, OPT_NODES);
-    if (options_given(options, OPT_NODES)) return STATUS_OK;
+    *out = (int)options_int(options, OPT_nodes);
+    if (options_given(options, OPT_nodes)) return STATUS_OK;
     if (SETTINGS_HAVE(plan, cluster_path)) TRY(cluster_open(plan->cluster_path, &cluster));
     int per_node = cluster.rates.links.mesh.per_node;
     *out = per_node > 0 && ranks % per_node == 0 ? ranks / per_node : 1;
@@ -131,9 +131,9 @@ static enum status count_nodes(const struct options *options, const struct plan_
 
 /* The ranks to plan for, of which none is here. */
 static enum status read_ranks(const struct options *options, struct plan_options *plan) {
-    int ranks = (int)options_int(options, OPT_RANKS), nodes;
-    if (!options_given(options, OPT_RANKS)) {
-        if (!options_given(options, OPT_NODES)) return STATUS_OK;
+    int ranks = (int)options_int(options, OPT_ranks), nodes;
+    if (!options_given(options, OPT_ranks)) {
+        if (!options_given(options, OPT_nodes)) return STATUS_OK;
         return status_set(STATUS_BAD_INPUT, "--nodes requires --ranks");
     }
     TRY(count_nodes(options, plan, ranks, &nodes));
@@ -157,20 +157,20 @@ static void keep_freed_memory(void) {
 
 static enum status run(const struct options *options) {
     if (scale_plan_is_requested(options)) return scale_plan_run(options);
-    const char *output = options_text(options, OPT_OUTPUT);
+    const char *output = options_text(options, OPT_output);
     if (output) TRY(new_file_check(output, "a plan file", read_plan));
     struct plan_options requested;
     struct train_options training;
     struct session session;
     struct session_plan plan;
-    bool generate = strcmp(options_text(options, OPT_FOR), "generate") == 0;
+    bool generate = strcmp(options_text(options, OPT_for), "generate") == 0;
     TRY(step_options_read(options, false, &requested));
     TRY(find_described(options, &requested));
     TRY(read_ranks(options, &requested));
     keep_freed_memory();
     requested.outline = true;
-    requested.by_sum = strcmp(options_text(options, OPT_OBJECTIVE), "sum") == 0;
-    step_options_read_optimizer(options, &training);
+    requested.by_sum = strcmp(options_text(options, OPT_objective), "sum") == 0;
+    TRY(step_options_read_training(options, &training)); /* the optimizer's, which are part of the recipe */
     TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &requested,
                       &training, &session, &plan));
     struct step_summary prediction;

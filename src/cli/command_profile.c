@@ -25,15 +25,26 @@ static const struct measuring measuring = {.anew = true};
 
 /* Refuses options that need a model. */
 static enum status refuse_without_model(const struct options *options) {
-    static const enum option_id ids[] = {
-        OPT_BATCH,          OPT_SEQ,           OPT_DTYPE,         OPT_DOCUMENT_ATTENTION,
-        OPT_MICRO_BATCH,    OPT_LORA,          OPT_FREEZE,        OPT_MICRO_BATCHES_PER_WAVE,
-        OPT_PARTITION,      OPT_COLLECTIVES,   OPT_OPTIMIZER,     OPT_OPTIMIZER_DTYPE,
-        OPT_MASTER_WEIGHTS, OPT_QUANTIZE_BASE, OPT_MUON_MOMENTUM, OPT_PACKING};
+    static const enum option_id ids[] = {OPT_batch,
+                                         OPT_sequence_length,
+                                         OPT_dtype,
+                                         OPT_document_attention,
+                                         OPT_micro_batch_sequences,
+                                         OPT_lora,
+                                         OPT_freeze,
+                                         OPT_micro_batches_per_wave,
+                                         OPT_partition,
+                                         OPT_collectives,
+                                         OPT_optimizer,
+                                         OPT_optimizer_dtype,
+                                         OPT_master_weights,
+                                         OPT_quantize_base,
+                                         OPT_muon_momentum,
+                                         OPT_packing};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (options_given(options, ids[i]))
             return status_set(STATUS_BAD_INPUT, "ballast profile: --%s needs a model; give its directory",
-                              option_table[ids[i]].setting->name);
+                              option_table[ids[i]]->name);
     return STATUS_OK;
 }
 
@@ -113,9 +124,9 @@ static enum status write_cluster(const char *path, const struct cluster *cluster
 }
 
 static enum status put_out(const struct options *options, struct profiling *profiling) {
-    const char *path = options_text(options, OPT_OUTPUT);
+    const char *path = options_text(options, OPT_output);
     if (path) TRY(write_cluster(path, &profiling->found.cluster));
-    if (options_flag(options, OPT_JSON)) return cli_print_json(document(profiling));
+    if (options_flag(options, OPT_json)) return cli_print_json(document(profiling));
     profile_table_print_machine(stdout, &profiling->found.cluster);
     if (profiling->rows) profile_table_print_operators(stdout, profiling->rows, profiling->found.report.operators);
     profile_table_print_parts(stdout, "", &profiling->found.costs);
@@ -152,7 +163,7 @@ static enum status read_cluster(const char *path) {
 }
 
 static enum status run(const struct options *options) {
-    const char *output = options_text(options, OPT_OUTPUT);
+    const char *output = options_text(options, OPT_output);
     struct profiling profiling = {.rows = NULL};
     if (output) TRY(new_file_check(output, "a cluster file", read_cluster));
     enum status status = profile(options, &profiling);

@@ -97,10 +97,10 @@ static enum status serve_existing(const char *address, const char *run_folder, c
 }
 
 static enum status run(const struct options *options) {
-    const char *source = options->arguments.items[0], *output = options_text(options, OPT_OUTPUT);
+    const char *source = options->arguments.items[0], *output = options_text(options, OPT_output);
     if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or directory", source);
     bool folder = file_is_folder(source);
-    const char *beside = options_text(options, OPT_COMPARE), *address = options_text(options, OPT_SERVE);
+    const char *beside = options_text(options, OPT_compare), *address = options_text(options, OPT_serve);
     if (beside && !folder)
         return status_set(STATUS_BAD_INPUT, "--compare %s: %s is a plan, which has no curves", beside, source);
     if (address && !folder) return status_set(STATUS_BAD_INPUT, "--serve: %s is a plan; only a run is served", source);

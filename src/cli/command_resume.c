@@ -8,10 +8,10 @@
 static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, true, &plan));
-    plan.allow_recipe_change = options_flag(options, OPT_ALLOW_RECIPE_CHANGE);
-    plan.base_folder = options_text(options, OPT_BASE);
+    plan.allow_recipe_change = options_flag(options, OPT_allow_recipe_change);
+    plan.base_folder = options_text(options, OPT_base);
     struct train_options changes = {.steps = 0};
-    step_options_read_training(options, &changes);
+    TRY(options_take(options, &train_settings, &changes));
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);
     if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &changes, &views.events);

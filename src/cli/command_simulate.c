@@ -135,15 +135,15 @@ static enum status keep(const struct prediction *prediction) {
 }
 
 static enum status put_out(const struct options *options, const struct prediction *prediction) {
-    const char *trace = options_text(options, OPT_TRACE);
+    const char *trace = options_text(options, OPT_trace);
     if (trace) TRY(write_trace(prediction, trace));
-    if (options_flag(options, OPT_JSON)) return cli_print_json(document(prediction));
+    if (options_flag(options, OPT_json)) return cli_print_json(document(prediction));
     print_summary(prediction);
     return STATUS_OK;
 }
 
 static enum status run(const struct options *options) {
-    const char *trace = options_text(options, OPT_TRACE);
+    const char *trace = options_text(options, OPT_trace);
     if (trace) TRY(new_file_check(trace, "a trace", is_trace));
     struct prediction prediction;
     enum status status;

@@ -7,19 +7,6 @@
 #include "cli/step_options.h"
 #include "train/run_continue.h"
 
-static enum status read_data(const struct options *options, struct train_options *out) {
-    TAKE(FLOAT, VALID_FRACTION, valid_fraction);
-    TAKE(TEXT, COLUMNS, columns);
-    if (options_given(options, OPT_LOSS_ON))
-        SETTINGS_GIVE(out, loss_on_all, strcmp(options_text(options, OPT_LOSS_ON), "all") == 0);
-    if (options_given(options, OPT_VALID)) SETTINGS_GIVE(out, valid_paths, options->values[OPT_VALID].texts.items);
-    out->valid_path_count = options->values[OPT_VALID].texts.count;
-    out->data_paths = options->arguments.items + 1;
-    out->data_path_count = options->arguments.count - 1;
-    if (options_given(options, OPT_CHAT_DATE)) SETTINGS_MARK(out, chat_time_s);
-    return step_options_read_chat_date(options, &out->chat_time_s);
-}
-
 static enum status begin(const struct options *options, const char *folder, const struct train_options *training,
                          const struct train_events *events) {
     struct plan_options plan;
@@ -41,18 +28,18 @@ static enum status go_on(const struct options *options, const char *folder, cons
 static enum status train(const struct options *options, const char *folder, const struct train_options *training,
                          struct run_views *views) {
     struct run_continue there = {.found = RUN_FOUND_NONE};
-    if (options_flag(options, OPT_CONTINUE)) TRY(run_continue_find(folder, training, ranks_comm(), &there));
+    if (options_flag(options, OPT_continue)) TRY(run_continue_find(folder, training, ranks_comm(), &there));
     if (there.found != RUN_FOUND_NONE) return go_on(options, folder, training, &there, views);
     return begin(options, folder, training, &views->events);
 }
 
 static enum status run(const struct options *options) {
     struct train_options training;
-    const char *folder = options_text(options, OPT_OUTPUT);
+    const char *folder = options_text(options, OPT_output);
     if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
-    step_options_read_optimizer(options, &training);
-    step_options_read_training(options, &training);
-    TRY(read_data(options, &training));
+    TRY(step_options_read_training(options, &training));
+    training.data_paths = options->arguments.items + 1;
+    training.data_path_count = options->arguments.count - 1;
     struct run_views views;
     enum status status = run_views_open(options, folder, &views);
     if (status == STATUS_OK) status = train(options, folder, &training, &views);

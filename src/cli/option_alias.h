@@ -6,7 +6,7 @@
 #include "cli/options.h"
 
 struct option_alias {
-    enum option_id option; /* the option that takes the same value; OPTION_COUNT: none, see the note */
+    enum option_id option; /* the option that takes the same value; OPT_COUNT: none, see the note */
     const char *names;     /* with "-", separated by blanks */
     const char *note;      /* how its value or its use differs; NULL: it does not */
     bool argument;         /* there is no option, since it is an argument; the note says which */

@@ -41,7 +41,7 @@ RULE(is_constant) {
 
 /* --schedule-steps sets the default of --warmup-steps too, until the run has begun. */
 RULE(is_constant_after_warmup) {
-    bool open = options->command->bit == COMMAND_TRAIN && !options_given(options, OPT_WARMUP_STEPS);
+    bool open = options->command->bit == COMMAND_TRAIN && !options_given(options, OPT_warmup_steps);
     return is_constant(options, info) && !open;
 }
 
@@ -53,53 +53,53 @@ RULE(has_no_step_left) {
 /* Counts --temperature 0 alone, not a generation_config.json that asks for the likeliest token. */
 RULE(takes_the_likeliest) {
     UNUSED(info);
-    return options_given(options, OPT_TEMPERATURE) && options_float(options, OPT_TEMPERATURE) <= 0;
+    return options_given(options, OPT_temperature) && options_float(options, OPT_temperature) <= 0;
 }
 
 RULE(plans_generation) {
     UNUSED(info);
-    return is_text(options, OPT_FOR, "generate");
+    return is_text(options, OPT_for, "generate");
 }
 
 RULE(plans_one_device) {
     UNUSED(info);
-    return !options_given(options, OPT_DEVICES) && !options_given(options, OPT_TARGET_DAYS);
+    return !options_given(options, OPT_devices) && !options_given(options, OPT_target_days);
 }
 
 /* Only `plan` knows before the ranks start that there is one. */
 RULE(plans_one_rank) {
     UNUSED(info);
-    return options->command->bit == COMMAND_PLAN && options_int(options, OPT_RANKS) <= 1;
+    return options->command->bit == COMMAND_PLAN && options_int(options, OPT_ranks) <= 1;
 }
 
 RULE(counts_no_failures) {
     UNUSED(info);
-    return !options_given(options, OPT_MTBF);
+    return !options_given(options, OPT_mtbf);
 }
 
 RULE(is_always_tied) {
     UNUSED(info);
-    return is_text(options, OPT_ARCH, "gpt2") || is_text(options, OPT_ARCH, "opt");
+    return is_text(options, OPT_arch, "gpt2") || is_text(options, OPT_arch, "opt");
 }
 
 RULE(learns_no_preferences) {
     UNUSED(info);
-    return !options_given(options, OPT_PLAN) && !is_text(options, OPT_LOSS, "dpo");
+    return !options_given(options, OPT_plan_path) && !is_text(options, OPT_loss, "dpo");
 }
 
 RULE(updates_without_muon) {
     UNUSED(info);
-    return !options_given(options, OPT_PLAN) && !is_text(options, OPT_OPTIMIZER, "muon");
+    return !options_given(options, OPT_plan_path) && !is_text(options, OPT_optimizer, "muon");
 }
 
 RULE(updates_by_sgd) {
     UNUSED(info);
-    return is_text(options, OPT_OPTIMIZER, "sgd");
+    return is_text(options, OPT_optimizer, "sgd");
 }
 
 RULE(updates_without_roots) {
     UNUSED(info);
-    return is_text(options, OPT_OPTIMIZER, "sgd") || is_text(options, OPT_OPTIMIZER, "lion");
+    return is_text(options, OPT_optimizer, "sgd") || is_text(options, OPT_optimizer, "lion");
 }
 
 RULE(has_no_validation) {
@@ -124,7 +124,7 @@ RULE(ends_in_warmup) {
 
 /* `resume` shortened it, and its warm-up has the steps that it began with. */
 RULE(ends_in_kept_warmup) {
-    return options->command->bit == COMMAND_RESUME && !options_given(options, OPT_WARMUP_STEPS) &&
+    return options->command->bit == COMMAND_RESUME && !options_given(options, OPT_warmup_steps) &&
            ends_in_warmup(options, info);
 }
 
@@ -151,7 +151,7 @@ RULE(computes_in_fp32) {
 /* In `report` it is a page of its own. */
 RULE(shows_no_page) {
     UNUSED(info);
-    return options->command->bit != COMMAND_REPORT && !options_given(options, OPT_SERVE);
+    return options->command->bit != COMMAND_REPORT && !options_given(options, OPT_serve);
 }
 
 #define NO_EFFECT "has no effect: "
@@ -163,76 +163,77 @@ RULE(shows_no_page) {
 #define IS_GENERATION NO_EFFECT "--for generate plans no training"
 
 const struct option_effect option_effects[] = {
-    {OPT_VALID, EFFECT_OF_DATA, never_validates, NO_EFFECT "--valid-every is 0"},
-    {OPT_VALID_BATCHES, EFFECT_OF_DATA, never_validates, NO_EFFECT "--valid-every is 0"},
-    {OPT_SAMPLE_PROMPT, EFFECT_OF_DATA, never_samples, "has no effect without --sample-every N"},
-    {OPT_SAMPLE_TOKENS, EFFECT_OF_DATA, never_samples, "has no effect without --sample-every N"},
-    {OPT_KEEP, EFFECT_OF_DATA, never_saves, NO_EFFECT "--save-every is 0, so there are no checkpoints"},
-    {OPT_WSD_DECAY_FRACTION, EFFECT_OF_DATA, is_not_wsd, NO_EFFECT "the schedule is not wsd"},
-    {OPT_MIN_LR_FRACTION, EFFECT_OF_DATA, is_constant, NO_EFFECT "the schedule is constant"},
-    {OPT_SCHEDULE_STEPS, EFFECT_OF_DATA, is_constant_after_warmup, NO_EFFECT "the schedule is constant"},
-    {OPT_LR, EFFECT_OF_DATA, has_no_step_left, NO_EFFECT "all steps are done; use a larger --steps to continue"},
-    {OPT_TOP_K, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
-    {OPT_TOP_P, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
-    {OPT_SEED, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
-    {OPT_BETA1, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_BETA2, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_EPSILON, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_WEIGHT_DECAY, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_CLIP_NORM, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_FREEZE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_BETA2, EFFECT_OF_OPTIONS, updates_by_sgd, NO_EFFECT "SGD has only the moment of --beta1"},
-    {OPT_EPSILON, EFFECT_OF_OPTIONS, updates_without_roots, NO_EFFECT "this optimizer has no epsilon"},
-    {OPT_LOSS, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_DPO_BETA, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
-    {OPT_MUON_MOMENTUM, EFFECT_OF_OPTIONS, updates_without_muon, NO_EFFECT "--optimizer is not muon"},
-    {OPT_DPO_LOSS, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
-    {OPT_DPO_LABEL_SMOOTHING, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
-    {OPT_OPTIMIZER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_OPTIMIZER_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_MASTER_WEIGHTS, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_QUANTIZE_BASE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_MASTER_WEIGHTS, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "fp32 weights have no master weights"},
-    {OPT_VIRTUAL_STAGES, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
-    {OPT_PARTITION, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
-    {OPT_COLLECTIVES, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
-    {OPT_LAYOUT, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
-    {OPT_PRICE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
-    {OPT_TRAIN_TOKENS, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
-    {OPT_PAGE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
-    {OPT_SVG, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
-    {OPT_MTBF, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
-    {OPT_CHECKPOINT_TIME, EFFECT_OF_OPTIONS, counts_no_failures, "has no effect without --mtbf"},
-    {OPT_RESTART_TIME, EFFECT_OF_OPTIONS, counts_no_failures, "has no effect without --mtbf"},
-    {OPT_TIED, EFFECT_OF_OPTIONS, is_always_tied, NO_EFFECT "these models are always tied"},
-    {OPT_COMPARE, EFFECT_OF_OPTIONS, shows_no_page, NO_EFFECT "without --serve there is no page to show it"},
-    {OPT_VALID_EVERY, EFFECT_OF_DATA, has_no_validation,
+    {OPT_valid_paths, EFFECT_OF_DATA, never_validates, NO_EFFECT "--valid-every is 0"},
+    {OPT_valid_batches, EFFECT_OF_DATA, never_validates, NO_EFFECT "--valid-every is 0"},
+    {OPT_sample_prompt, EFFECT_OF_DATA, never_samples, "has no effect without --sample-every N"},
+    {OPT_sample_tokens, EFFECT_OF_DATA, never_samples, "has no effect without --sample-every N"},
+    {OPT_keep, EFFECT_OF_DATA, never_saves, NO_EFFECT "--save-every is 0, so there are no checkpoints"},
+    {OPT_wsd_decay_fraction, EFFECT_OF_DATA, is_not_wsd, NO_EFFECT "the schedule is not wsd"},
+    {OPT_min_lr_fraction, EFFECT_OF_DATA, is_constant, NO_EFFECT "the schedule is constant"},
+    {OPT_schedule_steps, EFFECT_OF_DATA, is_constant_after_warmup, NO_EFFECT "the schedule is constant"},
+    {OPT_learning_rate, EFFECT_OF_DATA, has_no_step_left,
+     NO_EFFECT "all steps are done; use a larger --steps to continue"},
+    {OPT_top_k, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
+    {OPT_top_p, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
+    {OPT_seed, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
+    {OPT_beta1, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_beta2, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_epsilon, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_weight_decay, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_clip_norm, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_freeze, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_beta2, EFFECT_OF_OPTIONS, updates_by_sgd, NO_EFFECT "SGD has only the moment of --beta1"},
+    {OPT_epsilon, EFFECT_OF_OPTIONS, updates_without_roots, NO_EFFECT "this optimizer has no epsilon"},
+    {OPT_loss, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_dpo_beta, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
+    {OPT_muon_momentum, EFFECT_OF_OPTIONS, updates_without_muon, NO_EFFECT "--optimizer is not muon"},
+    {OPT_dpo_loss, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
+    {OPT_dpo_label_smoothing, EFFECT_OF_OPTIONS, learns_no_preferences, "has no effect without --loss dpo"},
+    {OPT_optimizer, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_optimizer_dtype, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_master_weights, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_quantize_base, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_master_weights, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "fp32 weights have no master weights"},
+    {OPT_virtual_stages, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
+    {OPT_partition, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
+    {OPT_collectives, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
+    {OPT_layout, EFFECT_OF_OPTIONS, plans_one_rank, IS_ONE_RANK},
+    {OPT_price, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_train_tokens, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_page, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_svg, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_mtbf, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_checkpoint_time, EFFECT_OF_OPTIONS, counts_no_failures, "has no effect without --mtbf"},
+    {OPT_restart_time, EFFECT_OF_OPTIONS, counts_no_failures, "has no effect without --mtbf"},
+    {OPT_tied, EFFECT_OF_OPTIONS, is_always_tied, NO_EFFECT "these models are always tied"},
+    {OPT_compare, EFFECT_OF_OPTIONS, shows_no_page, NO_EFFECT "without --serve there is no page to show it"},
+    {OPT_valid_every, EFFECT_OF_DATA, has_no_validation,
      NO_EFFECT "there is no validation data (--valid PATH or --valid-fraction X gives some)"},
-    {OPT_VALID_BATCHES, EFFECT_OF_DATA, has_no_validation, NO_EFFECT "there is no validation data"},
-    {OPT_VALID_FRACTION, EFFECT_OF_DATA, has_other_validation, NO_EFFECT "there is other validation data"},
-    {OPT_LOSS_ON, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
-    {OPT_PACKING, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
-    {OPT_CHAT_DATE, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
-    {OPT_WARMUP_STEPS, EFFECT_OF_DATA, ends_in_warmup, "is the whole run: --lr is reached at its end, if at all"},
-    {OPT_STEPS, EFFECT_OF_DATA, ends_in_kept_warmup, KEPT_WARMUP},
-    {OPT_EPOCHS, EFFECT_OF_DATA, ends_in_kept_warmup, KEPT_WARMUP},
-    {OPT_SCHEDULE, EFFECT_OF_DATA, ends_in_warmup, NO_EFFECT "the run ends within its warm-up"},
-    {OPT_REPLAN, EFFECT_OF_DATA, trains_on_ranks, NO_EFFECT "the plan of several ranks stays as it is"},
-    {OPT_DISK, EFFECT_OF_DATA, has_no_use_for_the_disk, NO_EFFECT "everything fits in memory"},
-    {OPT_HOST_MEMORY, EFFECT_OF_DATA, has_no_use_for_the_host, NO_EFFECT "everything fits on the device"},
+    {OPT_valid_batches, EFFECT_OF_DATA, has_no_validation, NO_EFFECT "there is no validation data"},
+    {OPT_valid_fraction, EFFECT_OF_DATA, has_other_validation, NO_EFFECT "there is other validation data"},
+    {OPT_loss_on_all, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
+    {OPT_packing, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
+    {OPT_chat_time_s, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
+    {OPT_warmup_steps, EFFECT_OF_DATA, ends_in_warmup, "is the whole run: --lr is reached at its end, if at all"},
+    {OPT_steps, EFFECT_OF_DATA, ends_in_kept_warmup, KEPT_WARMUP},
+    {OPT_epochs, EFFECT_OF_DATA, ends_in_kept_warmup, KEPT_WARMUP},
+    {OPT_schedule, EFFECT_OF_DATA, ends_in_warmup, NO_EFFECT "the run ends within its warm-up"},
+    {OPT_replan, EFFECT_OF_DATA, trains_on_ranks, NO_EFFECT "the plan of several ranks stays as it is"},
+    {OPT_disk_folder, EFFECT_OF_DATA, has_no_use_for_the_disk, NO_EFFECT "everything fits in memory"},
+    {OPT_host_bytes, EFFECT_OF_DATA, has_no_use_for_the_host, NO_EFFECT "everything fits on the device"},
 };
 const int option_effect_count = sizeof option_effects / sizeof *option_effects;
 
-static bool was_given(const struct options *options, const struct option *option, enum option_id id) {
+static bool was_given(const struct options *options, const struct setting *option, enum option_id id) {
     return (option->commands & options->command->bit) && options->values[id].source >= SOURCE_CONFIG;
 }
 
 static void warn(const struct options *options, enum effect_phase phase, const struct train_info *info) {
     for (int i = 0; i < option_effect_count; i++) {
         const struct option_effect *effect = &option_effects[i];
-        const struct option *option = &option_table[effect->option];
+        const struct setting *option = option_table[effect->option];
         if (effect->phase != phase || !was_given(options, option, effect->option)) continue;
-        if (effect->is_idle(options, info)) log_warning("--%s %s", option->setting->name, effect->why);
+        if (effect->is_idle(options, info)) log_warning("--%s %s", option->name, effect->why);
     }
 }
 

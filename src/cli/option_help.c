@@ -25,12 +25,12 @@ static void print_wrapped(FILE *out, const char *text, int indent, int column) {
     fputc('\n', out);
 }
 
-static void print_left(const struct option *option, char *left, size_t bytes) {
+static void print_left(const struct setting *option, char *left, size_t bytes) {
     const char *argument = option_argument(option), *space = argument[0] ? " " : "";
     if (option->letter)
-        snprintf(left, bytes, "  -%c, --%s%s%s", option->letter, option->setting->name, space, argument);
+        snprintf(left, bytes, "  -%c, --%s%s%s", option->letter, option->name, space, argument);
     else
-        snprintf(left, bytes, "  --%s%s%s", option->setting->name, space, argument);
+        snprintf(left, bytes, "  --%s%s%s", option->name, space, argument);
 }
 
 /* The command that a part of a help text is for, "plan: ...", and what follows; NULL: all commands. */
@@ -47,7 +47,7 @@ static const struct command *command_of(const char *part, const char **text) {
 static const char plan_value[] = "or the value in the plan file", run_value[] = "the run's value";
 
 static bool reads_plan_file(const struct command *command) {
-    return (option_table[OPT_PLAN].commands & command->bit) != 0;
+    return (option_table[OPT_plan_path]->commands & command->bit) != 0;
 }
 
 /* Bytes of a part of a computed default in a command's help. Only commands with --plan take values from plan files. */
@@ -60,8 +60,8 @@ static int part_length(const char *part, int length, const struct command *comma
 
 /* The default in a command's help: the part for this command ("plan: ...") where there is one, else the common parts.
  * `resume` takes values of plan files from its run. */
-static void default_of_command(const struct option *option, const struct command *command, char *text, size_t bytes) {
-    const char *fallback = option->setting->fallback, *computed = option->computed;
+static void default_of_command(const struct setting *option, const struct command *command, char *text, size_t bytes) {
+    const char *fallback = option->fallback, *computed = option->computed;
     size_t used = (size_t)snprintf(text, bytes, "%s", !fallback ? "" : fallback[0] ? fallback : "\"\"");
     if (command->bit == COMMAND_RESUME && strstr(computed, plan_value)) {
         snprintf(text, bytes, "%s", run_value);
@@ -84,8 +84,8 @@ static void default_of_command(const struct option *option, const struct command
 }
 
 /* `command` NULL: the defaults of all commands. */
-static void default_text(const struct option *option, const struct command *command, char *text, size_t bytes) {
-    const char *fallback = option->setting->fallback;
+static void default_text(const struct setting *option, const struct command *command, char *text, size_t bytes) {
+    const char *fallback = option->fallback;
     char own[256];
     if (option->required && option->excludes)
         snprintf(text, bytes, " [required without --%s]", option->excludes);
@@ -99,14 +99,14 @@ static void default_text(const struct option *option, const struct command *comm
                  option->computed ? option->computed : "");
     else if (option->computed)
         snprintf(text, bytes, " [default: %s]", option->computed);
-    else if (option->setting->type == SETTING_FLAG)
+    else if (option->type == SETTING_FLAG)
         snprintf(text, bytes, " [default: off]");
     else
         snprintf(text, bytes, " [default: none]");
 }
 
 /* The parts, separated by "; ", that are for the command. */
-static void help_text(const struct option *option, const struct command *command, char *text, size_t bytes) {
+static void help_text(const struct setting *option, const struct command *command, char *text, size_t bytes) {
     size_t used = 0;
     text[0] = '\0';
     for (const char *part = option->help, *end; *part; part = *end ? end + 2 : end) {
@@ -120,7 +120,7 @@ static void help_text(const struct option *option, const struct command *command
     }
 }
 
-static void print_option(FILE *out, const struct option *option, const struct command *command) {
+static void print_option(FILE *out, const struct setting *option, const struct command *command) {
     char left[80], right[900], help[600], fallback[320];
     print_left(option, left, sizeof left);
     default_text(option, command, fallback, sizeof fallback);
@@ -158,17 +158,17 @@ void help_print_command(const struct command *command, FILE *out) {
             command->arguments);
     print_wrapped(out, command->details, 0, 0);
     fputs("\noptions:\n", out);
-    for (int i = 0; i < OPTION_COUNT; i++)
-        if (option_table[i].commands & command->bit) print_option(out, &option_table[i], command);
+    for (int i = 0; i < OPT_COUNT; i++)
+        if (option_table[i]->commands & command->bit) print_option(out, option_table[i], command);
     fprintf(out, "  -h, --help%*s", HELP_COLUMN - 12, "");
     fputs("this text\n", out);
 }
 
-static void print_row(FILE *out, const struct option *option) {
+static void print_row(FILE *out, const struct setting *option) {
     char key[64], fallback[320];
     default_text(option, NULL, fallback, sizeof fallback);
     const char *argument = option_argument(option);
-    fprintf(out, "| `--%s%s%s`", option->setting->name, argument[0] ? " " : "", argument);
+    fprintf(out, "| `--%s%s%s`", option->name, argument[0] ? " " : "", argument);
     if (option->letter) fprintf(out, ", `-%c`", option->letter);
     fprintf(out, " | `%s` | ", option_key(option, key));
     const char *separator = "";
@@ -190,6 +190,6 @@ void help_print_document(FILE *out) {
         fprintf(out, "- `ballast %s %s`: %s. %s\n", commands[i]->name, commands[i]->arguments, commands[i]->summary,
                 commands[i]->details);
     fputs("\n## Options\n\n| option | key | commands | meaning and default |\n|---|---|---|---|\n", out);
-    for (int i = 0; i < OPTION_COUNT; i++)
-        print_row(out, &option_table[i]);
+    for (int i = 0; i < OPT_COUNT; i++)
+        if (option_table[i]->commands) print_row(out, option_table[i]);
 }

@@ -6,19 +6,25 @@
 #include "cli/command.h"
 #include "cli/option_alias.h"
 
+enum status option_value_set(const struct setting *option, const char *where, const char *text,
+                             struct option_value *value) {
+    TRY(setting_parse(option, where, text, &value->value));
+    return option->type == SETTING_TEXTS ? vec_push(&value->texts, text) : STATUS_OK;
+}
+
 struct arguments {
     char **items;
     int count, next;
 };
 
-static bool serves(const struct options *options, const struct option *option) {
+static bool serves(const struct options *options, const struct setting *option) {
     return (option->commands & options->command->bit) != 0;
 }
 
 static enum status unknown_option(const struct options *options, const char *name) {
     struct nearest nearest = {.wanted = name};
-    for (int i = 0; i < OPTION_COUNT; i++)
-        if (serves(options, &option_table[i])) nearest_consider(&nearest, option_table[i].setting->name);
+    for (int i = 0; i < OPT_COUNT; i++)
+        if (serves(options, option_table[i])) nearest_consider(&nearest, option_table[i]->name);
     enum status status = status_set(STATUS_BAD_INPUT, "--%s: unknown option", name);
     const struct option_alias *alias = option_alias_find(options->command, name);
     if (alias) return option_alias_hint(status, options->command, alias, false);
@@ -27,29 +33,29 @@ static enum status unknown_option(const struct options *options, const char *nam
 }
 
 /* An option of another command; its name may also be another trainer's name for one of this command. */
-static enum status foreign_option(const struct options *options, const struct option *option) {
+static enum status foreign_option(const struct options *options, const struct setting *option) {
     char list[OPTION_COMMANDS_BYTES];
-    const struct option_alias *alias = option_alias_find(options->command, option->setting->name);
-    enum status status = status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s",
-                                    option->setting->name, options->command->name, option_print_commands(option, list));
+    const struct option_alias *alias = option_alias_find(options->command, option->name);
+    enum status status = status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s", option->name,
+                                    options->command->name, option_print_commands(option, list));
     return alias ? option_alias_hint(status, options->command, alias, false) : status;
 }
 
 /* Whether the next word is the option's value. */
-static bool follows(const struct option *option, const struct arguments *arguments) {
+static bool follows(const struct setting *option, const struct arguments *arguments) {
     const char *next = arguments->next < arguments->count ? arguments->items[arguments->next] : "--";
-    return option->bare ? setting_has_choice(option->setting, next) : strncmp(next, "--", 2) != 0;
+    return option->bare ? setting_has_choice(option, next) : strncmp(next, "--", 2) != 0;
 }
 
 static enum status set_from_arguments(struct options *options, enum option_id id, const char *attached,
                                       struct arguments *arguments) {
-    const struct option *option = &option_table[id];
+    const struct setting *option = option_table[id];
     struct option_value *value = &options->values[id];
     char where[80];
-    snprintf(where, sizeof where, "--%s", option->setting->name);
+    snprintf(where, sizeof where, "--%s", option->name);
     if (!serves(options, option)) return foreign_option(options, option);
     const char *text = attached;
-    if (!text && option->setting->type == SETTING_FLAG) text = "true";
+    if (!text && option->type == SETTING_FLAG) text = "true";
     if (!text && follows(option, arguments)) text = arguments->items[arguments->next++];
     if (!text) text = option->bare;
     if (!text) {
@@ -58,7 +64,7 @@ static enum status set_from_arguments(struct options *options, enum option_id id
             return status_hint(status, "a value that begins with -- is given as %s=VALUE", where);
         return status;
     }
-    if (value->source == SOURCE_COMMAND_LINE && option->setting->type != SETTING_TEXTS)
+    if (value->source == SOURCE_COMMAND_LINE && option->type != SETTING_TEXTS)
         return status_set(STATUS_BAD_INPUT, "%s: given twice", where);
     TRY(option_value_set(option, where, text, value));
     value->source = SOURCE_COMMAND_LINE;
@@ -76,7 +82,7 @@ static enum status read_long(struct options *options, const char *argument, stru
         return STATUS_OK;
     }
     enum option_id id = option_find(options->command->bit, name);
-    if (id == OPTION_COUNT) return unknown_option(options, name);
+    if (id == OPT_COUNT) return unknown_option(options, name);
     return set_from_arguments(options, id, equals ? equals + 1 : NULL, arguments);
 }
 
@@ -85,8 +91,8 @@ static enum status read_short(struct options *options, const char *argument, str
         options->help = true;
         return STATUS_OK;
     }
-    for (int i = 0; i < OPTION_COUNT; i++)
-        if (option_table[i].letter == argument[0] && serves(options, &option_table[i]))
+    for (int i = 0; i < OPT_COUNT; i++)
+        if (option_table[i]->letter == argument[0] && serves(options, option_table[i]))
             return set_from_arguments(options, (enum option_id)i, argument[1] ? argument + 1 : NULL, arguments);
     enum status status = status_set(STATUS_BAD_INPUT, "-%s: unknown option", argument);
     return status_hint(status, "`ballast %s --help` lists all", options->command->name);
@@ -118,35 +124,35 @@ static enum status read_arguments(struct options *options, struct arguments *arg
 
 /* Of two options that exclude each other, the command line's wins over the config file's. */
 static enum status exclude_others(struct options *options) {
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        const char *excludes = option_table[i].excludes;
+    for (int i = 0; i < OPT_COUNT; i++) {
+        const char *excludes = option_table[i]->excludes;
         struct option_value *value = &options->values[i];
         if (!excludes || value->source == SOURCE_NONE) continue;
         struct option_value *other = &options->values[option_find(options->command->bit, excludes)];
         if (other->source == value->source)
-            return status_set(STATUS_BAD_INPUT, "--%s and --%s: only one of them can be given",
-                              option_table[i].setting->name, excludes);
+            return status_set(STATUS_BAD_INPUT, "--%s and --%s: only one of them can be given", option_table[i]->name,
+                              excludes);
         *(other->source < value->source ? other : value) = (struct option_value){0};
     }
     return STATUS_OK;
 }
 
-static bool is_replaced(const struct options *options, const struct option *option) {
+static bool is_replaced(const struct options *options, const struct setting *option) {
     return option->excludes &&
            options->values[option_find(options->command->bit, option->excludes)].source != SOURCE_NONE;
 }
 
 static enum status fill_defaults(struct options *options) {
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        const struct option *option = &option_table[i];
+    for (int i = 0; i < OPT_COUNT; i++) {
+        const struct setting *option = option_table[i];
         struct option_value *value = &options->values[i];
         if (!serves(options, option) || value->source != SOURCE_NONE) continue;
         if (option->required && !is_replaced(options, option))
-            return status_set(STATUS_BAD_INPUT, "ballast %s: --%s %s is missing", options->command->name,
-                              option->setting->name, option_argument(option));
-        if (!option->setting->fallback) continue;
-        BUG_IF(option_value_set(option, option->setting->name, option->setting->fallback, value) != STATUS_OK,
-               "default of --%s: %s", option->setting->name, status_message());
+            return status_set(STATUS_BAD_INPUT, "ballast %s: --%s %s is missing", options->command->name, option->name,
+                              option_argument(option));
+        if (!option->fallback) continue;
+        BUG_IF(option_value_set(option, option->name, option->fallback, value) != STATUS_OK, "default of --%s: %s",
+               option->name, status_message());
         value->source = SOURCE_DEFAULT;
     }
     return STATUS_OK;
@@ -169,7 +175,7 @@ static enum status parse(int count, char **arguments, struct options *options) {
     struct arguments all = {.items = arguments, .count = count};
     TRY(read_arguments(options, &all));
     if (options->help) return STATUS_OK;
-    const char *config = options_text(options, OPT_CONFIG);
+    const char *config = options_text(options, OPT_config);
     if (config) TRY(options_read_config(config, options));
     TRY(check_arguments(options));
     TRY(exclude_others(options));
@@ -182,16 +188,27 @@ enum status options_parse(const struct command *command, int count, char **argum
 }
 
 void options_free(struct options *options) {
-    for (int i = 0; i < OPTION_COUNT; i++)
+    for (int i = 0; i < OPT_COUNT; i++)
         vec_free(&options->values[i].texts);
     vec_free(&options->arguments);
     scratch_free(&options->memory);
 }
 
-bool options_flag(const struct options *options, enum option_id id) { return options->values[id].flag; }
-int64_t options_int(const struct options *options, enum option_id id) { return options->values[id].int_value; }
-double options_float(const struct options *options, enum option_id id) { return options->values[id].float_value; }
-const char *options_text(const struct options *options, enum option_id id) { return options->values[id].text; }
+bool options_flag(const struct options *options, enum option_id id) { return options->values[id].value.int_value; }
+int64_t options_int(const struct options *options, enum option_id id) { return options->values[id].value.int_value; }
+double options_float(const struct options *options, enum option_id id) { return options->values[id].value.float_value; }
+const char *options_text(const struct options *options, enum option_id id) { return options->values[id].value.text; }
 bool options_given(const struct options *options, enum option_id id) {
     return options->values[id].source > SOURCE_DEFAULT;
+}
+
+enum status options_take(const struct options *options, const struct settings_holder *holder, void *out) {
+    for (enum option_id i = 0; i < OPT_COUNT; i++) {
+        enum setting_id id = setting_id_of(option_table[i]);
+        char where[80];
+        if (id == SETTING_COUNT || !settings_have(holder, id) || !options_given(options, i)) continue;
+        snprintf(where, sizeof where, "--%s", option_table[i]->name);
+        TRY(settings_store(holder, out, id, where, &options->values[i].value));
+    }
+    return STATUS_OK;
 }

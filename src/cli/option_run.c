@@ -11,9 +11,9 @@
 #include "session/checkpoint/run_folder.h"
 
 static enum option_id find_field(const char *field) {
-    for (int i = 0; i < OPTION_COUNT; i++)
-        if (option_table[i].setting->key && strcmp(option_table[i].setting->key, field) == 0) return (enum option_id)i;
-    return OPTION_COUNT;
+    for (int i = 0; i < OPT_COUNT; i++)
+        if (option_table[i]->key && strcmp(option_table[i]->key, field) == 0) return (enum option_id)i;
+    return OPT_COUNT;
 }
 
 /* chat_time_s, as the command line has it. */
@@ -48,12 +48,13 @@ static json_t *disk_of(const json_t *memory) {
 }
 
 /* The value of a field as a config file has it; NULL when out of memory. */
-static json_t *value_of(const json_t *object, const char *field, const json_t *value) {
+static json_t *value_of(const json_t *object, const struct setting *setting, const json_t *value) {
+    const char *field = setting->key;
+    char name[SETTING_PRINT_BYTES];
     if (strcmp(field, "chat_time_s") == 0) return date_of(value);
     if (strcmp(field, "disk_folder") == 0) return disk_of(object);
     if (strcmp(field, "device_bytes") == 0 || strcmp(field, "host_bytes") == 0) return size_of(value);
-    if (strcmp(field, "replan") == 0) return json_string(json_is_true(value) ? "auto" : "off");
-    if (strcmp(field, "loss_on_all") == 0) return json_string(json_is_true(value) ? "all" : "completions");
+    if (setting->flag_in_files) return json_string(setting_choice_name(setting, json_is_true(value), name));
     return json_incref((json_t *)(uintptr_t)value);
 }
 
@@ -67,9 +68,9 @@ static bool is_open(const char *field, const json_t *value) {
 
 static enum status take_field(const char *path, const char *part, const json_t *object, const char *field,
                               struct options *options) {
-    enum option_id id = strcmp(field, "valid") == 0 ? OPT_VALID : find_field(field);
-    if (id == OPTION_COUNT) return status_set(STATUS_BAD_INPUT, "%s: %s.%s: unknown field", path, part, field);
-    json_t *value = value_of(object, field, json_object_get(object, field));
+    enum option_id id = strcmp(field, "valid") == 0 ? OPT_valid_paths : find_field(field);
+    if (id == OPT_COUNT) return status_set(STATUS_BAD_INPUT, "%s: %s.%s: unknown field", path, part, field);
+    json_t *value = value_of(object, option_table[id], json_object_get(object, field));
     if (!value) return status_no_memory(0, "a run's settings");
     const char *where = scratch_format(&options->memory, "%s: %s.%s", path, part, field);
     enum status status = !where                  ? STATUS_FAILED
@@ -91,7 +92,7 @@ static bool is_old_absence(const char *field, const json_t *value) {
 static enum status require_day(const char *path, const json_t *object, const struct options *options) {
     enum { DAY_S = 24 * 60 * 60 };
     int64_t time_s = (int64_t)json_integer_value(json_object_get(object, "chat_time_s"));
-    if (time_s % DAY_S == 0 || options_given(options, OPT_CHAT_DATE)) return STATUS_OK;
+    if (time_s % DAY_S == 0 || options_given(options, OPT_chat_time_s)) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: options.chat_time_s: %" PRId64 " is a time within a day", path, time_s);
     return status_hint(STATUS_BAD_INPUT, "--chat-date names whole days: the run cannot be repeated bit for bit where "
                                          "its template asks for the time; give one");
@@ -202,9 +203,9 @@ enum status options_read_run(const char *path, const json_t *object, struct opti
     TRY(take_options(path, json_object_get(object, "options"), options));
     TRY(take_memory(path, json_object_get(object, "memory"), options));
     TRY(check_fields(path, object));
-    struct option_value *plan = &options->values[OPT_PLAN];
+    struct option_value *plan = &options->values[OPT_plan_path];
     if (plan->source != SOURCE_NONE) return STATUS_OK;
-    plan->text = scratch_format(&options->memory, "%s", path);
+    plan->value.text = scratch_format(&options->memory, "%s", path);
     plan->source = SOURCE_RUN;
-    return plan->text ? STATUS_OK : STATUS_FAILED;
+    return plan->value.text ? STATUS_OK : STATUS_FAILED;
 }

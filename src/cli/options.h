@@ -17,16 +17,13 @@ enum option_source { SOURCE_NONE, SOURCE_DEFAULT, SOURCE_RUN, SOURCE_CONFIG, SOU
 
 struct option_value {
     enum option_source source;
-    bool flag;
-    int64_t int_value; /* whole numbers and sizes */
-    double float_value;
-    const char *text; /* texts and choices */
-    VEC(const char *) texts;
+    struct setting_value value;
+    VEC(const char *) texts; /* of SETTING_TEXTS */
 };
 
 struct options {
     const struct command *command;
-    struct option_value values[OPTION_COUNT];
+    struct option_value values[OPT_COUNT];
     VEC(const char *) arguments; /* positional */
     struct scratch memory;       /* of texts from a config file */
     bool help;                   /* --help or -h was given: the rest is not checked */
@@ -45,18 +42,13 @@ const char *options_text(const struct options *options, enum option_id id);
 /* True when the user gave it, on the command line or in the config file. */
 bool options_given(const struct options *options, enum option_id id);
 
-/* TAKE(INT, BATCH, batch): what was given, on the command line or in a config file, into the field of a struct `out`
- * and its bit (plan/settings.h). */
-#define TAKE_INT options_int
-#define TAKE_FLOAT options_float
-#define TAKE_TEXT options_text
-#define TAKE(type, id, field)                                                                                          \
-    if (options_given(options, OPT_##id)) SETTINGS_GIVE(out, field, TAKE_##type(options, OPT_##id))
+/* Sets each setting that was given, and that the struct has (plan/settings.h). BAD_INPUT for lanes that are none. */
+enum status options_take(const struct options *options, const struct settings_holder *holder, void *out);
 
 /* The parts of the parser, one file each. */
 
 /* Sets a value from text; `where` ("--batch", "run.json: batch") begins messages. */
-enum status option_value_set(const struct option *option, const char *where, const char *text,
+enum status option_value_set(const struct setting *option, const char *where, const char *text,
                              struct option_value *value);
 /* Fills what the command line left open from a config file. */
 enum status options_read_config(const char *path, struct options *options);
@@ -73,5 +65,7 @@ enum status options_read_run(const char *path, const json_t *object, struct opti
 void help_print_program(FILE *out);
 void help_print_command(const struct command *command, FILE *out);
 void help_print_document(FILE *out);
+/* The settings of recipes and of run.json as parts of a JSON schema, on stdout (scripts/formats.py). */
+enum status help_print_schemas(void);
 
 #endif

@@ -47,7 +47,7 @@ static enum status read_source(const struct options *options, struct prediction 
     plan_options_init(&prediction->machine);
     prediction->machine.outline = true;
     TRY(file_is_folder(prediction->path) ? read_run(prediction) : read_plan(prediction));
-    if (options_given(options, OPT_MODEL)) prediction->model = options_text(options, OPT_MODEL);
+    if (options_given(options, OPT_model)) prediction->model = options_text(options, OPT_model);
     if (!prediction->model) {
         (void)status_set(STATUS_BAD_INPUT, "%s: model: the plan names none", prediction->path);
         return status_hint(STATUS_BAD_INPUT, "--model MODEL_DIR says which it is for");

@@ -71,7 +71,7 @@ enum ranks_part ranks_part(const struct options *options, enum status parsed) {
         return job.rank == 0 ? RANKS_ALONE : RANKS_IDLE;
     }
     if (together) warn_of_lone_tasks();
-    bool wanted = together && parsed == STATUS_OK && options_int(options, OPT_RANKS) > 1;
+    bool wanted = together && parsed == STATUS_OK && options_int(options, OPT_ranks) > 1;
     return wanted ? RANKS_PARENT : RANKS_ALONE;
 }
 
@@ -79,7 +79,7 @@ enum ranks_part ranks_part(const struct options *options, enum status parsed) {
 
 static const char *run_folder(const struct options *options) {
     if (options->command->bit == COMMAND_RESUME) return options->arguments.items[0];
-    return options->command->bit == COMMAND_TRAIN ? options_text(options, OPT_OUTPUT) : NULL;
+    return options->command->bit == COMMAND_TRAIN ? options_text(options, OPT_output) : NULL;
 }
 
 /* Ranks that failed by themselves have said it. */
@@ -109,7 +109,7 @@ enum status ranks_launch(const struct options *options, int count, char **given)
     arguments[0] = program;
     arguments[1] = (char *)(uintptr_t)options->command->name;
     memcpy(arguments + 2, given, (size_t)count * sizeof *given);
-    struct launch_settings settings = {.ranks = (int)options_int(options, OPT_RANKS), .arguments = arguments};
+    struct launch_settings settings = {.ranks = (int)options_int(options, OPT_ranks), .arguments = arguments};
     enum status status = launch_ranks(&settings);
     mem_free(arguments);
     return hint_checkpoint(options, status);
@@ -119,8 +119,8 @@ enum status ranks_launch(const struct options *options, int count, char **given)
 
 /* What may be another on each rank: its device and memory, and what is only looked at. */
 static bool is_of_a_rank(enum option_id id) {
-    static const enum option_id own[] = {OPT_DEVICE, OPT_DEVICE_MEMORY, OPT_HOST_MEMORY, OPT_DISK,   OPT_CONFIG,
-                                         OPT_JSON,   OPT_QUIET,         OPT_SERVE,       OPT_COMPARE};
+    static const enum option_id own[] = {OPT_backend, OPT_device_bytes, OPT_host_bytes, OPT_disk_folder, OPT_config,
+                                         OPT_json,    OPT_quiet,        OPT_serve,      OPT_compare};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (own[i] == id) return true;
     return false;
@@ -132,19 +132,19 @@ static uint64_t add_text(uint64_t hash, const char *text) {
 
 static uint64_t hash_value(const struct option_value *value) {
     uint64_t bits;
-    memcpy(&bits, &value->float_value, sizeof bits);
-    uint64_t hash = hash_mix(hash_mix(bits) ^ hash_mix((uint64_t)value->int_value) ^ (value->flag ? 1 : 0));
-    hash = add_text(hash, value->text);
+    memcpy(&bits, &value->value.float_value, sizeof bits);
+    uint64_t hash = hash_mix(hash_mix(bits) ^ hash_mix((uint64_t)value->value.int_value));
+    hash = add_text(hash, value->value.text);
     for (size_t i = 0; i < value->texts.count; i++)
         hash = add_text(hash, value->texts.items[i]);
     return hash;
 }
 
 /* After the options. */
-enum { COMPARED_ARGUMENTS = OPTION_COUNT, COMPARED_COMMAND, COMPARED };
+enum { COMPARED_ARGUMENTS = OPT_COUNT, COMPARED_COMMAND, COMPARED };
 
 static void hash_options(const struct options *options, uint64_t hash[COMPARED]) {
-    for (int i = 0; i < OPTION_COUNT; i++)
+    for (int i = 0; i < OPT_COUNT; i++)
         hash[i] = is_of_a_rank((enum option_id)i) ? 0 : hash_value(&options->values[i]);
     hash[COMPARED_ARGUMENTS] = 0;
     for (size_t i = 0; i < options->arguments.count; i++)
@@ -160,8 +160,8 @@ static enum status check_options(const struct options *options) {
     enum status status = comm_check_same(job.comm, "their options", hash, sizeof hash);
     if (status != STATUS_BAD_INPUT) return status;
     status = comm_check_same(job.comm, "the command", &hash[COMPARED_COMMAND], sizeof *hash);
-    for (int i = 0; i < OPTION_COUNT && status == STATUS_OK; i++) {
-        snprintf(what, sizeof what, "--%s", option_table[i].setting->name);
+    for (int i = 0; i < OPT_COUNT && status == STATUS_OK; i++) {
+        snprintf(what, sizeof what, "--%s", option_table[i]->name);
         status = comm_check_same(job.comm, what, &hash[i], sizeof hash[i]);
     }
     if (status != STATUS_OK) return status;
@@ -195,7 +195,7 @@ static enum status check_program(void) {
 }
 
 static enum status check_count(const struct options *options) {
-    int64_t wanted = options_int(options, OPT_RANKS);
+    int64_t wanted = options_int(options, OPT_ranks);
     int there = mesh_ranks(&job.comm->mesh);
     if (wanted == 0 || wanted == there) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "--ranks: is %lld, and this process was started as one of %d",
@@ -228,8 +228,8 @@ static enum status open_in_time(const struct comm_settings *settings) {
 }
 
 static enum status open_comm(const struct options *options) {
-    struct comm_settings settings = {.nodes = (int)options_int(options, OPT_NODES),
-                                     .rank_timeout_s = options_float(options, OPT_RANK_TIMEOUT)};
+    struct comm_settings settings = {.nodes = (int)options_int(options, OPT_nodes),
+                                     .rank_timeout_s = options_float(options, OPT_rank_timeout)};
     TRY(open_in_time(&settings));
     int before = job.rank;
     job.rank = job.comm->rank;

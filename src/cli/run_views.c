@@ -14,14 +14,14 @@
 #include "train/run_end.h"
 
 enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out) {
-    *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_QUIET) || !ranks_talk())};
+    *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_quiet) || !ranks_talk())};
     if (!out->console) return STATUS_FAILED;
     out->events = *console_events(out->console);
     out->events.opened = option_effects_warn_data;
     out->events.opened_payload = options;
     out->events.stop = stop_signal_poll;
-    if (!options_given(options, OPT_SERVE) || !ranks_talk()) return STATUS_OK;
-    TRY(server_open(options_text(options, OPT_SERVE), run_folder, options_text(options, OPT_COMPARE), &out->server));
+    if (!options_given(options, OPT_serve) || !ranks_talk()) return STATUS_OK;
+    TRY(server_open(options_text(options, OPT_serve), run_folder, options_text(options, OPT_compare), &out->server));
     fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: a free port is known from here alone */
     return STATUS_OK;
 }
@@ -89,7 +89,7 @@ void run_views_report_complete(struct run_views *views, const char *run_folder, 
 enum status run_views_put_out(const struct options *options, const struct run_views *views, enum status status) {
     const struct console_account *done = &views->complete;
     const struct console_account *account = done->run_folder[0] ? done : console_account(views->console);
-    if (!options_flag(options, OPT_JSON) || !account->run_folder[0]) return status;
+    if (!options_flag(options, OPT_json) || !account->run_folder[0]) return status;
     json_t *object = outcome_to_json(account, status);
     enum status printed = object ? cli_print_json(object) : status_no_memory(0, "the run's JSON");
     return status == STATUS_OK ? printed : status;

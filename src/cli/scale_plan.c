@@ -15,7 +15,7 @@ static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MAX = 4096, CURVE_MIN = 8;
 static const double DAY_S = 86400;
 
 bool scale_plan_is_requested(const struct options *options) {
-    return options_given(options, OPT_DEVICES) || options_given(options, OPT_TARGET_DAYS);
+    return options_given(options, OPT_devices) || options_given(options, OPT_target_days);
 }
 
 /* "1T", "300B", "2.5e9". */
@@ -56,10 +56,10 @@ static enum status read_model(const char *name, struct choice_request *out) {
 }
 
 static enum status read_cluster(const struct options *options, struct choice_request *out) {
-    if (!options_given(options, OPT_CLUSTER))
+    if (!options_given(options, OPT_cluster_path))
         return status_hint(status_set(STATUS_BAD_INPUT, "--devices requires --cluster, which describes the devices"),
                            "for example --cluster h100x8");
-    const char *name = options_text(options, OPT_CLUSTER);
+    const char *name = options_text(options, OPT_cluster_path);
     TRY(cluster_open(name, &out->cluster));
     const char *lacks = out->cluster.network.devices < 1                   ? "network"
                         : out->cluster.device.limits.bf16_flops_per_s <= 0 ? "devices[0].limits"
@@ -77,18 +77,19 @@ static enum status read_cluster(const struct options *options, struct choice_req
 }
 
 /* Options that a plan for many devices heeds; any other would do nothing there. */
-static const enum option_id heeded[] = {
-    OPT_CONFIG,       OPT_JSON,        OPT_CLUSTER, OPT_DEVICES,         OPT_PRICE,        OPT_BATCH, OPT_SEQ,
-    OPT_TRAIN_TOKENS, OPT_TARGET_DAYS, OPT_MTBF,    OPT_CHECKPOINT_TIME, OPT_RESTART_TIME, OPT_PAGE,  OPT_SVG};
+static const enum option_id heeded[] = {OPT_config,      OPT_json,  OPT_cluster_path,    OPT_devices,
+                                        OPT_price,       OPT_batch, OPT_sequence_length, OPT_train_tokens,
+                                        OPT_target_days, OPT_mtbf,  OPT_checkpoint_time, OPT_restart_time,
+                                        OPT_page,        OPT_svg};
 
 static enum status refuse_others(const struct options *options) {
-    for (int id = 0; id < OPTION_COUNT; id++) {
+    for (int id = 0; id < OPT_COUNT; id++) {
         bool known = !options_given(options, (enum option_id)id);
         for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++)
             known |= heeded[i] == (enum option_id)id;
         if (known) continue;
-        enum status status = status_set(STATUS_BAD_INPUT, "--%s: is not supported in a plan for many devices",
-                                        option_table[id].setting->name);
+        enum status status =
+            status_set(STATUS_BAD_INPUT, "--%s: is not supported in a plan for many devices", option_table[id]->name);
         return status_hint(status, "leave it out, or plan one device without --devices and --target-days");
     }
     return STATUS_OK;
@@ -100,18 +101,19 @@ static enum status read_request(const struct options *options, struct scale_plan
     TRY(read_model(options->arguments.items[0], request));
     TRY(read_cluster(options, request));
     request->system = *training_system_find("Ballast");
-    if (options_given(options, OPT_SEQ)) request->sequence_length = options_int(options, OPT_SEQ);
+    if (options_given(options, OPT_sequence_length))
+        request->sequence_length = options_int(options, OPT_sequence_length);
     request->batch = STEP_TOKENS / request->sequence_length;
-    if (options_given(options, OPT_BATCH)) request->batch = options_int(options, OPT_BATCH);
+    if (options_given(options, OPT_batch)) request->batch = options_int(options, OPT_batch);
     if (request->batch < 1) request->batch = 1;
-    if (options_given(options, OPT_DEVICES)) request->devices = options_int(options, OPT_DEVICES);
-    out->price = options_float(options, OPT_PRICE);
-    out->target_days = options_float(options, OPT_TARGET_DAYS);
-    out->failures = (struct failures){.node_mtbf_s = 3600 * options_float(options, OPT_MTBF),
-                                      .checkpoint_s = options_float(options, OPT_CHECKPOINT_TIME),
-                                      .restart_s = options_float(options, OPT_RESTART_TIME)};
-    if (options_given(options, OPT_TRAIN_TOKENS))
-        TRY(read_tokens(options_text(options, OPT_TRAIN_TOKENS), &out->tokens));
+    if (options_given(options, OPT_devices)) request->devices = options_int(options, OPT_devices);
+    out->price = options_float(options, OPT_price);
+    out->target_days = options_float(options, OPT_target_days);
+    out->failures = (struct failures){.node_mtbf_s = 3600 * options_float(options, OPT_mtbf),
+                                      .checkpoint_s = options_float(options, OPT_checkpoint_time),
+                                      .restart_s = options_float(options, OPT_restart_time)};
+    if (options_given(options, OPT_train_tokens))
+        TRY(read_tokens(options_text(options, OPT_train_tokens), &out->tokens));
     if (out->target_days > 0 && out->tokens <= 0)
         return status_set(STATUS_BAD_INPUT, "--target-days requires --tokens, the tokens of the whole training");
     return STATUS_OK;
@@ -242,7 +244,7 @@ static void print_text(const struct options *options, const struct scale_plan *p
     const struct choice_request *request = &plan->request;
     printf("model     %s, %lld parameters\n", options->arguments.items[0],
            (long long)transformer_parameters(&request->model));
-    printf("cluster   %s: nodes of %lld %s\n", options_text(options, OPT_CLUSTER),
+    printf("cluster   %s: nodes of %lld %s\n", options_text(options, OPT_cluster_path),
            (long long)request->cluster.network.devices, request->cluster.device.name);
     printf("step      %lld sequences of %lld tokens, in bf16; simulated, not measured: times within %.0f%%\n",
            (long long)request->batch, (long long)request->sequence_length, 100 * FORECAST_ERROR_PART);
@@ -306,7 +308,7 @@ static enum status print_json(const struct options *options, const struct scale_
     json_t *document =
         json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:o, s:o, s:o}", "version", 2, "model", options->arguments.items[0],
                   "parameters", (json_int_t)transformer_parameters(&request->model), "cluster",
-                  options_text(options, OPT_CLUSTER), "batch", (json_int_t)request->batch, "sequence_length",
+                  options_text(options, OPT_cluster_path), "batch", (json_int_t)request->batch, "sequence_length",
                   (json_int_t)request->sequence_length, "pareto_front",
                   list_to_json(plan, plan->pareto_front.list.items, plan->pareto_front.list.count), "curve",
                   list_to_json(plan, plan->curve, (size_t)plan->curve_count), "target_devices",
@@ -329,7 +331,7 @@ enum status scale_plan_run(const struct options *options) {
     enum status status = scale_plan_check_outputs(options);
     if (status == STATUS_OK) status = choose(&plan);
     if (status == STATUS_OK) status = scale_plan_show(options, &plan);
-    if (status == STATUS_OK && options_flag(options, OPT_JSON))
+    if (status == STATUS_OK && options_flag(options, OPT_json))
         status = print_json(options, &plan);
     else if (status == STATUS_OK)
         print_text(options, &plan);

@@ -108,9 +108,9 @@ static enum status read_page(const char *path) { return read_start(path, "<!doct
 static enum status read_drawing(const char *path) { return read_start(path, "<svg", "drawing"); }
 
 enum status scale_plan_check_outputs(const struct options *options) {
-    const char *folder = options_text(options, OPT_SVG);
-    if (options_given(options, OPT_PAGE)) TRY(new_file_check(options_text(options, OPT_PAGE), "a page", read_page));
-    if (!options_given(options, OPT_SVG)) return STATUS_OK;
+    const char *folder = options_text(options, OPT_svg);
+    if (options_given(options, OPT_page)) TRY(new_file_check(options_text(options, OPT_page), "a page", read_page));
+    if (!options_given(options, OPT_svg)) return STATUS_OK;
     if (file_exists(folder) && !file_is_folder(folder))
         return status_set(STATUS_BAD_INPUT, "--svg %s: is no directory", folder);
     for (enum scale_plot plot = 0; plot < SCALE_PLOT_COUNT; plot++) {
@@ -134,14 +134,14 @@ static enum status write_page(const char *path, const struct scale_plan *plan, c
 }
 
 enum status scale_plan_show(const struct options *options, const struct scale_plan *plan) {
-    if (!options_given(options, OPT_PAGE) && !options_given(options, OPT_SVG)) return STATUS_OK;
-    char *name = mem_format("%s on %s", options->arguments.items[0], options_text(options, OPT_CLUSTER));
+    if (!options_given(options, OPT_page) && !options_given(options, OPT_svg)) return STATUS_OK;
+    char *name = mem_format("%s on %s", options->arguments.items[0], options_text(options, OPT_cluster_path));
     struct scale_picture picture = picture_of(plan, name);
     enum status status = name ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && options_given(options, OPT_PAGE))
-        status = write_page(options_text(options, OPT_PAGE), plan, &picture);
-    if (status == STATUS_OK && options_given(options, OPT_SVG))
-        status = scale_plots_write(&picture, options_text(options, OPT_SVG));
+    if (status == STATUS_OK && options_given(options, OPT_page))
+        status = write_page(options_text(options, OPT_page), plan, &picture);
+    if (status == STATUS_OK && options_given(options, OPT_svg))
+        status = scale_plots_write(&picture, options_text(options, OPT_svg));
     mem_free(name);
     return status;
 }

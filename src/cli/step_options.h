@@ -9,14 +9,8 @@
 /* The plan options that were given, all others "not given". `decided`: a run says what is left open, so no default is
  * taken from the machine. BAD_INPUT when the device that is asked for is not there. */
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out);
-/* The optimizer's numbers and clipping, which are part of the recipe; the rest as train_options_init has it. */
-void step_options_read_optimizer(const struct options *options, struct train_options *out);
-
-/* The run's length, its schedule and its intervals, where they were given. */
-void step_options_read_training(const struct options *options, struct train_options *out);
-
-/* --chat-date in seconds since 1970, 0 when it is not given. BAD_INPUT when it is no date from 1970-01-02 on. */
-enum status step_options_read_chat_date(const struct options *options, int64_t *time_s);
+/* The training options that were given, over train_options_init's. Without the data, which are arguments. */
+enum status step_options_read_training(const struct options *options, struct train_options *out);
 
 /* The options by which `generate` and `chat` write. `answers`: without --tokens, texts may be as long as the caches
  * hold. */

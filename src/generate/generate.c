@@ -14,6 +14,11 @@ static const char *const finish_names[] = {
 
 const char *generate_finish_name(enum generate_finish finish) { return finish_names[finish]; }
 
+#define PLACE(field, ...) [SETTING_##field] = SETTING_PLACE(struct generate_options, field),
+const struct settings_holder text_settings = {SETTINGS_GIVEN_AT(struct generate_options),
+                                              .places = {SETTING_LIST_TEXT(PLACE)}};
+#undef PLACE
+
 void generate_options_init(struct generate_options *out) {
     *out = (struct generate_options){.tokens = setting_table[SETTING_tokens].int_value};
 }

@@ -35,6 +35,7 @@ struct generate_options {
     /* NULL: texts end when it is not 0 any more. Borrowed */
     const volatile sig_atomic_t *interrupted;
 };
+extern const struct settings_holder text_settings;
 /* Nothing given, the default number of tokens. */
 void generate_options_init(struct generate_options *out);
 /* BAD_INPUT for what the sampler does not check. */

@@ -2,11 +2,12 @@
  * number of threads never change them.
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
- * settings (what the user sets), ranks (one rank among all; model states partitioned among ranks), lane_shares (a step
- * cut into lanes and rounds), gpu_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by
- * name), recipe_pairs (and of pairs), plan_keys (keys of older plan files), chunks (parameters in chunks, and which
- * rank has which elements of one), movement (when copies come and go), activations (activation schedules as text),
- * recompute (recomputation schedules, their cost, and the fastest in given memory). */
+ * settings, setting_list (what the user sets, and the table of it), recipe (a recipe's checks and JSON), ranks (one
+ * rank among all; model states partitioned among ranks), lane_shares (a step cut into lanes and rounds),
+ * gpu_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name), plan_keys (keys of
+ * older plan files), chunks (parameters in chunks, and which rank has which elements of one), movement (when copies
+ * come and go), activations (activation schedules as text), recompute (recomputation schedules, their cost, and the
+ * fastest in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -36,9 +37,6 @@ enum document_attention {
     DOCUMENT_ATTENTION_WITHIN, /* each document by itself: the graph has the input "segments", positions begin anew */
     DOCUMENT_ATTENTION_COUNT
 };
-const char *document_attention_name(enum document_attention attention);
-/* DOCUMENT_ATTENTION_COUNT when there is none of that name. */
-enum document_attention document_attention_find(const char *name);
 
 /* How supervised examples share the rows of a batch. */
 enum example_packing {
@@ -47,52 +45,28 @@ enum example_packing {
     EXAMPLE_PACKING_ROWS_HELD, /* the packing of Ballast 0.1.0: validation holds out rows. In files alone */
     EXAMPLE_PACKING_COUNT
 };
-const char *example_packing_name(enum example_packing packing);
-/* EXAMPLE_PACKING_COUNT when there is none of that name. */
-enum example_packing example_packing_find(const char *name);
 
 /* What a step makes smaller: the loss of each next token, or that of pairs of sequences of which one is preferred
  * (ir/ops/ops.h: preference_loss). */
-#define TRAINING_LOSS_LIST(X) X(NEXT_TOKEN, "next-token") X(DPO, "dpo")
-enum training_loss {
-#define TRAINING_LOSS_ENUM(name, text) TRAINING_##name,
-    TRAINING_LOSS_LIST(TRAINING_LOSS_ENUM) TRAINING_LOSS_COUNT
-#undef TRAINING_LOSS_ENUM
-};
-const char *training_loss_name(enum training_loss loss);
-/* TRAINING_LOSS_COUNT when there is none of that name. */
-enum training_loss training_loss_find(const char *name);
+enum training_loss { TRAINING_NEXT_TOKEN, TRAINING_DPO };
 
 /* In what the optimizer's moments are kept; int8: codes and scales of blocks (ir/ops/ops.h). */
-#define STATE_FORMAT_LIST(X) X(FP32, "fp32", F32) X(BF16, "bf16", BF16) X(INT8, "int8", U8)
+#define STATE_FORMAT_LIST(X) X(FP32, F32) X(BF16, BF16) X(INT8, U8)
 enum state_format {
-#define STATE_FORMAT_ENUM(name, text, dtype) STATE_##name,
+#define STATE_FORMAT_ENUM(name, dtype) STATE_##name,
     STATE_FORMAT_LIST(STATE_FORMAT_ENUM) STATE_FORMAT_COUNT
 #undef STATE_FORMAT_ENUM
 };
-const char *state_format_name(enum state_format format);
-/* STATE_FORMAT_COUNT when there is none of that name. */
-enum state_format state_format_find(const char *name);
 enum dtype state_format_dtype(enum state_format format);
 
 /* What of a bf16 parameter is kept next to it: in fp32 a master, of which it is the rounding; the master's lower 16
  * bits, of which the parameter is the upper ones (base/half.h); or nothing. */
-#define MASTER_WEIGHTS_LIST(X) X(FP32, "fp32") X(SPLIT, "split") X(NONE, "none")
-enum master_weights {
-#define MASTER_WEIGHTS_ENUM(name, text) MASTER_WEIGHTS_##name,
-    MASTER_WEIGHTS_LIST(MASTER_WEIGHTS_ENUM) MASTER_WEIGHTS_COUNT
-#undef MASTER_WEIGHTS_ENUM
-};
-const char *master_weights_name(enum master_weights master_weights);
-/* MASTER_WEIGHTS_COUNT when there is none of that name. */
-enum master_weights master_weights_find(const char *name);
+enum master_weights { MASTER_WEIGHTS_FP32, MASTER_WEIGHTS_SPLIT, MASTER_WEIGHTS_NONE };
 
 /* What says which part of each tensor a rank has, where ranks share tensors: Megatron-LM's assignment
  * (plan/layout/shard_choice.h), or the strategies that cost least (plan/layout/shard_strategies.h). */
 enum tensor_layout { TENSOR_LAYOUT_MEGATRON, TENSOR_LAYOUT_SOLVER, TENSOR_LAYOUT_COUNT };
 const char *tensor_layout_name(enum tensor_layout layout);
-/* TENSOR_LAYOUT_COUNT when there is none of that name. */
-enum tensor_layout tensor_layout_find(const char *name);
 /* What the solver's costs are made of: one rank's work, and messages among those that share tensors. */
 struct layout_rates {
     double flops_per_s, bytes_per_s, latency_s, link_bytes_per_s;

@@ -1,13 +1,52 @@
-/* Every setting of training and of writing text, once: its names, the values that it may take, and its default. The
- * command line, --config files, help, docs/options.md, run.json, plan files and the checks of options and recipes all
- * read this table. What help says in words stands next to it, in cli/option_list.h. */
+/* Settings: what a user chooses of training and of writing text. Each is one row of plan/setting_list.h, from which the
+ * command line, --config files, help, docs/options.md, plan files, run.json, docs/schemas, include/ballast.h's structs
+ * and all checks of values follow.
+ *
+ * A struct that has settings says where by a struct settings_holder; the functions below then read and write its fields
+ * by their settings. */
 #ifndef BALLAST_PLAN_SETTINGS_H
 #define BALLAST_PLAN_SETTINGS_H
 
+#include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "base/status.h"
+#include "collective/lane_tree.h"
+#include "plan/setting_list.h"
+
+/* Subcommands, as bits: which of them take an option. */
+#define COMMAND_LIST(X)                                                                                                \
+    X(INIT, init)                                                                                                      \
+    X(PLAN, plan)                                                                                                      \
+    X(TRAIN, train)                                                                                                    \
+    X(RESUME, resume)                                                                                                  \
+    X(REPORT, report)                                                                                                  \
+    X(MERGE, merge)                                                                                                    \
+    X(EVAL, eval)                                                                                                      \
+    X(GENERATE, generate)                                                                                              \
+    X(CHAT, chat)                                                                                                      \
+    X(PROFILE, profile)                                                                                                \
+    X(SIMULATE, simulate)                                                                                              \
+    X(INSPECT, inspect)
+enum command_index {
+#define COMMAND_INDEX(id, name) COMMAND_INDEX_##id,
+    COMMAND_LIST(COMMAND_INDEX) COMMAND_COUNT
+#undef COMMAND_INDEX
+};
+enum command_bit {
+#define COMMAND_BIT(id, name) COMMAND_##id = 1 << COMMAND_INDEX_##id,
+    COMMAND_LIST(COMMAND_BIT)
+#undef COMMAND_BIT
+        COMMANDS_ALL = (1 << COMMAND_COUNT) - 1,
+    COMMANDS_TEXT = COMMAND_GENERATE | COMMAND_CHAT,
+    COMMANDS_STEP = COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE | COMMAND_PROFILE,
+    COMMANDS_MODEL = COMMANDS_STEP | COMMAND_CHAT, /* those that compute with one */
+    COMMANDS_RANKS =
+        COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_PROFILE, /* those that all ranks carry out together */
+};
 
 enum setting_type {
     SETTING_FLAG,  /* true or false */
@@ -16,141 +55,49 @@ enum setting_type {
     SETTING_SIZE,  /* base/size.h; at least 1 byte */
     SETTING_TEXT,  /* text and paths, not empty unless `may_be_empty` */
     SETTING_TEXTS, /* several of them */
+    SETTING_DATE,  /* YYYY-MM-DD on the command line; elsewhere seconds since 1970 within min..max */
+    SETTING_LANES, /* lanes by nodes: "8", "2x4" (collective/lane_tree.h) */
     SETTING_CHOICE /* one of `choices` */
 };
 
 struct setting {
-    const char *key;  /* in files: "sequence_length" */
-    const char *name; /* on the command line, without the dashes: "seq" */
+    const char *field; /* of structs */
+    const char *key;   /* in plan files and run.json: "sequence_length" */
+    const char *name;  /* on the command line, without the dashes: "seq" */
+
     enum setting_type type;
     int64_t min, max;
     double float_min, float_max;
     bool above, may_be_empty;
     const char *automatic; /* the word for 0 of a whole number that is chosen then; NULL: there is none */
     const char *choices;   /* "bf16|fp32" */
-    const char *hint; /* what to do instead of a value that is none of the choices; NULL: they speak for themselves */
+    const char *hint;  /* what to do instead of a value that is none of the choices; NULL: they speak for themselves */
+    const char *names; /* of the field's values from 0 on; NULL: `choices` */
     const char *fallback; /* the default, as text; NULL: none, or one that depends on other things */
     int64_t int_value;    /* the same as a number, */
     double float_value;   /* of its type */
+
+    /* Files. */
+    bool later;          /* files of earlier versions lack it and mean the default */
+    bool names_in_files; /* all of `names` are legal there, not `choices` alone */
+    bool flag_in_files;  /* true or false there, for values 1 and 0 */
+    int only_with;      /* the setting with which alone it says anything, + 1, where that has `only_value`; 0: always */
+    int64_t only_value; /* SETTING_ONLY_WITH sets both */
+    const char *rule;   /* of a number in a recipe: what a refusal says */
+
+    /* The command line. */
+    char letter;            /* of the short form; 0: none */
+    const char *config_key; /* of config files; NULL: the name, with _ for - */
+    const char *argument;   /* what help calls the value; NULL: the choices, or N, X or SIZE, by its type */
+    const char *bare;       /* of a choice: its value where none follows; NULL: one must */
+    unsigned commands;      /* bits of enum command_bit; 0: no option of its own */
+    /* What the default is computed from, for people, or what happens without the option; where the setting has a
+     * default, what follows it in the sentence: ", or the value in the plan file". */
+    const char *computed;
+    const char *excludes; /* the name of one that says the same in another way; NULL: none */
+    bool required;        /* unless that one is given */
+    const char *help;
 };
-
-#define SETTING_INT_IN(low, high) .type = SETTING_INT, .min = (low), .max = (high)
-#define SETTING_FLOAT_IN(low, high) .type = SETTING_FLOAT, .float_min = (low), .float_max = (high)
-#define SETTING_INT_DEFAULT(value) .fallback = #value, .int_value = (value)
-#define SETTING_FLOAT_DEFAULT(value) .fallback = #value, .float_value = (value)
-#define SETTING_STEPS_MAX 1000000000000
-#define SETTING_SIZE_MAX 16777216
-
-/* Of a step: recipe, policy, machine. A moving average's decay is below 1; epsilon is added in fp32, whose least normal
- * number is 1.2e-38. */
-#define SETTING_LIST_PLAN(X)                                                                                           \
-    X(batch, .key = "batch", .name = "batch", SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(8))             \
-    X(sequence_length, .key = "sequence_length", .name = "seq", SETTING_INT_IN(1, SETTING_SIZE_MAX),                   \
-      SETTING_INT_DEFAULT(1024))                                                                                       \
-    X(dtype, .key = "dtype", .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32",                          \
-      .hint = "use bf16, which needs no loss scaling")                                                                 \
-    X(document_attention, .key = "document_attention", .name = "document-attention", .type = SETTING_CHOICE,           \
-      .choices = "across|within", .fallback = "across")                                                                \
-    X(packing, .key = "packing", .name = "packing", .type = SETTING_CHOICE, .choices = "on|off")                       \
-    X(loss, .key = "loss", .name = "loss", .type = SETTING_CHOICE, .choices = "next-token|dpo",                        \
-      .fallback = "next-token")                                                                                        \
-    X(dpo_beta, .key = "dpo_beta", .name = "dpo-beta", SETTING_FLOAT_IN(1e-6, 1000), SETTING_FLOAT_DEFAULT(0.1))       \
-    X(dpo_loss, .key = "dpo_loss", .name = "dpo-loss", .type = SETTING_CHOICE, .choices = "sigmoid|hinge|ipo|robust",  \
-      .fallback = "sigmoid")                                                                                           \
-    X(dpo_label_smoothing, .key = "dpo_label_smoothing", .name = "dpo-label-smoothing", SETTING_FLOAT_IN(0, 0.49),     \
-      SETTING_FLOAT_DEFAULT(0))                                                                                        \
-    X(micro_batch_sequences, .key = "micro_batch", .name = "micro-batch", SETTING_INT_IN(1, SETTING_SIZE_MAX))         \
-    X(lanes, .key = "lanes", .name = "lanes", .type = SETTING_TEXT)                                                    \
-    X(round_micro_batches, .key = "round_micro_batches", .name = "round", SETTING_INT_IN(0, SETTING_SIZE_MAX),         \
-      SETTING_INT_DEFAULT(0))                                                                                          \
-    X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
-      .fallback = "fp32")                                                                                              \
-    X(tensor_parallel, .key = "tensor_parallel", .name = "tensor-parallel", SETTING_INT_IN(1, 4096),                   \
-      .automatic = "auto", SETTING_INT_DEFAULT(1))                                                                     \
-    X(sequence_parallel, .key = "sequence_parallel", .name = "sequence-parallel", .type = SETTING_CHOICE,              \
-      .choices = "on|off", .fallback = "off")                                                                          \
-    X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
-      .fallback = "megatron")                                                                                          \
-    X(micro_batches_per_wave, .key = "micro_batches_per_wave", .name = "micro-batches-per-wave",                       \
-      SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(1))                                                     \
-    X(pipeline_parallel, .key = "pipeline_parallel", .name = "pipeline-parallel", SETTING_INT_IN(1, 4096),             \
-      .automatic = "auto", SETTING_INT_DEFAULT(1))                                                                     \
-    X(virtual_stages, .key = "virtual_stages", .name = "virtual-stages", SETTING_INT_IN(1, 64))                        \
-    X(partition, .key = "partition", .name = "partition", .type = SETTING_TEXT)                                        \
-    X(flat, .key = "collectives", .name = "collectives", .type = SETTING_CHOICE, .choices = "hierarchical|flat")       \
-    X(threads, .key = "threads", .name = "threads", SETTING_INT_IN(1, 4096))                                           \
-    X(seed, .key = "seed", .name = "seed", SETTING_INT_IN(0, INT64_MAX), SETTING_INT_DEFAULT(1))                       \
-    X(optimizer, .key = "optimizer", .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd|muon",    \
-      .fallback = "adamw")                                                                                             \
-    X(beta1, .key = "beta1", .name = "beta1", SETTING_FLOAT_IN(0, 0.999999), SETTING_FLOAT_DEFAULT(0.9))               \
-    X(beta2, .key = "beta2", .name = "beta2", SETTING_FLOAT_IN(0, 0.999999), SETTING_FLOAT_DEFAULT(0.95))              \
-    X(muon_momentum, .key = "muon_momentum", .name = "muon-momentum", SETTING_FLOAT_IN(0, 0.999999),                   \
-      SETTING_FLOAT_DEFAULT(0.95))                                                                                     \
-    X(epsilon, .key = "epsilon", .name = "epsilon", SETTING_FLOAT_IN(1e-30, 1), SETTING_FLOAT_DEFAULT(1e-8))           \
-    X(weight_decay, .key = "weight_decay", .name = "weight-decay", SETTING_FLOAT_IN(0, 1000),                          \
-      SETTING_FLOAT_DEFAULT(0.1))                                                                                      \
-    X(clip_norm, .key = "clip_norm", .name = "clip-norm", SETTING_FLOAT_IN(0, 1e9), SETTING_FLOAT_DEFAULT(1))          \
-    X(optimizer_dtype, .key = "optimizer_dtype", .name = "optimizer-dtype", .type = SETTING_CHOICE,                    \
-      .choices = "fp32|bf16|int8", .fallback = "fp32")                                                                 \
-    X(master_weights, .key = "master_weights", .name = "master-weights", .type = SETTING_CHOICE,                       \
-      .choices = "fp32|split|none", .fallback = "fp32")                                                                \
-    X(quantize_base, .key = "quantize_base", .name = "quantize-base", .type = SETTING_CHOICE,                          \
-      .choices = "none|nf4|int8|mxfp4", .fallback = "none")                                                            \
-    X(freeze, .key = "freeze", .name = "freeze", .type = SETTING_TEXTS)                                                \
-    X(lora, .key = "lora", .name = "lora", .type = SETTING_TEXT)                                                       \
-    X(backend, .key = "backend", .name = "device", .type = SETTING_TEXT)                                               \
-    X(device_bytes, .key = "device_bytes", .name = "device-memory", .type = SETTING_SIZE)                              \
-    X(host_bytes, .key = "host_bytes", .name = "host-memory", .type = SETTING_SIZE)                                    \
-    X(disk_folder, .key = "disk_folder", .name = "disk", .type = SETTING_TEXT)                                         \
-    X(disk_bytes, .key = "disk_bytes", .name = "disk", .type = SETTING_SIZE)                                           \
-    X(plan_path, .key = "plan_path", .name = "plan", .type = SETTING_TEXT)                                             \
-    X(cluster_path, .key = "cluster_path", .name = "cluster", .type = SETTING_TEXT)
-
-/* Of a training run. chat_time_s is a date on the command line, and seconds since 1970 elsewhere. */
-#define SETTING_LIST_TRAIN(X)                                                                                          \
-    X(steps, .key = "steps", .name = "steps", SETTING_INT_IN(1, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(1000))         \
-    X(epochs, .key = "epochs", .name = "epochs", SETTING_FLOAT_IN(0, 1e6), .above = true)                              \
-    X(learning_rate, .key = "learning_rate", .name = "lr", SETTING_FLOAT_IN(0, 1000), .above = true,                   \
-      SETTING_FLOAT_DEFAULT(3e-4))                                                                                     \
-    X(schedule, .key = "schedule", .name = "schedule", .type = SETTING_CHOICE,                                         \
-      .choices = "cosine|linear|constant|wsd", .fallback = "cosine")                                                   \
-    X(schedule_steps, .key = "schedule_steps", .name = "schedule-steps", SETTING_INT_IN(1, SETTING_STEPS_MAX))         \
-    X(warmup_steps, .key = "warmup_steps", .name = "warmup-steps", SETTING_INT_IN(0, SETTING_STEPS_MAX))               \
-    X(min_lr_fraction, .key = "min_lr_fraction", .name = "min-lr-fraction", SETTING_FLOAT_IN(0, 1),                    \
-      SETTING_FLOAT_DEFAULT(0.1))                                                                                      \
-    X(wsd_decay_fraction, .key = "wsd_decay_fraction", .name = "wsd-decay-fraction", SETTING_FLOAT_IN(0, 1),           \
-      .above = true, SETTING_FLOAT_DEFAULT(0.2))                                                                       \
-    X(save_every, .key = "save_every", .name = "save-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),                     \
-      SETTING_INT_DEFAULT(100))                                                                                        \
-    X(keep, .key = "keep", .name = "keep", SETTING_INT_IN(0, 1000000), SETTING_INT_DEFAULT(2))                         \
-    X(replan, .key = "replan", .name = "replan", .type = SETTING_CHOICE, .choices = "auto|off", .fallback = "auto")    \
-    X(valid_every, .key = "valid_every", .name = "valid-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),                  \
-      SETTING_INT_DEFAULT(100))                                                                                        \
-    X(valid_batches, .key = "valid_batches", .name = "valid-batches", SETTING_INT_IN(0, SETTING_STEPS_MAX),            \
-      SETTING_INT_DEFAULT(0))                                                                                          \
-    X(valid_fraction, .key = "valid_fraction", .name = "valid-fraction", SETTING_FLOAT_IN(0, 0.9),                     \
-      SETTING_FLOAT_DEFAULT(0))                                                                                        \
-    X(valid_paths, .key = "valid_paths", .name = "valid", .type = SETTING_TEXTS)                                       \
-    X(loss_on_all, .key = "loss_on_all", .name = "loss-on", .type = SETTING_CHOICE, .choices = "completions|all",      \
-      .fallback = "completions")                                                                                       \
-    X(chat_time_s, .key = "chat_time_s", .name = "chat-date", .type = SETTING_TEXT, .min = 1, .max = (int64_t)1 << 40) \
-    X(columns, .key = "columns", .name = "columns", .type = SETTING_TEXT)                                              \
-    X(sample_every, .key = "sample_every", .name = "sample-every", SETTING_INT_IN(0, SETTING_STEPS_MAX),               \
-      SETTING_INT_DEFAULT(0))                                                                                          \
-    X(sample_tokens, .key = "sample_tokens", .name = "sample-tokens", SETTING_INT_IN(1, SETTING_SIZE_MAX),             \
-      SETTING_INT_DEFAULT(64))                                                                                         \
-    X(sample_prompt, .key = "sample_prompt", .name = "sample-prompt", .type = SETTING_TEXT, .may_be_empty = true)
-
-/* Of writing text. generation_config.json is held to the same values. */
-#define SETTING_LIST_TEXT(X)                                                                                           \
-    X(tokens, .key = "tokens", .name = "tokens", SETTING_INT_IN(1, 100000000), SETTING_INT_DEFAULT(100))               \
-    X(temperature, .key = "temperature", .name = "temperature", SETTING_FLOAT_IN(0, 100), SETTING_FLOAT_DEFAULT(0.8))  \
-    X(top_k, .key = "top_k", .name = "top-k", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(0))            \
-    X(top_p, .key = "top_p", .name = "top-p", SETTING_FLOAT_IN(0, 1), .above = true, SETTING_FLOAT_DEFAULT(1))         \
-    X(repetition_penalty, .key = "repetition_penalty", .name = "repetition-penalty", SETTING_FLOAT_IN(0.001, 1000),    \
-      SETTING_FLOAT_DEFAULT(1))
-
-#define SETTING_LIST(X) SETTING_LIST_PLAN(X) SETTING_LIST_TRAIN(X) SETTING_LIST_TEXT(X)
 
 /* SETTING_batch …, after the fields of structs that hold them. */
 enum setting_id {
@@ -159,9 +106,13 @@ enum setting_id {
 #undef SETTING_ID
 };
 extern const struct setting setting_table[SETTING_COUNT];
+/* SETTING_COUNT for one that is not in the table: an option of the program alone. */
+enum setting_id setting_id_of(const struct setting *setting);
 
-/* Which settings of a struct were given: the type of its member `given`. A number, path or enumeration that was not
- * given is 0 (a default that depends on nothing else may stand in its place). */
+/* ---- Which settings were given ---- */
+
+/* The type of a struct's member `given`. A number, path or enumeration that was not given is 0 (a default that depends
+ * on nothing else may stand in its place). */
 struct settings_given {
     bool of[SETTING_COUNT];
 };
@@ -176,11 +127,109 @@ struct settings_given {
 /* Adds to `given` what was given there. */
 void settings_given_join(struct settings_given *given, const struct settings_given *there);
 
+/* ---- Values ---- */
+
+/* Of any type: only the member of the setting's type counts. Texts are borrowed. */
+struct setting_value {
+    int64_t int_value; /* numbers, sizes, flags; of a choice the field's value */
+    double float_value;
+    const char *text; /* texts; of a choice that was parsed also its name */
+    struct lane_shape lanes;
+};
+enum { SETTING_PRINT_BYTES = 64 };
+
+/* The value from text as the command line has it, by the setting's type and range; of SETTING_TEXTS one of them, as
+ * text. BAD_INPUT "WHERE: …". */
+enum status setting_parse(const struct setting *setting, const char *where, const char *text,
+                          struct setting_value *out);
 /* BAD_INPUT "WHERE: VALUE is not legal: must be …" for a number that the setting may not have. */
 enum status setting_check_int(const struct setting *setting, const char *where, int64_t value);
 enum status setting_check_float(const struct setting *setting, const char *where, double value);
 /* The same for a choice. */
 bool setting_has_choice(const struct setting *setting, const char *text);
 enum status setting_check_choice(const struct setting *setting, const char *where, const char *text);
+/* The name of a choice's value in `text`, which is returned; of another value "". */
+const char *setting_choice_name(const struct setting *setting, int64_t value, char text[SETTING_PRINT_BYTES]);
+/* The value that has the name; -1 where it has none. */
+int64_t setting_choice_value(const struct setting *setting, const char *name);
+
+/* ---- Fields of structs ---- */
+
+/* As which C type a struct has a setting. STORED_NOT: it has it not, or in a form that it reads and writes itself. */
+enum setting_storage {
+    STORED_NOT,
+    STORED_INT64,
+    STORED_UINT64,
+    STORED_INT,
+    STORED_ENUM,
+    STORED_BOOL,
+    STORED_DOUBLE,
+    STORED_TEXT,  /* const char *: borrowed; NULL is none */
+    STORED_CHARS, /* char[]: a copy; "" is none */
+    STORED_LANES
+};
+struct setting_place {
+    enum setting_storage storage;
+    size_t offset, bytes;
+};
+#define SETTING_PLACE(type, field)                                                                                       \
+    {                                                                                                                    \
+        _Generic(((type *)0)->field,                                                                                   \
+            int64_t: STORED_INT64,                                                                                     \
+            uint64_t: STORED_UINT64,                                                                                   \
+            int: STORED_INT,                                                                                           \
+            unsigned: STORED_ENUM,                                                                                     \
+            bool: STORED_BOOL,                                                                                         \
+            double: STORED_DOUBLE,                                                                                     \
+            const char *: STORED_TEXT,                                                                                 \
+            char *: STORED_CHARS,                                                                                      \
+            struct lane_shape: STORED_LANES),                                                                          \
+            offsetof(type, field), sizeof(((type *)0)->field) \
+    }
+
+/* Where a struct has its settings. Initialise `places` by lists of rows:
+ *
+ *     #define PLACE(field, ...) [SETTING_##field] = SETTING_PLACE(struct recipe, field),
+ *     const struct settings_holder recipe_settings = {.places = {SETTING_LIST_RECIPE(PLACE)}}; */
+struct settings_holder {
+    struct setting_place places[SETTING_COUNT];
+    bool has_given; /* the struct has a member `given`, */
+    size_t given;   /* there */
+};
+#define SETTINGS_GIVEN_AT(type) .has_given = true, .given = offsetof(type, given)
+
+static inline bool settings_have(const struct settings_holder *holder, enum setting_id id) {
+    return holder->places[id].storage != STORED_NOT;
+}
+void settings_load(const struct settings_holder *holder, const void *from, enum setting_id id,
+                   struct setting_value *out);
+/* Sets the field, and the bit in `given` where there is one. BAD_INPUT "WHERE: …" for lanes that are none; a text that
+ * is too long for an array is cut. */
+enum status settings_store(const struct settings_holder *holder, void *to, enum setting_id id, const char *where,
+                           const struct setting_value *value);
+/* Sets each field whose setting has a default to it, without saying that it was given. */
+void settings_init(const struct settings_holder *holder, void *to);
+/* The default of a setting that has one; all 0 of others. */
+void setting_default(const struct setting *setting, struct setting_value *out);
+/* Whether the struct has the setting of SETTING_ONLY_WITH, if any, as it needs to be. */
+bool settings_apply(const struct settings_holder *holder, const void *from, enum setting_id id);
+
+bool setting_values_equal(const struct setting *setting, const struct setting_value *a, const struct setting_value *b);
+/* As people have it: `text`, or the value's own text. */
+const char *setting_print(const struct setting *setting, const struct setting_value *value,
+                          char text[SETTING_PRINT_BYTES]);
+/* As files have it; NULL without memory. */
+json_t *setting_to_json(const struct setting *setting, const struct setting_value *value);
+/* The value of a file's object, which has the key. Of numbers outside of the range only where `in_range` is false.
+ * Texts are copied into `memory`, or, where that is NULL, borrowed from the object. BAD_INPUT "FILE: KEY: …". */
+enum status setting_from_json(const char *file, const json_t *object, const struct setting *setting, bool in_range,
+                              struct scratch *memory, struct setting_value *out);
+
+/* ---- Of a recipe (plan/plan.h) ---- */
+
+struct recipe;
+extern const struct settings_holder recipe_settings;
+/* settings_load of a recipe, in which 0 may stand for the default of a setting that cannot be 0. */
+void recipe_load_setting(const struct recipe *recipe, enum setting_id id, struct setting_value *out);
 
 #endif

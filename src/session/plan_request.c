@@ -75,7 +75,7 @@ static enum status make_settled(const struct session *session, unsigned uses, co
     request.objective = options->by_sum ? OBJECTIVE_SUM : OBJECTIVE_STEP;
     request.partition_fixed = SETTINGS_HAVE(options, partition);
     request.virtual_stages = options->virtual_stages;
-    request.collectives_fixed = SETTINGS_HAVE(options, flat);
+    request.collectives_fixed = SETTINGS_HAVE(options, collectives);
     request.micro_batches_fixed = !trains || SETTINGS_HAVE(options, micro_batches_per_wave);
     request.micro_batch_fixed = !trains || SETTINGS_HAVE(options, micro_batch_sequences);
     /* Where nothing is trained, a model is as it is. */
@@ -291,7 +291,7 @@ struct plan_request plan_request_decided(const struct plan *plan, const struct p
                                    .recipe_fixed = true,
                                    .partition_fixed = SETTINGS_HAVE(options, partition),
                                    .virtual_stages = options->virtual_stages,
-                                   .collectives_fixed = SETTINGS_HAVE(options, flat),
+                                   .collectives_fixed = SETTINGS_HAVE(options, collectives),
                                    .micro_batches_fixed = SETTINGS_HAVE(options, micro_batches_per_wave)};
     add_reference(&request);
     return request;

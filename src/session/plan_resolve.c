@@ -40,78 +40,69 @@ const struct backend *plan_options_backend(const struct plan_options *options, c
 
 /* Ends the program where a field was set without its bit: its value would be ignored. */
 static void check_given(const struct plan_options *options) {
-#define CHECK_GIVEN(field) BUG_IF(options->field && !SETTINGS_HAVE(options, field), #field " is set but not given");
-    BUG_IF(options->lanes.nodes != 0 && !SETTINGS_HAVE(options, lanes), "lanes are set but not given");
-    CHECK_GIVEN(batch)
-    CHECK_GIVEN(sequence_length)
-    CHECK_GIVEN(micro_batch_sequences)
-    CHECK_GIVEN(round_micro_batches)
-    CHECK_GIVEN(reduce_dtype)
-    CHECK_GIVEN(tensor_parallel)
-    CHECK_GIVEN(sequence_parallel)
-    CHECK_GIVEN(layout)
-    CHECK_GIVEN(micro_batches_per_wave)
-    CHECK_GIVEN(pipeline_parallel)
-    CHECK_GIVEN(virtual_stages)
-    CHECK_GIVEN(partition)
-    CHECK_GIVEN(flat)
-    CHECK_GIVEN(threads)
-    CHECK_GIVEN(seed)
-    CHECK_GIVEN(quantize_base)
-    CHECK_GIVEN(lora)
-    CHECK_GIVEN(freeze)
-    CHECK_GIVEN(dtype)
-    CHECK_GIVEN(document_attention)
-    CHECK_GIVEN(packing)
-    CHECK_GIVEN(loss)
-    BUG_IF(options->muon_momentum > 0 && !SETTINGS_HAVE(options, muon_momentum), "muon_momentum is set but not given");
-    BUG_IF(options->dpo_beta > 0 && !SETTINGS_HAVE(options, dpo_beta), "dpo_beta is set but not given");
-    CHECK_GIVEN(dpo_loss)
-    BUG_IF(options->dpo_label_smoothing > 0 && !SETTINGS_HAVE(options, dpo_label_smoothing),
-           "dpo_label_smoothing is set but not given");
-    CHECK_GIVEN(optimizer)
-    CHECK_GIVEN(optimizer_dtype)
-    CHECK_GIVEN(master_weights)
-    CHECK_GIVEN(backend)
+    static const struct lane_shape none = {0};
+    for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
+        struct setting_value value;
+        settings_load(&plan_settings, options, id, &value);
+        bool set =
+            value.int_value != 0 || value.float_value > 0 || value.text || memcmp(&value.lanes, &none, sizeof none);
+        BUG_IF(set && !options->given.of[id], "%s is set but not given", setting_table[id].field);
+    }
+    BUG_IF(options->freeze && !SETTINGS_HAVE(options, freeze), "freeze is set but not given");
+    BUG_IF(options->backend && !SETTINGS_HAVE(options, backend), "backend is set but not given");
 }
 
-/* Chooses each field: the base's value, else the option's, else the default. A given option must equal the base's. */
+/* Chooses each field of a recipe: the base's value, else the option's, else the default. A given option must equal the
+ * base's. */
 struct resolver {
-    const char *base_name; /* NULL: there is no base */
+    const struct plan_options *options;
+    const struct train_options *training; /* may be NULL */
+    const char *base_name;                /* NULL: there is no base */
+    const struct recipe *base;
+    struct recipe *recipe;
     struct settings_given given;
     enum status status; /* first error */
 };
 
 static bool is_given(const struct resolver *resolver, enum setting_id id) { return resolver->given.of[id]; }
 
-static int64_t choose_int(struct resolver *resolver, enum setting_id id, int64_t wanted, int64_t base,
-                          int64_t fallback) {
-    bool given = is_given(resolver, id);
-    if (!resolver->base_name) return given ? wanted : fallback;
-    if (given && wanted != base && resolver->status == STATUS_OK)
-        resolver->status = status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " differs from the %" PRId64 " of %s",
-                                      setting_table[id].name, wanted, base, resolver->base_name);
-    return base;
+/* With another base than the recipe's, and another default than the table's. */
+static void choose_from(struct resolver *resolver, enum setting_id id, const struct setting_value *base,
+                        const struct setting_value *fallback) {
+    const struct setting *setting = &setting_table[id];
+    char wanted_text[SETTING_PRINT_BYTES], base_text[SETTING_PRINT_BYTES];
+    struct setting_value wanted = *fallback;
+    bool given = is_given(resolver, id), training = !settings_have(&plan_settings, id);
+    if (given && !training) settings_load(&plan_settings, resolver->options, id, &wanted);
+    if (given && training) settings_load(&train_settings, resolver->training, id, &wanted);
+    (void)settings_store(&recipe_settings, resolver->recipe, id, "", resolver->base_name ? base : &wanted);
+    if (!resolver->base_name || !given || resolver->status != STATUS_OK) return;
+    if (setting_values_equal(setting, &wanted, base)) return;
+    resolver->status = status_set(STATUS_BAD_INPUT, "%s: %s differs from the %s of %s", setting->name,
+                                  setting_print(setting, &wanted, wanted_text), setting_print(setting, base, base_text),
+                                  resolver->base_name);
 }
 
-static double choose_float(struct resolver *resolver, enum setting_id id, double wanted, double base) {
-    bool given = is_given(resolver, id);
-    if (!resolver->base_name) return given ? wanted : setting_table[id].float_value;
-    if (given && (wanted < base || wanted > base) && resolver->status == STATUS_OK)
-        resolver->status = status_set(STATUS_BAD_INPUT, "%s: %g differs from the %g of %s", setting_table[id].name,
-                                      wanted, base, resolver->base_name);
-    return base;
+static void choose_else(struct resolver *resolver, enum setting_id id, const struct setting_value *fallback) {
+    struct setting_value base;
+    recipe_load_setting(resolver->base, id, &base);
+    choose_from(resolver, id, &base, fallback);
 }
 
-/* An enumeration's value, with the name of each. */
-static int choose_name(struct resolver *resolver, enum setting_id id, int wanted, int base, int fallback,
-                       const char *wanted_name, const char *base_name) {
-    bool given = is_given(resolver, id);
-    if (!resolver->base_name) return given ? wanted : fallback;
-    if (given && wanted != base && resolver->status == STATUS_OK)
-        resolver->status = status_set(STATUS_BAD_INPUT, "%s: %s differs from the %s of %s", setting_table[id].name,
-                                      wanted_name, base_name, resolver->base_name);
-    return base;
+static void choose(struct resolver *resolver, enum setting_id id) {
+    struct setting_value fallback;
+    setting_default(&setting_table[id], &fallback);
+    choose_else(resolver, id, &fallback);
+}
+
+/* One that --allow-recipe-change lets a run change. */
+static void choose_movable(struct resolver *resolver, enum setting_id id) {
+    struct setting_value base, fallback;
+    recipe_load_setting(resolver->base, id, &base);
+    setting_default(&setting_table[id], &fallback);
+    if (resolver->options->allow_recipe_change && is_given(resolver, id))
+        settings_load(&plan_settings, resolver->options, id, &base);
+    choose_from(resolver, id, &base, &fallback);
 }
 
 static void choose_text(struct resolver *resolver, enum setting_id id, const char *given, const char *base,
@@ -127,8 +118,10 @@ static void choose_text(struct resolver *resolver, enum setting_id id, const cha
 }
 
 /* Which weights train: --freeze and --lora. */
-static enum status choose_trained(struct resolver *resolver, const struct plan_options *options,
-                                  const struct recipe *base, struct recipe *recipe) {
+static enum status choose_trained(struct resolver *resolver) {
+    const struct plan_options *options = resolver->options;
+    const struct recipe *base = resolver->base;
+    struct recipe *recipe = resolver->recipe;
     char *patterns = mem_string("");
     for (size_t i = 0; i < options->freeze_count && patterns; i++) {
         char *longer = mem_format("%s%s%s", patterns, i ? "," : "", options->freeze[i]);
@@ -158,58 +151,47 @@ static struct plan_defaults defaults_of(const struct backend *backend, const str
     return defaults;
 }
 
-static void choose_pairs(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
-                         struct recipe *recipe) {
-    recipe->dpo_beta = choose_float(resolver, SETTING_dpo_beta, options->dpo_beta, base->dpo_beta);
-    recipe->dpo_loss = (enum pair_loss)choose_name(resolver, SETTING_dpo_loss, (int)options->dpo_loss,
-                                                   (int)base->dpo_loss, (int)PAIR_LOSS_SIGMOID,
-                                                   pair_loss_name(options->dpo_loss), pair_loss_name(base->dpo_loss));
-    recipe->dpo_label_smoothing =
-        choose_float(resolver, SETTING_dpo_label_smoothing, options->dpo_label_smoothing, base->dpo_label_smoothing);
-}
-
 /* EXAMPLE_PACKING_ON agrees with a base that packs as Ballast 0.1.0 did. Pairs are never packed. */
-static void choose_packing(struct resolver *resolver, enum example_packing wanted, const struct recipe *base,
-                           struct recipe *recipe) {
+static void choose_packing(struct resolver *resolver) {
+    const struct recipe *base = resolver->base;
+    enum example_packing wanted = resolver->options->packing;
     bool given = is_given(resolver, SETTING_packing), open = !resolver->base_name || base->packing_auto;
-    enum example_packing decided = given && open ? wanted : base->packing;
-    if (wanted == EXAMPLE_PACKING_ON && decided == EXAMPLE_PACKING_ROWS_HELD) wanted = decided;
-    recipe->packing = (enum example_packing)choose_name(resolver, SETTING_packing, (int)wanted, (int)decided,
-                                                        (int)EXAMPLE_PACKING_OFF, example_packing_name(wanted),
-                                                        example_packing_name(decided));
-    recipe->packing_auto = open && !given && recipe->loss != TRAINING_DPO;
+    bool as_held = wanted == EXAMPLE_PACKING_ON && base->packing == EXAMPLE_PACKING_ROWS_HELD;
+    struct setting_value value = {.int_value = given && (open || as_held) ? wanted : base->packing},
+                         off = {.int_value = EXAMPLE_PACKING_OFF};
+    choose_from(resolver, SETTING_packing, &value, &off);
+    if (as_held && !open) resolver->recipe->packing = EXAMPLE_PACKING_ROWS_HELD;
+    resolver->recipe->packing_auto = open && !given && resolver->recipe->loss != TRAINING_DPO;
 }
 
-static void choose_numbers(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
-                           struct recipe *recipe) {
-    enum document_attention across = document_attention_find(setting_table[SETTING_document_attention].fallback);
-    recipe->dtype = (enum dtype)choose_name(resolver, SETTING_dtype, (int)options->dtype, (int)base->dtype,
-                                            (int)DTYPE_F32, dtype_name(options->dtype), dtype_name(base->dtype));
-    recipe->document_attention = (enum document_attention)choose_name(
-        resolver, SETTING_document_attention, (int)options->document_attention, (int)base->document_attention,
-        (int)across, document_attention_name(options->document_attention),
-        document_attention_name(base->document_attention));
-    recipe->loss = (enum training_loss)choose_name(resolver, SETTING_loss, (int)options->loss, (int)base->loss,
-                                                   (int)TRAINING_NEXT_TOKEN, training_loss_name(options->loss),
-                                                   training_loss_name(base->loss));
-    choose_packing(resolver, options->packing, base, recipe);
-    if (recipe->loss == TRAINING_DPO) choose_pairs(resolver, options, base, recipe);
-    recipe->optimizer = (enum update_rule)choose_name(
-        resolver, SETTING_optimizer, (int)options->optimizer, (int)base->optimizer, (int)UPDATE_ADAMW,
-        update_rule_name(options->optimizer), update_rule_name(base->optimizer));
-    if (recipe->optimizer == UPDATE_MUON)
-        recipe->muon_momentum =
-            choose_float(resolver, SETTING_muon_momentum, options->muon_momentum, base->muon_momentum);
-    recipe->optimizer_dtype = (enum state_format)choose_name(
-        resolver, SETTING_optimizer_dtype, (int)options->optimizer_dtype, (int)base->optimizer_dtype, (int)STATE_FP32,
-        state_format_name(options->optimizer_dtype), state_format_name(base->optimizer_dtype));
-    recipe->master_weights = (enum master_weights)choose_name(
-        resolver, SETTING_master_weights, (int)options->master_weights, (int)base->master_weights,
-        (int)MASTER_WEIGHTS_FP32, master_weights_name(options->master_weights),
-        master_weights_name(base->master_weights));
-    recipe->quantize_base = (enum weight_format)choose_name(
-        resolver, SETTING_quantize_base, (int)options->quantize_base, (int)base->quantize_base, (int)WEIGHT_PLAIN,
-        weight_format_name(options->quantize_base), weight_format_name(base->quantize_base));
+/* The settings for which the table says all: each that depends on another stands after it. */
+static void choose_plain(struct resolver *resolver) {
+#define BY_HAND(field) [SETTING_##field] = true
+    static const bool by_hand[SETTING_COUNT] = {BY_HAND(packing),
+                                                BY_HAND(sequence_length),
+                                                BY_HAND(micro_batch_sequences),
+                                                BY_HAND(lanes),
+                                                BY_HAND(tensor_parallel),
+                                                BY_HAND(round_micro_batches),
+                                                BY_HAND(reduce_dtype),
+                                                BY_HAND(sequence_parallel),
+                                                BY_HAND(dtype),
+                                                BY_HAND(lora),
+                                                BY_HAND(freeze),
+                                                BY_HAND(beta2)};
+    for (enum setting_id id = 0; id < SETTING_COUNT; id++)
+        if (settings_have(&recipe_settings, id) && !by_hand[id] &&
+            settings_apply(&recipe_settings, resolver->recipe, id))
+            choose(resolver, id);
+    choose_else(resolver, SETTING_dtype, &(struct setting_value){.int_value = DTYPE_F32});
+    choose_packing(resolver);
+    choose_movable(resolver, SETTING_round_micro_batches);
+    choose_movable(resolver, SETTING_reduce_dtype);
+    choose_movable(resolver, SETTING_sequence_parallel);
+    /* Lion's, as its authors have it. */
+    struct setting_value beta2 = {
+        .float_value = resolver->recipe->optimizer == UPDATE_LION ? 0.99 : setting_table[SETTING_beta2].float_value};
+    choose_else(resolver, SETTING_beta2, &beta2);
 }
 
 int plan_options_threads(const struct plan_options *options) {
@@ -248,48 +230,34 @@ static int64_t share_of_lane(const struct plan_options *options, const struct ra
     return (batch + lanes - 1) / lanes;
 }
 
-static void choose_tensor(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
-                          struct recipe *recipe) {
-    bool open = options->tensor_parallel == 0, moved = options->allow_recipe_change && !open;
-    int64_t wanted = !open ? options->tensor_parallel : resolver->base_name ? recipe_tensor_parallel(base) : 1;
-    recipe->tensor_parallel =
-        (int)choose_int(resolver, SETTING_tensor_parallel, wanted, moved ? wanted : recipe_tensor_parallel(base),
-                        setting_table[SETTING_tensor_parallel].int_value);
-    recipe->layout = (enum tensor_layout)choose_name(resolver, SETTING_layout, (int)options->layout, (int)base->layout,
-                                                     (int)TENSOR_LAYOUT_MEGATRON, tensor_layout_name(options->layout),
-                                                     tensor_layout_name(base->layout));
+static void choose_tensor(struct resolver *resolver) {
+    const struct plan_options *options = resolver->options;
+    const struct recipe *base = resolver->base;
+    struct recipe *recipe = resolver->recipe;
+    struct setting_value value = {.int_value = recipe_tensor_parallel(base)};
+    bool open = options->tensor_parallel == 0; /* not given, or auto */
+    if (!open && options->allow_recipe_change) value.int_value = options->tensor_parallel;
+    if (open)
+        recipe->tensor_parallel = resolver->base_name ? recipe_tensor_parallel(base) : 1;
+    else
+        choose_from(resolver, SETTING_tensor_parallel, &value, &value);
     recipe->layout_rates = base->layout_rates;
     bool as_before = recipe->layout == base->layout && recipe_tensor_parallel(recipe) == recipe_tensor_parallel(base);
     recipe->strategies = as_before ? base->strategies : NULL;
 }
 
-static const char *on_or_off(bool on) { return on ? "on" : "off"; }
-
-static void choose_sequence(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
-                            struct recipe *recipe) {
-    bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, sequence_parallel);
-    bool before = moved ? options->sequence_parallel : base->sequence_parallel;
-    recipe->sequence_parallel = choose_name(resolver, SETTING_sequence_parallel, options->sequence_parallel, before,
-                                            false, on_or_off(options->sequence_parallel), on_or_off(before));
-}
-
-static void choose_shape(struct resolver *resolver, const struct plan_options *options,
-                         const struct plan_defaults *defaults, const struct rank_place *place,
-                         const struct recipe *base, struct recipe *recipe) {
-    recipe->batch =
-        choose_int(resolver, SETTING_batch, options->batch, base->batch, setting_table[SETTING_batch].int_value);
-    recipe->sequence_length = choose_int(resolver, SETTING_sequence_length, options->sequence_length,
-                                         base->sequence_length, defaults->sequence_length);
+static void choose_shape(struct resolver *resolver, const struct plan_defaults *defaults,
+                         const struct rank_place *place) {
+    const struct plan_options *options = resolver->options;
+    struct recipe *recipe = resolver->recipe;
+    choose_else(resolver, SETTING_sequence_length, &(struct setting_value){.int_value = defaults->sequence_length});
     int64_t micro_batch =
         recipe_default_micro_batch(recipe->batch, recipe->sequence_length, defaults->micro_batch_tokens);
     int64_t each = share_of_lane(options, place, recipe->batch), together = recipe_together(recipe);
     bool spread = !options->adds_losses_alone || SETTINGS_HAVE(options, lanes);
     if (spread && micro_batch > each) micro_batch = each;
     micro_batch = (micro_batch + together - 1) / together * together;
-    recipe->micro_batch_sequences = choose_int(resolver, SETTING_micro_batch_sequences, options->micro_batch_sequences,
-                                               base->micro_batch_sequences, micro_batch);
-    recipe->seed = (uint64_t)choose_int(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
-                                        setting_table[SETTING_seed].int_value);
+    choose_else(resolver, SETTING_micro_batch_sequences, &(struct setting_value){.int_value = micro_batch});
 }
 
 static bool can_hold(const struct lane_shape *lanes, int ranks) {
@@ -302,43 +270,16 @@ static bool can_hold(const struct lane_shape *lanes, int ranks) {
 
 /* On several ranks a new run has as many lanes: each rank adds its micro-batches as one rank would. So has one that may
  * change its recipe and goes on on ranks that cannot hold its lanes. */
-static void choose_lanes(struct resolver *resolver, const struct plan_options *options, const struct rank_place *place,
-                         const struct recipe *base, struct recipe *recipe) {
-    char wanted_text[LANE_SHAPE_BYTES], base_text[LANE_SHAPE_BYTES];
+static void choose_lanes(struct resolver *resolver, const struct rank_place *place) {
+    const struct plan_options *options = resolver->options;
     bool given = SETTINGS_HAVE(options, lanes), moved = options->allow_recipe_change && given;
     struct mesh mesh = data_mesh_of(place);
-    struct lane_shape ranks = {mesh.nodes, mesh.per_node};
+    struct setting_value ranks = {.lanes = {mesh.nodes, mesh.per_node}}, base = {.lanes = resolver->base->lanes};
     bool stuck = options->allow_recipe_change && !given && resolver->base_name;
-    stuck = stuck && !can_hold(&base->lanes, mesh_ranks(&mesh));
-    struct lane_shape was = moved ? options->lanes : stuck ? ranks : base->lanes;
-    recipe->lanes = resolver->base_name ? was : given ? options->lanes : ranks;
-    if (given && !lane_shape_equal(&recipe->lanes, &options->lanes) && resolver->status == STATUS_OK)
-        resolver->status = status_set(STATUS_BAD_INPUT, "lanes: %s differs from the %s of %s",
-                                      lane_shape_print(&options->lanes, wanted_text),
-                                      lane_shape_print(&base->lanes, base_text), resolver->base_name);
-    moved = options->allow_recipe_change && SETTINGS_HAVE(options, round_micro_batches);
-    recipe->round_micro_batches = choose_int(resolver, SETTING_round_micro_batches, options->round_micro_batches,
-                                             moved ? options->round_micro_batches : base->round_micro_batches,
-                                             setting_table[SETTING_round_micro_batches].int_value);
-    moved = options->allow_recipe_change && SETTINGS_HAVE(options, reduce_dtype);
-    bool rounds = (moved ? options->reduce_dtype : base->reduce_dtype) == DTYPE_BF16;
-    enum dtype decided = rounds ? DTYPE_BF16 : DTYPE_F32;
-    recipe->reduce_dtype =
-        (enum dtype)choose_name(resolver, SETTING_reduce_dtype, (int)options->reduce_dtype, (int)decided,
-                                (int)DTYPE_F32, dtype_name(options->reduce_dtype), dtype_name(decided));
-}
-
-static void choose_optimizer(struct resolver *resolver, const struct train_options *training, const struct recipe *base,
-                             struct recipe *recipe) {
-#define CHOOSE_FLOAT(field)                                                                                            \
-    recipe->field = choose_float(resolver, SETTING_##field, training ? training->field : 0, base->field);
-    CHOOSE_FLOAT(beta1)
-    CHOOSE_FLOAT(beta2)
-    if (recipe->optimizer == UPDATE_LION && !resolver->base_name && !is_given(resolver, SETTING_beta2))
-        recipe->beta2 = 0.99; /* as its authors have it */
-    CHOOSE_FLOAT(epsilon)
-    CHOOSE_FLOAT(weight_decay)
-    CHOOSE_FLOAT(clip_norm)
+    stuck = stuck && !can_hold(&resolver->base->lanes, mesh_ranks(&mesh));
+    if (moved) base.lanes = options->lanes;
+    if (stuck) base = ranks;
+    choose_from(resolver, SETTING_lanes, &base, &ranks);
 }
 
 /* The environment's setting that holds this machine to the recipe's narrower instruction set; NULL: there is none. */
@@ -426,7 +367,7 @@ static enum status choose_policy(const struct plan_options *options, const struc
     bool staged = base && rank_place_pipeline_parallel(&base->place) == rank_place_pipeline_parallel(place);
     if (!staged || SETTINGS_HAVE(options, virtual_stages)) policy.spans[0] = '\0';
     if (SETTINGS_HAVE(options, micro_batches_per_wave)) policy.micro_batches_per_wave = options->micro_batches_per_wave;
-    if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
+    if (SETTINGS_HAVE(options, collectives)) policy.flat = options->collectives == COLLECTIVES_ARE_FLAT;
     *out = policy;
     return STATUS_OK;
 }
@@ -437,25 +378,28 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     check_given(options);
     TRY(backend->check());
     struct plan_defaults defaults = defaults_of(backend, model, options->memory.device_bytes);
-    struct resolver resolver = {.base_name = base ? base_name : NULL, .given = options->given, .status = STATUS_OK};
-    if (training) settings_given_join(&resolver.given, &training->given);
     struct plan plan = {.recipe.kernels_version = backend->kernels_version}, none = {0};
+    struct resolver resolver = {.options = options,
+                                .training = training,
+                                .base_name = base ? base_name : NULL,
+                                .base = base ? &base->recipe : &none.recipe,
+                                .recipe = &plan.recipe,
+                                .given = options->given,
+                                .status = STATUS_OK};
+    if (training) settings_given_join(&resolver.given, &training->given);
     snprintf(plan.recipe.isa, sizeof plan.recipe.isa, "%s", backend->isa());
     if (base && !options->allow_recipe_change)
         TRY(check_backend(options, &base->recipe, base_name, backend, &plan.recipe));
-    const struct plan *from = base ? base : &none;
-    bool same_isa = strcmp(from->recipe.isa, plan.recipe.isa) == 0;
-    if (same_isa) plan.recipe.products = from->recipe.products;
-    choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
-    TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
-    choose_tensor(&resolver, options, &from->recipe, &plan.recipe);
-    choose_sequence(&resolver, options, &from->recipe, &plan.recipe);
+    bool same_isa = strcmp(resolver.base->isa, plan.recipe.isa) == 0;
+    if (same_isa) plan.recipe.products = resolver.base->products;
+    choose_plain(&resolver);
+    TRY(choose_trained(&resolver));
+    choose_tensor(&resolver);
     plan.place = (struct rank_place){.mesh = mesh_of(options),
                                      .tensor_parallel = plan.recipe.tensor_parallel,
                                      .pipeline_parallel = stages_of(options, base)};
-    choose_shape(&resolver, options, &defaults, &plan.place, &from->recipe, &plan.recipe);
-    choose_lanes(&resolver, options, &plan.place, &from->recipe, &plan.recipe);
-    choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);
+    choose_shape(&resolver, &defaults, &plan.place);
+    choose_lanes(&resolver, &plan.place);
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status,
                            "the recipe fixes the bits of the result: leave the option out, or begin anew without %s",

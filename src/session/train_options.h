@@ -35,63 +35,48 @@ void memory_options_set_disk(struct memory_options *options, const char *folder)
  * machine's memory. One that is gone is no disk tier. */
 void memory_options_keep_disk(const struct memory_options *of_run, struct memory_options *options);
 
-/* How collectives between GPUs move what is in their memory: by NCCL, by way of the host, or (0) the first where it can
- * be had. In the order of the setting's choices. */
+/* How collectives run over nodes; and how those between GPUs move what is in their memory: by NCCL, by way of the host,
+ * or (0) the first where it can be had. In the order of the setting's choices. */
+enum collectives_kind { COLLECTIVES_ARE_HIERARCHICAL, COLLECTIVES_ARE_FLAT };
 enum gpu_collectives { GPU_COLLECTIVES_AUTO, GPU_COLLECTIVES_NCCL, GPU_COLLECTIVES_HOST };
 
 /* Plan options. What is not given has its default, or, on resume and with a plan file, the value that is written there.
  * A value that is given and differs from that is refused by name. Whoever fills this has checked each value against its
  * setting. */
 struct plan_options {
-    struct settings_given given;    /* of the settings below; those of the memory stand in `memory` */
-    const struct backend *backend;  /* not given: that of the plan file's or the run's instruction set, else the CPU */
-    int64_t batch;                  /* sequences a step */
-    int64_t sequence_length;        /* default: at most the model's context */
-    int64_t micro_batch_sequences;  /* default: the fewest that hold what the backend chooses, of training at most a
-                                 lane's  share */
-    struct lane_shape lanes;        /* default: the ranks */
-    int64_t round_micro_batches;    /* default: all of a lane */
-    enum dtype reduce_dtype;        /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int64_t tensor_parallel;        /* ranks that share each tensor; default 1 */
-    bool sequence_parallel;         /* what these would have whole is cut along positions; default false */
-    enum tensor_layout layout;      /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
-    int64_t micro_batches_per_wave; /* never changes a result */
-    int64_t pipeline_parallel;      /* of a pipeline; never changes a result; default 1 */
-    int64_t virtual_stages;         /* spans of each stage; never changes a result; default: the fastest number */
-    const char *partition;          /* plan/ranks.h; never changes a result; default: what a search finds */
-    bool flat;                      /* policy.flat; never changes a result; default: what a search finds */
-    enum gpu_collectives gpu_collectives; /* never changes a result */
-    enum dtype dtype;                     /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int threads; /* never changes a result; default: the cores of the machine, divided among the ranks that share them
-                  */
-    int64_t seed;
-    enum document_attention document_attention;
-    enum example_packing packing; /* default: EXAMPLE_PACKING_OFF; see train_data_choose_packing */
-    enum training_loss loss;      /* default TRAINING_NEXT_TOKEN */
-    double dpo_beta;              /* of TRAINING_DPO alone, as what follows */
-    enum pair_loss dpo_loss;      /* default PAIR_LOSS_SIGMOID */
-    double dpo_label_smoothing;
-    double muon_momentum; /* of UPDATE_MUON alone */
-    enum update_rule optimizer;
-    enum state_format optimizer_dtype;
-    enum master_weights master_weights;
-    enum weight_format quantize_base;
+    struct settings_given given; /* of the settings below; those of the memory stand in `memory` */
+    /* The recipe's settings, each of the type that it has in struct recipe. Defaults that no row of the table says:
+     * sequence_length: at most the model's context; micro_batch_sequences: the fewest that hold what the backend
+     * chooses, of training at most a lane's share; lanes: the ranks; packing: see train_data_choose_packing. */
+#define PLAN_OPTIONS_FIELD(field, ...) __typeof__(((struct recipe *)0)->field) field;
+    SETTING_LIST_RECIPE(PLAN_OPTIONS_FIELD)
+#undef PLAN_OPTIONS_FIELD
     const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;
+    /* These never change a result. */
+    const struct backend *backend; /* not given: that of the plan file's or the run's instruction set, else the CPU */
+    int64_t micro_batches_per_wave;
+    int64_t pipeline_parallel;         /* stages; default 1 */
+    int64_t virtual_stages;            /* spans of each stage; default: the fastest number */
+    const char *partition;             /* plan/ranks.h; default: what a search finds */
+    enum collectives_kind collectives; /* policy.flat; default: what a search finds */
+    enum gpu_collectives gpu_collectives;
+    int threads;              /* default: the cores of the machine, divided among the ranks that share them */
+    const char *plan_path;    /* a plan file (train, eval, generate) */
+    const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */
     struct memory_options memory;
     bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, lanes, rounds,
                                  reduce_dtype, tensor_parallel and sequence_parallel what is given */
     bool by_sum;              /* the best policy is that with the least sum of all work (search/search.h) */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
-    const char *plan_path;    /* a plan file (train, eval, generate) */
-    const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */
     bool adds_losses_alone;   /* nothing is trained: the default micro-batch is the same on any number of ranks */
     struct mesh planned;      /* ranks that a plan is for which are not here; 0x0: the plan is for those of `comm` */
     int core_sharers;         /* ranks that share this process's cores (rank_cores.h); 0: none but itself */
     const char *base_folder;  /* of a model that is an adapter: its base; NULL: where its config says */
     struct comm *comm; /* the ranks that train together, open for as long as the session is; NULL: one. Borrowed */
 };
+extern const struct settings_holder plan_settings;
 /* The backend of options over a base (a plan file's or a checkpoint's recipe; may be NULL). */
 const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base);
 /* The backend that `device` names (NULL: the first of the list), and the dtype that is fastest there, where none is
@@ -110,8 +95,6 @@ enum lr_schedule {
     LR_SCHEDULE_LIST(LR_SCHEDULE_ENUM) LR_SCHEDULE_COUNT
 #undef LR_SCHEDULE_ENUM
 };
-/* LR_SCHEDULE_COUNT when there is none of that name. */
-enum lr_schedule lr_schedule_find(const char *name);
 
 /* train_options_init sets the defaults; those below are not given by it. */
 struct train_options {
@@ -154,28 +137,14 @@ struct train_options {
     bool loss_on_all;      /* false: of supervised examples train on the completions only */
     double valid_fraction; /* part of the training sequences held out where there is no other validation data */
 };
+extern const struct settings_holder train_settings;
 void train_options_init(struct train_options *out);
 /* BAD_INPUT naming the first setting that has an illegal value, as the command line calls it. */
 enum status train_options_check(const struct train_options *options);
 
-/* The options that a run may change when it is resumed: its length, its schedule and its intervals. The text of samples
- * may change too, and stands in samples.jsonl. */
-#define TRAIN_CHANGES(X)                                                                                               \
-    X(steps)                                                                                                           \
-    X(epochs)                                                                                                          \
-    X(learning_rate)                                                                                                   \
-    X(schedule)                                                                                                        \
-    X(schedule_steps)                                                                                                  \
-    X(warmup_steps)                                                                                                    \
-    X(min_lr_fraction)                                                                                                 \
-    X(wsd_decay_fraction)                                                                                              \
-    X(save_every)                                                                                                      \
-    X(keep)                                                                                                            \
-    X(replan)                                                                                                          \
-    X(valid_every)                                                                                                     \
-    X(valid_batches)                                                                                                   \
-    X(sample_every)                                                                                                    \
-    X(sample_tokens)
+/* An option that a run may change when it is resumed: its length, its schedule and its intervals. The text of samples
+ * may change too, and stands in samples.jsonl. By the name that files have for it. */
+bool train_option_changes(const char *key);
 /* Takes what is given in `changes` of these. --steps replaces a length in epochs. */
 void train_options_change(struct train_options *options, const struct train_options *changes);
 

@@ -36,10 +36,12 @@ static void take(const struct run_settings *settings, struct eval_origin *origin
     bool own = !origin->eval.reference;
     if (!plan->plan_path) {
         SETTINGS_GIVE(plan, loss, TRAINING_DPO);
-        if (!SETTINGS_HAVE(plan, dpo_beta)) SETTINGS_GIVE(plan, dpo_beta, recipe->dpo_beta);
-        if (!SETTINGS_HAVE(plan, dpo_loss)) SETTINGS_GIVE(plan, dpo_loss, recipe->dpo_loss);
-        if (!SETTINGS_HAVE(plan, dpo_label_smoothing))
-            SETTINGS_GIVE(plan, dpo_label_smoothing, recipe->dpo_label_smoothing);
+        for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
+            struct setting_value value;
+            if (setting_table[id].only_with != SETTING_loss + 1 || plan->given.of[id]) continue;
+            settings_load(&recipe_settings, recipe, id, &value);
+            (void)settings_store(&plan_settings, plan, id, "", &value);
+        }
     }
     if (own) origin->eval.reference = settings->model_folder;
     if (plan->comm && plan->comm->rank > 0) return;

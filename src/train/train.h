@@ -123,7 +123,7 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
  * Plan options that are given must be those of the run, memory limit and micro-batches per wave apart. Other results as
  * train_begin. A run that is complete only gets its model directory written again.
  *
- * `changes` holds new values of TRAIN_CHANGES (train_options.h), which count from the next step on; run.json keeps them
+ * `changes` holds new values of options that may change (train_option_changes), which count from the next step on; run.json keeps them
  * and their history. Not steps and epochs both. BAD_INPUT for a length below the steps that are done. The learning
  * rate of step s is lr_at_step of the changed options: a new peak multiplies all later rates, warm-up and decay keep
  * their steps. A schedule whose length was not given follows `steps`. */

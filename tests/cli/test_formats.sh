@@ -7,6 +7,7 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 command -v python3 >/dev/null || { echo "skipped: python3 is not installed" && exit 77; }
 
+"$BALLAST_PROGRAM" help schemas | "$formats" settings --check
 "$formats" print >"$place/formats.md"
 cmp -s "$place/formats.md" "$BALLAST_SOURCE/docs/formats.md" || {
     echo "run: scripts/formats.py print > docs/formats.md" && exit 1

@@ -23,7 +23,7 @@ static void check_note(const char *note) {
     for (const char *at = note ? strstr(note, "--") : NULL; at; at = strstr(at + 2, "--")) {
         char name[NAME_BYTES];
         snprintf(name, sizeof name, "%.*s", (int)strspn(at + 2, "abcdefghijklmnopqrstuvwxyz-0123456789"), at + 2);
-        if (option_find(COMMANDS_ALL, name) == OPTION_COUNT) fail_msg("--%s is no option: %s", name, note);
+        if (option_find(COMMANDS_ALL, name) == OPT_COUNT) fail_msg("--%s is no option: %s", name, note);
     }
 }
 
@@ -35,11 +35,11 @@ static void table_is_whole(void **state) {
         const char *list = alias->names;
         char name[NAME_BYTES];
         check_note(alias->note);
-        assert_true(alias->option < OPTION_COUNT || alias->note);
+        assert_true(alias->option < OPT_COUNT || alias->note);
         while (next_name(&list, name)) {
-            unsigned served = alias->option < OPTION_COUNT ? option_table[alias->option].commands : 0;
+            unsigned served = alias->option < OPT_COUNT ? option_table[alias->option]->commands : 0;
             enum option_id own = option_find(served, name);
-            if (own < OPTION_COUNT && (option_table[own].commands & served))
+            if (own < OPT_COUNT && (option_table[own]->commands & served))
                 fail_msg("--%s is an option where it is an alias", name);
             for (int c = 0; c < COMMAND_COUNT; c++)
                 if ((served & (1u << c)) && option_alias_find(commands[c], name) != alias)

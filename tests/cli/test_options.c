@@ -36,22 +36,22 @@ static void refuse(const struct command *command, const char *text, const char *
 static void table_is_whole(void **state) {
     (void)state;
     char key[64];
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        const struct option *option = &option_table[i];
-        assert_non_null(option->setting->name);
+    for (int i = 0; i < OPT_COUNT; i++) {
+        const struct setting *option = option_table[i];
+        if (i == OPT_disk_bytes) continue; /* comes with --disk */
+        assert_non_null(option->name);
         assert_non_null(option->help);
-        if (option->setting->type != SETTING_FLAG) assert_true(option_argument(option)[0] != 0);
+        if (option->type != SETTING_FLAG) assert_true(option_argument(option)[0] != 0);
         assert_true(option->commands != 0 && (option->commands & ~(unsigned)COMMANDS_ALL) == 0);
         for (int c = 0; c < COMMAND_COUNT; c++) /* a command's names are unique */
-            if (option->commands & (1u << c)) assert_int_equal(option_find(1u << c, option->setting->name), i);
+            if (option->commands & (1u << c)) assert_int_equal(option_find(1u << c, option->name), i);
         assert_int_equal(option_find_key(option_key(option, key)), i);
-        if (option->setting->type == SETTING_CHOICE) assert_non_null(option->setting->choices);
-        if (option->excludes) assert_true(option_find(option->commands, option->excludes) < OPTION_COUNT);
-        if (option->setting->type == SETTING_INT) assert_true(option->setting->min <= option->setting->max);
+        if (option->type == SETTING_CHOICE) assert_non_null(option->choices);
+        if (option->excludes) assert_true(option_find(option->commands, option->excludes) < OPT_COUNT);
+        if (option->type == SETTING_INT) assert_true(option->min <= option->max);
         struct option_value value = {0};
-        if (option->setting->fallback)
-            assert_int_equal(option_value_set(option, option->setting->name, option->setting->fallback, &value),
-                             STATUS_OK);
+        if (option->fallback)
+            assert_int_equal(option_value_set(option, option->name, option->fallback, &value), STATUS_OK);
     }
     for (int i = 0; i < COMMAND_COUNT; i++) {
         assert_string_equal(commands[i]->name, command_names[i]);
@@ -66,18 +66,19 @@ static void values_of_each_type(void **state) {
                            "--device-memory", "1.5G", "--dtype", "fp32", "--quiet", "--valid", "a", "--valid", "b",
                            "--", "--odd"),
                      STATUS_OK);
-    assert_int_equal(options_int(&options, OPT_BATCH), 4);
-    assert_true(options_float(&options, OPT_LR) > 0.00099 && options_float(&options, OPT_LR) < 0.00101);
-    assert_int_equal(options_int(&options, OPT_DEVICE_MEMORY), 1610612736);
-    assert_string_equal(options_text(&options, OPT_DTYPE), "fp32");
-    assert_string_equal(options_text(&options, OPT_OUTPUT), "run");
-    assert_true(options_flag(&options, OPT_QUIET));
-    assert_int_equal(options.values[OPT_VALID].texts.count, 2);
+    assert_int_equal(options_int(&options, OPT_batch), 4);
+    assert_true(options_float(&options, OPT_learning_rate) > 0.00099 &&
+                options_float(&options, OPT_learning_rate) < 0.00101);
+    assert_int_equal(options_int(&options, OPT_device_bytes), 1610612736);
+    assert_string_equal(options_text(&options, OPT_dtype), "fp32");
+    assert_string_equal(options_text(&options, OPT_output), "run");
+    assert_true(options_flag(&options, OPT_quiet));
+    assert_int_equal(options.values[OPT_valid_paths].texts.count, 2);
     assert_int_equal(options.arguments.count, 3);
     assert_string_equal(options.arguments.items[2], "--odd");
-    assert_int_equal(options_int(&options, OPT_SAVE_EVERY), 100); /* a default */
-    assert_false(options_given(&options, OPT_SAVE_EVERY));
-    assert_true(options_given(&options, OPT_BATCH));
+    assert_int_equal(options_int(&options, OPT_save_every), 100); /* a default */
+    assert_false(options_given(&options, OPT_save_every));
+    assert_true(options_given(&options, OPT_batch));
     options_free(&options);
 }
 
@@ -136,7 +137,7 @@ static void sequence_parallel_needs_no_value(void **state) {
         struct options options;
         const char *const arguments[] = {cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2], NULL};
         assert_int_equal(parse(&command_plan, &options, arguments), STATUS_OK);
-        assert_string_equal(options_text(&options, OPT_SEQUENCE_PARALLEL), cases[i].value);
+        assert_string_equal(options_text(&options, OPT_sequence_parallel), cases[i].value);
         assert_int_equal(options.arguments.count, 1);
         options_free(&options);
     }
@@ -155,9 +156,9 @@ static void arch_has_every_family(void **state) {
     for (int i = 0; i < model_family_count; i++) {
         strcat(all, i ? "|" : "");
         strcat(all, model_families[i]->name);
-        assert_non_null(strstr(option_table[OPT_ARCH].help, model_families[i]->name));
+        assert_non_null(strstr(option_table[OPT_arch]->help, model_families[i]->name));
     }
-    assert_string_equal(option_table[OPT_ARCH].setting->choices, all);
+    assert_string_equal(option_table[OPT_arch]->choices, all);
 }
 
 static const char *write_config(const char *folder, const char *text) {
@@ -173,14 +174,14 @@ static void command_line_wins_over_config_over_default(void **state) {
                              " \"device_memory\": \"2G\", \"output\": \"from-file\", \"beta1\": 0.25}");
     assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", path, "--batch", "4", "--quiet=false"),
                      STATUS_OK);
-    assert_int_equal(options_int(&options, OPT_BATCH), 4);
-    assert_true(options_float(&options, OPT_LR) > 0.49 && options_float(&options, OPT_LR) < 0.51);
-    assert_int_equal(options_int(&options, OPT_KEEP), 7);
-    assert_false(options_flag(&options, OPT_QUIET));
-    assert_int_equal(options.values[OPT_VALID].texts.count, 2);
-    assert_int_equal(options_int(&options, OPT_DEVICE_MEMORY), (int64_t)2 << 30);
-    assert_string_equal(options_text(&options, OPT_OUTPUT), "from-file");
-    assert_int_equal(options_int(&options, OPT_SAVE_EVERY), 100);
+    assert_int_equal(options_int(&options, OPT_batch), 4);
+    assert_true(options_float(&options, OPT_learning_rate) > 0.49 && options_float(&options, OPT_learning_rate) < 0.51);
+    assert_int_equal(options_int(&options, OPT_keep), 7);
+    assert_false(options_flag(&options, OPT_quiet));
+    assert_int_equal(options.values[OPT_valid_paths].texts.count, 2);
+    assert_int_equal(options_int(&options, OPT_device_bytes), (int64_t)2 << 30);
+    assert_string_equal(options_text(&options, OPT_output), "from-file");
+    assert_int_equal(options_int(&options, OPT_save_every), 100);
     options_free(&options);
 }
 
@@ -190,11 +191,11 @@ static void options_that_exclude_each_other(void **state) {
     const char *config = write_config(*state, "{\"steps\": 20}");
     REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--epochs", "2", "--steps", "3");
     assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", config, "--epochs", "1.5"), STATUS_OK);
-    assert_true(options_float(&options, OPT_EPOCHS) > 1 && !options_given(&options, OPT_STEPS));
+    assert_true(options_float(&options, OPT_epochs) > 1 && !options_given(&options, OPT_steps));
     options_free(&options);
     config = write_config(*state, "{\"epochs\": 2}");
     assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", config, "--steps", "3"), STATUS_OK);
-    assert_true(options_int(&options, OPT_STEPS) == 3 && !options_given(&options, OPT_EPOCHS));
+    assert_true(options_int(&options, OPT_steps) == 3 && !options_given(&options, OPT_epochs));
     options_free(&options);
     config = write_config(*state, "{\"epochs\": 2, \"steps\": 3}");
     REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--config", config);
@@ -230,7 +231,7 @@ static void one_config_may_serve_several_commands(void **state) {
     const char *path = write_config(*state, "{\"batch\": 16, \"steps\": 3}");
     log_set_quiet(true);
     assert_int_equal(PARSE(&command_plan, &options, "m", "--config", path), STATUS_OK);
-    assert_int_equal(options_int(&options, OPT_BATCH), 16);
+    assert_int_equal(options_int(&options, OPT_batch), 16);
     options_free(&options);
     log_set_quiet(false);
 }
@@ -263,11 +264,11 @@ static void fold_blanks(char *text) {
 }
 
 /* Whether the folded help of a command has the option, and with it a default: the setting's own, or one in words. */
-static bool help_has(const char *text, const struct option *option) {
+static bool help_has(const char *text, const struct setting *option) {
     char name[80], expected[80];
-    const char *value = option->computed || !option->setting->fallback ? "" : option->setting->fallback;
-    bool empty = option->setting->fallback && !option->setting->fallback[0] && !option->computed;
-    snprintf(name, sizeof name, "--%s ", option->setting->name);
+    const char *value = option->computed || !option->fallback ? "" : option->fallback;
+    bool empty = option->fallback && !option->fallback[0] && !option->computed;
+    snprintf(name, sizeof name, "--%s ", option->name);
     snprintf(expected, sizeof expected, "%s%s%s", option->required ? "[required" : "[default: ", value,
              empty ? "\"\"" : "");
     const char *at = strstr(text, name);
@@ -279,10 +280,10 @@ static void help_shows_every_default(void **state) {
     for (int i = 0; i < COMMAND_COUNT; i++) {
         char *text = printed(print_command, commands[i]);
         fold_blanks(text);
-        for (int o = 0; o < OPTION_COUNT; o++) {
-            const struct option *option = &option_table[o];
+        for (int o = 0; o < OPT_COUNT; o++) {
+            const struct setting *option = option_table[o];
             if ((option->commands & commands[i]->bit) && !help_has(text, option))
-                fail_msg("help of %s: --%s or its default is missing", commands[i]->name, option->setting->name);
+                fail_msg("help of %s: --%s or its default is missing", commands[i]->name, option->name);
         }
         free(text);
     }
@@ -348,21 +349,15 @@ static void parser_and_training_have_the_same_defaults(void **state) {
     train_options_init(&training);
     struct options options;
     assert_int_equal(PARSE(&command_train, &options, "m", "d"), STATUS_OK);
-#define SAME_INT(id, field) assert_int_equal(options_int(&options, OPT_##id), training.field);
-#define SAME_FLOAT(id, field)                                                                                          \
-    assert_memory_equal(&options.values[OPT_##id].float_value, &training.field, sizeof(double));
-    SAME_INT(STEPS, steps)
-    SAME_INT(SAVE_EVERY, save_every)
-    SAME_INT(KEEP, keep)
-    SAME_INT(VALID_EVERY, valid_every)
-    SAME_INT(VALID_BATCHES, valid_batches)
-    SAME_INT(SAMPLE_EVERY, sample_every)
-    SAME_INT(SAMPLE_TOKENS, sample_tokens)
-    SAME_FLOAT(LR, learning_rate)
-    SAME_FLOAT(MIN_LR_FRACTION, min_lr_fraction)
-    SAME_FLOAT(WSD_DECAY_FRACTION, wsd_decay_fraction)
-    SAME_FLOAT(VALID_FRACTION, valid_fraction)
-    assert_int_equal(lr_schedule_find(options_text(&options, OPT_SCHEDULE)), training.schedule);
+    for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
+        const struct setting *setting = &setting_table[id];
+        enum option_id option = option_find(COMMAND_TRAIN, setting->name);
+        struct setting_value value;
+        if (!settings_have(&train_settings, id) || settings_have(&recipe_settings, id) || !setting->fallback) continue;
+        settings_load(&train_settings, &training, id, &value);
+        if (!setting_values_equal(setting, &options.values[option].value, &value))
+            fail_msg("%s differs", setting->name);
+    }
     const struct settings_given nothing = {0};
     assert_memory_equal(&training.given, &nothing, sizeof nothing);
     options_free(&options);

@@ -121,7 +121,7 @@ static void a_schedule_may_become_another(void **state) {
     EXPECT(0, NULL, "resume", place.run, "--schedule", "linear", "--steps", "14", "--min-lr-fraction", "0");
     expect_rate(place.run, 6, 1e-3);
     expect_rate(place.run, 10, 1e-3 * (1 - 5.0 / 10));
-    expect_changes(place.run, "steps 6 14 after 6; min_lr_fraction 0.1 0 after 6; schedule constant linear after 6");
+    expect_changes(place.run, "steps 6 14 after 6; schedule constant linear after 6; min_lr_fraction 0.1 0 after 6");
 }
 
 /* The steps after a checkpoint were made in vain where the run goes on from it again: so was a change for them. */

@@ -14,8 +14,8 @@ static void read_as(const struct command *command, json_t *object) {
     enum status status = options_read_object("config.json", object, &options);
     BUG_IF(status != STATUS_OK && (status != STATUS_BAD_INPUT || status_message()[0] == '\0'), "no message");
     /* What an option is given keeps its type's rule. */
-    for (int i = 0; i < OPTION_COUNT && status == STATUS_OK; i++) {
-        const struct setting *setting = option_table[i].setting;
+    for (int i = 0; i < OPT_COUNT && status == STATUS_OK; i++) {
+        const struct setting *setting = option_table[i];
         const struct option_value *value = &options.values[i];
         if (value->source == SOURCE_NONE) continue;
         BUG_IF(setting->type == SETTING_INT && (value->int_value < setting->min || value->int_value > setting->max),

@@ -284,8 +284,8 @@ static void bad_lanes_and_ranks_are_refused(void **state) {
     refuse(path, changed("recipe", "lanes", json_string("2x")), "lanes: '2x' is no number", "2x4 for 4 on each");
     refuse(path, changed("recipe", "lanes", json_string("70000")), "lanes: '70000'", "at most 65536 in all");
     refuse(path, changed("recipe", "lanes", json_integer(8)), "lanes: must be a string", whole);
-    refuse(path, changed("recipe", "reduce_dtype", json_string("fp16")), "reduce_dtype: nothing is computed in 'fp16'",
-           "nearest legal value is bf16");
+    refuse(path, changed("recipe", "reduce_dtype", json_string("fp16")), "reduce_dtype: 'fp16' is not known",
+           "nearest legal value is fp32");
     refuse(path, changed("recipe", "round_micro_batches", json_integer(-1)), "0 for all micro-batches of a lane",
            "value is 0");
     refuse(path, changed("policy", "ranks", json_string("zwei")), "ranks: 'zwei' is no number", "2x4 for 4 on each");
@@ -322,8 +322,8 @@ static char *spaces(size_t count) {
 
 static void bad_texts_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
-    refuse_recipe(path, "dtype", json_string("fp8"), "nothing is computed in 'fp8'", "fp32");
-    refuse_recipe(path, "dtype", json_string("fp16"), "nothing is computed in 'fp16'", "bf16");
+    refuse_recipe(path, "dtype", json_string("fp8"), "'fp8' is not known", "fp32");
+    refuse_recipe(path, "dtype", json_string("fp16"), "'fp16' is not known", "bf16");
     refuse(path, changed("recipe", "dtype", json_string("half")), "'half'", "the legal values are bf16 and fp32");
     refuse(path, changed("recipe", "dtype", json_integer(32)), "dtype: must be a string", whole);
     refuse_recipe(path, "document_attention", json_string("witin"), "document_attention: 'witin'", "within");

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "plan/settings.h"
 #include "support/harness.h"
 #include "support/model_cases.h"
 #include "support/unit.h"
@@ -126,9 +127,11 @@ static void reference_open(const char *name, bool full, struct reference *out) {
     const char *optimizer = json_string_value(json_object_get(training, "optimizer"));
     const char *quantize_base = json_string_value(json_object_get(json, "base_dtype"));
     out->quantize_base = quantize_base ? weight_format_find(quantize_base) : WEIGHT_PLAIN;
-    out->optimizer = optimizer ? update_rule_find(optimizer) : UPDATE_ADAMW;
+    out->optimizer =
+        optimizer ? (enum update_rule)setting_choice_value(&setting_table[SETTING_optimizer], optimizer) : UPDATE_ADAMW;
     const char *format = json_string_value(json_object_get(training, "optimizer_dtype"));
-    out->optimizer_dtype = format ? state_format_find(format) : STATE_FP32;
+    out->optimizer_dtype =
+        format ? (enum state_format)setting_choice_value(&setting_table[SETTING_optimizer_dtype], format) : STATE_FP32;
     out->clip_norm = json_number_value(json_object_get(training, "clip_norm"));
     out->weight_decay = json_number_value(json_object_get(training, "weight_decay"));
     out->epsilon = json_number_value(json_object_get(training, "eps"));

@@ -56,7 +56,7 @@ static void open_plan(const struct subject *subject, struct session *session, st
     SETTINGS_GIVE(&options, sequence_length, subject->sequence_length);
     SETTINGS_GIVE(&options, micro_batch_sequences, subject->micro_batch);
     SETTINGS_GIVE(&options, micro_batches_per_wave, 1);
-    SETTINGS_GIVE(&options, tensor_parallel, subject->tensor);
+    SETTINGS_GIVE(&options, tensor_parallel, (int)subject->tensor);
     SETTINGS_GIVE(&options, sequence_parallel, subject->sequence);
     SETTINGS_GIVE(&options, pipeline_parallel, subject->stages);
     SETTINGS_GIVE(&options, partition, subject->partition);

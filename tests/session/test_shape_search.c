@@ -95,7 +95,7 @@ static enum status plan_shape(const struct subject *subject, int64_t tensor, int
         SETTINGS_GIVE(&options, sequence_parallel, cut == CUT_SEQUENCE);
         SETTINGS_GIVE(&options, layout, cut == CUT_SOLVER ? TENSOR_LAYOUT_SOLVER : TENSOR_LAYOUT_MEGATRON);
     }
-    SETTINGS_GIVE(&options, tensor_parallel, tensor);
+    SETTINGS_GIVE(&options, tensor_parallel, (int)tensor);
     SETTINGS_GIVE(&options, pipeline_parallel, stages);
     return session_begin(subject->model, PROGRAMS_TO_TRAIN, &options, &subject->training, &out->session, &out->plan);
 }

@@ -93,7 +93,7 @@ static void check(const char *folder, const char *name, int64_t micro_batch, con
     SETTINGS_GIVE(&plan, loss, TRAINING_DPO);
     SETTINGS_GIVE(&plan, dpo_beta, number(settings, "beta"));
     if (kind) {
-        SETTINGS_GIVE(&plan, dpo_loss, pair_loss_find(loss));
+        SETTINGS_GIVE(&plan, dpo_loss, (enum pair_loss)setting_choice_value(&setting_table[SETTING_dpo_loss], loss));
         SETTINGS_GIVE(&plan, dpo_label_smoothing, number(kind, "smoothing"));
     }
     SETTINGS_GIVE(&plan, batch, 2 * PAIRS);

@@ -207,8 +207,8 @@ static void expect_states_go_on(void **state, enum update_rule rule, enum state_
     SETTINGS_GIVE(&run.plan, optimizer, rule);
     SETTINGS_GIVE(&run.plan, optimizer_dtype, format);
     SETTINGS_GIVE(&run.plan, master_weights, master_weights);
-    snprintf(whole, sizeof whole, "%s/whole-%s", (const char *)*state, state_format_name(format));
-    snprintf(cut, sizeof cut, "%s/cut-%s", (const char *)*state, state_format_name(format));
+    snprintf(whole, sizeof whole, "%s/whole-states-%d", (const char *)*state, (int)format);
+    snprintf(cut, sizeof cut, "%s/cut-states-%d", (const char *)*state, (int)format);
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     run.options.steps = 3;
     SETTINGS_GIVE(&run.options, schedule_steps, 6);

@@ -177,8 +177,6 @@ enum pair_loss {
 #undef PAIR_LOSS_ENUM
 };
 const char *pair_loss_name(enum pair_loss loss);
-/* PAIR_LOSS_COUNT when there is none of that name. */
-enum pair_loss pair_loss_find(const char *name);
 struct preference_attributes {
     double beta;
     enum pair_loss loss;
@@ -324,8 +322,6 @@ enum update_rule {
 enum { MUON_STEPS = 5 };
 /* The operator's name. */
 const char *update_rule_name(enum update_rule rule);
-/* UPDATE_RULE_COUNT when there is none of that name. */
-enum update_rule update_rule_find(const char *name);
 /* Of an operator that is one of them; UPDATE_RULE_COUNT for others. */
 enum update_rule update_rule_of(const struct op *op);
 /* The roles of its moments, which are outputs 1 and, where it has two, 2. The master, or its lower halves, follows, and

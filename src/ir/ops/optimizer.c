@@ -14,13 +14,6 @@ static const struct {
 
 const char *update_rule_name(enum update_rule rule) { return rules[rule].op->name; }
 
-enum update_rule update_rule_find(const char *name) {
-    enum update_rule rule = 0;
-    while (rule < UPDATE_RULE_COUNT && strcmp(name, update_rule_name(rule)) != 0)
-        rule++;
-    return rule;
-}
-
 enum update_rule update_rule_of(const struct op *op) {
     enum update_rule rule = 0;
     while (rule < UPDATE_RULE_COUNT && rules[rule].op != op)

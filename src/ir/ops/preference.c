@@ -11,13 +11,6 @@ const char *pair_loss_name(enum pair_loss loss) {
     return names[loss];
 }
 
-enum pair_loss pair_loss_find(const char *name) {
-    enum pair_loss loss = 0;
-    while (loss < PAIR_LOSS_COUNT && strcmp(name, pair_loss_name(loss)) != 0)
-        loss++;
-    return loss;
-}
-
 struct pair_weights pair_weights_of(const struct preference_attributes *attributes) {
     double wrong = attributes->label_smoothing, right = 1 - wrong;
     if (attributes->loss != PAIR_LOSS_ROBUST) return (struct pair_weights){right, wrong};

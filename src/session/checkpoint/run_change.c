@@ -85,12 +85,7 @@ void run_changes_apply(struct run_changes *changes, int64_t step, struct recipe 
     }
 }
 
-bool run_change_is_option(const char *field) {
-#define IS_FIELD(name)                                                                                                 \
-    if (strcmp(field, setting_table[SETTING_##name].key) == 0) return true;
-    TRAIN_CHANGES(IS_FIELD)
-    return false;
-}
+bool run_change_is_option(const char *field) { return train_option_changes(field); }
 
 void run_changes_drop_options(struct run_changes *changes, int64_t step) {
     size_t kept = 0;
