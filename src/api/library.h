@@ -2,13 +2,11 @@
  * what the header promises around a call, and does the work by session, generate and train, as the subcommands do.
  *
  * Files, in the order to read them:
- *   library_call      around every call: one at a time, the process's state, the last error; log, stop
- *   library_options   option structs: initialisers, and their fields to internal options
- *   library_train     ballast_train, ballast_resume, and the trainer
- *   library_plan      ballast_plan, and the session
- *   library_evaluate  ballast_evaluate
- *   library_text      ballast_generate, and the writer
- *   library_ranks     ballast_ranks_…: several processes that compute together */
+ *   call      around every call: one at a time, the process's state, the last error; log, stop; ballast_ranks_…
+ *   options   option structs: initialisers, and their fields to internal options
+ *   train     ballast_train, ballast_resume, the trainer, ballast_evaluate
+ *   plan      ballast_plan, and the session
+ *   text      ballast_generate, and the writer */
 #ifndef BALLAST_API_LIBRARY_H
 #define BALLAST_API_LIBRARY_H
 

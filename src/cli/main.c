@@ -1,6 +1,6 @@
 #include "base/process.h"
-#include "cli/command.h"
-#include "cli/command_stack.h"
+#include "cli/cli_run.h"
+#include "cli/commands/command.h"
 #include "cli/limit_spinning.h"
 
 int main(int count, char **arguments) {

@@ -4,11 +4,39 @@
 #define BALLAST_CLI_OPTIONS_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "cli/option_table.h"
+#include "cli/option_list.h"
+#include "plan/settings.h"
+
+/* The table of options: the settings (plan/setting_list.h) and the options that only the program has
+ * (cli/option_list.h). It makes the parser, --help, the keys of a --config file, and docs/options.md.
+ *
+ * An option's key in a --config file is its name with "_" for "-". */
+
+enum option_id {
+#define OPTION_ID(field, ...) OPT_##field,
+    OPTION_LIST(OPTION_ID) OPT_COUNT
+#undef OPTION_ID
+};
+extern const struct setting *const option_table[OPT_COUNT];
+extern const char *const command_names[COMMAND_COUNT];
+
+/* By long name: of these commands, or, if they have none of that name, of others; OPT_COUNT when there is none. */
+enum option_id option_find(unsigned commands, const char *name);
+/* By a config file's key. */
+enum option_id option_find_key(const char *key);
+enum { OPTION_COMMANDS_BYTES = 128 };
+/* Writes the names of its commands, "train, resume"; returns `list`. */
+char *option_print_commands(const struct setting *option, char list[OPTION_COMMANDS_BYTES]);
+/* What help calls its value; "" of a flag. */
+const char *option_argument(const struct setting *option);
+/* Writes the key; returns `key`. */
+char *option_key(const struct setting *option, char key[64]);
 
 struct command;
 
@@ -50,8 +78,6 @@ enum status options_take(const struct options *options, const struct settings_ho
 /* Sets a value from text; `where` ("--batch", "run.json: batch") begins messages. */
 enum status option_value_set(const struct setting *option, const char *where, const char *text,
                              struct option_value *value);
-/* Fills what the command line left open from a config file. */
-enum status options_read_config(const char *path, struct options *options);
 /* The same from the file's object. */
 enum status options_read_object(const char *path, json_t *object, struct options *options);
 /* Sets a value that a config file gives, unless the command line has it. */

@@ -13,7 +13,7 @@
 #include "base/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/stop_signal.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"

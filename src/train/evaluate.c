@@ -5,14 +5,109 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/folder.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "base/progress.h"
+#include "data/source.h"
 #include "session/checkpoint/checkpoint.h"
-#include "session/engine.h"
-#include "train/eval_origin.h"
-#include "train/loss_sum.h"
 #include "train/reference.h"
 #include "train/train_data.h"
+
+/* What was given, with what the run adds. Zero-initialise; eval_origin_free. */
+struct eval_origin {
+    struct plan_options plan;
+    struct eval_options eval;
+    struct run_settings settings; /* owns the added texts */
+    bool has_settings;
+};
+
+enum status loss_sum_add(struct comm *comm, enum status status, const struct loss_sum *mine, struct loss_sum *sum) {
+    struct comm_group all = comm_group_all(comm);
+    struct loss_sum *every = NULL;
+    if (status == STATUS_OK) every = mem_array((size_t)all.count, sizeof *every);
+    if (status == STATUS_OK && !every) status = STATUS_FAILED;
+    TRY_GOTO(status, comm_agree(comm, status), done);
+    TRY_GOTO(status, comm_all_gather(comm, &all, mine, sizeof *mine, every), done);
+    for (int rank = 0; rank < all.count; rank++) {
+        for (int i = 0; i < LOSS_FIGURES_MAX; i++)
+            sum->figures[i] += every[rank].figures[i];
+        sum->targets += every[rank].targets;
+        sum->stopped |= every[rank].stopped;
+    }
+done:
+    mem_free(every);
+    return status;
+}
+
+void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MAX]) {
+    for (int i = 0; i < LOSS_FIGURES_MAX; i++)
+        means[i] = sum->figures[i] / (double)(sum->targets > 0 ? sum->targets : 1);
+}
+
+/* What the run.json of an evaluated run says of preferences, so that nobody types it again. */
+
+/* Whether all files are of pairs. */
+static enum status hold_pairs(const struct eval_options *options, bool *out) {
+    struct jsonl_columns columns = {0};
+    struct sources sources = {0};
+    enum status status = jsonl_columns_parse(options->columns ? options->columns : "", &columns);
+    for (size_t i = 0; i < options->data_path_count && status == STATUS_OK; i++)
+        status = sources_add_valid(options->data_paths[i], &columns, &sources);
+    *out = sources.count > 0;
+    for (size_t i = 0; i < sources.count; i++)
+        *out = *out && source_is_of_pairs(sources.items[i].kind);
+    sources_free(&sources);
+    jsonl_columns_free(&columns);
+    return status;
+}
+
+static enum status read_settings(const char *folder, struct eval_origin *origin) {
+    char *path = path_join(folder, "run.json");
+    if (!path) return STATUS_FAILED;
+    bool there = file_exists(path);
+    mem_free(path);
+    if (!there) return STATUS_OK;
+    TRY(run_folder_read(folder, &origin->settings));
+    origin->has_settings = true;
+    return STATUS_OK;
+}
+
+static void take(const struct run_settings *settings, struct eval_origin *origin) {
+    const struct recipe *recipe = &settings->plan.recipe;
+    struct plan_options *plan = &origin->plan;
+    bool own = !origin->eval.reference;
+    if (!plan->plan_path) {
+        SETTINGS_GIVE(plan, loss, TRAINING_DPO);
+        for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
+            struct setting_value value;
+            if (setting_table[id].only_with != SETTING_loss + 1 || plan->given.of[id]) continue;
+            settings_load(&recipe_settings, recipe, id, &value);
+            (void)settings_store(&plan_settings, plan, id, "", &value);
+        }
+    }
+    if (own) origin->eval.reference = settings->model_folder;
+    if (plan->comm && plan->comm->rank > 0) return;
+    log_note("preferences are compared with %s%s", origin->eval.reference, own ? ", which the run began with" : "");
+}
+
+/* Where `folder` is a run on preferences, and all data are such or dpo was asked for: the loss, its settings and the
+ * model that training began with, each where it was not given. A plan file decides the settings itself. */
+static enum status eval_origin_find(const char *folder, const struct plan_options *plan,
+                                    const struct eval_options *eval, struct eval_origin *out) {
+    bool given = SETTINGS_HAVE(plan, loss), pairs = given && plan->loss == TRAINING_DPO;
+    out->plan = *plan, out->eval = *eval;
+    TRY(read_settings(folder, out));
+    if (!out->has_settings || out->settings.plan.recipe.loss != TRAINING_DPO) return STATUS_OK;
+    if (!given) TRY(hold_pairs(eval, &pairs));
+    if (pairs) take(&out->settings, out);
+    return STATUS_OK;
+}
+
+static void eval_origin_free(struct eval_origin *origin) {
+    if (origin->has_settings) run_settings_free(&origin->settings);
+}
 
 struct evaluation {
     const struct eval_options *options;

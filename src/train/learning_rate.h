@@ -3,6 +3,7 @@
 #define BALLAST_TRAIN_LEARNING_RATE_H
 
 #include "session/train_options.h"
+#include "train/train_data.h"
 
 struct lr_shape {
     enum lr_schedule schedule;
@@ -24,5 +25,19 @@ struct lr_shape lr_shape_of(const struct train_options *options);
  *               (Hu et al., arXiv 2404.06395, section 4)
  * times the peak. */
 double lr_at_step(const struct lr_shape *shape, int64_t step);
+
+/* How long a run is that is given in epochs: passes over its training data. Without weights each row of the data comes
+ * once an epoch (data/dataset.h). */
+
+/* Where options->epochs is given, sets options->steps to what they take, rounded up to whole steps; that waits until
+ * all training text is tokenized, and is a function of data, batch and epochs alone. Then fixes the warm-up. `done`:
+ * steps that were made. BAD_INPUT where sources have weights, so that each has passes of its own length; where the
+ * steps are too many, or fewer than are done. */
+enum status run_length_settle(struct dataset *dataset, const struct recipe *recipe, int64_t done,
+                              struct train_options *options);
+
+/* Passes made after `steps`; 0 where the run's length is not given in epochs. */
+double run_length_epoch(const struct dataset *dataset, const struct recipe *recipe, const struct train_options *options,
+                        int64_t steps);
 
 #endif

@@ -6,7 +6,27 @@
 
 #include <stdbool.h>
 
+#include "runtime/runner.h"
 #include "train/train.h"
+
+/* RUN_DIR/timeline.json: when each instruction of one settled step ran (search/sim/timeline.h). */
+
+struct step_record {
+    struct timeline timeline;
+    int64_t step;    /* whose timeline is written, from 0; -1: none */
+    int64_t settled; /* the same where none is written: the step that a prediction is compared with; -1: none */
+};
+
+/* Of the steps `first` to `steps` - 1 the third, or the last if there are fewer; never the first, in which caches are
+ * cold and pages are new. The caller calls step_record_close, also after a failure. */
+enum status step_record_open(const struct program *program, int64_t first, int64_t steps, struct step_record *out);
+void step_record_close(struct step_record *record);
+/* Call these before and after step number `step`, which took `seconds`. The step is recorded where it is the one whose
+ * timeline is written, or where `wanted`; only the former's file is written, in place of an older one. The timeline is
+ * that of the last recorded step; it has no events where none can be recorded. */
+void step_record_begin(struct step_record *record, struct runner *runner, int64_t step, bool wanted);
+enum status step_record_end(struct step_record *record, struct runner *runner, int64_t step, double seconds,
+                            const char *run_folder);
 
 struct metrics {
     char *path;
@@ -25,9 +45,6 @@ struct metrics_cut {
  * the file as it was. BAD_INPUT or FAILED when it cannot be read or written. */
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated);
 void metrics_close(struct metrics *metrics);
-/* Of metrics_open: the bytes that stay of the file, which is written anew where lines before them do not. A missing
- * file has none. */
-enum status metrics_cut_find(const char *path, const struct metrics_cut *cut, size_t *bytes, bool *validated);
 
 /* None of them allocates. FAILED when the file cannot be written. They do nothing where it was never opened, as on all
  * ranks but one. */

@@ -7,7 +7,217 @@
 #include "session/machine_costs.h"
 #include "session/plan_document.h"
 #include "session/states.h"
-#include "train/plan_change.h"
+#include "train/train_loop.h"
+
+/* Predictions are wrong by some percent: less is no reason. */
+static const double GAIN_MIN = 0.05;
+/* A search for a policy takes about so long (search/search.h). */
+static const double SEARCH_S = 0.5;
+/* Written and read again; no disk that one would train on is slower. */
+static const double CHANGE_BYTES_PER_S = 1e8, CHANGE_MIN_S = 0.1;
+
+const char *replan_reason_name(enum replan_reason reason) {
+    static const char *const names[] = {[REPLAN_NONE] = "none",
+                                        [REPLAN_FASTER] = "faster",
+                                        [REPLAN_LESS_MEMORY] = "less memory",
+                                        [REPLAN_MORE_MEMORY] = "more memory"};
+    return names[reason];
+}
+
+bool replan_pays(const struct replan_gain *gain) {
+    double saved_s = gain->now_s - gain->other_s;
+    return saved_s > GAIN_MIN * gain->now_s && saved_s * (double)gain->steps > gain->change_s;
+}
+
+int64_t replan_horizon(int64_t step, int64_t steps, int64_t forced_step) {
+    int64_t left = steps - step, passed = step - forced_step;
+    return forced_step >= 0 && passed < left ? passed : left;
+}
+
+int64_t replan_pause(int64_t pause) {
+    const int64_t max = 1 << 22;
+    return pause < max ? 2 * pause : pause;
+}
+
+double replan_change_s(int64_t state_bytes) { return CHANGE_MIN_S + (double)state_bytes / CHANGE_BYTES_PER_S; }
+
+static enum status predict(const struct session_plan *plan, const struct costs *costs, double *step_s) {
+    struct stage_steps steps;
+    enum status status = stage_steps_make(programs_main(&plan->programs), &plan->chosen, costs, &steps);
+    if (status == STATUS_OK) *step_s = steps.step_s;
+    stage_steps_free(&steps);
+    return status;
+}
+
+static struct comm *comm_of(const struct replan_input *input) { return input->now->session->comm; }
+
+/* What rank 0 came to, for all. */
+static enum status share_gain(const struct replan_input *input, enum status mine, struct replan_gain *gain) {
+    TRY(comm_agree(comm_of(input), mine));
+    return comm_share(comm_of(input), gain, sizeof *gain);
+}
+
+static enum status fit(const struct replan_input *input, struct costs *costs) {
+    struct fit_sum_over_ranks ranks = rank_costs_sum_over_ranks(comm_of(input));
+    const struct program *program = programs_main(&input->now->programs)->program;
+    return costs_fit(program, input->recorded, session_ranks(input->now->session) > 1 ? &ranks : NULL, costs);
+}
+
+static enum status look_for_other(const struct replan_input *input, const struct costs *costs,
+                                  struct replan_choice *choice) {
+    TRY(session_plan_renew(input->now, NULL, costs, &choice->plan));
+    const struct machine *machine = &input->now->session->machine;
+    int64_t misfit = 0;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (choice->plan.programs.tier_bytes[tier] > machine->capacity_bytes[tier]) misfit = -1;
+    enum status status = rank_budget_min(comm_of(input), &misfit);
+    if (status == STATUS_OK && comm_of(input)->rank == 0) status = predict(&choice->plan, costs, &choice->gain.other_s);
+    status = share_gain(input, status, &choice->gain);
+    choice->pays = status == STATUS_OK && misfit == 0 && replan_pays(&choice->gain);
+    if (!choice->pays) session_plan_free(&choice->plan);
+    return status;
+}
+
+enum status replan_choose(const struct replan_input *input, struct costs *costs, struct replan_choice *out) {
+    enum status status = STATUS_OK;
+    *out = (struct replan_choice){.gain = {.change_s = input->change_s, .steps = input->steps}};
+    if (policy_is_plain(&input->now->chosen.policy)) return STATUS_OK; /* nothing is moved or computed again */
+    TRY(fit(input, costs));
+    if (comm_of(input)->rank == 0) status = predict(input->now, costs, &out->gain.now_s);
+    TRY(share_gain(input, status, &out->gain));
+    double max_s = out->gain.now_s * (double)out->gain.steps; /* that any plan can save */
+    return GAIN_MIN * max_s > SEARCH_S ? look_for_other(input, costs, out) : STATUS_OK;
+}
+
+/* Whether states can wait in memory: next to the larger of the two engines' arenas, one of which is open. */
+static bool wait_in_memory(const struct train_run *run, const struct session_plan *next) {
+    const struct programs *now = &run->plan.programs, *then = &next->programs;
+    const struct machine *machine = &run->session.machine;
+    int64_t larger = 0, open = now->tier_bytes[TIER_DEVICE] + now->tier_bytes[TIER_HOST], capacity;
+    if (machine->backend->memory) return false;
+    for (enum tier tier = TIER_DEVICE; tier <= TIER_HOST; tier++)
+        larger += now->tier_bytes[tier] > then->tier_bytes[tier] ? now->tier_bytes[tier] : then->tier_bytes[tier];
+    if (machine_follow_memory(machine, open, &capacity) != STATUS_OK) return false;
+    return larger + kept_states_bytes(&run->engine) <= capacity + machine->limits.host_bytes;
+}
+
+/* Whether each rank goes on with what it has: where something is cut, chunks of another size cut otherwise. `next`
+ * NULL: not known yet. */
+static bool each_keeps(const struct train_run *run, const struct session_plan *next) {
+    if (session_ranks(&run->session) == 1) return true;
+    return next && !partition_cuts(&run->plan.chosen.policy.partition) &&
+           !partition_cuts(&next->chosen.policy.partition);
+}
+
+static enum status keep_states(struct train_run *run, const struct session_plan *next, struct kept_states *kept) {
+    if (!each_keeps(run, next)) return kept_states_take_together(&run->engine, run->folder, kept);
+    enum tier tier = next && wait_in_memory(run, next) ? TIER_HOST : TIER_DISK;
+    return kept_states_take(&run->engine, tier, run->folder, kept);
+}
+
+/* After an error that all ranks have agreed on and that leaves the run as it was: says so once, and forgets it. */
+static void plan_change_report_stay(const struct train_run *run) {
+    if (run_leads(run)) log_note("the plan stays as it is: %s", status_message());
+    status_clear();
+    run->session.comm->agreed_failure = false;
+}
+
+static enum status leave_engine(struct train_run *run, const struct session_plan *next, struct kept_states *kept) {
+    enum status status = keep_states(run, next, kept);
+    if (status == STATUS_OK)
+        train_loop_detach(run);
+    else
+        kept_states_free(kept);
+    return status;
+}
+
+static enum status enter_engine(struct train_run *run, const struct kept_states *kept) {
+    enum status status = engine_open(&run->plan, &run->engine);
+    if (status == STATUS_OK) status = kept_states_give(kept, &run->engine);
+    if (status == STATUS_OK) status = run_agree(run, train_loop_attach(run));
+    if (status != STATUS_OK) train_loop_detach(run);
+    return status;
+}
+
+/* What memory each rank may take, with no engine open. */
+static enum status find_capacity(const struct train_run *run, int64_t *bytes) {
+    TRY(run_agree(run, machine_follow_memory(&run->session.machine, 0, bytes)));
+    return rank_budget_min(run->session.comm, bytes);
+}
+
+static enum status renew(struct train_run *run, const struct costs *costs, struct session_plan *out) {
+    TRY(session_plan_renew(&run->plan, NULL, costs, out));
+    enum status status = run_agree(run, session_plan_check_memory(out));
+    if (status != STATUS_OK) session_plan_free(out);
+    return status;
+}
+
+/* Costs that are known are of the plan's own graph, and keep the search to that. A run fits them under a policy that
+ * moves or computes again; under the plain one they are those of the profile. Where nothing fits by that graph, one
+ * with other tiles, or in which light operators are recomputed, may. */
+static enum status choose_once(struct train_run *run, struct session_plan *out) {
+    bool fitted = run->watch.costs.kernels && !policy_is_plain(&run->plan.chosen.policy);
+    TRY(find_capacity(run, &run->session.machine.capacity_bytes[TIER_DEVICE]));
+    enum status status = renew(run, fitted ? &run->watch.costs : NULL, out);
+    if (status != STATUS_NO_FIT || !fitted) return status;
+    status_clear();
+    run->session.comm->agreed_failure = false;
+    return renew(run, NULL, out);
+}
+
+/* A limit may be lowered bit by bit, as the run gives memory back. */
+static enum status choose_now(struct train_run *run, struct session_plan *out) {
+    enum { TRIES = 5 };
+    for (int i = 0;; i++) {
+        int64_t capacity;
+        TRY(choose_once(run, out));
+        enum status status = find_capacity(run, &capacity);
+        int64_t headroom = capacity - out->programs.tier_bytes[TIER_DEVICE];
+        if (status == STATUS_OK) status = rank_budget_min(run->session.comm, &headroom);
+        if (status == STATUS_OK && (headroom >= 0 || i == TRIES - 1)) return STATUS_OK;
+        session_plan_free(out);
+        TRY(status);
+    }
+}
+
+/* No engine is open. */
+static enum status go_on_by(struct train_run *run, const struct session_plan *next, const struct kept_states *kept) {
+    struct session_plan old = run->plan;
+    run->plan = *next;
+    enum status status = enter_engine(run, kept);
+    if (status == STATUS_OK)
+        session_plan_free(&old);
+    else
+        run->plan = old;
+    return status;
+}
+
+/* The first error is a note where the run can go on, and the second one its end. */
+static enum status go_back(struct train_run *run, const struct kept_states *kept) {
+    plan_change_report_stay(run);
+    run->session.machine.backend->set_threads(run->plan.chosen.threads);
+    enum status status = enter_engine(run, kept);
+    run->engine.partially_updated = status != STATUS_OK;
+    return status;
+}
+
+enum status plan_change_make(struct train_run *run, struct session_plan *next, bool *changed) {
+    struct session_plan chosen = {.session = NULL};
+    struct kept_states kept;
+    *changed = false;
+    enum status status = leave_engine(run, next, &kept);
+    if (status != STATUS_OK) {
+        plan_change_report_stay(run);
+        return STATUS_OK;
+    }
+    if (!next) status = choose_now(run, &chosen);
+    if (status == STATUS_OK) status = go_on_by(run, next ? next : &chosen, &kept);
+    *changed = status == STATUS_OK;
+    if (!*changed && !next) session_plan_free(&chosen);
+    if (!*changed) status = go_back(run, &kept);
+    kept_states_free(&kept);
+    return status;
+}
 
 enum { FIRST_PAUSE = 5, RECORDED_STEPS = 3, LOOK_EVERY_NS = 1000 * 1000 * 1000 };
 /* Memory that comes and goes by less is nothing to change for. */

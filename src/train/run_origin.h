@@ -4,6 +4,14 @@
 
 #include "session/checkpoint/checkpoint.h"
 #include "session/checkpoint/run_folder.h"
+#include "session/engine.h"
+
+/* Whether all ranks read the same model: the files' names do not tell. */
+
+/* Collective, when the weights are loaded. BAD_INPUT on all ranks, naming one that has others. Where each rank has all
+ * weights these are compared; where it read but runs of them, the files, each rank's part with what its neighbour has
+ * there. */
+enum status same_weights_require(const struct engine *engine);
 
 struct run_origin {
     char *checkpoint; /* the newest; NULL: none yet, it starts with the model */

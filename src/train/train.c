@@ -14,13 +14,11 @@
 #include "session/checkpoint/shared_folder.h"
 #include "session/machine_costs.h"
 #include "session/plan_document.h"
+#include "train/learning_rate.h"
 #include "train/run_end.h"
-#include "train/run_length.h"
 #include "train/run_origin.h"
-#include "train/same_weights.h"
 #include "train/train_data.h"
 #include "train/train_loop.h"
-#include "train/turn_end.h"
 
 static const struct train_events no_events;
 

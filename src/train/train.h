@@ -12,14 +12,12 @@
  * model: each checkpoint and the model are Hugging Face directories.
  *
  * Files, in the order to read them:
- *     train: how a run begins and goes on; train_loop: its steps; learning_rate, run_length: rates and epochs;
- *     reference: what preferences are compared with; train_data: the data of a model's run; turn_end: the token that
- * ends a turn; run_origin: where a run goes on from, and what was edited since; run_continue: whether it begins or goes
- * on; same_weights: whether ranks have the same model; checkpoint_writer: checkpoints during steps; metrics,
- * metrics_cut: metrics.jsonl, and what stays of it; event_file, event_file_absent, event: the same for TensorBoard, or
- * nothing without protobuf-c; samples: texts on the way; step_record: timeline.json; replan, plan_watch, plan_change:
- * another plan while steps go on; run_end: how a run ended; run_rescue: a directory that was renamed or removed;
- * evaluate, eval_origin: the loss of a model on files; loss_sum: of batches that ranks share. */
+ *     train: how a run begins and goes on; train_loop: its steps, and a directory that was renamed or removed
+ * meanwhile; learning_rate: rates, and a length in epochs; train_data: the data of a model's run; reference: what
+ * preferences are compared with; run_origin: where a run goes on from, and what was edited since; run_continue: whether
+ * it begins or goes on; run_end: how it ended; checkpoint_writer: checkpoints during steps; metrics: metrics.jsonl and
+ *     timeline.json; event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c;
+ *     samples: texts on the way; plan_watch: another plan while steps go on; evaluate: the loss of a model on files. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
 
@@ -123,10 +121,10 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
  * Plan options that are given must be those of the run, memory limit and micro-batches per wave apart. Other results as
  * train_begin. A run that is complete only gets its model directory written again.
  *
- * `changes` holds new values of options that may change (train_option_changes), which count from the next step on; run.json keeps them
- * and their history. Not steps and epochs both. BAD_INPUT for a length below the steps that are done. The learning
- * rate of step s is lr_at_step of the changed options: a new peak multiplies all later rates, warm-up and decay keep
- * their steps. A schedule whose length was not given follows `steps`. */
+ * `changes` holds new values of options that may change (train_option_changes), which count from the next step on;
+ * run.json keeps them and their history. Not steps and epochs both. BAD_INPUT for a length below the steps that are
+ * done. The learning rate of step s is lr_at_step of the changed options: a new peak multiplies all later rates,
+ * warm-up and decay keep their steps. A schedule whose length was not given follows `steps`. */
 enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct train_options *changes,
                          const struct train_events *events);
 

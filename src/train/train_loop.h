@@ -2,16 +2,27 @@
 #ifndef BALLAST_TRAIN_TRAIN_LOOP_H
 #define BALLAST_TRAIN_TRAIN_LOOP_H
 
+#include "model/model.h"
 #include "session/checkpoint/run_folder.h"
 #include "train/checkpoint_writer.h"
 #include "train/event_file.h"
 #include "train/learning_rate.h"
+#include "train/metrics.h"
 #include "train/plan_watch.h"
 #include "train/reference.h"
 #include "train/samples.h"
-#include "train/step_record.h"
 #include "train/train.h"
 #include "train/train_data.h"
+
+/* The token that ends a turn of a chat-tuned model. */
+
+/* For a run on files that the chat template renders: has the model written with the token by which its chat template
+ * ends an assistant's turn, where generation would not stop at it yet. It comes first in eos_token_id of
+ * generation_config.json, before the ends that the model had, as transformers' Trainer aligns them. config.json gets it
+ * too where the tokenizer names the end of documents, which config.json does otherwise. A model without a chat template
+ * stays as it is. `time_s`: chat_prompt.h.
+ */
+enum status turn_end_set(struct model *model, int64_t time_s);
 
 /* A run with everything open. */
 struct train_run {
@@ -80,16 +91,5 @@ enum status train_loop_end(struct train_run *run, enum status status);
 /* train.c: settings with absolute paths, and what was left open fixed, so that resuming later finds the same. The
  * caller calls run_settings_free, after a failure too. */
 enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out);
-
-/* run_rescue.c, for a run whose directory was renamed or removed while it trained. Whether the run's name still leads
- * to the directory that it holds open. */
-bool run_is_in_place(const struct train_run *run);
-/* Whether it is not, and what the ranks have is worth a checkpoint. Collective, as is what follows. */
-bool run_wants_rescue(const struct train_run *run);
-/* When no checkpoint is being written: gives the run the directory's new path or, where it has none any more, a new
- * directory next to the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer files from is
- * there then too. `*how` says what happened, for a message: "renamed" or "removed". FAILED where nothing can be written
- * there. */
-enum status run_rescue(struct train_run *run, const char **how);
 
 #endif

@@ -36,7 +36,8 @@ cat >"$place/main.c" <<'END'
 
 #define BALLAST_EXPERIMENTAL
 #include "api/library.h"
-#include "cli/command.h"
+#include "cli/cli_run.h"
+#include "cli/commands/command.h"
 #include "cli/step_options.h"
 #include "session/train_options.h"
 
@@ -113,8 +114,8 @@ compile() { # SOURCE OBJECT
     (cd "$build" && sh -c "$command") || fail "$1 does not compile"
 }
 for file in src/plan/settings.c src/plan/recipe.c src/plan/plan.c src/plan/plan_keys.c src/plan/policy.c \
-    src/session/train_options.c src/session/plan_resolve.c src/session/programs.c src/cli/option*.c \
-    src/api/library_options.c src/api/library_ranks.c; do
+    src/session/train_options.c src/session/plan_resolve.c src/session/programs.c src/cli/options.c src/cli/run_config.c \
+    src/cli/help.c src/api/options.c src/api/call.c; do
     compile "$copy/$file" "$place/$(echo "$file" | tr / _).o"
 done
 compile "$place/main.c" "$place/main.o"

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/command.h"
-#include "cli/option_alias.h"
+#include "cli/alias.h"
+#include "cli/commands/command.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/command.h"
-#include "cli/option_effect.h"
+#include "cli/commands/command.h"
+#include "cli/effect.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

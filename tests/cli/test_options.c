@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/step_options.h"
 #include "model/model.h"
 #include "support/fault_sweep.h"

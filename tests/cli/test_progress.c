@@ -5,7 +5,7 @@
 
 #include "base/folder.h"
 #include "base/progress.h"
-#include "cli/new_model.h"
+#include "cli/commands/init.h"
 #include "support/data_files.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "report/page/listen.h"
+#include "report/page/serve.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "report/console/console_end.h"
+#include "report/console/console.h"
 #include "support/unit.h"
 
 static char text[4096];

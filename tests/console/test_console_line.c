@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "report/console/console_line.h"
-#include "report/console/progress_view.h"
 #include "support/unit.h"
 
 static const struct train_step step = {.step = 50,

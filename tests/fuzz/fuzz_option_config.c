@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "cli/command.h"
+#include "cli/commands/command.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

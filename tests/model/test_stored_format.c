@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/json.h"
-#include "cli/new_model.h"
+#include "cli/commands/init.h"
 #include "model/plain_layers.h"
 #include "model/stored_format.h"
 #include "support/fault_sweep.h"

@@ -1,7 +1,7 @@
 /* Curves in bounded memory: every sample counts once, and no extreme is lost. */
 #include <math.h>
 
-#include "report/page/curve.h"
+#include "report/page/metrics_reader.h"
 #include "support/unit.h"
 
 static struct curve curve;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "report/page/metrics_line.h"
+#include "report/page/metrics_reader.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"

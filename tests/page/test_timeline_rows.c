@@ -2,8 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/page/page_timeline.h"
-#include "report/page/timeline_rows.h"
+#include "report/page/timeline.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 

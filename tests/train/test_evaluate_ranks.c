@@ -10,7 +10,7 @@
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/loss_sum.h"
+#include "train/evaluate.h"
 
 enum { RANKS_MAX = 5 };
 

@@ -1,6 +1,6 @@
 /* When a run changes its plan, and whether costs that are wrong are repaired by what its steps took. */
 /* ctest: PROCESSORS 1 */
-#include "train/replan.h"
+#include "train/plan_watch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/plan_watch.h"
 
 static void a_change_must_pay(void **state) {
     (void)state;

@@ -3,23 +3,12 @@
 #define BALLAST_REPORT_CONSOLE_CONSOLE_LINE_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
+#include "base/progress.h"
 #include "train/train.h"
 
 enum { FIELD_LINE_BYTES = 1024, FIELD_BYTES = 112, FIELDS_MAX = 12 };
-
-struct field_line {
-    char fields[FIELDS_MAX][FIELD_BYTES]; /* the most important first; ASCII */
-    int count;
-    int strong;  /* the field that stands out where there is colour; -1: none */
-    double part; /* of the bar that is full, 0 to 1 */
-};
-
-/* The next field, FIELD_BYTES large. */
-char *field_line_add(struct field_line *line);
-/* At most `columns` visible characters. The bar has a sixth of them, 8 to 30, for which lesser fields free space; it is
- * left out where the first two fields do not fit next to it. `colour`: with ANSI colours. */
-void field_line_print(const struct field_line *line, int columns, bool colour, char text[FIELD_LINE_BYTES]);
 
 /* What the live line tells next to the step. */
 struct console_state {
@@ -34,5 +23,16 @@ void console_line_live(const struct train_step *step, const struct console_state
                        char line[FIELD_LINE_BYTES]);
 /* "3m12s", "1h04m", "2d03h"; "-" when not finite. */
 char *console_print_time(double seconds, char text[24]);
+
+/* Shows how far long work is (base/progress.h): on a terminal by a live line with a bar, which is gone when the work is
+ * done; otherwise by a plain line every ten seconds and one at the end. What is done at once shows nothing. */
+
+/* "[####....] reading the weights  1.20 GiB of 1.84 GiB  3s left  1.05 GiB/s" of at most `columns` visible characters;
+ * `columns` 0: without the bar, and in full. `seconds`: since the work began. */
+void progress_print_line(const struct progress *progress, double seconds, int columns, bool colour,
+                         char text[FIELD_LINE_BYTES]);
+
+/* Listens from now on. `out` is stderr. */
+void progress_view_open(FILE *out);
 
 #endif

@@ -1,10 +1,172 @@
 #include "report/console/partition_table.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/size.h"
+#include "machine/roofline.h"
+#include "session/plan_document.h"
+
+static void print_mesh(FILE *out, const struct plan_strategies *strategies) {
+    const struct device_mesh *mesh = &strategies->question.mesh;
+    fprintf(out, "\nstrategies of operators: the cheapest sharding of each, which --layout solver chooses from\n"
+                 "  mesh ");
+    for (int axis = 0; axis < mesh->axes; axis++)
+        fprintf(out, "%s%lld", axis > 0 ? " x " : "", (long long)mesh->sizes[axis]);
+    fprintf(out, ", axes 0 to %d; S1: sharded along axis 1, R: replicated\n", mesh->axes - 1);
+}
+
+static void print_sum(FILE *out, const struct plan_strategies *strategies) {
+    const struct joint_solution *solution = &strategies->solution;
+    char size[SIZE_TEXT];
+    int again = 0;
+    if (!strategies->fits) {
+        fprintf(out, "  none fits a rank, even with all blocks recomputed\n");
+        return;
+    }
+    for (size_t block = 0; block < strategies->graph->blocks.count; block++)
+        again += plan_strategies_repeats(strategies, (int)block);
+    fprintf(out, "  in total: %.4g s per micro-batch of each rank, %s per rank, %d of %d blocks recomputed\n",
+            solution->seconds, size_print(solution->peak_bytes, size), again, (int)strategies->graph->blocks.count);
+}
+
+static void print_node(FILE *out, const struct plan_strategies *strategies, const struct node *node) {
+    const struct strategies *made = &strategies->program.strategies[node->id];
+    char text[STRATEGY_TEXT], operand[LAYOUT_TEXT];
+    fprintf(out, "  %-28s", node->name);
+    if (strategies->fits) {
+        const struct strategy *one =
+            shard_program_strategy(&strategies->program, node->id, strategies->solution.strategies.choice[node->id]);
+        for (int i = 0; i < OP_INPUTS_MAX; i++)
+            if (node->in[i]) fprintf(out, " %s", layout_print(&one->operand[i], node->in[i]->shape.rank, operand));
+        fprintf(out, " -> %s  compute %.3g ms, communication %.3g ms",
+                layout_print(&one->operand[OP_INPUTS_MAX], node->out[0]->shape.rank, operand), 1e3 * one->compute_s,
+                1e3 * (one->forward_s + one->backward_s));
+    }
+    fputc('\n', out);
+    for (size_t i = 0; i < made->dropped.count; i++)
+        fprintf(out, "      dropped: %s\n", strategy_print_dropped(node, &made->dropped.items[i], text));
+}
+
+void strategies_table_print(FILE *out, const struct plan_strategies *strategies) {
+    print_mesh(out, strategies);
+    print_sum(out, strategies);
+    for (size_t i = 0; i < strategies->graph->nodes.count; i++)
+        if (strategies->program.block_like[i] == (int)i) print_node(out, strategies, strategies->graph->nodes.items[i]);
+}
+
+static bool is_chosen(const struct session_plan *plan, const struct rank_shape *shape) {
+    return shape->outcome == SHAPE_PLANNED && rank_shape_is_of(shape, &plan->chosen);
+}
+
+enum { CUT_BYTES = 32 };
+/* How tensors are cut, where it is not Megatron-LM's way. */
+static const char *cut_of(const struct rank_shape *shape, char text[CUT_BYTES]) {
+    const struct recipe *recipe = &shape->plan->recipe;
+    if (recipe_tensor_parallel(recipe) == 1) return "";
+    if (recipe->layout != TENSOR_LAYOUT_SOLVER) return recipe->sequence_parallel ? "sequence" : "";
+    snprintf(text, CUT_BYTES, "solver");
+    if (isinf(shape->solver_memory)) snprintf(text, CUT_BYTES, "solver, any memory");
+    if (isfinite(shape->solver_memory) && shape->solver_memory != 1)
+        snprintf(text, CUT_BYTES, "solver, %.3g memories", shape->solver_memory);
+    return text;
+}
+
+static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen) {
+    char device[SIZE_TEXT], host[SIZE_TEXT];
+    fprintf(out, "%9.4f s  %10s", shape->step_s, size_print(shape->tier_bytes[TIER_DEVICE], device));
+    if (shape->tier_bytes[TIER_HOST] > 0) fprintf(out, "  host %s", size_print(shape->tier_bytes[TIER_HOST], host));
+    if (shape->larger_micro_batch)
+        fprintf(out, "  micro-batches of %lld sequences: smaller ones need too many sends and collectives",
+                (long long)shape->plan->recipe.micro_batch_sequences);
+    if (chosen) fprintf(out, "  in the plan");
+}
+
+static void print_shape(FILE *out, const struct session_plan *plan, const struct rank_shape *shape) {
+    const struct rank_place *place = &shape->plan->place;
+    char size[SIZE_TEXT], cut[CUT_BYTES];
+    int tensor = recipe_tensor_parallel(&shape->plan->recipe), stages = rank_place_pipeline_parallel(place);
+    fprintf(out, "  %4d x %4d x %4d  %-8s  ", tensor, stages, rank_place_ranks(&plan->chosen.place) / (tensor * stages),
+            cut_of(shape, cut));
+    switch (shape->outcome) {
+    case SHAPE_PLANNED: print_planned(out, shape, is_chosen(plan, shape)); break;
+    case SHAPE_BOUNDED:
+        fprintf(out, "%11s  %10s  lower bound %.4f s: slower than the plan", "", "", shape->bound_s);
+        break;
+    case SHAPE_UNTRIED:
+        fprintf(out, "%11s  %10s  not tried: expected %.4f s, lower bound %.4f s", "", "", shape->expected_s,
+                shape->bound_s);
+        break;
+    case SHAPE_NO_FIT:
+        fprintf(out, "%11s  %10s  ", "", "");
+        if (shape->min_bytes > 0)
+            fprintf(out, "does not fit: the smallest tried needs %s of device memory",
+                    size_print(shape->min_bytes, size));
+        else
+            fprintf(out, "does not fit");
+        break;
+    case SHAPE_SAME: fprintf(out, "%11s  %10s  the same as above", "", ""); break;
+    case SHAPE_REFUSED:
+        fprintf(out, "%11s  %10s  %s%s", "", "", shape->unjudged ? "not judged: " : "", shape->reason);
+        break;
+    case SHAPE_OPEN: break;
+    }
+    fputc('\n', out);
+}
+
+static void print_gains(FILE *out, const struct session_plan *plan) {
+    static const char *const without[PART_COUNT] = {
+        [PART_TENSOR] = "tensor parallelism",           [PART_CUT] = "sequence parallelism or the solver's layout",
+        [PART_STAGES] = "pipeline parallelism",         [PART_PARTITION] = "sharding of model states",
+        [PART_MEMORY] = "offloading and recomputation",
+    };
+    struct plan_gain gains[PART_COUNT];
+    plan_gains_find(plan, gains);
+    fprintf(out, "\ngain of each part: how much slower the best plan without it is, or is expected to be\n");
+    for (int part = 0; part < PART_COUNT; part++) {
+        const struct plan_gain *gain = &gains[part];
+        fprintf(out, "  %-40s", without[part]);
+        if (!gain->used)
+            fprintf(out, "not used\n");
+        else if (!gain->possible)
+            fprintf(out, "no plan that was tried fits without it\n");
+        else
+            fprintf(out, "%s%.4f s\n", gain->exact ? "" : "at least ", gain->seconds);
+    }
+}
+
+/* How much could be left to gain, by what was not simulated. */
+static void print_gap(FILE *out, const struct session_plan *plan) {
+    const struct rank_shapes *shapes = &plan->shapes;
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        if (!is_chosen(plan, shape)) continue;
+        if (shapes->min_s >= shape->step_s)
+            fprintf(out, "  none of the others is faster than the plan\n");
+        else
+            fprintf(out, "  lower bound of all shapes: %.4f s, %.1f%% less than the plan\n", shapes->min_s,
+                    100 * (1 - shapes->min_s / shape->step_s));
+    }
+}
+
+void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain) {
+    const struct rank_shapes *shapes = &plan->shapes;
+    size_t hidden = 0;
+    if (shapes->list.count == 0) return;
+    fprintf(out, "\nshapes (tensor x pipeline x data parallelism, layout): step time, device memory\n");
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        bool shown = explain || shape->outcome == SHAPE_PLANNED || shape->unjudged;
+        hidden += !shown;
+        if (shown) print_shape(out, plan, shape);
+    }
+    if (hidden > 0) fprintf(out, "  %zu more; --explain gives the reasons\n", hidden);
+    if (explain) print_gap(out, plan);
+    print_gains(out, plan);
+}
 
 static bool was_tried(const struct partition_outcome *outcome) { return outcome->best.step_s > 0; }
 
@@ -81,4 +243,82 @@ void partition_table_print(FILE *out, const struct session_plan *plan, bool expl
             explain ? "" : "; --explain lists all");
     print_all(out, plan, list, count, explain);
     mem_free(list);
+}
+
+/* Equal kernels of one operator: calls in a step. */
+struct described_row {
+    const struct node *node; /* the first of them */
+    struct roofline cost;
+    int64_t calls;
+};
+
+static double row_seconds(const struct described_row *row) { return row->cost.seconds * (double)row->calls; }
+
+static bool is_equal(const struct described_row *row, const struct node *node, const struct roofline *cost) {
+    return row->node->op == node->op && memcmp(&row->cost, cost, sizeof *cost) == 0;
+}
+
+/* `rows` has space for every node. Returns how many are used. */
+static size_t collect(const struct session_plan *plan, struct described_row *rows) {
+    const struct program *program = programs_main(&plan->programs)->program;
+    size_t count = 0;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->opcode != OPCODE_KERNEL || instruction->tier != TIER_DEVICE) continue;
+        struct roofline cost =
+            roofline_of(instruction->node, &plan->session->machine.cluster.device, ROOFLINE_EXPECTED);
+        size_t at = 0;
+        while (at < count && !is_equal(&rows[at], instruction->node, &cost))
+            at++;
+        if (at == count) rows[count++] = (struct described_row){instruction->node, cost, 0};
+        rows[at].calls += program->sections.items[instruction->section].repeat;
+    }
+    return count;
+}
+
+static int longest_first(const void *left, const void *right) {
+    const struct described_row *a = left, *b = right;
+    double a_s = row_seconds(a), b_s = row_seconds(b);
+    if (a_s > b_s || a_s < b_s) return a_s < b_s ? 1 : -1;
+    return a->node->id - b->node->id;
+}
+
+static void print_rows(FILE *out, const struct described_row *rows, size_t count) {
+    double all = 0, limits = 0;
+    for (size_t i = 0; i < count; i++)
+        all += row_seconds(&rows[i]);
+    fprintf(out, "\n%-22s %-30s %6s %10s %10s %8s %7s  %s\n", "operator", "first of its kind", "calls", "us/call",
+            "limit, us", "of limit", "share", "class");
+    for (size_t i = 0; i < count; i++) {
+        const struct described_row *row = &rows[i];
+        limits += row->cost.limit_s * (double)row->calls;
+        fprintf(out, "%-22s %-30.30s %6" PRId64 " %10.1f %10.1f %7.0f%% %6.1f%%  %s\n", row->node->op->name,
+                row->node->name, row->calls, row->cost.seconds * 1e6, row->cost.limit_s * 1e6,
+                row->cost.seconds > 0 ? 100 * row->cost.limit_s / row->cost.seconds : 100, 100 * row_seconds(row) / all,
+                row->cost.class_name);
+    }
+    fprintf(out, "all operators of a step: %.2f ms; at data-sheet rates %.2f ms\n", all * 1e3, limits * 1e3);
+}
+
+enum status described_table_print(FILE *out, const struct session_plan *plan, double step_s) {
+    const struct recipe *recipe = &plan->chosen.recipe;
+    const struct cluster_device *device = &plan->session->machine.cluster.device;
+    struct described_row *rows = mem_array(programs_main(&plan->programs)->program->instructions.count, sizeof *rows);
+    if (!rows) return STATUS_FAILED;
+    size_t count = collect(plan, rows);
+    qsort(rows, count, sizeof *rows, longest_first);
+    fprintf(out,
+            "\nestimated operators on %s: data-sheet rates times the efficiency that published\n"
+            "measurements of comparable kernels reach (sources: src/profile/roofline.c)\n",
+            device->name);
+    print_rows(out, rows, count);
+    mem_free(rows);
+    double flops = plan->figures.flops_per_token * (double)(recipe->batch * recipe->sequence_length);
+    double limit = recipe->dtype == DTYPE_BF16 ? device->limits.bf16_flops_per_s : device->limits.fp32_flops_per_s;
+    int ranks = rank_place_ranks(&plan->chosen.place);
+    fprintf(out, "estimated MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / (step_s * limit * ranks),
+            limit * 1e-12);
+    fputs("memory capacity is the cluster file's; a run reserves 384 MiB of a GPU for CUDA graphs and libraries\n",
+          out);
+    return STATUS_OK;
 }

@@ -1,16 +1,135 @@
 #include "report/console/plan_table.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/size.h"
+#include "plan/layout/pipeline.h"
 #include "report/console/policy_text.h"
 #include "report/console/profile_table.h"
-#include "report/console/ranks_table.h"
-#include "report/console/stages_table.h"
+#include "session/programs.h"
+
+static void print_gain(FILE *out, const struct layout_report *report) {
+    fprintf(out, "\nlayout: chosen by the solver, %.4g s per micro-batch in its cost model", report->seconds);
+    if (!report->megatron.nodes)
+        fprintf(out, "; Megatron-LM's layout is not divisible by the ranks\n");
+    else if (isnan(report->megatron_s))
+        fprintf(out, "; Megatron-LM's layout is not among its strategies\n");
+    else
+        fprintf(out, ", %.1f%% less than the %.4g s of Megatron-LM's layout\n",
+                100 * (1 - report->seconds / report->megatron_s), report->megatron_s);
+}
+
+void layout_table_print(FILE *out, const struct layout_report *report) {
+    char own[LAYOUT_REPORT_TEXT], other[LAYOUT_REPORT_TEXT];
+    print_gain(out, report);
+    for (size_t n = 0; n < report->graph->nodes.count; n++) {
+        const struct node *node = report->graph->nodes.items[n];
+        if (layout_report_differs(report, node))
+            fprintf(out, "  %-28s %s; Megatron-LM: %s\n", node->name, layout_report_print(node, &report->chosen, own),
+                    layout_report_print(node, &report->megatron, other));
+    }
+}
+
+static void print_mesh(FILE *out, const struct rank_place *place) {
+    const struct mesh *mesh = &place->mesh;
+    fprintf(out, "\nranks     %d: %d node%s of %d", mesh_ranks(mesh), mesh->nodes, mesh->nodes == 1 ? "" : "s",
+            mesh->per_node);
+    if (rank_place_tensor_parallel(place) > 1) fprintf(out, "; tensor-parallel %d", rank_place_tensor_parallel(place));
+    if (rank_place_pipeline_parallel(place) > 1)
+        fprintf(out, "; %d pipeline stages (the first is shown)", rank_place_pipeline_parallel(place));
+    fprintf(out, "\n");
+}
+
+static void print_bytes(FILE *out, const struct comm_traffic *traffic) {
+    char within[SIZE_TEXT], across[SIZE_TEXT], read[SIZE_TEXT];
+    fprintf(out, "  %-20s %s within its node, %s to other nodes; reads %s in shared memory\n", "one rank sends",
+            size_print(traffic->sent[MESH_IN_NODE], within), size_print(traffic->sent[MESH_ACROSS], across),
+            size_print(traffic->read, read));
+}
+
+static void print_proof(FILE *out, const struct rank_place *place) {
+    fprintf(out, "  %-20s ", "verified");
+    if (rank_proof_is_made(place))
+        fprintf(out, "the programs of all ranks together\n");
+    else
+        fprintf(out, "the program of each rank by itself (all together: at most %d ranks)\n", RANK_PROOF_MAX);
+}
+
+static void print_certainty(FILE *out, const struct mesh *mesh, const struct cluster_links *links) {
+    const struct mesh *measured = &links->mesh;
+    if (measured->nodes == 0)
+        fprintf(out, "  the times exclude communication, since no link rates are known: measure them there\n"
+                     "  (mpirun -n N ballast profile -o FILE) and plan with --cluster FILE\n");
+    else if (measured->nodes != mesh->nodes || measured->per_node != mesh->per_node)
+        fprintf(out, "  extrapolated from link rates measured on %d node%s of %d\n", measured->nodes,
+                measured->nodes == 1 ? "" : "s", measured->per_node);
+}
+
+void ranks_table_print(FILE *out, const struct rank_place *place, const struct step_summary *step,
+                       const struct cluster_links *links) {
+    if (rank_place_ranks(place) == 1) return;
+    print_mesh(out, place);
+    print_bytes(out, &step->traffic);
+    print_proof(out, place);
+    if (links->mesh.nodes > 0 && step->communication_s > 0)
+        fprintf(out, "  %-20s %9.4f s, %.0f%% of it overlapped with compute\n", "communication", step->communication_s,
+                100 * step->hidden_s / step->communication_s);
+    print_certainty(out, &place->mesh, links);
+}
+
+/* The stages of a planned pipeline, for people. */
+
+enum { BLOCKS_BYTES = 160 };
+
+static const char *block_name(const struct graph *graph, int32_t block) { return graph->blocks.items[block]; }
+
+/* "embedding to layer 3", and where it is interleaved all spans; returns `text`. */
+static const char *span_text(const struct graph *graph, const struct stage_spans *spans, int stage,
+                             char text[BLOCKS_BYTES]) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int32_t span = stage; span < spans->count; span += spans->stages) {
+        int32_t first = spans->first[span], last = spans->first[span + 1] - 1;
+        int written =
+            snprintf(text + used, BLOCKS_BYTES - used, "%s%s%s%s", used > 0 ? ", " : "", block_name(graph, first),
+                     last > first ? " to " : "", last > first ? block_name(graph, last) : "");
+        if (written < 0 || (size_t)written >= BLOCKS_BYTES - used) {
+            strcpy(text + BLOCKS_BYTES - 4, "...");
+            break;
+        }
+        used += (size_t)written;
+    }
+    return text;
+}
+
+static void print_stage(FILE *out, const struct session_plan *plan, const struct stage_spans *spans, int stage) {
+    const struct stage_step *step = &plan->stages.list[stage];
+    char text[BLOCKS_BYTES], size[SIZE_TEXT], below[SIZE_TEXT];
+    fprintf(out, "  %-20d %9.4f s busy, %9.4f s idle; %s", stage + 1, step->compute_s,
+            plan->stages.step_s - step->compute_s, size_print(step->tier_bytes[TIER_DEVICE], size));
+    int64_t rest = step->tier_bytes[TIER_HOST] + step->tier_bytes[TIER_DISK];
+    if (rest > 0) fprintf(out, ", %s offloaded", size_print(rest, below));
+    fprintf(out, "; %s\n", span_text(programs_main(&plan->programs)->graph, spans, stage, text));
+}
+
+/* Nothing for a plan without a pipeline, or without a prediction. */
+static void stages_table_print(FILE *out, const struct session_plan *plan) {
+    struct stage_spans spans;
+    if (plan->stages.count < 2) return;
+    if (stage_spans_create(programs_main(&plan->programs)->graph, plan->chosen.policy.spans, plan->stages.count,
+                           &spans) == STATUS_OK) {
+        fprintf(out, "\npipeline stages (one rank of each, simulated together)\n");
+        for (int stage = 0; stage < plan->stages.count; stage++)
+            print_stage(out, plan, &spans, stage);
+        fprintf(out, "  %-20s %8.1f%% of the time\n", "bubble", 100 * plan->stages.bubble);
+    }
+    stage_spans_free(&spans);
+}
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 

@@ -4,7 +4,22 @@
 
 #include <stdio.h>
 
+#include "machine/links.h"
+#include "plan/ranks.h"
+#include "search/sim/step_summary.h"
+#include "session/layout_report.h"
 #include "session/session_plan.h"
+
+/* What the solver chose of tensors that ranks share, next to Megatron-LM's assignment (session/layout_report.h). */
+
+void layout_table_print(FILE *out, const struct layout_report *report);
+
+/* The communication of several ranks per step, for people. */
+
+/* The ranks; the bytes that one of them moves; how much of the time overlaps with its compute; and how sure these
+ * seconds are. Nothing on one rank. */
+void ranks_table_print(FILE *out, const struct rank_place *place, const struct step_summary *step,
+                       const struct cluster_links *links);
 
 /* Exact bytes of each kind in each tier, the arena, the capacity, and "projected … of … available"; of the step that is
  * predicted (NULL: none is) its time, what each stream does and what binds; how the policy was chosen, and what else

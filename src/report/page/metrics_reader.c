@@ -1,11 +1,328 @@
 #include "report/page/metrics_reader.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/fault.h"
 #include "base/json.h"
-#include "report/page/metrics_line.h"
+
+/* What becomes of the lines. */
+struct line_taker {
+    void *payload;
+    void (*forget)(void *payload); /* the file became shorter: all that was taken is void */
+    /* `text` ends with '\n' after `bytes`. */
+    enum status (*take)(void *payload, const struct growing_file *reader, const char *text, size_t bytes);
+};
+/* "FILE: line N" of the line that is being taken; returns `text`. */
+enum { LINE_NAME_BYTES = 4096 + 32 };
+enum { METRIC_CURVES = METRIC_MFU }; /* those before it are drawn; of the others the last value is enough */
+
+/* The file need not exist. The caller closes. */
+static enum status growing_file_open(const char *path, size_t max_line_bytes, struct growing_file *out) {
+    *out = (struct growing_file){.path = mem_string(path), .max_line_bytes = max_line_bytes};
+    return out->path ? STATUS_OK : STATUS_FAILED;
+}
+
+static void growing_file_close(struct growing_file *reader) {
+    mem_free(reader->path);
+    *reader = (struct growing_file){0};
+}
+
+static char *growing_file_name(const struct growing_file *reader, char text[LINE_NAME_BYTES]) {
+    snprintf(text, LINE_NAME_BYTES, "%s: line %" PRId64, reader->path, reader->lines + 1);
+    return text;
+}
+
+/* Takes the whole lines of a piece; `taken` are their bytes. */
+static enum status take_piece(struct growing_file *reader, const struct line_taker *taker, const char *piece,
+                              size_t bytes, size_t *taken) {
+    for (*taken = 0; *taken < bytes;) {
+        const char *end = memchr(piece + *taken, '\n', bytes - *taken);
+        if (!end) return STATUS_OK;
+        size_t length = (size_t)(end - piece) - *taken;
+        TRY(taker->take(taker->payload, reader, piece + *taken, length));
+        *taken += length + 1;
+        reader->offset += (int64_t)length + 1;
+        reader->lines++;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_failed(const struct growing_file *reader) {
+    return status_set(STATUS_BAD_INPUT, "%s: cannot read: %s", reader->path, strerror(errno));
+}
+
+static enum status read_on(struct growing_file *reader, const struct line_taker *taker, int file, char *piece) {
+    struct stat info;
+    if (fstat(file, &info) != 0) return read_failed(reader);
+    if (!S_ISREG(info.st_mode)) return status_set(STATUS_BAD_INPUT, "%s: not a regular file", reader->path);
+    if (info.st_size < reader->offset) {
+        reader->offset = reader->lines = 0;
+        taker->forget(taker->payload);
+    }
+    for (;;) {
+        size_t max = reader->max_line_bytes, taken;
+        ssize_t got = fault_point(FAULT_READ) ? -1 : pread(file, piece, max, (off_t)reader->offset);
+        if (got < 0) return read_failed(reader);
+        TRY(take_piece(reader, taker, piece, (size_t)got, &taken));
+        if (taken > 0) continue;
+        if ((size_t)got < max) return STATUS_OK;
+        return status_set(STATUS_BAD_INPUT, "%s: line %" PRId64 ": longer than %zu bytes", reader->path,
+                          reader->lines + 1, max);
+    }
+}
+
+/* Takes on to the last whole line. BAD_INPUT for what is no regular file and "FILE: line N: longer than …"; else what
+ * `take` returned. */
+static enum status growing_file_advance(struct growing_file *reader, const struct line_taker *taker) {
+    /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
+    int file = open(reader->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0 && errno == ENOENT) return STATUS_OK;
+    if (file < 0) return read_failed(reader);
+    char *piece = mem_array(reader->max_line_bytes, 1);
+    enum status status = piece ? read_on(reader, taker, file, piece) : STATUS_FAILED;
+    mem_free(piece);
+    close(file);
+    return status;
+}
+
+static void merge_into(struct curve_bucket *bucket, const struct curve_bucket *next) {
+    bucket->last_step = next->last_step;
+    bucket->samples += next->samples;
+    bucket->sum += next->sum;
+    bucket->min = fmin(bucket->min, next->min);
+    bucket->max = fmax(bucket->max, next->max);
+}
+
+static void halve_curve(struct curve *curve) {
+    for (int i = 0; i < CURVE_BUCKETS / 2; i++) {
+        struct curve_bucket bucket = curve->buckets[2 * i];
+        merge_into(&bucket, &curve->buckets[2 * i + 1]);
+        curve->buckets[i] = bucket;
+    }
+    curve->count = CURVE_BUCKETS / 2;
+    curve->share *= 2;
+}
+
+void curve_add(struct curve *curve, int64_t step, double value) {
+    if (!isfinite(value)) return;
+    const struct curve_bucket sample = {step, 1, value, value, value};
+    if (curve->share == 0) curve->share = 1;
+    if (curve->count > 0 && curve->buckets[curve->count - 1].samples < curve->share) {
+        merge_into(&curve->buckets[curve->count - 1], &sample);
+        return;
+    }
+    if (curve->count == CURVE_BUCKETS) halve_curve(curve);
+    curve->buckets[curve->count++] = sample;
+}
+
+json_t *curve_to_json(const struct curve *curve) {
+    json_t *step = json_array(), *mean = json_array(), *low = json_array(), *high = json_array();
+    int failed = !step || !mean || !low || !high;
+    bool band = curve->share > 1;
+    for (int i = 0; i < curve->count && !failed; i++) {
+        const struct curve_bucket *bucket = &curve->buckets[i];
+        failed |= json_array_append_new(step, json_integer((json_int_t)bucket->last_step));
+        failed |= json_array_append_new(mean, json_real(bucket->sum / (double)bucket->samples));
+        if (!band) continue;
+        failed |= json_array_append_new(low, json_real(bucket->min));
+        failed |= json_array_append_new(high, json_real(bucket->max));
+    }
+    json_t *object = failed ? NULL : json_pack("{s:O, s:O}", "step", step, "mean", mean);
+    if (object && band) failed = json_object_set(object, "low", low) | json_object_set(object, "high", high);
+    json_decref(step);
+    json_decref(mean);
+    json_decref(low);
+    json_decref(high);
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static const char *skip_spaces(const char *c) {
+    while (*c == ' ' || *c == '\t' || *c == '\r')
+        c++;
+    return c;
+}
+
+/* A key between its quotes; returns what comes after the colon, NULL when it is none. */
+static const char *scan_key(const char *c, const char **key, size_t *length) {
+    if (*c++ != '"') return NULL;
+    *key = c;
+    while (*c != '"' && *c != '\n' && *c != '\\')
+        c++;
+    if (*c != '"') return NULL;
+    *length = (size_t)(c - *key);
+    c = skip_spaces(c + 1);
+    return *c == ':' ? skip_spaces(c + 1) : NULL;
+}
+
+/* A number by JSON's grammar, which is narrower than strtod's. */
+static const char *scan_number(const char *c, double *value, bool *whole) {
+    const char *start = c, *digits;
+    if (*c == '-') c++;
+    digits = c;
+    c += strspn(c, "0123456789");
+    if (c == digits || (*digits == '0' && c > digits + 1)) return NULL;
+    *whole = true;
+    if (*c == '.') {
+        size_t count = strspn(c + 1, "0123456789");
+        if (count == 0) return NULL;
+        c += 1 + count;
+        *whole = false;
+    }
+    if (*c == 'e' || *c == 'E') {
+        c += c[1] == '+' || c[1] == '-' ? 2 : 1;
+        size_t count = strspn(c, "0123456789");
+        if (count == 0) return NULL;
+        c += count;
+        *whole = false;
+    }
+    *value = strtod(start, NULL);
+    return isfinite(*value) ? c : NULL;
+}
+
+static bool is_name(const char *key, size_t length, const char *name) {
+    return strlen(name) == length && memcmp(key, name, length) == 0;
+}
+
+/* Sets the field that the key names; false where the line is not to be read so. */
+static bool take_field(struct metrics_line *line, const char *key, size_t length, double value, bool whole) {
+    if (is_name(key, length, "step")) {
+        bool good = line->step == 0 && whole && value >= 1 && value <= 9007199254740992.0;
+        if (good) line->step = (int64_t)value;
+        return good;
+    }
+    for (int i = 0; i < METRIC_COUNT; i++) {
+        if (!is_name(key, length, metric_name((enum metric)i))) continue;
+        if (!isnan(line->values[i])) return false; /* twice */
+        line->values[i] = value;
+        return true;
+    }
+    return true;
+}
+
+bool metrics_line_scan(const char *text, struct metrics_line *out) {
+    struct metrics_line line = {0};
+    for (int i = 0; i < METRIC_COUNT; i++)
+        line.values[i] = NAN;
+    const char *c = skip_spaces(text);
+    if (*c++ != '{') return false;
+    for (;;) {
+        const char *key;
+        size_t length;
+        double value = NAN;
+        bool whole = false;
+        if (!(c = scan_key(skip_spaces(c), &key, &length))) return false;
+        c = strncmp(c, "null", 4) == 0 ? c + 4 : scan_number(c, &value, &whole);
+        if (!c || !take_field(&line, key, length, value, whole)) return false;
+        c = skip_spaces(c);
+        if (*c == '}') break;
+        if (*c++ != ',') return false;
+    }
+    if (*skip_spaces(c + 1) != '\n' || line.step == 0) return false;
+    *out = line;
+    return true;
+}
+
+enum { SAMPLE_BYTES_MAX = 1 << 23 };
+
+static void forget_samples(void *payload) {
+    struct samples_reader *reader = payload;
+    reader->count = 0;
+    reader->stride = 1;
+    json_array_clear(reader->kept);
+    json_decref(reader->last);
+    reader->last = NULL;
+}
+
+enum status samples_reader_open(const char *path, struct samples_reader *out) {
+    struct samples_reader reader = {.stride = 1, .kept = json_array()};
+    enum status status;
+    TRY_GOTO(status, reader.kept ? STATUS_OK : status_no_memory(0, "samples"), failed);
+    TRY_GOTO(status, growing_file_open(path, SAMPLE_BYTES_MAX, &reader.lines), failed);
+    *out = reader;
+    return STATUS_OK;
+failed:
+    samples_reader_close(&reader);
+    return status;
+}
+
+void samples_reader_close(struct samples_reader *reader) {
+    growing_file_close(&reader->lines);
+    json_decref(reader->kept);
+    json_decref(reader->last);
+    *reader = (struct samples_reader){0};
+}
+
+/* The text, or its first bytes as far as whole characters go, with an ellipsis. */
+static json_t *short_text(const char *text) {
+    size_t bytes = strlen(text);
+    if (bytes <= SAMPLE_TEXT_BYTES_MAX) return json_string(text);
+    for (bytes = SAMPLE_TEXT_BYTES_MAX; ((unsigned char)text[bytes] & 0xC0) == 0x80;)
+        bytes--;
+    return json_sprintf("%.*s…", (int)bytes, text);
+}
+
+static enum status read_sample(const char *name, const json_t *object, json_t **out) {
+    int64_t step;
+    const char *prompt = "", *text = NULL;
+    TRY(json_require(name, object, "step"));
+    TRY(json_read_int(name, object, "step", 1, INT64_MAX, &step));
+    TRY(json_read_string(name, object, "prompt", &prompt));
+    TRY(json_require(name, object, "text"));
+    TRY(json_read_string(name, object, "text", &text));
+    *out =
+        json_pack("{s:I, s:o, s:o}", "step", (json_int_t)step, "prompt", short_text(prompt), "text", short_text(text));
+    return *out ? STATUS_OK : status_no_memory(strlen(text), "a sample");
+}
+
+/* Every second one goes, and of those to come every second one stays out. */
+static void halve_samples(struct samples_reader *reader) {
+    for (size_t i = json_array_size(reader->kept); i-- > 0;)
+        if (i % 2 == 1) json_array_remove(reader->kept, i);
+    reader->stride *= 2;
+}
+
+static enum status take_sample(void *payload, const struct growing_file *lines, const char *text, size_t bytes) {
+    struct samples_reader *reader = payload;
+    char name[LINE_NAME_BYTES];
+    json_t *object = NULL, *sample = NULL;
+    TRY(json_parse_object(growing_file_name(lines, name), text, bytes, &object));
+    enum status status = read_sample(name, object, &sample);
+    json_decref(object);
+    if (status != STATUS_OK) return status;
+    if (json_array_size(reader->kept) == SAMPLES_MAX) halve_samples(reader);
+    if (reader->count % reader->stride == 0 && json_array_append(reader->kept, sample) != 0)
+        status = status_no_memory(0, "samples");
+    reader->count++;
+    json_decref(reader->last);
+    reader->last = sample;
+    return status;
+}
+
+enum status samples_reader_advance(struct samples_reader *reader) {
+    const struct line_taker taker = {reader, forget_samples, take_sample};
+    return growing_file_advance(&reader->lines, &taker);
+}
+
+json_t *samples_reader_to_json(const struct samples_reader *reader) {
+    json_t *kept = json_array();
+    size_t count = json_array_size(reader->kept);
+    int failed = !kept || json_array_extend(kept, reader->kept);
+    if (reader->last && json_array_get(reader->kept, count - 1) != reader->last)
+        failed |= json_array_append(kept, reader->last);
+    if (!failed) return json_pack("{s:I, s:o}", "count", (json_int_t)reader->count, "kept", kept);
+    json_decref(kept);
+    return NULL;
+}
 
 enum { LINE_BYTES_MAX = 1 << 23 }; /* a line has about 250, one of experts a few for each */
 
@@ -37,7 +354,7 @@ enum status metrics_reader_open(const char *path, struct metrics_reader *out) {
     struct metrics_reader reader = {.curves = mem_array(METRIC_CURVES, sizeof *reader.curves), .replans = json_array()};
     enum status status = reader.curves ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK && !reader.replans) status = status_no_memory(0, "a run's metrics");
-    if (status == STATUS_OK) status = line_reader_open(path, LINE_BYTES_MAX, &reader.lines);
+    if (status == STATUS_OK) status = growing_file_open(path, LINE_BYTES_MAX, &reader.lines);
     if (status == STATUS_OK) {
         forget(&reader);
         *out = reader;
@@ -47,7 +364,7 @@ enum status metrics_reader_open(const char *path, struct metrics_reader *out) {
 }
 
 void metrics_reader_close(struct metrics_reader *reader) {
-    line_reader_close(&reader->lines);
+    growing_file_close(&reader->lines);
     mem_free(reader->curves);
     json_decref(reader->expert_slots);
     json_decref(reader->replans);
@@ -107,12 +424,12 @@ done:
     return status;
 }
 
-static enum status take_line(void *payload, const struct line_reader *lines, const char *text, size_t bytes) {
+static enum status take_line(void *payload, const struct growing_file *lines, const char *text, size_t bytes) {
     struct metrics_reader *reader = payload;
     char name[LINE_NAME_BYTES];
     struct metrics_line line;
     bool scanned = metrics_line_scan(text, &line);
-    if (!scanned || line.step < reader->step) (void)line_reader_name(lines, name);
+    if (!scanned || line.step < reader->step) (void)growing_file_name(lines, name);
     if (!scanned) TRY(parse_line(reader, name, text, bytes, &line));
     enum status status = take(reader, name, &line);
     json_decref(line.expert_slots);
@@ -121,7 +438,7 @@ static enum status take_line(void *payload, const struct line_reader *lines, con
 
 enum status metrics_reader_advance(struct metrics_reader *reader) {
     const struct line_taker taker = {reader, forget, take_line};
-    return line_reader_advance(&reader->lines, &taker);
+    return growing_file_advance(&reader->lines, &taker);
 }
 
 static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -2,9 +2,13 @@
 #ifndef BALLAST_REPORT_PAGE_METRICS_READER_H
 #define BALLAST_REPORT_PAGE_METRICS_READER_H
 
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "base/mem.h"
-#include "report/page/curve.h"
-#include "report/page/line_reader.h"
+#include "base/status.h"
 
 #define METRIC_LIST(X)                                                                                                 \
     X(LOSS, "loss")                                                                                                    \
@@ -28,11 +32,79 @@ enum metric {
     METRIC_LIST(METRIC_ENUM) METRIC_COUNT
 #undef METRIC_ENUM
 };
+
+/* A text file read line by line as it grows: each call takes the whole lines that were added since the last one, so
+ * that what a run writes can be followed without asking the run. */
+
+struct growing_file {
+    char *path;
+    size_t max_line_bytes;
+    int64_t offset, lines; /* bytes and lines that were read */
+};
+
+/* A curve of any length in bounded memory: neighbouring samples share a bucket, which keeps the least and the most of
+ * them, so that no peak is lost however many there are. */
+
+enum { CURVE_BUCKETS = 1024 }; /* about as many as a wide screen has columns for */
+
+struct curve_bucket {
+    int64_t last_step; /* of its samples */
+    int64_t samples;
+    double sum, min, max;
+};
+
+/* All zero: empty. */
+struct curve {
+    struct curve_bucket buckets[CURVE_BUCKETS];
+    int count;
+    int64_t share; /* samples that fill a bucket: a power of two, doubled when all buckets are full; 0: nothing yet */
+};
+
+/* Steps must not go down. What is not finite is left out. Amortised time is constant. */
+void curve_add(struct curve *curve, int64_t step, double value);
+/* {"step": [last of each bucket], "mean": [], "low": [], "high": []}; low and high only where they differ from the mean
+ * somewhere. NULL when out of memory. */
+json_t *curve_to_json(const struct curve *curve);
+
+/* A line of metrics.jsonl as Ballast writes it, read without a tree: a million lines take 3 s of processor time,
+ * not 12. */
+
+/* What a line says. NaN: nothing, or null. */
+struct metrics_line {
+    int64_t step;
+    double values[METRIC_COUNT];
+    json_t *expert_slots; /* NULL: none, as in every line that is scanned */
+};
+
+/* A flat object of numbers and nulls without escapes, "step" a whole number from 1 that comes once. False for every
+ * other line, also for those that are JSON all the same: a JSON reader then has the word. `line` ends with '\n'. */
+bool metrics_line_scan(const char *line, struct metrics_line *out);
+
+/* Reads RUN_DIR/samples.jsonl as it grows: what the model wrote while it was trained. A bounded number is kept, evenly
+ * from all, and always the last. */
+
+/* Texts are cut to so many bytes, which fill some screens; the file has all of them. */
+enum { SAMPLES_MAX = 128, SAMPLE_TEXT_BYTES_MAX = 4000 };
+
+struct samples_reader {
+    struct growing_file lines;
+    int64_t count, stride; /* of all there were; each so many one is kept */
+    json_t *kept;          /* [{"step", "prompt", "text"}] */
+    json_t *last;          /* the newest; NULL: none */
+};
+
+/* The file need not exist. The caller closes. */
+enum status samples_reader_open(const char *path, struct samples_reader *out);
+void samples_reader_close(struct samples_reader *reader);
+/* BAD_INPUT "FILE: line N: FIELD: …". */
+enum status samples_reader_advance(struct samples_reader *reader);
+/* {"count", "kept": [{"step", "prompt", "text"}]}, by their steps; NULL when out of memory. */
+json_t *samples_reader_to_json(const struct samples_reader *reader);
+
 const char *metric_name(enum metric metric);
-enum { METRIC_CURVES = METRIC_MFU }; /* those before it are drawn; of the others the last value is enough */
 
 struct metrics_reader {
-    struct line_reader lines;
+    struct growing_file lines;
     int64_t step;     /* the last one; 0: none */
     int64_t val_step; /* of the last validation; 0: none */
     double last[METRIC_COUNT];

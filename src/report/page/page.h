@@ -3,12 +3,11 @@
  *
  * Files, in the order to read them:
  *   page: this file; page_data: the document, from the files of a run or a plan;
- *   line_reader: a file that grows, line by line; metrics_reader, metrics_line: metrics.jsonl;
- *   curve: a curve of any length in bounded memory; samples_reader: samples.jsonl;
- *   page_timeline, timeline_rows: a timeline checked, chained and thinned;
- *   serve, serve_absent, listen: the page over HTTP, a build without it, its address; prometheus: /metrics;
+ *   metrics_reader: metrics.jsonl and samples.jsonl as they grow, in bounded memory;
+ *   timeline: a timeline checked, chained and thinned;
+ *   serve, serve_absent: the page over HTTP, a build without it; prometheus: /metrics;
  *   trace: timelines for Perfetto.
- *   svg, scale_plots, scale_page: plans for many devices, drawn here in C, for a page and for files;
+ *   scale_page: plans for many devices, drawn here in C, for a page and for files;
  *   sources/ (page.html, style.css, and scripts, each one idea):
  *     main: also follows a live run; dom, format, scale: helpers; view: zoom and cursor on one axis;
  *     curves, curve_data: training; step, schedule, memory, timeline, events: one step;

@@ -11,8 +11,7 @@
 #include "plan/plan.h"
 #include "plan/plan_keys.h"
 #include "report/page/metrics_reader.h"
-#include "report/page/page_timeline.h"
-#include "report/page/samples_reader.h"
+#include "report/page/timeline.h"
 #include "session/checkpoint/run_folder.h"
 #include "train/run_end.h"
 

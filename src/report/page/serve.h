@@ -3,7 +3,22 @@
 #ifndef BALLAST_REPORT_PAGE_SERVE_H
 #define BALLAST_REPORT_PAGE_SERVE_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
+
+/* A listening socket from an address as people write it. */
+
+enum { LISTEN_HOST_BYTES = 64 };
+
+struct listener {
+    int socket;
+    char host[LISTEN_HOST_BYTES]; /* in numbers, without brackets */
+    int port;                     /* the one that was taken */
+    bool ipv6, loopback;
+};
+/* "PORT", "ADDRESS:PORT" or "[ADDRESS]:PORT", in numbers or "localhost". BAD_INPUT names the address. */
+enum status listen_at(const char *address, struct listener *out);
 
 struct server;
 

@@ -1,0 +1,199 @@
+#include <malloc.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/library.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "cli/commands/command.h"
+#include "cli/commands/scale.h"
+#include "cli/new_output.h"
+#include "cli/step_options.h"
+#include "machine/cluster_preset.h"
+#include "profile/described_device.h"
+#include "report/console/partition_table.h"
+#include "report/console/plan_table.h"
+#include "session/session_plan.h"
+
+/* Explains what "available" leaves out. */
+static void print_reserve(void) {
+    char process[SIZE_TEXT];
+    printf("available: to this process within its cgroup, less %s for each process and %.0f%% left free;\n"
+           "--device-memory SIZE sets it\n",
+           size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
+}
+
+/* As text, or into the document that is printed. */
+static enum status explain_strategies(const struct session_plan *plan, json_t *document) {
+    struct plan_strategies strategies;
+    if (!plan_strategies_are_known(plan)) return STATUS_OK;
+    enum status status = plan_strategies_find(plan, &strategies);
+    if (status == STATUS_OK && strategies.too_large) {
+        log_note("--explain leaves out the sharding strategies: the model's graph has %zu nodes, and the integer "
+                 "program takes at most %d",
+                 strategies.graph->nodes.count, SHARD_PROGRAM_NODES_MAX);
+        plan_strategies_free(&strategies);
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK && !document) strategies_table_print(stdout, &strategies);
+    if (status == STATUS_OK && document) {
+        json_t *object = plan_strategies_to_json(&strategies);
+        if (!object || json_object_set_new(document, "strategies", object) != 0)
+            status = status_no_memory(0, "the strategies' JSON");
+    }
+    plan_strategies_free(&strategies);
+    return status;
+}
+
+/* The same of the layout that the solver chose. */
+static enum status explain_layout(const struct session_plan *plan, json_t *document) {
+    struct layout_report report;
+    if (!layout_report_applies(plan)) return STATUS_OK;
+    enum status status = layout_report_make(plan, &report);
+    if (status == STATUS_OK && !document) layout_table_print(stdout, &report);
+    if (status == STATUS_OK && document) {
+        json_t *object = layout_report_to_json(&report);
+        if (!object || json_object_set_new(document, "layout", object) != 0)
+            status = status_no_memory(0, "the layout's JSON");
+    }
+    layout_report_free(&report);
+    return status;
+}
+
+static enum status put_out(const struct options *options, const struct session_plan *plan,
+                           const struct step_summary *prediction) {
+    const char *path = options_text(options, OPT_output);
+    json_t *object;
+    TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
+    enum status status = path ? new_file_write_json(path, object, JSON_FILE_FLAGS) : STATUS_OK;
+    bool requested = options_flag(options, OPT_explain), as_json = options_flag(options, OPT_json);
+    bool explain = requested && prediction;
+    if (status == STATUS_OK && requested && as_json) status = explain_layout(plan, object);
+    if (status == STATUS_OK && explain && as_json) status = explain_strategies(plan, object);
+    if (status == STATUS_OK && as_json) return cli_print_json(object);
+    json_decref(object);
+    TRY(status);
+    if (as_json) return STATUS_OK;
+    plan_table_print(stdout, plan, prediction);
+    shapes_table_print(stdout, plan, options_flag(options, OPT_explain));
+    partition_table_print(stdout, plan, options_flag(options, OPT_explain));
+    if (requested) TRY(explain_layout(plan, NULL));
+    if (explain) TRY(explain_strategies(plan, NULL));
+    if (plan->session->machine.backend == &backend_described)
+        return prediction ? described_table_print(stdout, plan, prediction->step_s) : STATUS_OK;
+    if (!options_given(options, OPT_device_bytes)) print_reserve();
+    return STATUS_OK;
+}
+
+static enum status read_plan(const char *path) {
+    struct plan plan;
+    return plan_read(path, &plan);
+}
+
+static enum status choose_described_dtype(const struct cluster *cluster, bool given, struct plan_options *plan) {
+    const char *name = cluster->device.name;
+    if (!given) {
+        SETTINGS_GIVE(plan, dtype, plan->backend->fastest_dtype());
+        if (plan->dtype == DTYPE_F32) log_note("%s has no bf16 tensor cores; the plan is in fp32", name);
+    }
+    if (plan->dtype != DTYPE_BF16 || cluster->device.bf16_matrix) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT, "--dtype: bf16: %s has no bf16 tensor cores", name),
+                       "use --dtype fp32");
+}
+
+/* Where --cluster describes a device that is not in this machine, the plan is made for that device. */
+static enum status find_described(const struct options *options, struct plan_options *plan) {
+    struct cluster cluster;
+    if (!SETTINGS_HAVE(plan, cluster_path) || options_given(options, OPT_backend)) return STATUS_OK;
+    TRY(cluster_open(plan->cluster_path, &cluster));
+    TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
+    if (plan->backend != &backend_described) return STATUS_OK;
+    TRY(choose_described_dtype(&cluster, options_given(options, OPT_dtype), plan));
+    if (!SETTINGS_HAVE(plan, threads)) SETTINGS_GIVE(plan, threads, cluster.device.cores);
+    return STATUS_OK;
+}
+
+/* Nodes of as many ranks as the cluster file's links were measured on, where those divide the ranks. */
+static enum status count_nodes(const struct options *options, const struct plan_options *plan, int ranks, int *out) {
+    struct cluster cluster = {.rates.links.mesh.per_node = ranks};
+    *out = (int)options_int(options, OPT_nodes);
+    if (options_given(options, OPT_nodes)) return STATUS_OK;
+    if (SETTINGS_HAVE(plan, cluster_path)) TRY(cluster_open(plan->cluster_path, &cluster));
+    int per_node = cluster.rates.links.mesh.per_node;
+    *out = per_node > 0 && ranks % per_node == 0 ? ranks / per_node : 1;
+    return STATUS_OK;
+}
+
+/* The ranks to plan for, of which none is here. */
+static enum status read_ranks(const struct options *options, struct plan_options *plan) {
+    int ranks = (int)options_int(options, OPT_ranks), nodes;
+    if (!options_given(options, OPT_ranks)) {
+        if (!options_given(options, OPT_nodes)) return STATUS_OK;
+        return status_set(STATUS_BAD_INPUT, "--nodes requires --ranks");
+    }
+    TRY(count_nodes(options, plan, ranks, &nodes));
+    if (ranks % nodes != 0)
+        return status_hint(
+            status_set(STATUS_BAD_INPUT, "--nodes: %d ranks are not divisible by %d nodes", ranks, nodes),
+            "every node has the same number of ranks: use a --nodes that divides %d", ranks);
+    plan->planned = (struct mesh){nodes, ranks / nodes};
+    return STATUS_OK;
+}
+
+/* A search compiles programs one after the other: each takes what the one before gave back, in place of new pages,
+ * which the system clears. Large blocks lie on the heap too, and its end is kept. */
+static void keep_freed_memory(void) {
+#ifdef __GLIBC__
+    enum { KEPT_BYTES = 1 << 30 };
+    (void)mallopt(M_MMAP_MAX, 0);
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+#endif
+}
+
+static enum status run(const struct options *options) {
+    if (scale_plan_is_requested(options)) return scale_plan_run(options);
+    const char *output = options_text(options, OPT_output);
+    if (output) TRY(new_file_check(output, "a plan file", read_plan));
+    struct plan_options requested;
+    struct train_options training;
+    struct session session;
+    struct session_plan plan;
+    bool generate = strcmp(options_text(options, OPT_for), "generate") == 0;
+    TRY(step_options_read(options, false, &requested));
+    TRY(find_described(options, &requested));
+    TRY(read_ranks(options, &requested));
+    keep_freed_memory();
+    requested.outline = true;
+    requested.by_sum = strcmp(options_text(options, OPT_objective), "sum") == 0;
+    TRY(step_options_read_training(options, &training)); /* the optimizer's, which are part of the recipe */
+    TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &requested,
+                      &training, &session, &plan));
+    struct step_summary prediction;
+    enum status status;
+    TRY_GOTO(status, session_plan_check_memory(&plan), done);
+    if (!generate) TRY_GOTO(status, session_plan_measure(&plan), done);
+    if (!generate) TRY_GOTO(status, session_plan_predict(&plan, &prediction), done);
+    status = put_out(options, &plan, generate ? NULL : &prediction);
+done:
+    session_plan_free(&plan);
+    session_close(&session);
+    return status;
+}
+
+const struct command command_plan = {
+    .bit = COMMAND_PLAN,
+    .name = "plan",
+    .arguments = "MODEL_DIR|PRESET",
+    .min = 1,
+    .max = 1,
+    .summary = "predict memory and time of a training step, before anything is loaded",
+    .details = "MODEL_DIR may hold config.json alone; PRESET is the name of a published model (`ballast help "
+               "presets`). Compiles the training step (with --for generate, the programs that generate text) and "
+               "prints its memory by kind, its predicted time and the bottleneck. If the step does not fit in "
+               "memory, a search finds the fastest policy that recomputes activations or offloads to --host-memory "
+               "and --disk. The first time on a machine, it measures for some seconds. Exits with 3 if no plan fits, "
+               "and prints how much memory is missing and what would fit. With -o, writes a plan file for `ballast "
+               "train --plan`. With --devices, compares layouts for many devices of a described cluster.",
+    .run = run,
+};

@@ -1,0 +1,135 @@
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/size.h"
+#include "cli/commands/command.h"
+#include "cli/commands/prediction.h"
+#include "cli/new_output.h"
+#include "report/page/page.h"
+#include "report/page/page_data.h"
+#include "report/page/serve.h"
+
+static enum status read_run(const char *folder, const char *beside, json_t **out) {
+    struct page_run *run;
+    TRY(page_run_open(folder, beside, &run));
+    enum status status = page_run_data(run, out);
+    if (status == STATUS_OK) status = page_run_end(folder, *out);
+    page_run_close(run);
+    return status;
+}
+
+/* The plan's step, simulated. What stands in the way, a model that is elsewhere or a disk that is not named, leaves the
+ * page without it. */
+static enum status predict(const struct options *options, json_t *document) {
+    struct prediction prediction;
+    json_t *timeline = NULL;
+    enum status status;
+    TRY_GOTO(status, prediction_make(options, &prediction), done);
+    timeline = timeline_to_json(prediction.timeline);
+    status = timeline ? page_data_predict(document, timeline) : STATUS_FAILED;
+done:
+    json_decref(timeline);
+    prediction_free(&prediction);
+    if (status != STATUS_BAD_INPUT) return status;
+    log_note("without a prediction: %s%s%s", status_message(), status_hint_text()[0] ? "; " : "", status_hint_text());
+    return STATUS_OK;
+}
+
+static enum status write_page(const char *path, const json_t *document) {
+    size_t bytes;
+    char *page = page_make(document, &bytes), size[SIZE_TEXT];
+    if (!page) return STATUS_FAILED;
+    enum status status = new_file_write(path, page, bytes);
+    mem_free(page);
+    if (status == STATUS_OK) log_note("wrote %s (%s): open it in any browser", path, size_print((int64_t)bytes, size));
+    return status;
+}
+
+/* Next to what it shows: RUN_DIR/report.html, plan.json's plan.html. */
+static char *default_output(const char *source, bool folder) {
+    if (folder) return path_join(source, "report.html");
+    size_t length = strlen(source);
+    if (length > 5 && strcmp(source + length - 5, ".json") == 0) length -= 5;
+    return mem_format("%.*s.html", (int)length, source);
+}
+
+/* A file that is there is replaced only if it is a page. */
+static enum status read_page(const char *path) {
+    static const char start[] = "<!doctype html>";
+    char *text;
+    size_t bytes;
+    TRY(file_read(path, (size_t)1 << 26, &text, &bytes));
+    bool page = strncmp(text, start, sizeof start - 1) == 0;
+    mem_free(text);
+    return page ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is no page", path);
+}
+
+/* Serves the page until SIGINT, SIGTERM or SIGHUP. */
+static enum status serve_run(const char *address, const char *run_folder, const char *beside) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t stops, before;
+    struct server *server;
+    int number;
+    sigemptyset(&stops);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&stops, numbers[i]);
+    sigprocmask(SIG_BLOCK, &stops, &before);
+    enum status status = server_open(address, run_folder, beside, &server);
+    if (status == STATUS_OK) {
+        fprintf(stderr, "page: %s\n", server_url(server)); /* with --quiet too: it names a free port */
+        sigwait(&stops, &number);
+        server_close(server);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+/* A directory without a run is refused: the server would answer 503 to the end. */
+static enum status serve_existing(const char *address, const char *run_folder, const char *beside) {
+    json_t *document;
+    TRY(read_run(run_folder, beside, &document));
+    json_decref(document);
+    return serve_run(address, run_folder, beside);
+}
+
+static enum status run(const struct options *options) {
+    const char *source = options->arguments.items[0], *output = options_text(options, OPT_output);
+    if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or directory", source);
+    bool folder = file_is_folder(source);
+    const char *beside = options_text(options, OPT_compare), *address = options_text(options, OPT_serve);
+    if (beside && !folder)
+        return status_set(STATUS_BAD_INPUT, "--compare %s: %s is a plan, which has no curves", beside, source);
+    if (address && !folder) return status_set(STATUS_BAD_INPUT, "--serve: %s is a plan; only a run is served", source);
+    if (address && output) return status_set(STATUS_BAD_INPUT, "--serve writes no file: leave out -o %s", output);
+    if (address) return serve_existing(address, source, beside);
+    char *path = output ? mem_string(output) : default_output(source, folder);
+    json_t *document = NULL;
+    enum status status;
+    TRY_GOTO(status, path ? new_file_check(path, "a page", read_page) : STATUS_FAILED, done);
+    TRY_GOTO(status, folder ? read_run(source, beside, &document) : page_data_of_plan(source, &document), done);
+    if (!folder) TRY_GOTO(status, predict(options, document), done);
+    status = write_page(path, document);
+done:
+    json_decref(document);
+    mem_free(path);
+    return status;
+}
+
+const struct command command_report = {
+    .bit = COMMAND_REPORT,
+    .name = "report",
+    .arguments = "RUN_DIR|plan.json",
+    .min = 1,
+    .max = 1,
+    .summary = "write a run or a plan as one HTML page",
+    .details = "Writes one HTML file that needs no network and no other file: the plan, memory over a step, the "
+               "timeline of each stream, training curves and samples. --compare adds another run's curves to the "
+               "same plots. A plan's step is simulated; a run's prediction is the one that `ballast simulate "
+               "RUN_DIR` wrote. The run may still be going on. --serve PORT serves the page of a run, finished or "
+               "not, until Ctrl-C.",
+    .run = run,
+};

@@ -1,0 +1,171 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "cli/commands/command.h"
+#include "cli/commands/prediction.h"
+#include "cli/new_output.h"
+#include "report/console/plan_table.h"
+#include "report/console/profile_table.h"
+#include "report/page/trace.h"
+
+enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
+
+static enum status write_trace(const struct prediction *prediction, const char *path) {
+    json_t *trace = trace_create(), *predicted = timeline_to_json(prediction->timeline);
+    enum status status;
+    TRY_GOTO(status, trace && predicted ? trace_add(trace, 1, prediction->path, predicted) : STATUS_FAILED, done);
+    if (prediction->measured)
+        TRY_GOTO(status, trace_add(trace, 2, prediction->measured_path, prediction->measured), done);
+    status = new_file_write_json(path, trace, JSON_COMPACT | JSON_REAL_PRECISION(TRACE_DIGITS));
+done:
+    json_decref(trace);
+    json_decref(predicted);
+    return status;
+}
+
+/* Seconds of the recorded step by the run's clock; below 0: none was recorded. */
+static double measured_s(const struct prediction *prediction) {
+    const json_t *seconds = json_object_get(prediction->measured, "wall_s");
+    if (!json_is_number(seconds)) seconds = json_object_get(prediction->measured, "step_s");
+    return json_is_number(seconds) ? json_number_value(seconds) : -1;
+}
+
+/* Which step that is; 0: not known. */
+static json_int_t measured_step(const struct prediction *prediction) {
+    return json_integer_value(json_object_get(prediction->measured, "step"));
+}
+
+static json_t *known_s(double seconds) { return seconds > 0 ? json_real(seconds) : json_null(); }
+
+static double tokens_per_s(const struct prediction *prediction) {
+    const struct recipe *recipe = &prediction->plan.chosen.recipe;
+    return (double)(recipe->batch * recipe->sequence_length) / prediction->timeline->step_s;
+}
+
+static json_t *tiers_to_json(const struct prediction *prediction) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        int64_t bytes = prediction->plan.programs.tier_bytes[tier];
+        if (bytes > 0)
+            failed |= json_array_append_new(
+                list, json_pack("{s:s, s:I}", "name", tier_name(tier), "program_bytes", (json_int_t)bytes));
+    }
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *document(const struct prediction *prediction) {
+    double measured = measured_s(prediction);
+    json_t *object = json_pack(
+        "{s:i, s:s, s:o, s:o, s:o, s:f, s:o, s:{s:i, s:i, s:i, s:f}}", "version", 1, "model", prediction->model,
+        "measured_step", measured_step(prediction) > 0 ? json_integer(measured_step(prediction)) : json_null(),
+        "measured_step_s", known_s(measured), "planned_step_s", known_s(prediction->planned.step_s), "tokens_per_s",
+        tokens_per_s(prediction), "tiers", tiers_to_json(prediction), "profile", "operators",
+        (int)prediction->costs.report.operators, "extrapolated", (int)prediction->costs.costs.extrapolated, "measured",
+        (int)prediction->costs.report.measured, "noise", prediction->costs.report.noise);
+    if (object && step_summary_add_json(&prediction->step, object) == STATUS_OK) return object;
+    json_decref(object);
+    (void)status_no_memory(0, "the prediction's JSON");
+    return NULL;
+}
+
+static void print_streams(const struct prediction *prediction) {
+    const struct step_summary *step = &prediction->step;
+    for (int s = 0; s < step->stream_count; s++)
+        printf("%-16s %9.4f s busy, %9.4f s idle\n", stream_role_name(step->streams[s].role), step->streams[s].busy_s,
+               step->streams[s].waiting_s);
+}
+
+/* The costs may have been measured again since the plan was made. */
+static void print_planned(const struct prediction *prediction) {
+    double step = prediction->timeline->step_s, planned = prediction->planned.step_s;
+    if (planned > 0 && fabs(step / planned - 1) > 5e-4)
+        printf("as planned       %9.4f s, from measurements at that time\n", planned);
+}
+
+static void print_measured(const struct prediction *prediction, double measured) {
+    char which[48] = "";
+    if (measured_step(prediction) > 0)
+        snprintf(which, sizeof which, " (step %lld of the run)", (long long)measured_step(prediction));
+    printf("measured step    %9.4f s%s; the prediction is %+.1f%% off\n", measured, which,
+           100 * (prediction->timeline->step_s / measured - 1));
+}
+
+static void print_summary(const struct prediction *prediction) {
+    char text[BOUND_TEXT_BYTES], size[SIZE_TEXT];
+    double step = prediction->timeline->step_s, measured = measured_s(prediction);
+    printf("predicted step   %9.4f s, %.0f tokens/s\n", step, tokens_per_s(prediction));
+    print_planned(prediction);
+    if (measured > 0) print_measured(prediction, measured);
+    print_streams(prediction);
+    for (int i = 0; i < prediction->step.bound_count; i++)
+        printf("%-16s %9.4f s of %s\n", i == 0 ? "bottleneck" : "", prediction->step.bounds[i].seconds,
+               bound_text(&prediction->step.bounds[i], text));
+    profile_table_print_parts(stdout, "", &prediction->costs.costs);
+    ranks_table_print(stdout, &prediction->plan.chosen.place, &prediction->step, &prediction->costs.costs.rates.links);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (prediction->plan.programs.tier_bytes[tier] > 0)
+            printf("%-6s memory    %s (%" PRId64 " bytes)\n", tier_name(tier),
+                   size_print(prediction->plan.programs.tier_bytes[tier], size),
+                   prediction->plan.programs.tier_bytes[tier]);
+}
+
+static enum status is_trace(const char *path) {
+    json_t *object;
+    TRY(json_read_object(path, TIMELINE_FILE_LIMIT_BYTES, &object));
+    bool trace = json_is_array(json_object_get(object, "traceEvents"));
+    json_decref(object);
+    return trace ? STATUS_OK : STATUS_BAD_INPUT;
+}
+
+/* Next to the run's timeline.json, where `ballast report` and `--serve` find it. */
+static enum status keep(const struct prediction *prediction) {
+    if (!prediction->measured_path) return STATUS_OK;
+    char *path = path_join(prediction->path, "predicted.json");
+    enum status status = path ? timeline_write(prediction->timeline, path) : STATUS_FAILED;
+    mem_free(path);
+    return status;
+}
+
+static enum status put_out(const struct options *options, const struct prediction *prediction) {
+    const char *trace = options_text(options, OPT_trace);
+    if (trace) TRY(write_trace(prediction, trace));
+    if (options_flag(options, OPT_json)) return cli_print_json(document(prediction));
+    print_summary(prediction);
+    return STATUS_OK;
+}
+
+static enum status run(const struct options *options) {
+    const char *trace = options_text(options, OPT_trace);
+    if (trace) TRY(new_file_check(trace, "a trace", is_trace));
+    struct prediction prediction;
+    enum status status;
+    TRY_GOTO(status, prediction_make(options, &prediction), done);
+    TRY_GOTO(status, keep(&prediction), done);
+    status = put_out(options, &prediction);
+done:
+    prediction_free(&prediction);
+    return status;
+}
+
+const struct command command_simulate = {
+    .bit = COMMAND_SIMULATE,
+    .name = "simulate",
+    .arguments = "PLAN.json|RUN_DIR",
+    .min = 1,
+    .max = 1,
+    .summary = "predict the time of a training step from its plan",
+    .details = "Compiles the program that `ballast train` would run, measures the model's operators and the "
+               "machine's rates (some seconds, then cached), and simulates the program with these costs. Prints the "
+               "step's time, the busy and idle time of each stream, and the bottleneck. For a run directory, it also "
+               "prints the step that the run measured, and writes RUN_DIR/predicted.json for `ballast report`. With "
+               "--trace, writes both as a Chrome trace for Perfetto.",
+    .run = run,
+};

@@ -1,0 +1,223 @@
+/* `ballast train` and `ballast resume`, and what watches their runs: the console, and with --serve the page. */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "cli/commands/command.h"
+#include "cli/effect.h"
+#include "cli/options.h"
+#include "cli/ranks.h"
+#include "cli/step_options.h"
+#include "cli/stop_signal.h"
+#include "report/console/console.h"
+#include "report/page/serve.h"
+#include "train/run_continue.h"
+#include "train/run_end.h"
+#include "train/train.h"
+
+struct run_views {
+    struct console *console;
+    struct server *server; /* NULL: not asked for */
+    struct console_account
+        complete;               /* of a run that had all its steps before; no directory: there was something to do */
+    struct train_events events; /* the console's, what tells of options without an effect, and signals that stop */
+};
+
+/* Before anything else is done, so that a port that is taken is told at once. The caller closes in any case. */
+static enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out) {
+    *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_quiet) || !ranks_talk())};
+    if (!out->console) return STATUS_FAILED;
+    out->events = *console_events(out->console);
+    out->events.opened = option_effects_warn_data;
+    out->events.opened_payload = options;
+    out->events.stop = stop_signal_poll;
+    if (!options_given(options, OPT_serve) || !ranks_talk()) return STATUS_OK;
+    TRY(server_open(options_text(options, OPT_serve), run_folder, options_text(options, OPT_compare), &out->server));
+    fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: a free port is known from here alone */
+    return STATUS_OK;
+}
+
+static json_t *number_or_null(bool known, double value) {
+    return known && isfinite(value) ? json_real(value) : json_null();
+}
+
+/* The steps and losses of this process. */
+static json_t *steps_to_json(const struct console_account *account) {
+    bool stepped = account->steps > 0, validated = account->valid_step > 0;
+    double seconds = (double)(clock_now_ns() - account->began_ns) * 1e-9;
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "step",
+        (json_int_t)(stepped ? account->last.step : account->begun_steps), "run_steps", (json_int_t)account->run_steps,
+        "steps", (json_int_t)account->steps, "tokens", (json_int_t)account->tokens, "seconds", seconds, "tokens_per_s",
+        number_or_null(stepped && seconds > 0, (double)account->tokens / seconds), "first_loss",
+        number_or_null(stepped, account->first.loss), "loss", number_or_null(stepped, account->last.loss), "val_loss",
+        number_or_null(validated, account->valid_loss), "best_val_loss", number_or_null(validated, account->best_loss),
+        "best_val_step", validated ? json_integer(account->best_step) : json_null());
+}
+
+/* Paths that are not UTF-8 are null. */
+static json_t *path_to_json(char *path) {
+    json_t *text = path ? json_string(path) : NULL;
+    mem_free(path);
+    return text ? text : json_null();
+}
+
+/* The last error, which may name such a path: what is not UTF-8 is fixed. */
+static json_t *message_to_json(void) {
+    struct text_buffer text = {0};
+    const char *message = status_message();
+    json_t *copy = NULL;
+    if (text_append_repaired(&text, message, strlen(message)) == STATUS_OK)
+        copy = text.count > 0 ? json_stringn(text.items, text.count) : json_string("");
+    vec_free(&text);
+    return copy;
+}
+
+static json_t *outcome_to_json(const struct console_account *account, enum status status) {
+    enum run_state state = run_state_of(status);
+    const char *run = account->run_folder;
+    json_t *object =
+        json_pack("{s:i, s:o, s:s, s:o, s:o, s:o}", "version", 1, "run", path_to_json(mem_string(run)), "how",
+                  run_state_name(state), "message", status == STATUS_OK ? json_string("") : message_to_json(), "model",
+                  path_to_json(state == RUN_FINISHED ? path_join(run, "model") : NULL), "checkpoint",
+                  path_to_json(account->checkpoint[0] ? mem_string(account->checkpoint) : NULL));
+    json_t *steps = steps_to_json(account);
+    int failed = !object || !steps || json_object_update(object, steps) != 0;
+    json_decref(steps);
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* Says that `train --continue` found a run with all its steps done. */
+static void run_views_report_complete(struct run_views *views, const char *run_folder, int64_t steps) {
+    struct console_account *account = &views->complete;
+    *account = (struct console_account){.begun_steps = steps, .run_steps = steps, .began_ns = clock_now_ns()};
+    snprintf(account->run_folder, sizeof account->run_folder, "%s", run_folder);
+    log_note("%s: complete: all %lld steps are done; a greater --steps makes the run longer", run_folder,
+             (long long)steps);
+}
+
+/* With --json, what the run came to on stdout: finished, stopped or failed; nothing where it did not begin. Returns
+ * `status`, with its message as it is, or how the printing failed. */
+static enum status run_views_put_out(const struct options *options, const struct run_views *views, enum status status) {
+    const struct console_account *done = &views->complete;
+    const struct console_account *account = done->run_folder[0] ? done : console_account(views->console);
+    if (!options_flag(options, OPT_json) || !account->run_folder[0]) return status;
+    json_t *object = outcome_to_json(account, status);
+    enum status printed = object ? cli_print_json(object) : status_no_memory(0, "the run's JSON");
+    return status == STATUS_OK ? printed : status;
+}
+
+static void run_views_close(struct run_views *views) {
+    stop_signal_end();
+    server_close(views->server);
+    console_free(views->console);
+    *views = (struct run_views){0};
+}
+
+static enum status begin(const struct options *options, const char *folder, const struct train_options *training,
+                         const struct train_events *events) {
+    struct plan_options plan;
+    TRY(step_options_read(options, false, &plan));
+    return train_begin(options->arguments.items[0], folder, &plan, training, events);
+}
+
+static enum status go_on(const struct options *options, const char *folder, const struct train_options *training,
+                         const struct run_continue *there, struct run_views *views) {
+    struct plan_options plan;
+    struct train_options changes;
+    TRY(step_options_read(options, true, &plan));
+    TRY(run_continue_check(options->arguments.items[0], folder, &plan, training, &changes));
+    if (there->found == RUN_FOUND_PART) return train_resume(folder, &plan, &changes, &views->events);
+    run_views_report_complete(views, folder, there->steps);
+    return STATUS_OK;
+}
+
+static enum status train(const struct options *options, const char *folder, const struct train_options *training,
+                         struct run_views *views) {
+    struct run_continue there = {.found = RUN_FOUND_NONE};
+    if (options_flag(options, OPT_continue)) TRY(run_continue_find(folder, training, ranks_comm(), &there));
+    if (there.found != RUN_FOUND_NONE) return go_on(options, folder, training, &there, views);
+    return begin(options, folder, training, &views->events);
+}
+
+static enum status run_train(const struct options *options) {
+    struct train_options training;
+    const char *folder = options_text(options, OPT_output);
+    if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
+    TRY(step_options_read_training(options, &training));
+    training.data_paths = options->arguments.items + 1;
+    training.data_path_count = options->arguments.count - 1;
+    struct run_views views;
+    enum status status = run_views_open(options, folder, &views);
+    if (status == STATUS_OK) status = train(options, folder, &training, &views);
+    if (views.console) status = run_views_put_out(options, &views, status);
+    run_views_close(&views);
+    return status;
+}
+
+const struct command command_train = {
+    .bit = COMMAND_TRAIN,
+    .name = "train",
+    .arguments = "MODEL_DIR DATA... -o RUN_DIR",
+    .min = 2,
+    .max = -1,
+    .summary = "train a model",
+    .details =
+        "MODEL_DIR is a Hugging Face directory; training starts from its weights. DATA is .txt, .jsonl or a "
+        "token file (.bin), or a directory with train.* and valid.*. Lines of .jsonl hold documents ({\"text\": "
+        "...}), supervised examples ({\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}, of which only "
+        "completions and the assistant's turns are trained on), or preferences ({\"prompt\": ..., \"chosen\": "
+        "..., \"rejected\": ...}; --loss dpo). Weights (a.txt:0.7 b.jsonl:0.3) set the exact proportions of "
+        "sequences; without them, files count by size. Text is tokenized while steps run, and the tokens are "
+        "cached for later runs. RUN_DIR gets metrics.jsonl, checkpoints and, at the end, the trained model in "
+        "RUN_DIR/model. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 finish the step, write a checkpoint and "
+        "exit with 130, 143, 129, 143 and 143. A second SIGINT or SIGTERM ends the run at once with 4. "
+        "Training continues if its output is closed. `--config RUN_DIR/run.json -o DIR` repeats a run bit "
+        "for "
+        "bit, with the run's model, data and plan unless others are given. It refuses options that differ "
+        "from the plan's recipe, and a run whose schedule `resume` changed.",
+    .run = run_train,
+};
+
+static enum status run_resume(const struct options *options) {
+    struct plan_options plan;
+    TRY(step_options_read(options, true, &plan));
+    plan.allow_recipe_change = options_flag(options, OPT_allow_recipe_change);
+    plan.base_folder = options_text(options, OPT_base);
+    struct train_options changes = {.steps = 0};
+    TRY(options_take(options, &train_settings, &changes));
+    struct run_views views;
+    enum status status = run_views_open(options, options->arguments.items[0], &views);
+    if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &changes, &views.events);
+    if (views.console) status = run_views_put_out(options, &views, status);
+    run_views_close(&views);
+    return status;
+}
+
+const struct command command_resume = {
+    .bit = COMMAND_RESUME,
+    .name = "resume",
+    .arguments = "RUN_DIR",
+    .min = 1,
+    .max = 1,
+    .summary = "continue a run from its newest checkpoint",
+    .details =
+        "Without options the result is bit for bit that of a run that never stopped. The run's length, "
+        "schedule and "
+        "intervals may change: --steps, --epochs, --lr, --schedule, --save-every, --valid-every and others. New "
+        "values count from the next step on. The run keeps them for later resumes, and RUN_DIR/run.json "
+        "keeps their "
+        "history, which `ballast inspect` and the page show. --lr sets the schedule's peak: warm-up and decay keep "
+        "their steps, and every later learning rate is multiplied by the new peak over the old one. A schedule "
+        "without --schedule-steps stretches to the new --steps. The recipe and the data stay as they are. "
+        "--device-memory, --host-memory, --disk, --partition, --collectives, --micro-batches-per-wave and --replan "
+        "never "
+        "change a result. The checkpoint's files are compared with their checksums.",
+    .run = run_resume,
+};
