@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
-#include "comm/mpi_library.h"
+#include "comm/mpi_comm.h"
 #include "machine/links.h"
 #include "support/median.h"
 

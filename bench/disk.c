@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "machine/cluster.h"
-#include "runtime/store/disk_file.h"
+#include "runtime/store/disk.h"
 #include "runtime/store/store.h"
 
 enum { ROUNDS = 3, MIB = 1 << 20 };

@@ -164,8 +164,7 @@ static enum status run_steps(struct bench *bench, struct model_step *step, struc
     TRY(model_step_run(step, &ns));
     runner_set_recorder(step->engine.main, timeline);
     TRY(time_reference(bench, &before));
-    omp_pause_resource_all(
-        omp_pause_soft); /* a run has no team of its own besides those of streams (runner_workers.c) */
+    omp_pause_resource_all(omp_pause_soft); /* a run has no team of its own besides those of streams (streams.c) */
     TRY(model_step_run(step, &ns));
     TRY(time_reference(bench, &after));
     *out = (struct repeat){(double)ns * 1e-9, (before + after) / 2};

@@ -114,7 +114,7 @@ static enum status measure_limits(struct bench *bench, int round) {
         printf(" %s %.1f", memory_use_name((enum memory_use)use), *rate * 1e-9);
     }
     printf(" GB/s");
-    /* the limits' team: while it exists GNU's OpenMP puts the threads of the step's to sleep (runner_workers.c) */
+    /* the limits' team: while it exists GNU's OpenMP puts the threads of the step's to sleep (streams.c) */
     omp_pause_resource_all(omp_pause_soft);
     return STATUS_OK;
 }

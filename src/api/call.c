@@ -9,7 +9,7 @@
 
 #include "api/library.h"
 #include "base/log.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "comm/comm.h"
 #include "session/machine.h"
 

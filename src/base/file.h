@@ -6,14 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file_input.h"
-#include "base/file_sums.h"
 #include "base/folder.h"
+#include "base/manifest.h"
 #include "base/mem.h"
 #include "base/status.h"
 
 /* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT, naming the file, when
- * it cannot be opened, is not a regular file, or is larger than `limit_bytes`. No file is mapped (file_input.h says
+ * it cannot be opened, is not a regular file, or is larger than `limit_bytes`. No file is mapped (file.h says
  * why). */
 enum status file_read(const char *path, size_t limit_bytes, char **text, size_t *bytes);
 
@@ -64,5 +63,26 @@ enum status file_replace(const char *path, const char *text, size_t bytes);
 enum status file_copy(const char *from, const char *to);
 /* The same; `sums`, begun and of no other bytes, takes those of the file. NULL: not wanted. */
 enum status file_copy_summed(const char *from, const char *to, struct file_sums *sums);
+
+/* Files that are read at places, by any number of threads. They are not mapped: where somebody shortens a
+ * mapped file, reading the lost pages ends the process with SIGBUS; here such a read fails and names the file. */
+
+struct file_input {
+    char *path;                  /* NULL: closed, or bytes in memory */
+    int descriptor;              /* where there is a path */
+    const unsigned char *memory; /* else */
+    size_t bytes;                /* at the time of opening */
+};
+/* BAD_INPUT, naming the file, when it cannot be opened or is not a regular file. */
+enum status file_input_open(const char *path, struct file_input *out);
+/* Bytes in memory, which must stay there, read the same way. Needs no closing. */
+struct file_input file_input_of_memory(const void *data, size_t bytes);
+void file_input_close(struct file_input *input);
+
+/* Bytes [offset, offset + bytes), which must lie within input->bytes, into `out`. FAILED, naming the file, when it
+ * cannot be read or has become shorter. */
+enum status file_input_read(const struct file_input *input, size_t offset, size_t bytes, void *out);
+/* Has the system begin to read them from the disk, without waiting. */
+void file_input_expect(const struct file_input *input, size_t offset, size_t bytes);
 
 #endif

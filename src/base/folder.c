@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,4 +238,12 @@ const char *path_for_shell(const char *path, char text[PATH_SHELL_BYTES]) {
     *end++ = '\'';
     *end = '\0';
     return text;
+}
+
+char *cache_folder(void) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *user_folder = getenv("HOME");
+    if (cache && cache[0] == '/') return path_join(cache, "ballast");
+    const struct passwd *user = user_folder && user_folder[0] ? NULL : getpwuid(getuid());
+    if (user) user_folder = user->pw_dir;
+    return user_folder && user_folder[0] ? path_join(user_folder, ".cache/ballast") : mem_string(".ballast-cache");
 }

@@ -65,4 +65,10 @@ bool name_is_beside(const char *name, const char *prefix);
  */
 enum status file_rename(const char *from, const char *to);
 
+/* The directory for caches: files that can be recreated. */
+
+/* $XDG_CACHE_HOME/ballast, or ~/.cache/ballast, or .ballast-cache where the user has no home; the directory need not
+ * exist. In fresh memory; NULL when out of memory. */
+char *cache_folder(void);
+
 #endif

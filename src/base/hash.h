@@ -25,4 +25,8 @@ static inline uint64_t hash_bytes(const char *text, size_t bytes) {
     return hash_mix(hash ^ word);
 }
 
+/* CRC-32C (Castagnoli), as in iSCSI (RFC 3720, section 12.1). */
+
+uint32_t crc32c(const void *data, size_t bytes);
+
 #endif

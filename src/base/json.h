@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/file_sums.h"
+#include "base/manifest.h"
 #include "base/status.h"
 
 /* Parses a file whose top value is an object; BAD_INPUT with line and column when malformed, nested too deeply, given

@@ -1,5 +1,5 @@
 /* The list of a directory's files: ballast_manifest.json has each file's size and the checksums of its blocks
- * (file_sums.h), and a checksum of itself. It shows by name and block which file was changed, lost or cut.
+ * (manifest.h), and a checksum of itself. It shows by name and block which file was changed, lost or cut.
  *
  *     {"version": 1, "checksum": "xxh3-64", "block_bytes": 67108864,
  *      "files": [{"name": "config.json", "bytes": 712, "blocks": ["9bd21f6ac2f8fe01"]}, ...], "self": "..."}
@@ -10,8 +10,45 @@
 #define BALLAST_BASE_MANIFEST_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "base/file_sums.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+/* Checksums of a file by blocks of 64 MiB, made while its bytes are written: XXH3 (64 bits) of each block. Blocks lie
+ * at fixed places, so several processes may each write some blocks of a file and make the checksums of those. */
+
+/* Of a block, and the least that a manifest may have (a page: tests cut small files into many blocks). */
+enum { FILE_BLOCK_BYTES = 64 << 20, FILE_BLOCK_BYTES_MIN = 4096 };
+
+/* Blocks that a file of so many bytes has; the last one may be shorter. */
+static inline uint64_t file_blocks(uint64_t bytes, uint64_t block_bytes) {
+    return bytes / block_bytes + (bytes % block_bytes != 0);
+}
+
+/* Bytes [begin, end) of a file. */
+struct file_range {
+    uint64_t begin, end;
+};
+
+struct file_sums {
+    uint64_t block_bytes;            /* FILE_BLOCK_BYTES, unless set after file_sums_begin */
+    uint64_t bytes;                  /* that were added */
+    VEC(uint64_t) blocks;            /* those that are whole; after file_sums_end also the last one */
+    struct XXH3_state_s *unfinished; /* of the block that is not whole */
+    enum status status;              /* the first failure; sticks */
+};
+
+/* FAILED without memory. Free with file_sums_free in both cases. */
+enum status file_sums_begin(struct file_sums *out);
+void file_sums_add(struct file_sums *sums, const void *data, size_t bytes);
+/* Adds whole blocks (the last one may be the file's last) that others have made, of so many bytes. FAILED without
+ * memory. */
+enum status file_sums_append(struct file_sums *sums, const uint64_t *blocks, size_t count, uint64_t bytes);
+/* After the last byte: FAILED where an addition had no memory. */
+enum status file_sums_end(struct file_sums *sums);
+void file_sums_free(struct file_sums *sums);
 
 enum { MANIFEST_NAME_BYTES = 256, MANIFEST_TEXT_BYTES = 512 };
 extern const char manifest_name[]; /* of its file */

@@ -34,6 +34,7 @@ static inline bool mem_add(size_t a, size_t b, size_t *out) { return !__builtin_
         type *items;                                                                                                   \
         size_t count, capacity;                                                                                        \
     }
+
 #define vec_push(v, ...)                                                                                               \
     (vec_reserve_bytes((void **)&(v)->items, &(v)->capacity, (v)->count + 1, sizeof *(v)->items)                       \
          ? ((v)->items[(v)->count++] = (__VA_ARGS__), STATUS_OK)                                                       \
@@ -53,5 +54,13 @@ struct scratch {
 void *scratch_alloc(struct scratch *scratch, size_t count, size_t size);
 char *scratch_format(struct scratch *scratch, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void scratch_free(struct scratch *scratch);
+
+/* Large blocks of whole pages, for arenas: from mmap, on huge pages where the system has them, zeroed and touched by
+ * all threads, so that their memory is there before the first step. */
+
+/* At a multiple of 4096. NULL, without a message, when the system refuses or FAULT_ALLOCATE is injected. */
+void *pages_take(size_t bytes);
+/* With the bytes that were taken; NULL is fine. */
+void pages_release(void *base, size_t bytes);
 
 #endif

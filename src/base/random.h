@@ -8,13 +8,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A round of Philox4x32 (random.h), in line so that loops over it are vectorised. Private to src/base. */
+
+enum { PHILOX_ROUNDS = 10 };
+
+struct philox_key {
+    uint32_t k0, k1;
+};
+
+static inline struct philox_key philox_key_of(uint64_t seed) {
+    return (struct philox_key){(uint32_t)seed, (uint32_t)(seed >> 32)};
+}
+
+static inline struct philox_key philox_next_key(struct philox_key key) {
+    return (struct philox_key){key.k0 + 0x9E3779B9u, key.k1 + 0xBB67AE85u};
+}
+
 /* One stream for each use, so that two uses of one seed never see the same numbers. */
 enum random_stream {
     RANDOM_INIT = 1,
     RANDOM_SHUFFLE,
     RANDOM_SAMPLE,
     RANDOM_TEST,
-    RANDOM_ROUND_STATE, /* stochastic rounding of optimizer states and of weights (backend/update.h) */
+    RANDOM_ROUND_STATE, /* stochastic rounding of optimizer states and of weights (backend/update_step.h) */
     RANDOM_ROUND_WEIGHT
 };
 

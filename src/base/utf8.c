@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <string.h>
+#include <utf8proc.h>
 
 enum status text_append(struct text_buffer *buffer, const char *text, size_t bytes) {
     if (bytes == 0) return STATUS_OK;
@@ -129,4 +130,170 @@ size_t utf8_valid_bytes(const char *text, size_t bytes) {
         }
         if (place == bytes) return place;
     }
+}
+
+/* The tables are printed by tests/reference/unicode_cases.py. */
+
+/* Characters whose upper or title case is several, in order. */
+static const struct {
+    uint32_t code;
+    const char *upper, *title;
+} several[] = {
+    {0xDF, "\x53\x53", "\x53\x73"},
+    {0x149, "\xCA\xBC\x4E", "\xCA\xBC\x4E"},
+    {0x1F0, "\x4A\xCC\x8C", "\x4A\xCC\x8C"},
+    {0x390, "\xCE\x99\xCC\x88\xCC\x81", "\xCE\x99\xCC\x88\xCC\x81"},
+    {0x3B0, "\xCE\xA5\xCC\x88\xCC\x81", "\xCE\xA5\xCC\x88\xCC\x81"},
+    {0x587, "\xD4\xB5\xD5\x92", "\xD4\xB5\xD6\x82"},
+    {0x1E96, "\x48\xCC\xB1", "\x48\xCC\xB1"},
+    {0x1E97, "\x54\xCC\x88", "\x54\xCC\x88"},
+    {0x1E98, "\x57\xCC\x8A", "\x57\xCC\x8A"},
+    {0x1E99, "\x59\xCC\x8A", "\x59\xCC\x8A"},
+    {0x1E9A, "\x41\xCA\xBE", "\x41\xCA\xBE"},
+    {0x1F50, "\xCE\xA5\xCC\x93", "\xCE\xA5\xCC\x93"},
+    {0x1F52, "\xCE\xA5\xCC\x93\xCC\x80", "\xCE\xA5\xCC\x93\xCC\x80"},
+    {0x1F54, "\xCE\xA5\xCC\x93\xCC\x81", "\xCE\xA5\xCC\x93\xCC\x81"},
+    {0x1F56, "\xCE\xA5\xCC\x93\xCD\x82", "\xCE\xA5\xCC\x93\xCD\x82"},
+    {0x1F80, "\xE1\xBC\x88\xCE\x99", "\xE1\xBE\x88"},
+    {0x1F81, "\xE1\xBC\x89\xCE\x99", "\xE1\xBE\x89"},
+    {0x1F82, "\xE1\xBC\x8A\xCE\x99", "\xE1\xBE\x8A"},
+    {0x1F83, "\xE1\xBC\x8B\xCE\x99", "\xE1\xBE\x8B"},
+    {0x1F84, "\xE1\xBC\x8C\xCE\x99", "\xE1\xBE\x8C"},
+    {0x1F85, "\xE1\xBC\x8D\xCE\x99", "\xE1\xBE\x8D"},
+    {0x1F86, "\xE1\xBC\x8E\xCE\x99", "\xE1\xBE\x8E"},
+    {0x1F87, "\xE1\xBC\x8F\xCE\x99", "\xE1\xBE\x8F"},
+    {0x1F88, "\xE1\xBC\x88\xCE\x99", "\xE1\xBE\x88"},
+    {0x1F89, "\xE1\xBC\x89\xCE\x99", "\xE1\xBE\x89"},
+    {0x1F8A, "\xE1\xBC\x8A\xCE\x99", "\xE1\xBE\x8A"},
+    {0x1F8B, "\xE1\xBC\x8B\xCE\x99", "\xE1\xBE\x8B"},
+    {0x1F8C, "\xE1\xBC\x8C\xCE\x99", "\xE1\xBE\x8C"},
+    {0x1F8D, "\xE1\xBC\x8D\xCE\x99", "\xE1\xBE\x8D"},
+    {0x1F8E, "\xE1\xBC\x8E\xCE\x99", "\xE1\xBE\x8E"},
+    {0x1F8F, "\xE1\xBC\x8F\xCE\x99", "\xE1\xBE\x8F"},
+    {0x1F90, "\xE1\xBC\xA8\xCE\x99", "\xE1\xBE\x98"},
+    {0x1F91, "\xE1\xBC\xA9\xCE\x99", "\xE1\xBE\x99"},
+    {0x1F92, "\xE1\xBC\xAA\xCE\x99", "\xE1\xBE\x9A"},
+    {0x1F93, "\xE1\xBC\xAB\xCE\x99", "\xE1\xBE\x9B"},
+    {0x1F94, "\xE1\xBC\xAC\xCE\x99", "\xE1\xBE\x9C"},
+    {0x1F95, "\xE1\xBC\xAD\xCE\x99", "\xE1\xBE\x9D"},
+    {0x1F96, "\xE1\xBC\xAE\xCE\x99", "\xE1\xBE\x9E"},
+    {0x1F97, "\xE1\xBC\xAF\xCE\x99", "\xE1\xBE\x9F"},
+    {0x1F98, "\xE1\xBC\xA8\xCE\x99", "\xE1\xBE\x98"},
+    {0x1F99, "\xE1\xBC\xA9\xCE\x99", "\xE1\xBE\x99"},
+    {0x1F9A, "\xE1\xBC\xAA\xCE\x99", "\xE1\xBE\x9A"},
+    {0x1F9B, "\xE1\xBC\xAB\xCE\x99", "\xE1\xBE\x9B"},
+    {0x1F9C, "\xE1\xBC\xAC\xCE\x99", "\xE1\xBE\x9C"},
+    {0x1F9D, "\xE1\xBC\xAD\xCE\x99", "\xE1\xBE\x9D"},
+    {0x1F9E, "\xE1\xBC\xAE\xCE\x99", "\xE1\xBE\x9E"},
+    {0x1F9F, "\xE1\xBC\xAF\xCE\x99", "\xE1\xBE\x9F"},
+    {0x1FA0, "\xE1\xBD\xA8\xCE\x99", "\xE1\xBE\xA8"},
+    {0x1FA1, "\xE1\xBD\xA9\xCE\x99", "\xE1\xBE\xA9"},
+    {0x1FA2, "\xE1\xBD\xAA\xCE\x99", "\xE1\xBE\xAA"},
+    {0x1FA3, "\xE1\xBD\xAB\xCE\x99", "\xE1\xBE\xAB"},
+    {0x1FA4, "\xE1\xBD\xAC\xCE\x99", "\xE1\xBE\xAC"},
+    {0x1FA5, "\xE1\xBD\xAD\xCE\x99", "\xE1\xBE\xAD"},
+    {0x1FA6, "\xE1\xBD\xAE\xCE\x99", "\xE1\xBE\xAE"},
+    {0x1FA7, "\xE1\xBD\xAF\xCE\x99", "\xE1\xBE\xAF"},
+    {0x1FA8, "\xE1\xBD\xA8\xCE\x99", "\xE1\xBE\xA8"},
+    {0x1FA9, "\xE1\xBD\xA9\xCE\x99", "\xE1\xBE\xA9"},
+    {0x1FAA, "\xE1\xBD\xAA\xCE\x99", "\xE1\xBE\xAA"},
+    {0x1FAB, "\xE1\xBD\xAB\xCE\x99", "\xE1\xBE\xAB"},
+    {0x1FAC, "\xE1\xBD\xAC\xCE\x99", "\xE1\xBE\xAC"},
+    {0x1FAD, "\xE1\xBD\xAD\xCE\x99", "\xE1\xBE\xAD"},
+    {0x1FAE, "\xE1\xBD\xAE\xCE\x99", "\xE1\xBE\xAE"},
+    {0x1FAF, "\xE1\xBD\xAF\xCE\x99", "\xE1\xBE\xAF"},
+    {0x1FB2, "\xE1\xBE\xBA\xCE\x99", "\xE1\xBE\xBA\xCD\x85"},
+    {0x1FB3, "\xCE\x91\xCE\x99", "\xE1\xBE\xBC"},
+    {0x1FB4, "\xCE\x86\xCE\x99", "\xCE\x86\xCD\x85"},
+    {0x1FB6, "\xCE\x91\xCD\x82", "\xCE\x91\xCD\x82"},
+    {0x1FB7, "\xCE\x91\xCD\x82\xCE\x99", "\xCE\x91\xCD\x82\xCD\x85"},
+    {0x1FBC, "\xCE\x91\xCE\x99", "\xE1\xBE\xBC"},
+    {0x1FC2, "\xE1\xBF\x8A\xCE\x99", "\xE1\xBF\x8A\xCD\x85"},
+    {0x1FC3, "\xCE\x97\xCE\x99", "\xE1\xBF\x8C"},
+    {0x1FC4, "\xCE\x89\xCE\x99", "\xCE\x89\xCD\x85"},
+    {0x1FC6, "\xCE\x97\xCD\x82", "\xCE\x97\xCD\x82"},
+    {0x1FC7, "\xCE\x97\xCD\x82\xCE\x99", "\xCE\x97\xCD\x82\xCD\x85"},
+    {0x1FCC, "\xCE\x97\xCE\x99", "\xE1\xBF\x8C"},
+    {0x1FD2, "\xCE\x99\xCC\x88\xCC\x80", "\xCE\x99\xCC\x88\xCC\x80"},
+    {0x1FD3, "\xCE\x99\xCC\x88\xCC\x81", "\xCE\x99\xCC\x88\xCC\x81"},
+    {0x1FD6, "\xCE\x99\xCD\x82", "\xCE\x99\xCD\x82"},
+    {0x1FD7, "\xCE\x99\xCC\x88\xCD\x82", "\xCE\x99\xCC\x88\xCD\x82"},
+    {0x1FE2, "\xCE\xA5\xCC\x88\xCC\x80", "\xCE\xA5\xCC\x88\xCC\x80"},
+    {0x1FE3, "\xCE\xA5\xCC\x88\xCC\x81", "\xCE\xA5\xCC\x88\xCC\x81"},
+    {0x1FE4, "\xCE\xA1\xCC\x93", "\xCE\xA1\xCC\x93"},
+    {0x1FE6, "\xCE\xA5\xCD\x82", "\xCE\xA5\xCD\x82"},
+    {0x1FE7, "\xCE\xA5\xCC\x88\xCD\x82", "\xCE\xA5\xCC\x88\xCD\x82"},
+    {0x1FF2, "\xE1\xBF\xBA\xCE\x99", "\xE1\xBF\xBA\xCD\x85"},
+    {0x1FF3, "\xCE\xA9\xCE\x99", "\xE1\xBF\xBC"},
+    {0x1FF4, "\xCE\x8F\xCE\x99", "\xCE\x8F\xCD\x85"},
+    {0x1FF6, "\xCE\xA9\xCD\x82", "\xCE\xA9\xCD\x82"},
+    {0x1FF7, "\xCE\xA9\xCD\x82\xCE\x99", "\xCE\xA9\xCD\x82\xCD\x85"},
+    {0x1FFC, "\xCE\xA9\xCE\x99", "\xE1\xBF\xBC"},
+    {0xFB00, "\x46\x46", "\x46\x66"},
+    {0xFB01, "\x46\x49", "\x46\x69"},
+    {0xFB02, "\x46\x4C", "\x46\x6C"},
+    {0xFB03, "\x46\x46\x49", "\x46\x66\x69"},
+    {0xFB04, "\x46\x46\x4C", "\x46\x66\x6C"},
+    {0xFB05, "\x53\x54", "\x53\x74"},
+    {0xFB06, "\x53\x54", "\x53\x74"},
+    {0xFB13, "\xD5\x84\xD5\x86", "\xD5\x84\xD5\xB6"},
+    {0xFB14, "\xD5\x84\xD4\xB5", "\xD5\x84\xD5\xA5"},
+    {0xFB15, "\xD5\x84\xD4\xBB", "\xD5\x84\xD5\xAB"},
+    {0xFB16, "\xD5\x8E\xD5\x86", "\xD5\x8E\xD5\xB6"},
+    {0xFB17, "\xD5\x84\xD4\xBD", "\xD5\x84\xD5\xAD"},
+};
+
+/* Of Numeric_Type Digit, which category Nd has not, in order. */
+static const struct {
+    uint32_t first, last;
+} digits[] = {
+    {0xB2, 0xB3},     {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},   {0x2070, 0x2070},
+    {0x2074, 0x2079}, {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247C},   {0x2488, 0x2490},
+    {0x24EA, 0x24EA}, {0x24F5, 0x24FD},   {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},
+    {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A},
+};
+
+static const char *find_several(uint32_t code, enum unicode_case to) {
+    for (size_t i = 0; i < sizeof several / sizeof *several && several[i].code <= code; i++)
+        if (several[i].code == code) return to == UNICODE_UPPER ? several[i].upper : several[i].title;
+    return NULL;
+}
+
+enum status unicode_append_case(uint32_t code, enum unicode_case to, struct text_buffer *out) {
+    utf8proc_int32_t one = (utf8proc_int32_t)code;
+    if (to == UNICODE_LOWER) {
+        if (code == 0x130) return text_append(out, "i\xCC\x87", 3); /* the only one that becomes two */
+        return text_append_code(out, (uint32_t)utf8proc_tolower(one));
+    }
+    const char *text = code < 0xDF ? NULL : find_several(code, to);
+    if (text) return text_append(out, text, strlen(text));
+    return text_append_code(out, (uint32_t)(to == UNICODE_UPPER ? utf8proc_toupper(one) : utf8proc_totitle(one)));
+}
+
+bool unicode_is_cased(uint32_t code) {
+    utf8proc_int32_t one = (utf8proc_int32_t)code;
+    return utf8proc_islower(one) || utf8proc_isupper(one) || utf8proc_category(one) == UTF8PROC_CATEGORY_LT;
+}
+
+bool unicode_is_case_ignorable(uint32_t code) {
+    static const uint32_t marks[] = {'\'',   '.',    ':',    0xB7,   0x387,  0x55F,  0x5F4,  0x2018, 0x2019,
+                                     0x2024, 0x2027, 0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
+    switch (utf8proc_category((utf8proc_int32_t)code)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK: return true;
+    default: break;
+    }
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (marks[i] == code) return true;
+    return false;
+}
+
+bool unicode_is_digit(uint32_t code) {
+    if (utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_ND) return true;
+    for (size_t i = 0; i < sizeof digits / sizeof *digits && digits[i].first <= code; i++)
+        if (code <= digits[i].last) return true;
+    return false;
 }

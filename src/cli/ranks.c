@@ -9,14 +9,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/file_input.h"
 #include "base/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "cli/commands/command.h"
 #include "cli/stop_signal.h"
 #include "comm/launch.h"
-#include "comm/mpi_library.h"
+#include "comm/mpi_comm.h"
 #include "session/checkpoint/checkpoint.h"
 #include "session/machine.h"
 

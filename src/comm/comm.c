@@ -1,6 +1,8 @@
 #include "comm/comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -8,8 +10,210 @@
 #include "collective/comm_schedule.h"
 #include "comm/comm_engine.h"
 #include "comm/launch.h"
-#include "comm/mpi_library.h"
+#include "comm/mpi_comm.h"
 #include "comm/nccl_comm.h"
+
+/* What ranks tell each other before and between steps. */
+
+/* Whether all ranks say the same as this one: it is then no matter of one rank or host. */
+static bool is_unanimous(const struct comm_end *ends, int count, int rank) {
+    for (int other = 0; other < count; other++)
+        if (ends[other].status != ends[rank].status || strcmp(ends[other].message, ends[rank].message) != 0)
+            return false;
+    return true;
+}
+
+static bool is_alone(const struct comm *comm) { return !comm || mesh_ranks(&comm->mesh) == 1; }
+
+enum status comm_agree(struct comm *comm, enum status mine) {
+    if (is_alone(comm)) return mine;
+    struct comm_group all = comm_group_all(comm);
+    struct comm_end end = {.status = mine};
+    if (mine != STATUS_OK) {
+        snprintf(end.message, sizeof end.message, "%s", status_message());
+        snprintf(end.hint, sizeof end.hint, "%s", status_hint_text());
+    }
+    struct comm_end *ends = comm->ends;
+    enum status status = comm_all_gather(comm, &all, &end, sizeof end, ends);
+    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
+        status = ends[rank].status;
+        if (status == STATUS_OK) continue;
+        status_set(status, "%s", ends[rank].message);
+        if (!is_unanimous(ends, all.count, rank)) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
+        comm->agreed_failure = true;
+        if (ends[rank].hint[0]) status_hint(status, "%s", ends[rank].hint);
+    }
+    return status;
+}
+
+enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count) {
+    if (is_alone(comm)) return STATUS_OK;
+    struct comm_group all = comm_group_all(comm);
+    char *theirs = mem_array((size_t)all.count, count);
+    enum status status = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, bytes, count, theirs);
+    for (int rank = 1; rank < all.count && status == STATUS_OK; rank++) {
+        if (memcmp(theirs, theirs + (size_t)rank * count, count) == 0) continue;
+        comm->agreed_failure = true;
+        status = status_set(STATUS_BAD_INPUT, "ranks differ in %s: rank %d on %s has another than rank 0 on %s", what,
+                            rank, comm->host[rank], comm->host[0]);
+    }
+    mem_free(theirs);
+    return status;
+}
+
+static enum status broadcast(struct comm *comm, char *data, int64_t bytes) {
+    struct comm_spec spec = {
+        .kind = COMM_BROADCAST, .group = comm_group_all(comm), .data = data, .bytes = bytes, .root = 0};
+    struct comm_operation *operation;
+    int64_t staging;
+    enum status status = comm_staging_bytes(comm, &spec, &staging);
+    if (status == STATUS_OK) spec.staging = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
+    status = comm_agree(comm, spec.staging ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_create(comm, &spec, &operation);
+    if (status == STATUS_OK) {
+        comm_start(operation);
+        status = comm_wait(operation);
+        comm_free(operation);
+    }
+    mem_free(spec.staging);
+    return status;
+}
+
+enum status comm_share(struct comm *comm, void *data, size_t bytes) {
+    return is_alone(comm) || bytes == 0 ? STATUS_OK : broadcast(comm, data, (int64_t)bytes);
+}
+
+enum status comm_share_text(struct comm *comm, char **text) {
+    if (is_alone(comm)) return STATUS_OK;
+    struct comm_group all = comm_group_all(comm);
+    int64_t mine = comm->rank == 0 ? (int64_t)strlen(*text) + 1 : 0;
+    int64_t *lengths = mem_array((size_t)all.count, sizeof *lengths), bytes = 0;
+    enum status status = comm_agree(comm, lengths ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, &mine, sizeof mine, lengths);
+    if (status == STATUS_OK) bytes = lengths[0];
+    mem_free(lengths);
+    TRY(status);
+    char *copy = comm->rank == 0 ? *text : mem_array((size_t)bytes, 1);
+    status = comm_agree(comm, copy ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = broadcast(comm, copy, bytes);
+    if (status == STATUS_OK) *text = copy;
+    if (status != STATUS_OK && comm->rank != 0) mem_free(copy);
+    return status;
+}
+
+/* One rank: what it would send it has, so an operation copies at most, and is over at once. */
+
+struct self_operation {
+    struct comm_operation base;
+    struct comm_spec spec;
+};
+
+static enum status self_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
+                                   void *all) {
+    (void)comm, (void)group;
+    memcpy(all, mine, bytes);
+    return STATUS_OK;
+}
+
+static enum status self_shared_segment_open(struct comm *comm, int64_t bytes, struct comm_shared_segment *out) {
+    (void)comm;
+    size_t whole = ((size_t)bytes + 4095) / 4096 * 4096;
+    void *base = mem_aligned(4096, whole);
+    if (!base) return STATUS_FAILED;
+    memset(base, 0, whole);
+    *out = (struct comm_shared_segment){base, bytes, true, NULL};
+    return STATUS_OK;
+}
+
+static void self_shared_segment_close(struct comm_shared_segment *shared_segment) { mem_free(shared_segment->base); }
+
+static enum status self_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out) {
+    struct self_operation *operation = mem_array(1, sizeof *operation);
+    if (!operation) return STATUS_FAILED;
+    *operation = (struct self_operation){{.comm = comm}, *spec};
+    *out = &operation->base;
+    return STATUS_OK;
+}
+
+static void self_start(struct comm_operation *operation) {
+    const struct comm_spec *spec = &((struct self_operation *)operation)->spec;
+    if (spec->kind == COMM_ALL_TO_ALL && spec->bytes > 0) memcpy(spec->out, spec->data, (size_t)spec->bytes);
+    if (spec->kind == COMM_ALL_GATHER && spec->mine && spec->bytes > 0)
+        memcpy(spec->data, spec->mine, (size_t)spec->bytes);
+}
+
+static enum status self_wait(struct comm_operation *operation) {
+    (void)operation;
+    return STATUS_OK;
+}
+
+static void self_free(struct comm_operation *operation) { mem_free(operation); }
+
+static void self_read_traffic(const struct comm *comm, struct comm_traffic *out) {
+    (void)comm;
+    *out = (struct comm_traffic){0};
+}
+
+static bool self_speaks(const struct comm *comm) {
+    (void)comm;
+    return true;
+}
+
+static enum status self_close(struct comm *comm) {
+    mem_free(comm->host);
+    mem_free(comm);
+    return STATUS_OK;
+}
+
+static void self_abort(struct comm *comm, int exit_status) { (void)comm, (void)exit_status; }
+
+static void self_waits(struct comm *comm, bool begins) { (void)comm, (void)begins; }
+
+static enum status self_check(struct comm *comm) {
+    (void)comm;
+    return STATUS_OK;
+}
+
+static void self_fail(struct comm *comm) { (void)comm; }
+
+static const struct comm_engine self_engine = {
+    .name = "self",
+    .all_gather = self_all_gather,
+    .shared_segment_open = self_shared_segment_open,
+    .shared_segment_close = self_shared_segment_close,
+    .create = self_create,
+    .start = self_start,
+    .wait = self_wait,
+    .free = self_free,
+    .read_traffic = self_read_traffic,
+    .speaks = self_speaks,
+    .close = self_close,
+    .abort = self_abort,
+    .waits = self_waits,
+    .check = self_check,
+    .fail = self_fail,
+};
+
+static enum status self_comm_open(const struct comm_settings *settings, struct comm **out) {
+    if (settings->nodes > 1) return status_set(STATUS_BAD_INPUT, "--nodes %d: there is one rank", settings->nodes);
+    struct comm *comm = mem_array(1, sizeof *comm);
+    char(*host)[MESH_HOST_BYTES] = mem_array(1, sizeof *host);
+    if (!comm || !host) {
+        mem_free(comm);
+        mem_free(host);
+        return STATUS_FAILED;
+    }
+    *comm = (struct comm){.engine = &self_engine,
+                          .library = "none",
+                          .mesh = {1, 1},
+                          .shares_memory = true,
+                          .host = host,
+                          .message_bytes = settings->message_bytes};
+    if (gethostname(*host, sizeof *host - 1) != 0) strcpy(*host, "this machine");
+    *out = comm;
+    return STATUS_OK;
+}
 
 enum { BLOCK_ALIGNMENT = 64 };
 

@@ -45,20 +45,16 @@
  * axes; plan and page compare comm_read_traffic with the schedules' traffic.
  *
  * Files, in the order to read them:
- * comm: the functions of this header, over the table of an engine;
+ * comm: the functions of this header, over the table of an engine; the engine of one rank;
  * comm_engine: what the engines share;
- * agree: what ranks tell each other between steps;
- * self_comm: the engine of one rank;
  * wire: the table that a message-passing library has to fill;
  * mpi_comm, mpi_thread: the engine of many ranks, and its thread;
- * operation, operation_steps: an operation that this thread moves on;
+ * operation: an operation that this thread moves on;
  * shared_segment: memory that ranks of a node share;
- * step_watch: whether a step moves on; heartbeat, mpi_heartbeat: which rank is silent;
- * mpi_library: which MPI, and where its plugin is;
- * nccl_abi, nccl_library: NCCL's functions, and how they are found;
- * nccl_comm, nccl_operation: operations on the memory of devices;
+ * heartbeat: whether a step moves on, and which rank is silent;
+ * nccl_abi: NCCL's functions; nccl_comm, nccl_operation: how they are found; operations on the memory of devices;
  * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
- * launch, launch_join, launch_report, launch_places: starting ranks on this machine, and hearing how they end. */
+ * launch, launch_report: starting ranks on this machine, and hearing how they end. */
 #ifndef BALLAST_COMM_COMM_H
 #define BALLAST_COMM_COMM_H
 
@@ -68,7 +64,7 @@
 
 #include "base/status.h"
 #include "collective/collective.h"
-#include "comm/step_watch.h"
+#include "comm/heartbeat.h"
 
 /* Memory that the ranks of a node share. All of it is there from the start, and none outlives the processes. */
 struct comm_shared_segment {
@@ -133,7 +129,7 @@ struct comm {
 
 struct comm_settings {
     /* "self", "openmpi", "mpich" or a plugin's path; NULL: BALLAST_MPI in the environment, else what launched the
-     * process (mpi_library.h) */
+     * process (mpi_comm.h) */
     const char *engine;
     int nodes;             /* declares so many nodes, of equal numbers of ranks; 0: as MPI finds them */
     double rank_timeout_s; /* 0: 30 */

@@ -14,7 +14,6 @@ struct comm_operation {
     bool refused;                     /* the last start failed at its fault point */
 };
 
-enum status self_comm_open(const struct comm_settings *settings, struct comm **out);
 /* `context` is the wire's. */
 enum status mpi_comm_open(const struct wire *wire, void *context, const struct comm_settings *settings,
                           struct comm **out);

@@ -1,29 +1,224 @@
 #include "comm/launch.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "comm/launch_places.h"
 #include "comm/launch_report.h"
-#include "comm/mpi_library.h"
+#include "comm/mpi_comm.h"
+
+static const char prefix[] = "ballast-";
+
+void launch_print_name(pid_t process, uint64_t mark, char name[LAUNCH_NAME_BYTES]) {
+    snprintf(name, LAUNCH_NAME_BYTES, "%s%d-%016" PRIx64, prefix, (int)process, mark);
+}
+
+/* False for a name that launch_print_name would not print. */
+static bool read_name(const char *name, pid_t *process) {
+    char again[LAUNCH_NAME_BYTES], *end;
+    size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length) != 0 || !isdigit((unsigned char)name[length])) return false;
+    long number = strtol(name + length, &end, 10);
+    if (*end != '-' || number <= 0 || number > INT32_MAX) return false;
+    *process = (pid_t)number;
+    launch_print_name(*process, strtoull(end + 1, NULL, 16), again);
+    return strcmp(name, again) == 0;
+}
+
+static const char *parent_of(enum launch_place place) {
+    const char *temporary = getenv("TMPDIR");
+    if (place == LAUNCH_SHARED) return "/dev/shm";
+    return temporary && *temporary ? temporary : "/tmp";
+}
+
+/* Where the file system has no locks, no launch takes the directory for a dead one's. */
+static enum status create(const char *name, enum launch_place place, struct launch_places *out) {
+    char *path = path_join(parent_of(place), name);
+    if (!path) return STATUS_FAILED;
+    if (mkdir(path, 0700) != 0) {
+        enum status status = status_set(STATUS_FAILED, "%s: cannot create: %s", path, strerror(errno));
+        mem_free(path);
+        return place == LAUNCH_SHARED ? STATUS_OK : status_hint(status, "TMPDIR names a directory to write to");
+    }
+    enum status status = folder_lock(path, &out->lock[place], NULL);
+    if (status != STATUS_OK) {
+        (void)rmdir(path);
+        mem_free(path);
+        return status;
+    }
+    out->path[place] = path;
+    return STATUS_OK;
+}
+
+enum status launch_places_create(const char *name, struct launch_places *out) {
+    *out = (struct launch_places){0};
+    enum status status = STATUS_OK;
+    for (enum launch_place place = 0; place < LAUNCH_PLACES && status == STATUS_OK; place++)
+        status = create(name, place, out);
+    if (status != STATUS_OK) launch_places_remove(out);
+    return status;
+}
+
+/* In the child, before it becomes mpirun: the locks are mpirun's too. Async-signal-safe. */
+static void launch_places_inherit(const struct launch_places *places) {
+    for (int i = 0; i < LAUNCH_PLACES; i++)
+        if (places->path[i]) (void)fcntl(places->lock[i], F_SETFD, 0);
+}
+
+void launch_places_remove(struct launch_places *places) {
+    for (int i = 0; i < LAUNCH_PLACES; i++) {
+        if (!places->path[i]) continue;
+        (void)folder_remove(places->path[i]);
+        close(places->lock[i]);
+        mem_free(places->path[i]);
+    }
+    *places = (struct launch_places){0};
+}
+
+/* A process of another namespace has no number here, but holds its lock. */
+static bool is_dead(const char *path, pid_t process) {
+    struct stat info;
+    bool own = lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+    return own && kill(process, 0) != 0 && errno == ESRCH;
+}
+
+static void remove_dead(const char *parent, const char *name) {
+    pid_t process;
+    if (!read_name(name, &process)) return;
+    char *path = path_join(parent, name);
+    int lock;
+    bool locked = false;
+    if (path && is_dead(path, process) && folder_lock(path, &lock, &locked) == STATUS_OK) {
+        if (locked) (void)folder_remove(path);
+        close(lock);
+    }
+    mem_free(path);
+}
+
+void launch_places_clear(void) {
+    for (enum launch_place place = 0; place < LAUNCH_PLACES; place++) {
+        struct names names = {0};
+        if (folder_list(parent_of(place), &names) == STATUS_OK)
+            for (size_t i = 0; i < names.count; i++)
+                remove_dead(parent_of(place), names.items[i]);
+        names_free(&names);
+    }
+    status_clear();
+}
+
+/* A rank and the process that launched it. */
+
+static int parent_socket = -1;
+
+/* Filled in when it joins: signal handlers send it too. */
+static struct launch_record own;
+
+static bool send_own(void) { return send(parent_socket, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own; }
+
+static bool send_joined(void) {
+    own = (struct launch_record){.rank = mpi_library_launched_rank(), .process = getpid()};
+    if (gethostname(own.host, sizeof own.host - 1) != 0) own.host[0] = '\0';
+    return send_own();
+}
+
+/* The parent's standard output and error in place of mpirun's pipes. */
+static bool take_output(void) {
+    enum { OUTPUTS = 2 };
+    char byte, control[CMSG_SPACE(OUTPUTS * sizeof(int))];
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    if (recvmsg(parent_socket, &message, MSG_CMSG_CLOEXEC) != 1) return false;
+    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    int output[OUTPUTS];
+    if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof output)) return false;
+    memcpy(output, CMSG_DATA(header), sizeof output);
+    bool taken = dup2(output[0], STDOUT_FILENO) >= 0 && dup2(output[1], STDERR_FILENO) >= 0;
+    close(output[0]);
+    close(output[1]);
+    return taken;
+}
+
+/* Of a process that dies Linux closes the files with high numbers first: the parent hears of it before mpirun does,
+ * which then kills the other ranks. */
+static void close_first(int *descriptor) {
+    int high = fcntl(*descriptor, F_DUPFD_CLOEXEC, 900); /* 1024 is the usual limit */
+    if (high < 0) return;
+    close(*descriptor);
+    *descriptor = high;
+}
+
+bool launch_is_rank(void) { return getenv(LAUNCH_VARIABLE) != NULL; }
+
+enum status launch_join(void) {
+    const char *name = getenv(LAUNCH_VARIABLE);
+    if (!name || parent_socket >= 0) return STATUS_OK;
+    struct sockaddr_un address;
+    socklen_t length = launch_address(name, &address);
+    parent_socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (parent_socket >= 0) close_first(&parent_socket);
+    bool joined = parent_socket >= 0 && connect(parent_socket, (struct sockaddr *)&address, length) == 0 &&
+                  send_joined() && take_output();
+    return joined ? STATUS_OK
+                  : status_set(STATUS_FAILED, "the process that launched this rank cannot be reached: %s",
+                               strerror(errno));
+}
+
+bool launch_joined(void) { return parent_socket >= 0; }
+
+void launch_expect_death(const char *hint) {
+    if (parent_socket < 0) return;
+    snprintf(own.hint, sizeof own.hint, "%s", hint);
+    (void)send_own();
+}
+
+void launch_report(enum status status) {
+    if (parent_socket < 0) return;
+    own.ends = true;
+    own.status = status;
+    if (status != STATUS_OK) {
+        snprintf(own.message, sizeof own.message, "%s", status_message());
+        snprintf(own.hint, sizeof own.hint, "%s", status_hint_text());
+    }
+    (void)send_own();
+}
+
+void launch_report_signal(enum status status, const char *message) {
+    if (parent_socket < 0) return;
+    own.ends = true;
+    own.status = status;
+    size_t length = strlen(message), max = sizeof own.message - 1;
+    memcpy(own.message, message, length < max ? length : max);
+    own.message[length < max ? length : max] = own.hint[0] = '\0';
+    (void)send_own();
+}
+
+void launch_hush(void) {
+    int nothing = parent_socket >= 0 ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+    if (nothing >= 0) dup2(nothing, STDERR_FILENO);
+}
 
 extern char **environ;
 
 /* How each MPI starts ranks on this machine alone, more than it has cores, wherever they like; a batch system's nodes
  * are not asked for. Jobs of Open MPI 4 share one session directory, which each job removes at its end while another
  * one may be making it (open-mpi/ompi#8510), and leave their shared memory in /dev/shm when they are killed:
- * `place_variables` give each job directories of its own (launch_places.h). MPICH's have no names for long. */
+ * `place_variables` give each job directories of its own (launch.h). MPICH's have no names for long. */
 static const struct starter {
     const char *mpi, *programs[3], *version_text, *package;
     const char *arguments[16];

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "comm/launch_places.h"
+#include "comm/launch.h"
 
 socklen_t launch_address(const char *name, struct sockaddr_un *out) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};

@@ -7,10 +7,43 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 
+#include "base/status.h"
 #include "comm/comm_engine.h"
 #include "comm/heartbeat.h"
 #include "comm/shared_segment.h"
+#include "comm/wire.h"
+
+/* Which MPI this process belongs to, and its plugin.
+ *
+ * What launched the process says it: Open MPI's mpirun and srun --mpi=pmix leave OMPI_COMM_WORLD_SIZE or PMIX_RANK in
+ * the environment, MPICH's mpiexec and srun --mpi=pmi2 leave PMI_RANK or PMI_FD. Slurm's own variables say nothing:
+ * they are also there in a batch script, which is one process. BALLAST_MPI overrules all of it.
+ *
+ * Plugins (ballast-mpi-openmpi.so, ballast-mpi-mpich.so) are looked for in the directory BALLAST_PLUGINS alone where
+ * that is set; else next to the program or libballast.so, and in lib/ballast where these are installed. They are opened
+ * for all of the process (RTLD_GLOBAL), since parts of an MPI library are opened later by itself and look for its
+ * symbols there. */
+
+struct mpi_library {
+    const struct wire *wire; /* NULL: this process is alone */
+};
+
+/* `engine` as in comm_settings. BAD_INPUT, with what to install, where the plugin or its MPI is missing, and where it
+ * is no plugin of this version. */
+enum status mpi_library_find(const char *engine, struct mpi_library *out);
+/* "self", "openmpi" or "mpich", by the environment alone. */
+const char *mpi_library_launched_by(void);
+/* The engine of this process: BALLAST_MPI, else as above. */
+const char *mpi_library_chosen(void);
+/* Which rank the launcher made of this process; -1 where none did. The first is 0 in the mesh too. */
+int mpi_library_launched_rank(void);
+/* The hint for a process that dies while MPI begins: what of this machine MPI may lack. "" where nothing is known. */
+void mpi_library_explain_start(char *hint, size_t bytes);
+/* The plugin's path, NULL where there is none; the caller frees. */
+char *mpi_library_path(const char *name);
 
 struct operation;
 
@@ -90,8 +123,6 @@ void mpi_fail(struct mpi_comm *mpi, enum status_failure failure, int rank, const
 enum status mpi_failed(struct mpi_comm *mpi);
 /* STATUS_OK, or a failure of the wire here. */
 enum status mpi_check(struct mpi_comm *mpi, const char *trouble);
-/* For tasks: waits for a request, while operations move on. */
-enum status mpi_await(struct mpi_comm *mpi, int request);
 /* For tasks. */
 enum status mpi_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                            void *all);
@@ -100,10 +131,9 @@ enum status mpi_all_gather(struct mpi_comm *mpi, const struct comm_group *group,
 enum status mpi_run_all_gather(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                                void *all);
 
-/* For the thread, mpi_heartbeat.c. Keeping it is sending one's own when it is due, and recording the failure of a rank
+/* For the thread, mpi_thread.c. Keeping it is sending one's own when it is due, and recording the failure of a rank
  * that is silent or keeps operations waiting. Beginning and ending are collective. */
 enum status mpi_begin_heartbeat(struct mpi_comm *mpi);
-void mpi_keep_heartbeat(struct mpi_comm *mpi);
 enum status mpi_end_heartbeat(struct mpi_comm *mpi);
 
 #endif

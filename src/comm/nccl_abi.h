@@ -1,6 +1,6 @@
 /* NCCL's public interface, as far as Ballast uses it: names, values and layouts of NVIDIA's NCCL documentation, "API"
  * (docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html). Debian has no package with nccl.h, and a build needs
- * none: the library is opened when it is used (nccl_library.h). */
+ * none: the library is opened when it is used (nccl_comm.h). */
 #ifndef BALLAST_COMM_NCCL_ABI_H
 #define BALLAST_COMM_NCCL_ABI_H
 

@@ -5,7 +5,7 @@
  *
  * ORDER. NCCL asks that all ranks issue operations of communicators which share ranks in one order. A rank has one
  * stream for all of them, and starts an operation when the one before has ended; so each rank's order is its program's,
- * and program_verify_ranks proves of these that each operation is reached by all of its group (verify_matching.h).
+ * and program_verify_ranks proves of these that each operation is reached by all of its group (verify_ranks.h).
  *
  * FAILURE. Communicators do not block: calls return while NCCL connects, and are then asked how they are. A thread
  * looks after an operation that is waited for. Where comm knows of a rank that is dead or hangs, or NCCL of an error,
@@ -18,8 +18,31 @@
 #include <stdatomic.h>
 
 #include "backend/backend.h"
+#include "base/status.h"
 #include "comm/comm_engine.h"
-#include "comm/nccl_library.h"
+#include "comm/nccl_abi.h"
+
+/* NCCL, opened when it is first used: a start without several GPUs neither needs nor looks for it. For this module and
+ * tests. */
+
+/* Its functions under their names without "nccl". */
+struct nccl_library {
+#define NCCL_FUNCTION_FIELD(name, result, parameters) result(*name) parameters;
+    NCCL_FUNCTION_LIST(NCCL_FUNCTION_FIELD)
+#undef NCCL_FUNCTION_FIELD
+    int version;
+};
+
+/* Opens libnccl.so.2 where the system's loader finds it, or the file that BALLAST_NCCL in the environment names. Once
+ * in a process; later calls give the same. BAD_INPUT where it is missing, older than NCCL_VERSION_MIN or lacks a
+ * function, with what to install. */
+enum status nccl_library_open(const struct nccl_library **out);
+
+/* OK, or FAILED "ncclSend: the library's words". */
+enum status nccl_status(const struct nccl_library *library, ncclResult_t result, const char *function);
+
+/* That of communicators which do not block. */
+ncclConfig_t nccl_config(void);
 
 struct nccl_communicator {
     struct comm_group group;

@@ -43,17 +43,6 @@ struct operation {
     struct operation *next;       /* in the queue, then among the active */
 };
 
-/* Data, or out, from an offset on. */
-static inline char *operation_place(const struct operation *operation, enum schedule_place place, int64_t offset) {
-    const struct comm_spec *spec = &operation->spec;
-    void *base = place == PLACE_DATA ? spec->data : place == PLACE_OUT ? spec->out : spec->staging;
-    return (char *)base + offset;
-}
-
-static inline int operation_rank(const struct operation *operation, int position) {
-    return mesh_group_rank(&operation->spec.group, position);
-}
-
 enum status operation_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
 void operation_free(struct comm_operation *operation);
 

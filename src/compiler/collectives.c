@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "collective/comm_schedule.h"
-#include "compiler/step_buffers.h"
+#include "compiler/buffers.h"
 #include "ir/ops/ops.h"
 #include "plan/lane_shares.h"
 

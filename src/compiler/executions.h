@@ -40,7 +40,7 @@ struct execution {
     bool repeated;   /* recomputation: the block's forward was executed before in this wave */
     bool deferred;   /* updates a chunk with the previous step's gradients */
     bool aside;      /* updates a chunk that moves during other blocks: on the updates' stream, on the policy's tier */
-    bool elsewhere;  /* other ranks do it; here parameters that it reads are gathered for them (gather.c) */
+    bool elsewhere;  /* other ranks do it; here parameters that it reads are gathered for them (move.c) */
 };
 
 struct execution_list {
@@ -97,6 +97,7 @@ bool executions_update_early(const struct graph *graph, const struct partition *
 static inline bool execution_defers_update(const struct execution_source *source, int64_t chunk) {
     return !source->early && policy_defers_update(source->policy, chunk);
 }
+
 /* Whether a node adds up the uses of a tied parameter. */
 bool execution_adds_uses(const struct node *node);
 

@@ -1,5 +1,5 @@
 /* Happens-before: the order that streams and waits guarantee, as vector clocks over the unrolled program. Waits are
- * added by these clocks; the proof of a program has its own (proof_order.h).
+ * added by these clocks; the proof of a program has its own (verify.c).
  *
  * (Mattern, "Virtual time and global states of distributed systems", 1989.) An issue of an instruction is identified by
  * its stream and its number on that stream. `before` of an issue holds, for each stream, how many issues have certainly

@@ -6,8 +6,309 @@
 #include <string.h>
 
 #include "compiler/passes.h"
-#include "compiler/place_apart.h"
-#include "compiler/sweep.h"
+#include "compiler/program.h"
+
+/* Placement compares buffers pair by pair at most so many times. */
+enum { COMPARED_MAX = 4 << 20 };
+
+/* ---- live ranges ---- */
+
+static void touch(struct program *program, const struct operand *operand, int32_t position) {
+    struct buffer *buffer = &program->buffers.items[operand->buffer];
+    if (buffer->first < 0) buffer->first = position;
+    buffer->last = position;
+}
+
+/* An operation between ranks overlaps with the group that follows. Had that the staging's space, its kernels would
+ * wait for the operation's end. */
+static void extend_staging(struct program *program, int32_t position) {
+    const struct instruction *items = program->instructions.items, *own = &items[position];
+    const struct operand *staging = &own->operands[OPERAND_WORKSPACE];
+    if (!opcode_is_collective(own->opcode) || staging->buffer < 0) return;
+    int32_t last = position, end = (int32_t)program->instructions.count;
+    while (last + 1 < end && items[last + 1].section == own->section && items[last + 1].group <= own->group + 1)
+        last++;
+    struct buffer *buffer = &program->buffers.items[staging->buffer];
+    if (buffer->last < last) buffer->last = last;
+}
+
+/* An input that this purpose does not read; or what only other ranks or rounds use, which takes no space. */
+static void settle_unused(struct buffer *buffer) {
+    buffer->first = buffer->last = 0;
+    if (!buffer->persistent && buffer->pack && buffer->bytes > BUFFER_ALIGNMENT) buffer->bytes = BUFFER_ALIGNMENT;
+}
+
+/* What comes into a repeated section from outside lives to its end. */
+static void extend_entering(struct program *program, const struct section *section) {
+    int32_t last = section->first + section->count - 1;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        struct buffer *buffer = &program->buffers.items[i];
+        bool enters = buffer->first < section->first && buffer->last >= section->first;
+        if (enters && buffer->last < last) buffer->last = last;
+    }
+}
+
+void program_set_lifetimes(struct program *program) {
+    int32_t end = (int32_t)program->instructions.count - 1;
+    for (size_t i = 0; i < program->buffers.count; i++)
+        program->buffers.items[i].first = -1;
+    for (int32_t position = 0; position <= end; position++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            const struct operand *operand = &program->instructions.items[position].operands[k];
+            if (operand->buffer >= 0) touch(program, operand, position);
+        }
+    for (int32_t position = 0; position <= end; position++)
+        extend_staging(program, position);
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        struct buffer *buffer = &program->buffers.items[i];
+        if (buffer->first < 0) settle_unused(buffer);
+        if (buffer->persistent) buffer->first = 0;
+        if (buffer->persistent || buffer_is_kept(buffer)) buffer->last = end;
+    }
+    for (size_t s = 0; s < program->sections.count; s++)
+        if (program->sections.items[s].repeat > 1) extend_entering(program, &program->sections.items[s]);
+}
+
+struct gap {
+    int64_t begin, end;
+};
+
+/* Ascending and never touching; the last one has no end. */
+struct gaps {
+    VEC(struct gap) list;
+};
+
+static void remove_gap(struct gaps *gaps, size_t at) {
+    gaps->list.count--;
+    memmove(gaps->list.items + at, gaps->list.items + at + 1, (gaps->list.count - at) * sizeof *gaps->list.items);
+}
+
+static int64_t take(struct gaps *gaps, int64_t bytes) {
+    size_t at = 0;
+    while (gaps->list.items[at].end - gaps->list.items[at].begin < bytes)
+        at++;
+    struct gap *gap = &gaps->list.items[at];
+    int64_t offset = gap->begin;
+    gap->begin += bytes;
+    if (gap->begin == gap->end) remove_gap(gaps, at);
+    return offset;
+}
+
+static enum status give_back(struct gaps *gaps, int64_t begin, int64_t end) {
+    size_t low = 0, high = gaps->list.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (gaps->list.items[middle].begin < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool joins_before = low > 0 && gaps->list.items[low - 1].end == begin;
+    bool joins_after = low < gaps->list.count && gaps->list.items[low].begin == end;
+    if (joins_before) {
+        gaps->list.items[low - 1].end = joins_after ? gaps->list.items[low].end : end;
+        if (joins_after) remove_gap(gaps, low);
+        return STATUS_OK;
+    }
+    if (joins_after) {
+        gaps->list.items[low].begin = begin;
+        return STATUS_OK;
+    }
+    TRY(vec_reserve(&gaps->list, gaps->list.count + 1));
+    memmove(gaps->list.items + low + 1, gaps->list.items + low, (gaps->list.count - low) * sizeof *gaps->list.items);
+    gaps->list.items[low] = (struct gap){begin, end};
+    gaps->list.count++;
+    return STATUS_OK;
+}
+
+static int64_t aligned_bytes(const struct buffer *buffer, int64_t alignment) {
+    return (buffer->bytes + alignment - 1) / alignment * alignment;
+}
+
+/* Sets the offsets of `count` buffers, given by their first use and again by their last use, from `base` on, in
+ * multiples of `alignment`. *top is where the highest one ends. */
+static enum status sweep_place(struct buffer *const *by_first, struct buffer *const *by_last, size_t count,
+                               int64_t alignment, int64_t base, int64_t *top) {
+    struct gaps gaps = {0};
+    enum status status = vec_push(&gaps.list, (struct gap){base, INT64_MAX});
+    *top = base;
+    for (size_t i = 0, dead = 0; i < count && status == STATUS_OK; i++) {
+        for (; dead < count && by_last[dead]->last < by_first[i]->first && status == STATUS_OK; dead++)
+            status = give_back(&gaps, by_last[dead]->offset,
+                               by_last[dead]->offset + aligned_bytes(by_last[dead], alignment));
+        if (status != STATUS_OK) break;
+        by_first[i]->offset = take(&gaps, aligned_bytes(by_first[i], alignment));
+        int64_t end = by_first[i]->offset + aligned_bytes(by_first[i], alignment);
+        if (end > *top) *top = end;
+    }
+    vec_free(&gaps.list);
+    return status;
+}
+
+/* Copies between tiers, moved to bytes that were not in use shortly before.
+ *
+ * A copy waits for whatever had its bytes before it. Placement looks at the peak alone and has all copies of a kind at
+ * one offset, so each fetch waits for the store before it, though memory is free for most of a step. Here each copy
+ * goes where the fewest groups wait for it or are waited for; the arena stays as large as it is. */
+
+/* How many groups lie between two uses of the same bytes, and one. A stream that fetches is a few groups ahead of what
+ * it fetches for where it can, so that more make no difference. */
+enum { DISTANCE_LIVE = 0 /* in use together */, DISTANCE_MAX = 6 };
+/* A copy much smaller than the largest keeps nothing waiting for long. */
+enum { SMALL_PART = 64 };
+/* Each copy is compared with all buffers; 4 million comparisons take some milliseconds. */
+
+/* A buffer's bytes and groups, side by side in memory. */
+struct range {
+    int64_t offset, end;
+    int32_t first, last, first_group, last_group;
+    bool waits; /* a copy that is yet to be moved */
+    struct buffer *buffer;
+};
+
+/* Bytes that a copy had better not have. */
+struct near {
+    int64_t offset, end;
+    int32_t distance;
+};
+
+struct apart {
+    struct range *ranges; /* in the order of their offsets */
+    struct near *near;    /* those of the copy that is being moved, in the same order */
+    size_t count, near_count;
+    int64_t base, top;
+};
+
+/* Copies that are yet to be moved will look after their own distance. */
+static int32_t distance(const struct range *copy, const struct range *other) {
+    if (other->first <= copy->last && copy->first <= other->last) return DISTANCE_LIVE;
+    bool before = other->last < copy->first;
+    if (!before && other->waits) return DISTANCE_MAX;
+    int32_t groups = before ? copy->first_group - other->last_group : other->first_group - copy->last_group;
+    int32_t distance = groups < 0 ? 1 : groups + 1;
+    return distance < DISTANCE_MAX ? distance : DISTANCE_MAX;
+}
+
+/* Returns the least distance of those whose bytes the copy has now. */
+static int32_t list_near(struct apart *apart, const struct range *copy) {
+    int32_t min = DISTANCE_MAX;
+    apart->near_count = 0;
+    for (size_t i = 0; i < apart->count; i++) {
+        const struct range *other = &apart->ranges[i];
+        int32_t far = other == copy ? DISTANCE_MAX : distance(copy, other);
+        if (far == DISTANCE_MAX) continue;
+        apart->near[apart->near_count++] = (struct near){other->offset, other->end, far};
+        if (far < min && other->offset < copy->end && copy->offset < other->end) min = far;
+    }
+    return min;
+}
+
+/* The lowest offset at which none is nearer than `min`; -1: there is none. */
+static int64_t find_offset(const struct apart *apart, int64_t bytes, int32_t min) {
+    int64_t offset = apart->base;
+    for (size_t i = 0; i < apart->near_count && apart->near[i].offset < offset + bytes; i++) {
+        const struct near *near = &apart->near[i];
+        if (near->distance < min && near->end > offset) offset = near->end;
+    }
+    return offset + bytes <= apart->top ? offset : -1;
+}
+
+static void set_offset(struct apart *apart, size_t from, int64_t offset) {
+    struct range moved = apart->ranges[from], *ranges = apart->ranges;
+    size_t to = 0;
+    memmove(ranges + from, ranges + from + 1, (apart->count - 1 - from) * sizeof *ranges);
+    while (to < apart->count - 1 && ranges[to].offset <= offset)
+        to++;
+    memmove(ranges + to + 1, ranges + to, (apart->count - 1 - to) * sizeof *ranges);
+    moved.end += offset - moved.offset;
+    moved.offset = moved.buffer->offset = offset;
+    ranges[to] = moved;
+}
+
+static void move_copy(struct apart *apart, const struct buffer *buffer) {
+    size_t at = 0;
+    while (apart->ranges[at].buffer != buffer)
+        at++;
+    struct range *copy = &apart->ranges[at];
+    copy->waits = false;
+    int32_t own = list_near(apart, copy);
+    int64_t offset = -1;
+    for (int32_t min = DISTANCE_MAX; min > own && offset < 0; min--)
+        offset = find_offset(apart, copy->end - copy->offset, min);
+    if (offset >= 0) set_offset(apart, at, offset);
+}
+
+static int by_offset(const void *a, const void *b) {
+    const struct range *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return (x->buffer->id > y->buffer->id) - (x->buffer->id < y->buffer->id);
+}
+
+static int by_size(const void *a, const void *b) {
+    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static int by_first(const void *a, const void *b) {
+    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : by_size(a, b);
+}
+
+static bool is_copy(const struct program *program, const struct buffer *buffer) {
+    return buffer->original >= 0 && program->buffers.items[buffer->original].tier != buffer->tier;
+}
+
+/* The largest copies, in the order of time. */
+static size_t list_copies(const struct program *program, struct buffer **list, size_t count) {
+    size_t found = 0, large = 0, max = COMPARED_MAX / (count + 1);
+    for (size_t i = 0; i < count; i++) {
+        struct buffer *buffer = list[i];
+        if (!is_copy(program, buffer)) continue;
+        list[i] = list[found];
+        list[found++] = buffer;
+    }
+    if (found > 0) qsort(list, found, sizeof(struct buffer *), by_size);
+    while (large < found && large < max && list[large]->bytes >= list[0]->bytes / SMALL_PART)
+        large++;
+    if (large > 0) qsort(list, large, sizeof(struct buffer *), by_first);
+    return large;
+}
+
+static void list_ranges(const struct program *program, struct buffer *const *list, size_t copies, struct apart *apart) {
+    const struct instruction *instructions = program->instructions.items;
+    for (size_t i = 0; i < apart->count; i++) {
+        struct buffer *buffer = list[i];
+        apart->ranges[i] = (struct range){.offset = buffer->offset,
+                                          .end = buffer->offset + program_moved_bytes(program, buffer->bytes),
+                                          .first = buffer->first,
+                                          .last = buffer->last,
+                                          .first_group = instructions[buffer->first].group,
+                                          .last_group = instructions[buffer->last].group,
+                                          .waits = i < copies,
+                                          .buffer = buffer};
+    }
+    qsort(apart->ranges, apart->count, sizeof *apart->ranges, by_offset);
+}
+
+/* `list`: the tier's buffers that are not persistent, with offsets in [base, top); their order changes. */
+static enum status place_apart(const struct program *program, struct buffer **list, size_t count, int64_t base,
+                               int64_t top) {
+    size_t copies = list_copies(program, list, count);
+    if (copies == 0) return STATUS_OK;
+    struct apart apart = {.ranges = mem_array(count, sizeof *apart.ranges),
+                          .near = mem_array(count, sizeof *apart.near),
+                          .count = count,
+                          .base = base,
+                          .top = top};
+    enum status status = apart.ranges && apart.near ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) list_ranges(program, list, copies, &apart);
+    for (size_t c = 0; c < copies && status == STATUS_OK; c++)
+        move_copy(&apart, list[c]);
+    mem_free(apart.ranges);
+    mem_free(apart.near);
+    return status;
+}
 
 static int64_t area(const struct buffer *buffer) { return buffer->bytes * (buffer->last - buffer->first + 1); }
 
@@ -18,6 +319,7 @@ static int64_t area(const struct buffer *buffer) { return buffer->bytes * (buffe
         int64_t p = key(x), q = key(y);                                                                                \
         return p != q ? (p > q ? -1 : 1) : (x->id > y->id) - (x->id < y->id);                                          \
     }
+
 static int64_t bytes_of(const struct buffer *buffer) { return buffer->bytes; }
 static int64_t duration(const struct buffer *buffer) { return buffer->last - buffer->first; }
 /* Of those that begin together, the one that lives longest first. */
@@ -200,7 +502,7 @@ static bool move_highest(const struct tier_buffers *tier) {
 
 /* A placement compares each of n buffers with up to n; that many in all, for each order that is changed: 1 ms or two.
  */
-enum { MOVES_MAX = 40, COMPARED_MAX = 4 << 20 };
+enum { MOVES_MAX = 40 };
 
 static enum status improve(struct tier_buffers *tier, buffer_order *by) {
     size_t moves = COMPARED_MAX / (tier->count * tier->count + 1);

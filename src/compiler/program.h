@@ -16,16 +16,14 @@
  * happens before every use of the other; program_verify proves it.
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which micro-batch, in which order), execution_updates (where updates stand), pipeline (what goes from stage to
- * stage, who does what when), instances (activations of each micro-batch and recomputation), step_buffers (all other
- * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
- * schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), schedule_messages (of pipelines),
- * residency and residency_places (uses on another tier than the home, through one copy), gather (whole parameters out
- * of shards), move (copies between tiers), lifetimes (of buffers), place (offsets), sweep (placement in the order of
- * time), place_apart (copies away from bytes that were just in use), happens (vector clocks), segments (bytes cut at
- * operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its
- * part about each instruction by itself); of all ranks' programs together verify_ranks, verify_matching (operations
- * meet), verify_definition, verify_cells and verify_sums (every element is what the recipe says). */
+ * for which micro-batch, in which order), pipeline (what goes from stage to stage, who does what when), buffers
+ * (activations of each micro-batch, and all others), collectives (operations between ranks), schedule (sections, and
+ * messages of pipelines), schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), residency (uses on
+ * another tier than the home tier, through one copy), move (gathers of shards and copies between tiers), place (live
+ * ranges and offsets), happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits), verify
+ * (the proof, with its own clocks), verify_form (its part about each instruction by itself); of all ranks' programs
+ * together verify_ranks (operations meet), verify_definition and verify_sums (every element is what the recipe says).
+ */
 #ifndef BALLAST_COMPILER_PROGRAM_H
 #define BALLAST_COMPILER_PROGRAM_H
 

@@ -1,5 +1,5 @@
 /* Residency intervals: runs of instructions that use a buffer on another tier than its home tier, through one copy.
- * Where it is kept on another tier, move.c copies it; where it is kept in shards, gather.c gathers it.
+ * Where it is kept on another tier, move.c copies it; where it is kept in shards, move.c gathers it.
  *
  * A copy is live from the place of its fetch in the list to that of its store: `lookahead` groups before the first use,
  * as many after the last, so that the bytes have space while other groups compute. When it really happens is up to the
@@ -42,7 +42,7 @@ struct residencies {
     struct program *program;
     const struct policy *policy;
     /* Whether an instruction uses a buffer elsewhere, and whether residencies are of parameters that wait for one of
-     * the policy's places (residency_places.c). */
+     * the policy's places (residency.c). */
     bool (*is_away)(const struct residencies *residencies, const struct buffer *buffer, const struct instruction *user);
     bool (*is_held)(const struct residencies *residencies, const struct residency *residency);
     struct use *uses; /* by buffer, then instruction: of the buffers that are used away, and of their homes */
@@ -57,12 +57,11 @@ struct residencies {
 static inline const struct instruction *residencies_instruction(const struct residencies *residencies, int32_t index) {
     return &residencies->program->instructions.items[index];
 }
+
 static inline int32_t residencies_group(const struct residencies *residencies, int32_t index) {
     return residencies_instruction(residencies, index)->group;
 }
-static inline int32_t residencies_section_begin(const struct residencies *residencies, int32_t index) {
-    return residencies->program->sections.items[residencies_instruction(residencies, index)->section].first;
-}
+
 static inline int32_t residencies_section_end(const struct residencies *residencies, int32_t index) {
     const struct section *section =
         &residencies->program->sections.items[residencies_instruction(residencies, index)->section];
@@ -73,12 +72,6 @@ static inline int32_t residencies_section_end(const struct residencies *residenc
  * set. BAD_INPUT where policy.buffers are too few. Free in any case. */
 enum status residencies_find(struct residencies *residencies);
 void residencies_free(struct residencies *residencies);
-
-/* The part of residencies_find about parameters: they have `policy.buffers` places. When a chunk needs a place and none
- * is free, the chunk whose next use is farthest gives up its own (Belady, 1966). Residencies of a chunk that kept its
- * place become one: the last chunks of forward are still there for backward. Every section begins with empty places, so
- * that it can be repeated. */
-enum status residencies_hold(struct residencies *residencies);
 
 /* The uses of a buffer that are not away next to a residency: the last write before it (-1), the first use after it
  * (INT32_MAX). */

@@ -1,5 +1,5 @@
 /* Sums of lanes and ranks, and collectives of shards. */
-#include "compiler/scheduler.h"
+#include "compiler/schedule.h"
 
 static const struct partition *partition_of(const struct scheduler *scheduler) {
     return &scheduler->plan->policy.partition;

@@ -4,7 +4,7 @@
 
 #include "compiler/collectives.h"
 #include "compiler/verify_definition.h"
-#include "compiler/verify_matching.h"
+#include "compiler/verify_ranks.h"
 #include "plan/chunks.h"
 
 struct rank_state {
@@ -393,7 +393,7 @@ static enum status run_collective(const struct sums *sums, const struct instruct
     return instruction->node ? STATUS_OK : gather(sums, group);
 }
 
-/* The operations of a turn (verify_matching.h), each group's once. */
+/* The operations of a turn (verify_ranks.h), each group's once. */
 static enum status make_operations(void *payload, const int32_t *operations) {
     struct sums *sums = payload;
     for (int r = 0; r < sums->ranks; r++)

@@ -11,7 +11,7 @@
  * lane's micro-batches in order, lanes by the tree, rounds in order); where forward or backward reads a parameter that
  * was not updated by exactly these once a step; where a step ends with parameters or states that were not; where nobody
  * has a range of a state; where data is moved to another tensor's place; or where a loss is added to another share's.
- * The programs' operations match (verify_matching.h). */
+ * The programs' operations match (verify_ranks.h). */
 enum status program_verify_sums(const struct program *const *programs, int ranks, const struct recipe *recipe);
 
 #endif

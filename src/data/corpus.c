@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/file_input.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"

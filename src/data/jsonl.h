@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file_input.h"
+#include "base/file.h"
 #include "base/status.h"
 
 /* A place in a text of many lines. Zero-initialise but for `text` and `bytes`. */

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file_input.h"
+#include "base/file.h"
 #include "base/folder.h"
 #include "base/mem.h"
 #include "data/jsonl.h"

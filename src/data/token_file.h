@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <xxhash.h>
 
-#include "base/file_input.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/utf8.h"

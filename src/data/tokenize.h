@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file_input.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "data/jsonl.h"

@@ -8,7 +8,7 @@
 #include "base/half.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "model/families/builder.h"
 #include "model/safetensors.h"
 #include "model/weights.h"

@@ -12,7 +12,6 @@
 
 #include "base/byte_store.h"
 #include "base/file.h"
-#include "base/file_input.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "ir/tensor.h"

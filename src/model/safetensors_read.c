@@ -5,7 +5,7 @@
 
 #include "base/folder.h"
 #include "base/half.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "base/wide_vectors.h"
 #include "model/safetensors.h"
 

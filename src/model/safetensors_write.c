@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "ir/tensor.h"
 #include "model/safetensors.h"
 

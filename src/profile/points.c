@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "profile/operands.h"
 #include "profile/walk_points.h"
 

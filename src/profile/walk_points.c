@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "profile/evict.h"
 #include "profile/node_walk.h"
 

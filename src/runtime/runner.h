@@ -1,10 +1,8 @@
 /* Executes a program in given arenas: one worker for each stream, waits between them, no allocation in a step.
  *
  * Files, in the order to read them: executable (a program with its kernels), runner (this; instructions and steps),
- * runner_workers (a thread a stream), runner_state (what the runner's files share), runner_data (tensors between
- * steps), runner_mirror (CPU copies of inputs and results), runner_comm (operations between ranks), tier_copy (copies
- * between tiers), runner_streams (a backend's streams and events), batches (kernels of one call), graph_segments and
- * runner_graph_segments (graphs).
+ * runner_state (what the runner's files share), streams (a thread per stream; a backend's streams and events),
+ * tier_copy (copies between tiers), batches (kernels of one call), graph_segments (graphs).
  *
  * On a backend with streams (backend.h) the workers only enqueue work and may be far ahead of it: the counts that they
  * wait for are of issues enqueued, and the backend's events order the execution. What workers do themselves (disk

@@ -93,41 +93,28 @@ bool runner_changes_state(const struct program *program, const struct instructio
 enum status runner_name_failure(const struct instruction *instruction, enum status status);
 /* Keeps the calling thread's message, if it is the first failure. */
 void runner_keep_failure(struct runner *runner);
-/* The operand's address for kernels and copies; NULL on the disk. */
-void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition);
 
-/* Workers, where there are several streams (runner_workers.c). Opening makes what they wait with, starting the threads:
+/* Workers, where there are several streams (streams.c). Opening makes what they wait with, starting the threads:
  * FAILED where the system has none left. A step returns when all streams have ended it; one at a time. */
 void runner_workers_open(struct runner *runner);
 enum status runner_workers_start(struct runner *runner);
 void runner_workers_step(struct runner *runner);
 void runner_workers_close(struct runner *runner);
 
-/* Operations between ranks (runner_comm.c). Opening is collective. */
-enum status runner_operations_open(struct runner *runner);
-void runner_operations_close(struct runner *runner);
-enum status runner_collective(struct runner *runner, const struct instruction *instruction);
-/* Seconds of the longest instruction at rates that any machine surpasses by far: 1 GFLOP/s, 100 MB/s in memory, 10 MB/s
- * of a disk. */
-double runner_find_longest(const struct program *program);
 /* Calls the gate, if there is one. */
 void runner_pass_gate(struct runner *runner);
 
-/* Streams of the backend (runner_streams.c). All do nothing where it has none. */
+/* Streams of the backend (streams.c). All do nothing where it has none. */
 enum status runner_streams_open(struct runner *runner);
 void runner_streams_close(struct runner *runner);
 /* Whether the thread does the work itself, synchronously. */
 bool runner_on_host(const struct program *program, const struct instruction *instruction);
-/* Later work on the stream waits for the issues that the instruction waits for; these are enqueued already. */
-void runner_order(struct runner *runner, int32_t instruction);
-/* Records the instruction's event behind its issue, which is enqueued already. */
-void runner_record(struct runner *runner, int32_t instruction);
 /* Waits for all work on the stream. */
 void runner_finish_stream(struct runner *runner, void *stream);
 /* Makes the backend's device current in the calling thread. */
 void runner_enter(struct runner *runner);
 
-/* Graph segments as graphs (runner_graph_segments.c). All do nothing where the backend has none. */
+/* Graph segments as graphs (graph_segments.c). All do nothing where the backend has none. */
 enum status runner_graph_segments_open(struct runner *runner);
 void runner_graph_segments_close(struct runner *runner);
 /* Chooses, with no work enqueued, whether the next step launches its graph segments; the first such step captures them.
@@ -138,10 +125,6 @@ const struct graph_segment *runner_graph_segment_at(const struct runner *runner,
 /* Launches it. A failure is kept for runner_status. */
 void runner_launch(struct runner *runner, const struct graph_segment *graph_segment, void *stream);
 
-/* Mirrors: CPU copies of device-only inputs and results, and the values of the step that runner_begin began
- * (runner_mirror.c). */
-enum status runner_mirrors_open(struct runner *runner);
-void runner_mirrors_close(struct runner *runner);
 enum status runner_mirrors_send(struct runner *runner);
 enum status runner_mirrors_fetch(struct runner *runner);
 /* The first failure, OK when there was none. */

@@ -6,7 +6,7 @@
 #define BALLAST_SEARCH_SCHEDULE_COST_H
 
 #include "base/mem.h"
-#include "compiler/instances.h"
+#include "compiler/buffers.h"
 #include "machine/tier.h"
 #include "plan/recompute.h"
 #include "search/sim/costs.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/cache_folder.h"
+#include "base/folder.h"
 #include "base/mem.h"
 #include "compiler/collectives.h"
 #include "profile/described_device.h"

@@ -28,7 +28,7 @@ struct fit_sum_over_ranks rank_costs_sum_over_ranks(struct comm *comm);
 struct measuring {
     double budget_s;          /* for operators that no one has measured yet; 0: PROFILE_BUDGET_S */
     bool anew;                /* measures what is in the cache too */
-    const char *cache_folder; /* NULL: the user's (base/cache_folder.h); else this one; "": none */
+    const char *cache_folder; /* NULL: the user's; else this one; "": none */
 };
 
 /* Costs of the main program's graph, with the machine that they are of. */

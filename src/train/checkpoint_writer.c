@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 
 static struct comm *comm_of(const struct checkpoint_writer *writer) {
     return writer->source.engine->plan->session->comm;

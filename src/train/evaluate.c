@@ -9,7 +9,7 @@
 #include "base/folder.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "data/source.h"
 #include "session/checkpoint/checkpoint.h"
 #include "train/reference.h"

@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "train/event.pb-c.h"
 
 /* A record: length, its checksum, data, its checksum; numbers little-endian. */

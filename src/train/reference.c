@@ -6,7 +6,7 @@
 
 #include "base/folder.h"
 #include "base/mem.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "model/safetensors.h"
 
 static const char reference_file_name[] = "reference.safetensors";

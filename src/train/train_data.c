@@ -2,8 +2,8 @@
 
 #include <inttypes.h>
 
-#include "base/cache_folder.h"
 #include "base/clock.h"
+#include "base/folder.h"
 #include "base/log.h"
 #include "session/model_tokenizer.h"
 

@@ -11,7 +11,6 @@
 #include "base/random.h"
 #include "session/checkpoint/joint_folder.h"
 #include "session/checkpoint/run_folder.h"
-#include "session/checkpoint/shared_folder.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/thread_ranks.h"

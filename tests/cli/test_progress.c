@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/folder.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "cli/commands/init.h"
 #include "support/data_files.h"
 #include "support/run_program.h"

@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 #include "comm/heartbeat.h"
 #include "comm/launch.h"
-#include "comm/mpi_library.h"
+#include "comm/mpi_comm.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/thread_ranks.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/folder.h"
-#include "comm/launch_places.h"
+#include "comm/launch.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

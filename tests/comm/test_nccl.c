@@ -9,7 +9,7 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
-#include "comm/nccl_library.h"
+#include "comm/nccl_comm.h"
 #include "support/comm_check.h"
 #include "support/deferred_backend.h"
 #include "support/mpi_job.h"

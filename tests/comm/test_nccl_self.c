@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "collective/lane_sum.h"
-#include "comm/nccl_library.h"
+#include "comm/nccl_comm.h"
 #include "support/deferred_backend.h"
 #include "support/unit.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/fault.h"
 #include "base/json.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "ir/differentiate.h"
 #include "model/model.h"
 #include "profile/operands.h"

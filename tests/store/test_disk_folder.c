@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/folder.h"
-#include "runtime/store/disk_file.h"
+#include "runtime/store/disk.h"
 #include "runtime/store/store.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "runtime/store/arena.h"
-#include "runtime/store/disk_request.h"
+#include "runtime/store/disk.h"
 #include "support/unit.h"
 
 enum { BLOCK = DISK_ALIGNMENT, OFFSET = 5 * BLOCK };

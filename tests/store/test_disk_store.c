@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/random.h"
-#include "runtime/store/disk_request.h"
+#include "runtime/store/disk.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

@@ -15,7 +15,7 @@
 #include "base/folder.h"
 #include "base/mem.h"
 #include "comm/launch.h"
-#include "comm/mpi_library.h"
+#include "comm/mpi_comm.h"
 #include "support/unit.h"
 
 const char *mpi_job_name(void) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "support/temp_folder.h"
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"

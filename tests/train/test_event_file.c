@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/folder.h"
+#include "base/hash.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"

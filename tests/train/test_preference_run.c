@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "session/engine.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"

@@ -11,7 +11,6 @@
 #include "backend/cuda/matmul.h"
 #include "backend/cuda_constants.h"
 #include "base/mem.h"
-#include "base/pages.h"
 #include "base/size.h"
 #include "plan/gpu_micro_batch.h"
 

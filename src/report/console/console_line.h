@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "train/train.h"
 
 enum { FIELD_LINE_BYTES = 1024, FIELD_BYTES = 112, FIELDS_MAX = 12 };
@@ -24,7 +24,7 @@ void console_line_live(const struct train_step *step, const struct console_state
 /* "3m12s", "1h04m", "2d03h"; "-" when not finite. */
 char *console_print_time(double seconds, char text[24]);
 
-/* Shows how far long work is (base/progress.h): on a terminal by a live line with a bar, which is gone when the work is
+/* Shows how far long work is (base/terminal.h): on a terminal by a live line with a bar, which is gone when the work is
  * done; otherwise by a plain line every ten seconds and one at the end. What is done at once shows nothing. */
 
 /* "[####....] reading the weights  1.20 GiB of 1.84 GiB  3s left  1.05 GiB/s" of at most `columns` visible characters;

@@ -7,7 +7,7 @@
 #define BALLAST_RUNTIME_STORE_DISK_ENGINE_H
 
 #include "base/status.h"
-#include "runtime/store/disk_request.h"
+#include "runtime/store/disk.h"
 
 struct disk_engine {
     const char *name;

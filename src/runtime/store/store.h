@@ -1,9 +1,8 @@
 /* The implementation of a tier: a table of functions. arena.c checks arguments.
  *
- * Files, in the order to read them: arena (a tier's memory, for all users), store (this), memory_store (host memory),
- * shared_segment_store (host memory that the ranks of a node share), device_store (a backend's memory), disk_store (the
- * disk tier), disk_file (its file), disk_request (one request), disk_engine (who carries requests out), disk_threads,
- * disk_uring, disk_uring_absent (the engines). */
+ * Files, in the order to read them: arena (a tier's memory, for all users), store (this), memory_stores (host memory,
+ * host memory that the ranks of a node share, a backend's memory), disk (the disk tier: its file and requests),
+ * disk_engine (who carries requests out), disk_threads, disk_uring, disk_uring_absent (the engines). */
 #ifndef BALLAST_RUNTIME_STORE_STORE_H
 #define BALLAST_RUNTIME_STORE_STORE_H
 
@@ -20,10 +19,6 @@ struct store {
 
 extern const struct store memory_store, shared_segment_store, device_store;
 extern const struct store disk_store;
-
-/* Of tiers whose base the CPU may use. */
-enum status store_read_memory(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);
-enum status store_write_memory(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel);
 
 /* How an open disk tier works, for reports. */
 struct disk_description {

@@ -4,14 +4,394 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "session/checkpoint/run_folder.h"
 
-enum { STATE_LIMIT_BYTES = 1 << 24, NAME_DIGITS = 8 };
-const char checkpoint_optimizer_name[] = "optimizer.safetensors", checkpoint_state_name[] = "state.json";
+/* "step-00000100" */
+enum { CHECKPOINT_NAME_BYTES = 32 };
+
+enum { NAME_DIGITS = 8 };
 static const char name_prefix[] = "step-";
+
+static void checkpoint_print_name(int64_t step, char name[CHECKPOINT_NAME_BYTES]) {
+    snprintf(name, CHECKPOINT_NAME_BYTES, "%s%0*" PRId64, name_prefix, NAME_DIGITS, step);
+}
+
+/* A checkpoint's files against its manifest, before any of them is used. */
+
+static const char optimizer_name[] = "optimizer.safetensors";
+
+static bool is_of_model(const char *name) { return strcmp(name, optimizer_name) != 0; }
+
+static bool has_state(const char *folder) { return folder_holds(folder, checkpoint_state_name); }
+
+/* Before there were manifests, a checkpoint had none. */
+static enum status require_older(const char *folder) {
+    struct checkpoint_state state;
+    TRY(checkpoint_read_state(folder, &state));
+    if (state.version < CHECKPOINT_FIRST_LISTED) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: damaged: %s is missing", folder, manifest_name);
+}
+
+/* The blocks that this rank reads; NULL: all. */
+static struct manifest_share share_of(const struct comm *comm) {
+    return comm ? (struct manifest_share){comm->rank, mesh_ranks(&comm->mesh)} : (struct manifest_share){0};
+}
+
+/* What one rank finds all find. */
+static enum status agree(struct comm *comm, enum status mine) { return comm ? comm_agree(comm, mine) : mine; }
+
+static enum status examine(const char *folder, bool (*wanted)(const char *name), struct manifest_share share,
+                           struct checkpoint_examination *out) {
+    struct manifest manifest;
+    *out = (struct checkpoint_examination){.listed = manifest_exists(folder)};
+    if (!out->listed) return has_state(folder) ? require_older(folder) : STATUS_OK;
+    TRY(manifest_read(folder, &manifest));
+    for (size_t i = 0; i < manifest.files.count; i++)
+        out->bytes += manifest.files.items[i].sums.bytes;
+    out->files = manifest.files.count;
+    enum status status = manifest_verify(&manifest, folder, wanted, share, &out->findings);
+    if (status == STATUS_OK && !wanted && has_state(folder))
+        status = manifest_find_added(&manifest, folder, &out->findings);
+    manifest_free(&manifest);
+    if (status != STATUS_OK) vec_free(&out->findings.items);
+    return status;
+}
+
+enum status checkpoint_examine(const char *folder, struct checkpoint_examination *out) {
+    return examine(folder, NULL, (struct manifest_share){0}, out);
+}
+
+/* Drops the findings. */
+static enum status refuse_findings(const char *folder, struct manifest_findings *findings) {
+    char text[MANIFEST_TEXT_BYTES];
+    size_t count = findings->items.count;
+    if (count > 0) manifest_finding_print(&findings->items.items[0], text);
+    vec_free(&findings->items);
+    if (count == 0) return STATUS_OK;
+    if (count == 1) return status_set(STATUS_BAD_INPUT, "%s: damaged: %s", folder, text);
+    return status_set(STATUS_BAD_INPUT, "%s: damaged: %s; and %zu more (ballast inspect --verify tells which)", folder,
+                      text, count - 1);
+}
+
+static enum status verify_share(const struct comm *comm, const char *folder) {
+    struct checkpoint_examination found;
+    TRY(examine(folder, NULL, share_of(comm), &found));
+    if (!found.listed && (!comm || comm->rank == 0))
+        log_warning("%s: is of an older Ballast, without checksums: only its weights and optimizer state are checked",
+                    folder);
+    return refuse_findings(folder, &found.findings);
+}
+
+enum status checkpoint_verify(struct comm *comm, const char *folder) { return agree(comm, verify_share(comm, folder)); }
+
+static enum status verify_model_folder(const struct comm *comm, const char *folder) {
+    struct checkpoint_examination found;
+    TRY(examine(folder, is_of_model, share_of(comm), &found));
+    enum status status = refuse_findings(folder, &found.findings);
+    if (status != STATUS_BAD_INPUT || has_state(folder)) return status;
+    return status_hint(status, "if the change is meant, remove %s/%s", folder, manifest_name);
+}
+
+enum status checkpoint_verify_model(struct comm *comm, const char *folder, const struct model *model) {
+    enum status status = folder ? verify_model_folder(comm, folder) : STATUS_OK;
+    if (status == STATUS_OK && model->config.adapter.rank > 0) status = verify_model_folder(comm, model->folder);
+    return agree(comm, status);
+}
+
+/* state->base for this model. */
+static enum status checkpoint_hash_base(const struct model *model, uint64_t *hash) {
+    *hash = 0;
+    if (model->config.adapter.rank == 0) return STATUS_OK;
+    char *text = json_text(model->config_json, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!text) return STATUS_FAILED;
+    *hash = XXH3_64bits(text, strlen(text));
+    mem_free(text);
+    return STATUS_OK;
+}
+
+enum status checkpoint_verify_base(const struct checkpoint_state *state, const struct model *model) {
+    uint64_t hash;
+    TRY(checkpoint_hash_base(model, &hash));
+    if (hash == state->base || state->base == 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s/config.json: is not the one that the adapters were trained with",
+                      model->folder);
+}
+
+/* Writes checkpoints, and a run's model. */
+
+/* ---- The large files ---- */
+
+static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
+
+/* What this rank writes of each item; carried ones every rank can read. NULL without memory. */
+static struct safetensors_run *list_runs(const struct engine *engine, const struct safetensors_item *items,
+                                         size_t count) {
+    struct safetensors_run *runs = mem_array(count, sizeof *runs);
+    for (size_t i = 0; runs && i < count; i++)
+        runs[i] = items[i].carried ? engine_share(engine, (struct safetensors_run){0, (int64_t)items[i].carried->bytes})
+                                   : engine_written_run(engine, items[i].key);
+    return runs;
+}
+
+/* The next file of the directory; takes over the items. */
+static enum status add_file(const struct engine *engine, enum tensor_kind kind, const char *name,
+                            struct safetensors_item *items, size_t count, struct joint_folder *folder) {
+    struct safetensors_run *runs = NULL;
+    if (engine_is_cut(engine, kind)) {
+        runs = list_runs(engine, items, count);
+        if (!runs) {
+            mem_free(items);
+            return STATUS_FAILED;
+        }
+    }
+    return joint_folder_add(folder, name, items, runs, count);
+}
+
+static enum status add_weights(const struct engine *engine, uint64_t *hashes, struct joint_folder *folder) {
+    struct weight_target *targets;
+    struct safetensors_item *items;
+    int count;
+    size_t item_count;
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, hashes, &targets, &count));
+    enum status status = model_list_items(engine_model(engine), targets, count, &items, &item_count);
+    mem_free(targets);
+    TRY(status);
+    return add_file(engine, TENSOR_PARAMETER, model_weights_name(engine_model(engine)), items, item_count, folder);
+}
+
+static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, struct joint_folder *folder) {
+    struct weight_target *targets;
+    int count;
+    TRY(engine_list_tensors(engine, TENSOR_STATE, hashes, &targets, &count));
+    struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
+    for (int i = 0; items && i < count; i++)
+        items[i] = (struct safetensors_item){.name = targets[i].tensor->name,
+                                             .shape = tensor_whole_shape(targets[i].tensor),
+                                             .part = targets[i].tensor->part ? targets[i].tensor : NULL,
+                                             .data = targets[i].data,
+                                             .store = targets[i].store,
+                                             .key = targets[i].stored_as,
+                                             .hash = targets[i].hash};
+    mem_free(targets);
+    if (!items) return STATUS_FAILED;
+    return add_file(engine, TENSOR_STATE, optimizer_name, items, (size_t)count, folder);
+}
+
+/* Rank 0: the small files of the model. */
+static enum status write_settings(const struct engine *engine, struct joint_folder *folder) {
+    struct weight_target *targets;
+    int count;
+    if (folder->comm->rank != 0) return STATUS_OK;
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, &targets, &count));
+    enum status status = model_write_settings(engine_model(engine), folder->path, targets, count, &folder->manifest);
+    mem_free(targets);
+    return status;
+}
+
+/* ---- state.json ---- */
+
+static void print_hash(uint64_t hash, char text[20]) { snprintf(text, 20, "%016" PRIx64, hash); }
+
+static enum status write_state(const char *path, const struct checkpoint_state *state,
+                               const struct train_options *options, struct manifest *manifest) {
+    struct file_sums *sums;
+    TRY(manifest_add(manifest, path, &sums));
+    json_t *plan = plan_to_json(&state->plan), *settings = train_options_to_json(options);
+    char data[20], hash[20], base[20];
+    print_hash(state->base, base);
+    print_hash(state->data, data);
+    print_hash(state->bits, hash);
+    json_t *object = NULL;
+    if (plan && settings)
+        object = json_pack("{s:i, s:I, s:I, s:f, s:s, s:s, s:{s:s}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
+                           (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "loss", state->loss, "bits",
+                           hash, "base", base, "data", "fingerprint", data, "options", settings, "plan", plan);
+    enum status status = object ? json_write_summed(path, object, sums) : status_no_memory(0, "a checkpoint's state");
+    json_decref(object);
+    json_decref(settings);
+    json_decref(plan);
+    return status;
+}
+
+/* ---- A checkpoint ---- */
+
+static enum status prefix_step(const struct checkpoint_saving *saving, enum status status) {
+    if (status == STATUS_OK) return STATUS_OK;
+    return status_prefix(status, "the checkpoint of step %" PRId64 " is not written", saving->state.step);
+}
+
+static enum status prepare(struct checkpoint_saving *saving) {
+    const struct engine *engine = saving->source->engine;
+    size_t tensors = engine_graph(engine)->tensors.count;
+    char name[CHECKPOINT_NAME_BYTES];
+    checkpoint_print_name(saving->state.step, name);
+    char *parent = path_join(saving->source->run_folder, "checkpoints");
+    enum status status =
+        parent ? joint_folder_open(comm_of(engine), parent, name, saving->source->block_bytes, &saving->folder)
+               : STATUS_FAILED;
+    if (status == STATUS_OK && !(saving->path = path_join(parent, name))) status = STATUS_FAILED;
+    mem_free(parent);
+    TRY(status);
+    saving->hashes = mem_array(tensors, sizeof *saving->hashes);
+    saving->written = mem_array(tensors, sizeof *saving->written);
+    if (!saving->hashes || !saving->written) return STATUS_FAILED;
+    TRY(add_weights(engine, saving->hashes, &saving->folder));
+    return add_optimizer(engine, saving->hashes, &saving->folder);
+}
+
+static void mark_written(struct checkpoint_saving *saving) {
+    for (size_t f = 0; f < saving->folder.file_count; f++)
+        for (size_t i = 0; i < saving->folder.files[f].count; i++) {
+            const uint64_t *hash = saving->folder.files[f].items[i].hash;
+            if (hash) saving->written[hash - saving->hashes] = true; /* what is carried has none */
+        }
+}
+
+/* Tensors that no file holds (an adapter's base): where ranks have but runs of them, they make the hashes together. */
+static enum status begin_hashes(struct checkpoint_saving *saving) {
+    const struct engine *engine = saving->source->engine;
+    if (!engine_is_cut(engine, TENSOR_PARAMETER)) return STATUS_OK;
+    return joint_folder_meet(&saving->folder, engine_hash_cut(engine, saving->written, saving->hashes));
+}
+
+enum status checkpoint_begin(const struct checkpoint_source *source, const struct checkpoint_state *state,
+                             struct checkpoint_saving *out) {
+    *out = (struct checkpoint_saving){.source = source, .state = *state, .folder.comm = comm_of(source->engine)};
+    enum status status = prepare(out);
+    if (status == STATUS_OK) mark_written(out);
+    TRY(prefix_step(out, joint_folder_begin(&out->folder, status)));
+    return prefix_step(out, begin_hashes(out));
+}
+
+/* All that reads the arena comes first, once: what is written is checked on its way, and hashed where this rank has all
+ * of it. */
+static enum status write_arena(struct checkpoint_saving *saving) {
+    const struct checkpoint_source *source = saving->source;
+    enum status status = joint_folder_write(&saving->folder);
+    if (status == STATUS_OK && saving->folder.comm->rank == 0)
+        status = engine_hash_whole(source->engine, saving->written, saving->hashes);
+    if (source->released) source->released(source->payload);
+    return status;
+}
+
+static enum status write_rest(struct checkpoint_saving *saving) {
+    const struct checkpoint_source *source = saving->source;
+    if (saving->folder.comm->rank != 0) return STATUS_OK;
+    TRY(write_settings(source->engine, &saving->folder));
+    TRY(checkpoint_hash_base(engine_model(source->engine), &saving->state.base));
+    saving->state.data = dataset_fingerprint(source->dataset); /* the first time it may read all text: steps go on */
+    return STATUS_OK;
+}
+
+enum status checkpoint_write_part(struct checkpoint_saving *saving) {
+    enum status status = write_arena(saving);
+    return prefix_step(saving, status == STATUS_OK ? write_rest(saving) : status);
+}
+
+bool checkpoint_meets(const struct checkpoint_saving *saving) { return saving->folder.has_runs; }
+
+enum status checkpoint_meet(struct checkpoint_saving *saving, enum status mine) {
+    return joint_folder_meet(&saving->folder, mine);
+}
+
+enum status checkpoint_sum_part(struct checkpoint_saving *saving) {
+    return prefix_step(saving, joint_folder_sum(&saving->folder));
+}
+
+enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine) {
+    size_t tensors = engine_graph(saving->source->engine)->tensors.count;
+    return joint_folder_gather(&saving->folder, mine, saving->hashes, tensors);
+}
+
+/* The next checkpoint copies its tokenizer files from here: the directory that the model was read from may be an old
+ * checkpoint that is about to go. */
+static enum status move_model_folder(const struct checkpoint_saving *saving) {
+    struct model *model = engine_model(saving->source->engine);
+    /* An adapter stays with its base model: only its own tokenizer moves. */
+    char **moved = model->config.adapter.rank > 0 ? &model->adapter_folder : &model->folder;
+    char *path = mem_string(saving->path);
+    if (!path) return STATUS_FAILED;
+    mem_free(*moved);
+    *moved = path;
+    return STATUS_OK;
+}
+
+static enum status publish(struct checkpoint_saving *saving) {
+    const struct checkpoint_source *source = saving->source;
+    TRY(engine_join_hashes(source->engine, saving->hashes, &saving->state.bits));
+    char *json = path_join(saving->folder.path, checkpoint_state_name);
+    enum status status =
+        json ? write_state(json, &saving->state, source->options, &saving->folder.manifest) : STATUS_FAILED;
+    mem_free(json);
+    TRY(status);
+    return joint_folder_publish(&saving->folder);
+}
+
+enum status checkpoint_publish(struct checkpoint_saving *saving) {
+    const struct checkpoint_source *source = saving->source;
+    if (saving->folder.comm->rank != 0) return STATUS_OK;
+    TRY(prefix_step(saving, publish(saving)));
+    TRY(move_model_folder(saving));
+    /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
+    if (checkpoint_remove_old(source->run_folder, source->options->keep) != STATUS_OK)
+        log_warning("an old checkpoint could not be removed: %s", status_message());
+    return STATUS_OK;
+}
+
+enum status checkpoint_end(struct checkpoint_saving *saving, enum status mine, char **folder) {
+    bool others = saving->folder.comm->rank != 0;
+    enum status status = joint_folder_end(&saving->folder, mine);
+    if (status == STATUS_OK && others) status = move_model_folder(saving);
+    if (status == STATUS_OK) {
+        *folder = saving->path;
+        saving->path = NULL;
+    }
+    checkpoint_drop(saving);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+void checkpoint_drop(struct checkpoint_saving *saving) {
+    joint_folder_drop(&saving->folder);
+    mem_free(saving->path);
+    mem_free(saving->hashes);
+    mem_free(saving->written);
+    *saving = (struct checkpoint_saving){0};
+}
+
+/* ---- A model ---- */
+
+static enum status write_parts(const struct engine *engine, struct joint_folder *folder) {
+    TRY(joint_folder_write(folder));
+    return write_settings(engine, folder);
+}
+
+static enum status write_model(const struct engine *engine, struct joint_folder *folder) {
+    enum status status = write_parts(engine, folder);
+    if (folder->has_runs) {
+        TRY(joint_folder_meet(folder, status));
+        status = joint_folder_sum(folder);
+    }
+    TRY(joint_folder_gather(folder, status, NULL, 0));
+    manifest_keep(&folder->manifest, ".safetensors");
+    return joint_folder_publish(folder);
+}
+
+enum status checkpoint_write_model(const char *run_folder, const struct engine *engine) {
+    struct joint_folder folder;
+    enum status status = joint_folder_open(comm_of(engine), run_folder, "model", 0, &folder);
+    if (status == STATUS_OK) status = add_weights(engine, NULL, &folder);
+    status = joint_folder_begin(&folder, status);
+    if (status == STATUS_OK) status = write_model(engine, &folder);
+    return joint_folder_end(&folder, status);
+}
+
+enum { STATE_LIMIT_BYTES = 1 << 24 };
+const char checkpoint_state_name[] = "state.json";
 
 static bool is_checkpoint(const char *name) {
     size_t prefix = strlen(name_prefix), digits = strspn(name + (strlen(name) >= prefix ? prefix : 0), "0123456789");
@@ -19,10 +399,6 @@ static bool is_checkpoint(const char *name) {
 }
 
 static int64_t step_of(const char *name) { return strtoll(name + strlen(name_prefix), NULL, 10); }
-
-void checkpoint_print_name(int64_t step, char name[CHECKPOINT_NAME_BYTES]) {
-    snprintf(name, CHECKPOINT_NAME_BYTES, "%s%0*" PRId64, name_prefix, NAME_DIGITS, step);
-}
 
 /* Names of checkpoints, by step. */
 static enum status list_checkpoints(const char *folder, struct names *out) {

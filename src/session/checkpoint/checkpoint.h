@@ -7,9 +7,9 @@
  * checkpoint with a value that is not finite never gets its name.
  *
  * Files, in the order to read them: run_folder (a run's directory and settings); run_change (the settings
- * that resume changed); checkpoint (which there are, and what they say); joint_folder (a directory that ranks write
- * together); checkpoint_write (checkpoints and models so written); checkpoint_verify (its files against their
- * checksums); shared_folder (whether all ranks see one). */
+ * that resume changed); joint_folder (a directory that ranks write together,
+ * whether all ranks see one); checkpoint (which there are, what they say, their files against their checksums, and
+ * how checkpoints and models are written). */
 #ifndef BALLAST_SESSION_CHECKPOINT_CHECKPOINT_H
 #define BALLAST_SESSION_CHECKPOINT_CHECKPOINT_H
 
@@ -20,22 +20,18 @@
 /* Since CHECKPOINT_FIRST_LISTED there is a manifest, since CHECKPOINT_FIRST_ANY_GRAPH `bits` are of weights and states
  * alone, whatever else the graph of a policy has. */
 enum { CHECKPOINT_VERSION = 5, CHECKPOINT_FIRST_LISTED = 4, CHECKPOINT_FIRST_ANY_GRAPH = 5 };
-extern const char checkpoint_optimizer_name[], checkpoint_state_name[]; /* of their files */
+extern const char checkpoint_state_name[]; /* of its file */
 
 struct checkpoint_state {
     int64_t version; /* of the one that was read */
     int64_t step;    /* steps done */
     int64_t tokens;
     double loss;   /* of the last step */
-    uint64_t bits; /* engine_hash of weights and optimizer state; checkpoint_write.c finds it out */
-    uint64_t data; /* fingerprint of the dataset; checkpoint_write.c finds it out */
-    uint64_t base; /* of a run of adapters: hash of the base model's config; checkpoint_write.c finds it out. Else 0 */
+    uint64_t bits; /* engine_hash of weights and optimizer state; checkpoint.c finds it out */
+    uint64_t data; /* fingerprint of the dataset; checkpoint.c finds it out */
+    uint64_t base; /* of a run of adapters: hash of the base model's config; checkpoint.c finds it out. Else 0 */
     struct plan plan;
 };
-
-/* "step-00000100" */
-enum { CHECKPOINT_NAME_BYTES = 32 };
-void checkpoint_print_name(int64_t step, char name[CHECKPOINT_NAME_BYTES]);
 
 /* What a checkpoint is made from and who waits for it; all borrowed. */
 struct checkpoint_source {
@@ -109,8 +105,6 @@ enum status checkpoint_examine(const char *folder, struct checkpoint_examination
 enum status checkpoint_verify(struct comm *comm, const char *folder);
 /* BAD_INPUT when a checkpoint holds adapters and their base model has another config now. */
 enum status checkpoint_verify_base(const struct checkpoint_state *state, const struct model *model);
-/* state->base for this model. */
-enum status checkpoint_hash_base(const struct model *model, uint64_t *hash);
 /* The same for the files of a model: those in the directory that it was opened from (NULL: they are verified already)
  * and, where it has adapters, those of its base model. A directory without a manifest passes; added files are allowed.
  */

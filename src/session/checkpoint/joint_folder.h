@@ -1,5 +1,5 @@
 /* A directory that ranks write together: a checkpoint, or a run's model. Its files are one rank's, byte for byte. Large
- * ones are cut into blocks (file_sums.h), counted through all of them, and each rank makes the checksums of a run of
+ * ones are cut into blocks (manifest.h), counted through all of them, and each rank makes the checksums of a run of
  * blocks. Where every rank has all of a file it writes these blocks too. Where a rank has but runs of its tensors'
  * elements (a partition, plan/ranks.h), it writes those, and reads its blocks again when all have written: the
  * blocks are of many ranks' bytes. Rank 0 writes what is small, and gives the directory its name when all ranks are
@@ -24,6 +24,12 @@
 #include "base/manifest.h"
 #include "comm/comm.h"
 #include "model/safetensors.h"
+
+/* Whether all ranks see one directory: checkpoints are written to it together. */
+
+/* Collective. Rank 0 writes a file with a random name into the directory, which is there on rank 0, and every rank must
+ * find and read it. BAD_INPUT on all ranks, naming the host that does not. Nothing is written on one rank. */
+enum status shared_folder_check(struct comm *comm, const char *folder);
 
 enum { JOINT_FILES_MAX = 2 };
 

@@ -1,7 +1,7 @@
 /* Methods of strings and dicts, and loop.cycle. */
 #include <string.h>
 
-#include "base/unicode_case.h"
+#include "base/utf8.h"
 #include "text/template/render.h"
 #include "text/template/value.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "base/unicode_case.h"
+#include "base/utf8.h"
 #include "text/template/render.h"
 #include "text/template/value.h"
 

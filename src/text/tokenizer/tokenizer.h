@@ -37,7 +37,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/file_input.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
 

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/progress.h"
+#include "base/terminal.h"
 #include "base/utf8.h"
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/parts.h"

@@ -1,7 +1,6 @@
 /* Updates of parameters, and sums of squares. */
 #include "backend/cpu/simd/simd.h"
 #include "backend/update.h"
-#include "base/philox.h"
 #include "base/random.h"
 
 /* ---- stochastic rounding (backend/update.h): Philox's blocks for LANES times four elements at a time ---- */

@@ -5,7 +5,6 @@
 #include "backend/cuda/kernels/device.cuh"
 
 extern "C" {
-#include "base/philox.h"
 #include "base/random.h"
 }
 

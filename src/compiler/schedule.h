@@ -1,13 +1,10 @@
-/* What the files of scheduling share: schedule.c (sections), schedule_nodes.c (kernels and their operands),
- * schedule_sums.c (sums of lanes and ranks, collectives of shards), schedule_messages.c (what goes from stage to
- * stage).
- */
-#ifndef BALLAST_COMPILER_SCHEDULER_H
-#define BALLAST_COMPILER_SCHEDULER_H
+/* What the files of scheduling share: schedule.c (sections, and messages between pipeline stages), schedule_nodes.c
+ * (kernels and their operands), schedule_sums.c (sums of lanes and ranks, collectives of shards). */
+#ifndef BALLAST_COMPILER_SCHEDULE_H
+#define BALLAST_COMPILER_SCHEDULE_H
 
+#include "compiler/buffers.h"
 #include "compiler/collectives.h"
-#include "compiler/instances.h"
-#include "compiler/step_buffers.h"
 
 /* The state of scheduling: which buffer holds which tensor at present. */
 struct scheduler {
@@ -30,6 +27,7 @@ struct scheduler {
 static inline int64_t scheduler_share_number(const struct scheduler *scheduler) {
     return scheduler->share - scheduler->shares.list.items;
 }
+
 /* The level of gradients' buffers for a level of the present share's sums. Where gradients are cut, the sum of all
  * rounds is apart, and each round's is at level 0. */
 static inline int scheduler_level(const struct scheduler *scheduler, int level) {
@@ -55,8 +53,6 @@ enum status schedule_node(struct scheduler *scheduler, const struct section *sec
 
 /* Sums of lanes and ranks, and collectives of shards. */
 enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution);
-/* What goes from stage to stage. */
-enum status schedule_message(struct scheduler *scheduler, const struct execution *execution);
 
 /* An instruction where the CPU reads and writes the data of a collective. */
 struct instruction scheduler_collective(const struct scheduler *scheduler, enum opcode opcode,

@@ -1,3 +1,52 @@
+/* Instances of activations: each micro-batch in flight has its own, and a recomputed block makes new ones. This says
+ * which instance a tensor stands for at a place in the list of executions; the caller numbers them. The scheduler gives
+ * each a buffer, the search measures how long each lives. */
+#ifndef BALLAST_COMPILER_BUFFERS_H
+#define BALLAST_COMPILER_BUFFERS_H
+
+#include "compiler/executions.h"
+#include "plan/chunks.h"
+
+struct instances {
+    const struct graph *graph;
+    int64_t slots;         /* micro-batches in flight */
+    int32_t *current;      /* by slot and storage id: the instance's number; -1: there is none */
+    enum tier *home_tiers; /* by block: where what its first forward makes waits for its backward */
+};
+
+/* None yet. The caller frees, also after a failure. */
+enum status instances_create(const struct graph *graph, const struct activation_steps *steps, int64_t slots,
+                             struct instances *out);
+void instances_free(struct instances *instances);
+
+/* A section begins without any. */
+void instances_clear(struct instances *instances);
+/* The group of the first of these executions begins: it makes new instances of all its outputs. */
+void instances_begin_group(struct instances *instances, const struct execution *executions, size_t count);
+/* The present instance of a tensor that owns its bytes. */
+static inline int32_t *instances_at(const struct instances *instances, int64_t slot, const struct tensor *storage) {
+    return &instances->current[slot * (int64_t)instances->graph->tensors.count + storage->id];
+}
+
+/* The same for output i of an execution: -1 when the caller has to make an instance now, the input's number when the
+ * output is in place. NULL when the output is no activation. */
+int32_t *instances_of_output(const struct instances *instances, const struct execution *execution, int i);
+/* The tier where a new instance is between uses. */
+enum tier instances_home_tier(const struct instances *instances, const struct execution *execution,
+                              const struct tensor *tensor);
+
+/* Packs: tensors of a chunk side by side, whole ones or the slices that a shard has of them. */
+
+/* A tensor and the pack that it belongs to: all of one chunk, and of one block where parts have blocks; `apart` are a
+ * tied parameter's other uses. Of several roles (state) one comes after the other where they are cut. */
+struct packed {
+    struct chunk_part part;
+    bool apart;
+    int role;
+    int id;        /* of the tensor */
+    int64_t order; /* its place in the pack */
+};
+
 /* Buffers that are no activations: parameters, state, inputs, gradients and results, with the levels of partial sums.
  *
  * Gradients of one chunk and block are a pack. A pack has one buffer for each level of sums (plan/lane_shares.h); in
@@ -7,12 +56,7 @@
  * PARTITION (plan/ranks.h). Where it cuts, forward and backward have whole parameters and whole gradients, and the
  * end of the step and the update have a rank's shards: of parameters, of the optimizer's states, and where gradients
  * are cut of their sums. Whole parameters that are cut have a buffer that only stands for what is gathered at each use
- * (gather.c), whole gradients one for each round, which dies with its reduction. */
-#ifndef BALLAST_COMPILER_STEP_BUFFERS_H
-#define BALLAST_COMPILER_STEP_BUFFERS_H
-
-#include "compiler/executions.h"
-#include "plan/chunks.h"
+ * (move.c), whole gradients one for each round, which dies with its reduction. */
 
 struct gradient_pack_place {
     int32_t completed_by; /* the block whose backward completes what is summed; -1: nothing is */
@@ -71,9 +115,11 @@ enum status program_add_tensor_buffer(struct program *program, const struct tens
 static inline bool step_buffers_cut(const struct step_buffers *buffers) {
     return partition_cuts(&buffers->plan->policy.partition);
 }
+
 static inline bool step_buffers_cut_gradients(const struct step_buffers *buffers) {
     return partition_width(buffers->plan->policy.partition.gradients) > 1;
 }
+
 static inline bool step_buffers_cut_parameters(const struct step_buffers *buffers) {
     return partition_width(buffers->plan->policy.partition.parameters) > 1;
 }
@@ -82,12 +128,14 @@ static inline int32_t step_buffers_pack(const struct step_buffers *buffers, int3
     int64_t own = buffers->rounds > 1 ? round : 0;
     return buffers->level_buffers.items[(pack * buffers->rounds + own) * buffers->levels + level];
 }
+
 /* The buffer of a tensor that owns its bytes, as forward and backward have it; of a gradient, at a level. */
 static inline int32_t step_buffers_of(const struct step_buffers *buffers, const struct tensor *tensor, int64_t round,
                                       int level) {
     int32_t pack = buffers->packs[tensor->id];
     return pack < 0 ? buffers->buffers[tensor->id] : step_buffers_pack(buffers, pack, round, level);
 }
+
 /* Whether each share has a sum of its own of it, as of its loss: a result that forward or backward add to. */
 bool step_buffers_sums_by_share(const struct node *node, const struct tensor *tensor);
 

@@ -1,9 +1,11 @@
 /* One request to the disk, and how it continues when the system does only a part of it. */
-#ifndef BALLAST_RUNTIME_STORE_DISK_REQUEST_H
-#define BALLAST_RUNTIME_STORE_DISK_REQUEST_H
+#ifndef BALLAST_RUNTIME_STORE_DISK_H
+#define BALLAST_RUNTIME_STORE_DISK_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/status.h"
 
 enum {
     DISK_REQUEST_BYTES = 1 << 20,
@@ -34,5 +36,19 @@ void disk_request_begin(struct disk_request *request, int channel, bool write, i
 /* Advances the request by `result`, down to a multiple of DISK_ALIGNMENT, since a direct transfer cannot continue in
  * between; interrupted and refused attempts (EINTR, EAGAIN) count as 0 bytes. */
 enum disk_progress disk_request_advance(struct disk_request *request);
+
+/* The disk tier's file: without a name, at its full size, past the page cache where that is possible. */
+
+struct disk_file {
+    int descriptor;
+    bool direct; /* transfers go past the page cache */
+};
+
+/* A file of `bytes` (a multiple of DISK_ALIGNMENT) in the directory, reserved and reading as zeros, that no name leads
+ * to. `buffered` keeps to the page cache. Statuses as arena_open's. The caller closes the descriptor. */
+enum status disk_file_open(const char *folder, int64_t bytes, bool buffered, struct disk_file *out);
+
+/* Makes an unnamed file on filesystems without O_TMPFILE. Returns -1 with errno. */
+int disk_file_create_unlinked(const char *folder);
 
 #endif

@@ -1,6 +1,6 @@
 /* A part of program_verify_ranks: the ranks' operations meet. */
-#ifndef BALLAST_COMPILER_VERIFY_MATCHING_H
-#define BALLAST_COMPILER_VERIFY_MATCHING_H
+#ifndef BALLAST_COMPILER_VERIFY_RANKS_H
+#define BALLAST_COMPILER_VERIFY_RANKS_H
 
 #include "compiler/program.h"
 
@@ -12,8 +12,5 @@
 typedef enum status matching_visitor(void *payload, const int32_t *operations);
 enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visitor *visitor,
                                     void *payload);
-
-/* Whether two ranks' collectives do the same, apart from buffers. */
-bool program_collective_resembles(const struct program_collective *a, const struct program_collective *b, int ranks);
 
 #endif

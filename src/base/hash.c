@@ -1,4 +1,4 @@
-#include "base/crc32c.h"
+#include "base/hash.h"
 
 /* Half a byte at a time: the events of a step are a few hundred bytes. */
 uint32_t crc32c(const void *data, size_t bytes) {
