@@ -338,6 +338,10 @@ void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *o
     if (status != CUBLAS_STATUS_SUCCESS) cuda_refused(stream, "cuBLASLt: a product", cublasLtGetStatusString(status));
 }
 
+/* GEMMs whose b may be a weight in fewer bits (ir/weight_format.h). Such a b is unpacked into the workspace, some
+ * of the GEMM's columns at a time (a slab), where a GPU's cache still holds them when that part of the GEMM
+ * reads them. Each number is code times scale in fp32, rounded to the GEMM's dtype: the bits are those of the
+ * GEMMs of the unpacked slabs. */
 struct cuda_slabs {
     struct matmul_spec spec;
     int64_t columns;            /* of a slab; n: there is but one */
@@ -374,7 +378,15 @@ static int64_t products_bytes(const struct cuda_slabs *slabs) {
     return workspace_align(last > bytes ? last : bytes);
 }
 
-enum status cuda_slabs_create(const struct cuda_matmul_spec *spec, struct cuda_slabs **out) {
+static void cuda_slabs_free(struct cuda_slabs *slabs) {
+    if (!slabs) return;
+    cuda_matmul_free(slabs->matmul);
+    cuda_matmul_free(slabs->last);
+    mem_free(slabs);
+}
+
+/* As cuda_matmul's, of which there is one for each width of a slab. */
+static enum status cuda_slabs_create(const struct cuda_matmul_spec *spec, struct cuda_slabs **out) {
     struct cuda_slabs *slabs = mem_array(1, sizeof *slabs);
     if (!slabs) return STATUS_FAILED;
     slabs->spec = spec->product;
@@ -389,7 +401,7 @@ enum status cuda_slabs_create(const struct cuda_matmul_spec *spec, struct cuda_s
     return STATUS_OK;
 }
 
-int64_t cuda_slabs_workspace_bytes(const struct cuda_slabs *slabs) {
+static int64_t cuda_slabs_workspace_bytes(const struct cuda_slabs *slabs) {
     return slabs->unpacked_at + (is_quantized(&slabs->spec) ? cuda_slab_bytes(&slabs->spec) : 0);
 }
 
@@ -407,8 +419,8 @@ static const void *behind(const void *first, enum dtype dtype, int64_t elements)
     return first ? (const char *)first + elements * dtype_bytes(dtype) : NULL;
 }
 
-void cuda_slabs_run(struct cuda_slabs *slabs, const struct matmul_operands *operands, void *workspace,
-                    cudaStream_t stream) {
+static void cuda_slabs_run(struct cuda_slabs *slabs, const struct matmul_operands *operands, void *workspace,
+                           cudaStream_t stream) {
     const struct matmul_spec *spec = &slabs->spec;
     void *unpacked = (char *)workspace + slabs->unpacked_at;
     for (int64_t column = 0; column < spec->n; column += slabs->columns) {
@@ -423,13 +435,6 @@ void cuda_slabs_run(struct cuda_slabs *slabs, const struct matmul_operands *oper
         own.c = (char *)operands->c + column * dtype_bytes(spec->out_dtype);
         cuda_matmul_run(columns < slabs->columns ? slabs->last : slabs->matmul, &own, workspace, stream);
     }
-}
-
-void cuda_slabs_free(struct cuda_slabs *slabs) {
-    if (!slabs) return;
-    cuda_matmul_free(slabs->matmul);
-    cuda_matmul_free(slabs->last);
-    mem_free(slabs);
 }
 
 /* Linear layers and their gradients: one GEMM each. */

@@ -38,19 +38,6 @@ void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *o
 /* NULL is fine. */
 void cuda_matmul_free(struct cuda_matmul *matmul);
 
-/* GEMMs whose b may be a weight in fewer bits (ir/weight_format.h). Such a b is unpacked into the workspace, some
- * of the GEMM's columns at a time (a slab), where a GPU's cache still holds them when that part of the GEMM
- * reads them. Each number is code times scale in fp32, rounded to the GEMM's dtype: the bits are those of the
- * GEMMs of the unpacked slabs. */
-
-struct cuda_slabs;
-/* As cuda_matmul's, of which there is one for each width of a slab. */
-enum status cuda_slabs_create(const struct cuda_matmul_spec *spec, struct cuda_slabs **out);
-int64_t cuda_slabs_workspace_bytes(const struct cuda_slabs *slabs);
-void cuda_slabs_run(struct cuda_slabs *slabs, const struct matmul_operands *operands, void *workspace,
-                    cudaStream_t stream);
-void cuda_slabs_free(struct cuda_slabs *slabs);
-
 /* Rows [row, row + rows) and columns [column, column + columns) of a weight. */
 struct cuda_weight_tile {
     int64_t row, rows, column, columns;
