@@ -36,7 +36,7 @@ DEFAULT_PYTORCH = ["PyTorch eager", "PyTorch eager, chunked head", "PyTorch comp
 def run_ballast(options, work, model, tokens):
     run, log = options.folder / "run", options.folder / "ballast.log"
     shutil.rmtree(run, ignore_errors=True)
-    own = ["--clip-norm", options.clip_norm, *(["--master-weights", options.master] if work.dtype == "bf16" else [])]
+    own = ["--clip-norm", options.clip_norm, *(["--master-weights", options.master_weights] if work.dtype == "bf16" else [])]
     command = peers.ballast_command(options, model, tokens, run, work, own)
     status, _, peak = peers.run_measured(command, log)
     if status:

@@ -43,7 +43,7 @@ target_include_directories(ballast_dependencies SYSTEM INTERFACE "$<$<NOT:$<COMP
 target_link_libraries(ballast_dependencies INTERFACE "${DNNL_LIBRARY}")
 summary_add(oneDNN "${dnnl_version}")
 
-# CBC is compiled against and not linked: src/plan/layout/cbc_library.c opens it.
+# CBC is compiled against and not linked: src/plan/layout/ilp_cbc.c opens it.
 find_path(CBC_INCLUDE Cbc_C_Interface.h PATH_SUFFIXES coin)
 if(NOT CBC_INCLUDE)
     dependency_missing(CBC coinor-libcbc-dev)

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 
-START = ('src/cli/command_plan.c', 'run')
+START = ('src/cli/commands/plan.c', 'run')
 REQUEST = {'options', 'plan_options', 'plan_request', 'session', 'plan'}
 
 

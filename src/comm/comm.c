@@ -13,7 +13,7 @@
 #include "comm/mpi_comm.h"
 #include "comm/nccl_comm.h"
 
-/* What ranks tell each other before and between steps. */
+/* ---- agreement between ranks, before and between steps ---- */
 
 /* Whether all ranks say the same as this one: it is then no matter of one rank or host. */
 static bool is_unanimous(const struct comm_end *ends, int count, int rank) {

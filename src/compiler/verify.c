@@ -6,6 +6,9 @@
 #include "compiler/segments.h"
 #include "compiler/verify_form.h"
 
+/* The proof shares neither the unrolling nor the clocks of happens.h, by which the waits are added: a fault in both
+ * would go unnoticed. It unrolls a program into a list of all issues, and finds what an issue waits for by the rule
+ * that the runner follows (program_issues_required). */
 struct proof_issue {
     int32_t instruction;
     int64_t number;             /* on its stream, from 1 */

@@ -160,7 +160,7 @@ struct dataset_rows {
  * pairs: that begin in them.
  *
  * Row r of a training step is position p = step*batch + r of an endless sequence. The mixture picks the source, and
- * each source gives its sequences in an order that the seed and its number among the sources decide (row_order.h): a
+ * each source gives its sequences in an order that the seed and its number among the sources decide (rows.h): a
  * pure function of the arguments, so that resuming needs the step only, and a row is the same whichever rank has it.
  * Validation steps go through the sequences once, in order; rows beyond the last are padding (row_fill_padding). The
  * split must have sequences; step is at least 0 and batch at least 1. BAD_INPUT or FAILED where the text of a row could

@@ -23,7 +23,7 @@ struct token_cache_options {
     int64_t eos_token;                   /* after each document; -1 for none */
     int64_t eos_token_of_0_1_0;          /* the one that Ballast 0.1.0 took */
     int64_t vocab_size;                  /* of the model; ids of supervised files are not compared with it */
-    const char *chat_folder;             /* where the chat template is, for conversations (chat_template.h) */
+    const char *chat_folder;             /* where the chat template is, for conversations (text/chat/template.h) */
     int64_t chat_time_s;                 /* what the template is told of the time */
     const struct jsonl_columns *columns; /* of .jsonl files; NULL: none given. They must outlive it */
 };

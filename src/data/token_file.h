@@ -85,7 +85,7 @@ void token_lock_close(struct token_lock *lock);
  * token cache. */
 
 /* The cache's version changes with its layout and with the ids; TOKEN_IDS_VERSION, which a run's checkpoints keep,
- * when the same text would give other ids. Version 2 is of Ballast 0.1.0 (tokens_of_0_1_0.h). */
+ * when the same text would give other ids. Version 2 is of Ballast 0.1.0 (token_cache_check_0_1_0). */
 enum { TOKEN_CACHE_VERSION = 4, TOKEN_IDS_VERSION = 3, TOKEN_CACHE_VERSION_OF_0_1_0 = 2 };
 
 /* What a cache was made from. No padding, so that keys compare and hash as bytes. */
@@ -104,7 +104,7 @@ char *token_cache_path(const char *folder, const char *text_path);
 /* Properties of a text, which later runs report too. */
 struct text_notes {
     struct utf8_damage damage; /* as far as it was tokenized */
-    json_t *unread;            /* keys of its rows (jsonl_unread.h); NULL: none */
+    json_t *unread;            /* keys of its rows (forms.h); NULL: none */
 };
 
 /* Opens a cache and reads all of it; false when it is not there, damaged or has another key. `view` borrows `file`; the

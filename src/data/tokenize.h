@@ -47,7 +47,7 @@ void tokenizing_free(struct tokenizing *tokenizing);
 size_t tokenizing_done(const struct tokenizing *tokenizing);
 /* What of these bytes is not UTF-8, for .txt files. */
 struct utf8_damage tokenizing_damage(const struct tokenizing *tokenizing);
-/* Keys of their rows that are not read (jsonl_unread.h), for .jsonl files; borrowed until the next call, NULL: none. */
+/* Keys of their rows that are not read (forms.h), for .jsonl files; borrowed until the next call, NULL: none. */
 const json_t *tokenizing_unread(const struct tokenizing *tokenizing);
 /* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: a document that is not
  * empty gets the special tokens of the tokenizer's template before and after it, and `eos_token` behind it unless it

@@ -2,7 +2,7 @@
  *
  * Read are eos_token_id, do_sample, temperature, top_p, top_k and repetition_penalty. A key that changes what
  * transformers would write and is not supported, or is not known, is told of by a warning; keys that change nothing
- * here (lengths, caches, what is returned, …) are passed over: the table in generation_config.c has all of them. */
+ * here (lengths, caches, what is returned, …) are passed over: the table in config.c has all of them. */
 #ifndef BALLAST_GENERATE_CONFIG_H
 #define BALLAST_GENERATE_CONFIG_H
 

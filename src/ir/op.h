@@ -24,7 +24,7 @@ struct op_cost {
 };
 
 /* The class of an operator's work: what its FLOPs are spent on. It says how time is estimated where nothing can be
- * measured (profile/roofline.h), and how a large node is measured on a part of its operands (profile/part_node.h). */
+ * measured (machine/roofline.h), and how a large node is measured on a part of its operands (profile/part_node.h). */
 enum op_work {
     OP_WORK_STREAM,           /* goes through its operands once; the default */
     OP_WORK_PRODUCT,          /* one GEMM, whose result is output 0 */

@@ -25,7 +25,7 @@ struct cluster_tier {
     int64_t capacity_bytes; /* how much arenas may take */
 };
 
-/* A data sheet's limits of a device that is not here, in place of measurements (profile/roofline.h). */
+/* A data sheet's limits of a device that is not here, in place of measurements (machine/roofline.h). */
 struct cluster_limits {
     double bf16_flops_per_s; /* dense GEMMs; 0: no limits are known, and all else is 0 */
     double fp32_flops_per_s; /* GEMMs in fp32, not TF32 */

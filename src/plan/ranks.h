@@ -24,7 +24,7 @@ struct rank_place {
     enum tier tier; /* of the data of collectives: the device where on_device or where the CPU has addresses of it */
 };
 
-/* That of comm_options, where it says nothing else. */
+/* Largest message, where rank_place names none. */
 #define RANK_MESSAGE_BYTES ((int64_t)4 << 20)
 
 static inline int rank_place_ranks(const struct rank_place *place) {

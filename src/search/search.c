@@ -6,7 +6,7 @@
 
 #include "search/proposals.h"
 
-/* Best first: proposals are taken in the order of their expected time (estimates.h). */
+/* Best first: proposals are taken in the order of their expected time (proposals.h). */
 
 /* Of several inputs: by so much the best of some tries is not made faster by more of them. The best of all tries was up
  * to 13% faster than the first that fits, in shapes of 64 ranks for GPT-3 175B. */
@@ -182,7 +182,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
 
 /* Of several inputs one is tried half as often as if it were the only one, and less while it is not likely to be the
  * fastest: by what is expected of the next proposal, and by the best so far. Until a program fits, it is tried more
- * often: else its plan would be the smallest one (plan_policy.c), with most of the memory unused. */
+ * often: else its plan would be the smallest one (session/choose_policy.c), with most of the memory unused. */
 static int max_tries(const struct search *search, const struct proposal *proposal) {
     const struct search_input *input = search->input;
     int max = input->max_compiled, few = max / SLOW_TRY_LESS;

@@ -72,7 +72,7 @@ struct plan_options {
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     bool adds_losses_alone;   /* nothing is trained: the default micro-batch is the same on any number of ranks */
     struct mesh planned;      /* ranks that a plan is for which are not here; 0x0: the plan is for those of `comm` */
-    int core_sharers;         /* ranks that share this process's cores (rank_cores.h); 0: none but itself */
+    int core_sharers;         /* ranks that share this process's cores (machine.h); 0: none but itself */
     const char *base_folder;  /* of a model that is an adapter: its base; NULL: where its config says */
     struct comm *comm; /* the ranks that train together, open for as long as the session is; NULL: one. Borrowed */
 };

@@ -324,7 +324,7 @@ static enum status settle_change(struct train_run *run, struct train_replan *rep
     return run_agree(run, status == STATUS_OK ? report_change(run, replan) : status);
 }
 
-/* `next` as in plan_change.h. */
+/* `next` as in plan_watch.h. */
 static enum status change(struct train_run *run, struct session_plan *next, enum replan_reason reason, double before_s,
                           int64_t began_ns, bool *changed) {
     struct train_replan replan = {

@@ -67,7 +67,7 @@ struct misprediction {
     struct step_summary predicted, measured; /* the latter of the last; its step_s is 0 where it was not recorded */
 };
 
-/* What a run changed its plan for (replan.h), and to what. */
+/* What a run changed its plan for (plan_watch.h), and to what. */
 struct train_replan;
 
 /* What is known once the data are open. */

@@ -18,9 +18,10 @@ static void read_as(const struct command *command, json_t *object) {
         const struct setting *setting = option_table[i];
         const struct option_value *value = &options.values[i];
         if (value->source == SOURCE_NONE) continue;
-        BUG_IF(setting->type == SETTING_INT && (value->int_value < setting->min || value->int_value > setting->max),
+        BUG_IF(setting->type == SETTING_INT &&
+                   (value->value.int_value < setting->min || value->value.int_value > setting->max),
                "%s", setting->name);
-        BUG_IF(setting->type == SETTING_TEXT && !value->text, "%s", setting->name);
+        BUG_IF(setting->type == SETTING_TEXT && !value->value.text, "%s", setting->name);
     }
     options_free(&options);
 }

@@ -86,8 +86,9 @@ void expert_products_run(const struct expert_products *products, int product, in
     matmul_run_spec(&spec, products->threads, operands, workspace);
 }
 
-/* An expert's MLP and its gradients, on the pieces of rows that the routing gave it. Rows of the last tile that
- * hold no slot are zeros, which GEMMs add nothing for. */
+/* ---- an expert's MLP and its gradients, on the pieces of rows that the routing gave it ----
+ *
+ * Rows of the last tile that hold no slot are zeros, which GEMMs add nothing for. */
 
 /* Those of forward come first. By their results: gate and up, y; the gradients of the activation, of x in two parts, of
  * gate and up, of down. */

@@ -406,6 +406,8 @@ static enum status judge(const char *folder, const json_t *folders) {
     return status_set(STATUS_BAD_INPUT, "%s: has no checksums to compare with", folder);
 }
 
+/* Compares the files of a checkpoint, of a run's checkpoints and model, or of any directory with a manifest with their
+ * checksums, and prints what it finds. BAD_INPUT when something is damaged, or when there are no checksums at all. */
 static enum status inspect_verify(const char *folder, bool json) {
     if (!file_is_folder(folder))
         return status_set(STATUS_BAD_INPUT, "%s: is not a directory: --verify takes a checkpoint's or a run's", folder);

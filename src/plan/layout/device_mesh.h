@@ -39,7 +39,7 @@ double device_mesh_all_reduce_s(const struct device_mesh *mesh, unsigned axes, d
 /* alpha + beta x (n-1)/n, x what each device has: with n x bytes in all, the (n-1)/n^2 of the papers. */
 double device_mesh_all_to_all_s(const struct device_mesh *mesh, unsigned axes, double bytes);
 
-/* --- which devices form the rows of a mesh (mesh_search.c) --- */
+/* --- which devices form the rows of a mesh --- */
 
 /* What was measured between two devices, by their positions in the list of devices. */
 struct device_pair {

@@ -38,7 +38,7 @@ size_t ilp_max_choices(const struct ilp_program *ilp);
 
 static inline int64_t ilp_sum(int64_t a, int64_t b) { return a + b < ILP_FORBIDDEN ? a + b : ILP_FORBIDDEN; }
 
-/* Leaves out choices that no first of the cheapest solutions has (ilp_reduce.c). */
+/* Leaves out choices that no first of the cheapest solutions has. */
 enum status ilp_program_reduce(struct ilp_program *ilp);
 
 /* Cost of a choice for each variable, ILP_FORBIDDEN or more where it may not be; and whether it fits at all moments.
@@ -46,7 +46,7 @@ enum status ilp_program_reduce(struct ilp_program *ilp);
 int64_t ilp_program_cost(const struct ilp_program *ilp, const int *choice);
 bool ilp_program_fits(const struct ilp_program *ilp, const int *choice);
 
-/* --- by elimination (ilp_eliminate.c) --- */
+/* --- by elimination --- */
 
 /* The least cost, memory apart, whatever is chosen for some of the variables. Variables are eliminated one by one, and
  * chosen in the other order, each knowing what those before it chose. Exact. */
@@ -67,7 +67,7 @@ void ilp_buckets_values(const struct ilp_buckets *buckets, int at, int *choice, 
 /* The cheapest choices. `values`: space for as many as the variable with the most choices has. */
 void ilp_buckets_choose(const struct ilp_buckets *buckets, int64_t *values, int *choice);
 
-/* An order of choosing in which few variables that are chosen have pairs with others that are not (ilp_order.c).
+/* An order of choosing in which few variables that are chosen have pairs with others that are not (ilp_search.c).
  * order[variables], out. */
 enum status ilp_order_find(const struct ilp_program *ilp, int *order);
 
@@ -89,7 +89,7 @@ struct ilp_search {
 };
 enum status ilp_search(struct ilp_search *search);
 
-/* --- with a price for memory (ilp_price.c) --- */
+/* --- with a price for memory (ilp_search.c) --- */
 
 /* The same variables and pairs, and costs in which each byte of a moment has a price; the limit's bytes are paid back.
  * Least cost less `paid` is a bound of the cost of all choices that fit (Lagrangian relaxation). */

@@ -8,7 +8,7 @@
  * read, and the MLP by its inner features, of experts each by its own: rows of
  * experts are whole on all ranks, and what is added up is the sum over a token's experts. Where there are fewer
  * key-value heads than ranks, or others than they divide, attention is cut by query heads: GEMMs of keys and values
- * are cut by features, which are gathered, and each rank takes the heads that its queries read (ir/ops/select_heads.c).
+ * are cut by features, which are gathered, and each rank takes the heads that its queries read (ir/ops/attention.c).
  * Between such regions activations are whole. The table of tokens and the head are cut by rows of the vocabulary, which
  * need not divide. No family is known by name.
  *

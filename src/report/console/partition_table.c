@@ -309,7 +309,7 @@ enum status described_table_print(FILE *out, const struct session_plan *plan, do
     qsort(rows, count, sizeof *rows, longest_first);
     fprintf(out,
             "\nestimated operators on %s: data-sheet rates times the efficiency that published\n"
-            "measurements of comparable kernels reach (sources: src/profile/roofline.c)\n",
+            "measurements of comparable kernels reach (sources: src/machine/roofline.c)\n",
             device->name);
     print_rows(out, rows, count);
     mem_free(rows);

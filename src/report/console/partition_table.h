@@ -12,9 +12,8 @@
 /* The cheapest strategy of each operator of a block of each kind, and why others were dropped. */
 void strategies_table_print(FILE *out, const struct plan_strategies *strategies);
 
-/* The shapes that a plan's ranks could have, and what each part of the plan gained. */
-
-/* Nothing where the shape was given. `explain`: also those that were refused or do not fit, each with its reason. */
+/* The shapes that a plan's ranks could have, and what each part of the plan gained. Prints nothing where the shape was
+ * given. `explain`: also those that were refused or do not fit, each with its reason. */
 void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain);
 
 /* The Pareto front: partitions of which none that is faster takes less of the device, by the best program of each that

@@ -5,10 +5,10 @@
  *    "model":     numbers and texts of the model's config.json, or null
  *    "options":   of run.json, or null
  *    "plan":      RUN_DIR/plan.json, else what run.json says; the plan file
- *    "measured":  RUN_DIR/timeline.json by page_timeline.h, or null
+ *    "measured":  RUN_DIR/timeline.json by timeline.h, or null
  *    "predicted": RUN_DIR/predicted.json, or null
  *    "metrics":   metrics_reader.h, or null
- *    "samples":   samples_reader.h
+ *    "samples":   metrics_reader.h
  *    "compare":    another run's {"name", "folder", "step_tokens", "metrics"}, or null
  *    "end":       {"state", "message"} by run_end.h, where page_run_end was called}
  *

@@ -1,4 +1,4 @@
-/* The page of a plan for many devices: one HTML file with the drawings of scale_plots.h and a table of each layout. */
+/* The page of a plan for many devices: one HTML file with the drawings below and a table of each layout. */
 #ifndef BALLAST_REPORT_PAGE_SCALE_PAGE_H
 #define BALLAST_REPORT_PAGE_SCALE_PAGE_H
 
@@ -14,7 +14,7 @@ __attribute__((format(printf, 2, 3))) enum status svg_print(struct text_buffer *
 enum status svg_amount(struct text_buffer *out, double value);
 
 /* Drawings of plans for many devices (search/scale/choose.h): the Pareto front, the curve over numbers of devices, what
- * the stages of a layout do when, and the memory of their ranks. Each is one SVG (svg.h), for the page and for a file.
+ * the stages of a layout do when, and the memory of their ranks. Each is one SVG, for the page and for a file.
  */
 
 /* What is drawn; all is borrowed. */

@@ -1,5 +1,5 @@
-/* What a layer, the embedding and the head take on one rank, for one micro-batch: kernels by kernel_rate, tensor
- * parallelism's collectives between them. */
+/* What a layer, the embedding and the head take on one rank, for one micro-batch: kernels by machine/kernel_cost.h,
+ * tensor parallelism's collectives between them. */
 #ifndef BALLAST_SEARCH_SCALE_LAYER_COST_H
 #define BALLAST_SEARCH_SCALE_LAYER_COST_H
 

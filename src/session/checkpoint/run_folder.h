@@ -6,7 +6,7 @@
  *     metrics.jsonl               train/metrics.h
  *     events.out.tfevents.*       train/event_file.h
  *     samples.jsonl               train/samples.h
- *     timeline.json               train/step_record.h
+ *     timeline.json               train/metrics.h
  *     checkpoints/step-00000100   session/checkpoint/checkpoint.h
  *     end.json                    train/run_end.h
  *     model                       the result

@@ -190,7 +190,7 @@ bool bpe_alphabet_may_cut(const struct bpe_alphabet *alphabet, uint32_t left, ui
     if (alphabet->uncut) return false;
     const struct bpe_character *before = bpe_alphabet_find(alphabet, left);
     const struct bpe_character *after = bpe_alphabet_find(alphabet, right);
-    /* Unknown characters may become one token, or come out late: see bpe_model.c. */
+    /* Unknown characters may become one token, or come out late: see bpe.c. */
     if (!before || !after) return alphabet->all_known;
     if (!before->left || !after->right || alphabet->border_count == 0) return true;
     return *border_find(alphabet, border_of(left, right)) == 0;

@@ -243,7 +243,7 @@ void SIMD_NAME(simd_rope)(enum dtype dtype, int64_t half, float sign, const void
         rope_row(false, half, sign, x, table, y);
 }
 
-/* Rows of logits: the loss's log of the sum of exponentials, and its gradient. */
+/* ---- rows of logits: the loss's log of the sum of exponentials, and its gradient ---- */
 
 /* Elements that are summed in fp32 before their sum goes on in double. */
 enum { SUM_RUN = 1024 };
