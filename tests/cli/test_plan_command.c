@@ -104,6 +104,12 @@ static void many_devices_can_be_planned_for(void **state) {
            "3");
     EXPECT(folder, 2, TEXTS("network: is missing"), "plan", "gpt2", "--devices", "8", "--cluster",
            BALLAST_SOURCE "/clusters/h100-sxm.json");
+    json_t *cluster = json_load_file(BALLAST_SOURCE "/clusters/h100x8.json", 0, NULL);
+    assert_int_equal(json_object_set_new(cluster, "rates", json_null()), 0);
+    assert_int_equal(json_dump_file(cluster, temp_path(folder, "no-rates.json"), 0), 0);
+    json_decref(cluster);
+    EXPECT(folder, 2, TEXTS("no-rates.json: rates: is missing"), "plan", "gpt2", "--devices", "8", "--cluster",
+           temp_path(folder, "no-rates.json"));
     EXPECT(folder, 3, TEXTS("no layout fits 8 devices"), "plan", "llama-3.1-405b", "--cluster", "rtx4090x8",
            "--devices", "8");
 }

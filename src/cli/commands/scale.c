@@ -272,6 +272,7 @@ static enum status read_cluster(const struct options *options, struct choice_req
     TRY(cluster_open(name, &out->cluster));
     const char *lacks = out->cluster.network.devices < 1                   ? "network"
                         : out->cluster.device.limits.bf16_flops_per_s <= 0 ? "devices[0].limits"
+                        : out->cluster.rates.zero.bytes_per_s <= 0         ? "rates"
                                                                            : NULL;
     if (!lacks && !out->cluster.device.bf16_matrix)
         return status_hint(status_set(STATUS_BAD_INPUT,
