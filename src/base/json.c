@@ -98,13 +98,13 @@ enum status json_read_object(const char *path, size_t limit_bytes, json_t **out)
     return status;
 }
 
-static const json_t *present(const json_t *object, const char *field) {
+const json_t *json_present(const json_t *object, const char *field) {
     const json_t *value = json_object_get(object, field);
     return json_is_null(value) ? NULL : value;
 }
 
 enum status json_require(const char *file, const json_t *object, const char *field) {
-    if (present(object, field)) return STATUS_OK;
+    if (json_present(object, field)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %s: missing", file, field);
 }
 
@@ -119,7 +119,7 @@ static enum status refuse_type(const char *file, const char *field, const json_t
 
 enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t min, int64_t max,
                           int64_t *out) {
-    const json_t *value = present(object, field);
+    const json_t *value = json_present(object, field);
     if (!value) return STATUS_OK;
     if (!json_is_integer(value)) return refuse_type(file, field, value, min, max);
     int64_t number = json_integer_value(value);
@@ -143,7 +143,7 @@ enum status json_read_version(const char *file, const json_t *object, int64_t ne
 
 enum status json_read_double(const char *file, const json_t *object, const char *field, double min, double max,
                              double *out) {
-    const json_t *value = present(object, field);
+    const json_t *value = json_present(object, field);
     if (!value) return STATUS_OK;
     if (!json_is_number(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a number", file, field);
     double number = json_number_value(value);
@@ -157,7 +157,7 @@ enum status json_read_double(const char *file, const json_t *object, const char 
 }
 
 enum status json_read_bool(const char *file, const json_t *object, const char *field, bool *out) {
-    const json_t *value = present(object, field);
+    const json_t *value = json_present(object, field);
     if (!value) return STATUS_OK;
     if (!json_is_boolean(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be true or false", file, field);
     *out = json_is_true(value);
@@ -165,7 +165,7 @@ enum status json_read_bool(const char *file, const json_t *object, const char *f
 }
 
 enum status json_read_string(const char *file, const json_t *object, const char *field, const char **out) {
-    const json_t *value = present(object, field);
+    const json_t *value = json_present(object, field);
     if (!value) return STATUS_OK;
     if (!json_is_string(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a string", file, field);
     *out = json_string_value(value);

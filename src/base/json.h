@@ -19,6 +19,9 @@ json_t *json_load(const char *text, size_t bytes, size_t flags, bool *widened, j
 /* json_read_object for text already in memory; `name` stands for the path in messages. */
 enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out);
 
+/* The field's value; NULL where it is absent or null. */
+const json_t *json_present(const json_t *object, const char *field);
+
 /* Fields of an object. Each fails with BAD_INPUT "FILE: FIELD: what is wrong" when the field is of another type or out
  * of range; for a number that is, the nearest legal one is the hint. A missing field (or null) leaves *out as it is:
  * set the default first, or use json_require before. */

@@ -54,7 +54,8 @@ static json_t *value_of(const json_t *object, const struct setting *setting, con
     if (strcmp(field, "chat_time_s") == 0) return date_of(value);
     if (strcmp(field, "disk_folder") == 0) return disk_of(object);
     if (strcmp(field, "device_bytes") == 0 || strcmp(field, "host_bytes") == 0) return size_of(value);
-    if (setting->flag_in_files) return json_string(setting_choice_name(setting, json_is_true(value), name));
+    if (setting->flag_in_files && json_is_boolean(value))
+        return json_string(setting_choice_name(setting, json_is_true(value), name));
     return json_incref((json_t *)(uintptr_t)value);
 }
 

@@ -180,7 +180,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
 /* Ballast 0.1.0 had no such key: it packed where attention was within documents, unless examples were pairs. */
 static enum status read_packing(const char *file, const json_t *object, struct recipe *out) {
     bool packed = out->document_attention == DOCUMENT_ATTENTION_WITHIN && out->loss != TRAINING_DPO;
-    const json_t *text = json_object_get(object, "packing");
+    const json_t *text = json_present(object, "packing");
     struct setting_value value;
     out->packing = packed && !text ? EXAMPLE_PACKING_ROWS_HELD : EXAMPLE_PACKING_OFF;
     out->packing_auto = json_is_string(text) && strcmp(json_string_value(text), "auto") == 0;
@@ -199,7 +199,7 @@ static enum status read_setting(const char *file, const json_t *object, enum set
     if (!setting->later) TRY(json_require(file, object, setting->key));
     if (place->storage == STORED_CHARS)
         return json_read_text(file, object, setting->key, place->bytes, (char *)out + place->offset);
-    if (json_object_get(object, setting->key)) TRY(setting_from_json(file, object, setting, false, NULL, &value));
+    if (json_present(object, setting->key)) TRY(setting_from_json(file, object, setting, false, NULL, &value));
     enum status status = setting->type == SETTING_INT ? check_value(out, id, &value) : STATUS_OK;
     if (status != STATUS_OK) return status_prefix(status, "%s", file);
     return settings_store(&recipe_settings, out, id, "", &value);

@@ -138,7 +138,7 @@ static enum status option_from_json(const char *file, const json_t *object, enum
     struct setting_value value;
     if (!must && !is_given(setting, json_object_get(object, setting->key))) return STATUS_OK;
     if (must && !setting->later) TRY(json_require(file, object, setting->key));
-    if (!json_object_get(object, setting->key)) return STATUS_OK;
+    if (!json_present(object, setting->key)) return STATUS_OK;
     TRY(setting_from_json(file, object, setting, true, memory, &value));
     TRY(settings_store(&train_settings, out, id, "", &value));
     if (!number) out->given.of[id] = false;

@@ -279,6 +279,25 @@ static void plans_without_lanes_have_one(void **state) {
     assert_int_equal(rank_place_ranks(&back.place), 1);
 }
 
+/* null means absent, in every field of a recipe that may be absent. */
+static void null_settings_have_their_defaults(void **state) {
+    static const char *const fields[] = {"lanes", "reduce_dtype", "tensor_parallel", "sequence_parallel",
+                                         "loss",  "optimizer",    "packing"};
+    const char *path = temp_path(*state, "plan.json");
+    struct plan plan = example(), absent, null;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        json_t *json = plan_to_json(&plan), *recipe = json_object_get(json, "recipe");
+        json_object_del(recipe, fields[i]);
+        assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
+        if (plan_read(path, &absent) != STATUS_OK) fail_msg("%s: %s", fields[i], status_message());
+        json_object_set_new(recipe, fields[i], json_null());
+        assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
+        if (plan_read(path, &null) != STATUS_OK) fail_msg("%s: %s", fields[i], status_message());
+        assert_int_equal(recipe_require_equal(&absent.recipe, &null.recipe), STATUS_OK);
+        json_decref(json);
+    }
+}
+
 static void bad_lanes_and_ranks_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse(path, changed("recipe", "lanes", json_string("2x")), "lanes: '2x' is no number", "2x4 for 4 on each");
@@ -530,6 +549,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(strategies_come_back_the_same, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(lanes_and_ranks_come_back_the_same, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(plans_without_lanes_have_one, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(null_settings_have_their_defaults, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_lanes_and_ranks_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_plans_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(threads_are_read_from_either_place, temp_folder_make, temp_folder_drop),
