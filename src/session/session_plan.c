@@ -166,7 +166,9 @@ static enum status plan_requested(struct session *session, struct plan_request *
         return status;
     }
     TRY(session_plan_make(session, request, out));
-    return trains && open ? warn_of_idle_lanes(session, &out->chosen) : STATUS_OK;
+    if (trains && open) status = comm_agree(session->comm, warn_of_idle_lanes(session, &out->chosen));
+    if (status != STATUS_OK) session_plan_free(out);
+    return status;
 }
 
 /* `made`: how the request went. */
