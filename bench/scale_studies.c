@@ -240,7 +240,7 @@ static enum status study_calculon(void) {
 /* A table over nodes of the README of NVIDIA's launcher, and what of the configuration of its time decides. */
 struct launches {
     const char *name, *table;
-    struct transformer model;
+    const struct transformer *model;
     int64_t mesh, batch; /* devices of tensor and of pipeline parallelism, each; sequences of a step */
     bool cuts_states;    /* distributed_fused_adam, else fused_adam */
     enum recomputation recomputation;
@@ -257,7 +257,7 @@ static const struct transformer launched_5b = {4096, 24, 32, 32, 16384, 51200, f
 static const struct launches launched[] = {
     {"5B",
      "September 2022",
-     launched_5b,
+     &launched_5b,
      1,
      2048,
      true,
@@ -265,7 +265,7 @@ static const struct launches launched[] = {
      {{1, 40345}, {2, 79815}, {4, 161754}, {8, 312774}, {16, 659481}, {32, 1159288}}},
     {"175B",
      "July 2022",
-     launched_175b,
+     &launched_175b,
      8,
      1536,
      false,
@@ -273,7 +273,7 @@ static const struct launches launched[] = {
      {{16, 20642}, {32, 38025}, {128, 141306}}},
     {"175B",
      "September 2022",
-     launched_175b,
+     &launched_175b,
      8,
      2048,
      true,
@@ -281,7 +281,7 @@ static const struct launches launched[] = {
      {{8, 7500}, {16, 14950}, {32, 29537}, {64, 58211}, {128, 109684}}},
     {"175B",
      "September 2022",
-     launched_175b,
+     &launched_175b,
      8,
      2048,
      true,
@@ -308,7 +308,7 @@ static struct layout launched_layout(const struct launches *table, int64_t nodes
 static enum status launch(const struct launches *table) {
     static const char *const recomputed[RECOMPUTE_COUNT] = {
         [RECOMPUTE_NONE] = "nothing", [RECOMPUTE_ATTENTION] = "attention", [RECOMPUTE_FULL] = "all"};
-    struct training job = {.model = table->model, .system = *training_system_find("NeMo Megatron")};
+    struct training job = {.model = *table->model, .system = *training_system_find("NeMo Megatron")};
     struct calibration calibration = calibration_default();
     double sum = 0;
     int count = 0;
