@@ -1,10 +1,12 @@
-/* What communication between ranks costs: latency and bandwidth of each operation by size, in place (shared segments)
- * and by messages, hierarchical and flat, compared with a plain copy of the same bytes in memory within the same run.
- * usage: comm_speed [--ranks N]
- * [--mpi openmpi|mpich] [--nodes N] [--times N]        (starts its ranks itself) mpirun -n N comm_speed (as ranks of
- * one's own) BALLAST_PLUGINS names the directory of the plugins, where they are not next to the program. Each
- * line is the median of the slowest rank's times: one operation from comm_start to the end of comm_wait, on data just
- * written. GB/s are of what the operation works on. */
+/* Measures communication between ranks: latency and bandwidth of each operation by size, in place (shared segments) and
+ * by messages, hierarchical and flat, compared with a plain copy of the same bytes in memory within the same run.
+ *
+ *     comm_speed [--ranks N] [--mpi openmpi|mpich] [--nodes N] [--times N]      starts its ranks itself
+ *     mpirun -n N comm_speed                                                    runs as the ranks of this mpirun
+ *
+ * BALLAST_PLUGINS names the directory of the plugins, unless they are next to the program. Each line is the median of
+ * the slowest rank's times: one operation from comm_start to the end of comm_wait, on data just written. GB/s count the
+ * bytes that the operation works on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

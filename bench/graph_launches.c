@@ -1,4 +1,5 @@
-/* How much of a training step a GPU is asked for by graphs (src/runtime/graph segments.h), by policy: needs no GPU.
+/* Counts, by policy, the calls of a training step that CUDA graphs replace (src/runtime/graph_segments.h). Needs no
+ * GPU.
  *
  *     build/bench/graph_launches
  *
@@ -46,7 +47,7 @@ static enum status choose_policy(const struct graph *graph, const struct way *wa
     return status;
 }
 
-/* What is not in a graph segment, by name. */
+/* Calls outside of graph segments, by name. */
 struct rest {
     const char *name;
     int64_t calls;

@@ -6,8 +6,8 @@
 
 #include "plan/layout/layout.h"
 
-/* Costs of collectives on x numbers, in its units: those of src/plan/layout with a constant that tells the kinds apart;
- * an all-to-all on half of what each device has. */
+/* Costs of collectives on x elements, in the paper's units: the costs of src/plan/layout plus a constant for each kind.
+ * An all-to-all moves half of a device's elements. */
 double published_all_gather(const struct device_mesh *mesh, unsigned axes, double x);
 double published_reduce_scatter(const struct device_mesh *mesh, unsigned axes, double x);
 double published_all_reduce(const struct device_mesh *mesh, unsigned axes, double x);

@@ -9,7 +9,7 @@
  * copies, kernels in the host tier) waits for the events. A step ends when all work is done.
  *
  * Where such a backend has graphs (backend.h), steps from the second on launch whole segments of a stream at once
- * (runtime/graph segments.h): the same work in the same order. A step that is recorded or observed is enqueued call by
+ * (runtime/graph_segments.h): the same work in the same order. A step that is recorded or observed is enqueued call by
  * call.
  *
  * Addresses. runner_data returns addresses that the CPU can use. Where it cannot use a tier's memory (arena.mapped),

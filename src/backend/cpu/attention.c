@@ -129,9 +129,9 @@ enum status cpu_attention_create(const struct node *node, struct kernel **out) {
  * task's own. dq is a sum over tasks, in the order of their keys: before a task adds its part of a tile of queries, it
  * waits for the task of the keys before.
  *
- * Of a head tasks begin in the order of their keys, the longest first, and pass their queries from the last on: where
- * all begin at once, each follows the one before at a distance of one tile and all end together. A task waits only for
- * tasks that began before it, so that the wait ends with any number of threads. */
+ * The tasks of a head start in the order of their keys, the longest first, and process their queries from last to
+ * first. If all start at once, each follows the previous one at a distance of one tile, and all end together. A task
+ * waits only for tasks that began before it, so that the wait ends with any number of threads. */
 
 struct gradient_run {
     const struct node *node;
@@ -431,7 +431,7 @@ enum status cpu_select_heads_create(const struct node *node, struct kernel **out
     return cpu_rows_create(node, select_rows, out);
 }
 
-/* Of `count` heads, side by side. */
+/* dx [head_dim] = the sum of `count` adjacent heads of dy [count][head_dim]. */
 static void sum_heads_bf16(const uint16_t *dy, int64_t count, int64_t head_dim, uint16_t *dx) {
     for (int64_t c = 0; c < head_dim; c++) {
         float sum = 0;

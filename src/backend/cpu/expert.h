@@ -30,7 +30,7 @@ struct expert_pieces {
     int64_t tile, whole[PIECE_WHOLE_SIZES], rows[PIECE_SIZES]; /* of fixed sizes: the largest last */
     int wholes, sizes;                                         /* 0: any */
 };
-/* Of tiles of so many rows, where an expert has `max` rows at most. */
+/* The pieces for tiles of `tile` rows, if an expert gets at most `max` rows. */
 struct expert_pieces expert_pieces_of(int64_t tile, int64_t max, bool any);
 /* The rows of the piece that so many rows (over 0) begin with; *size: which of the fixed sizes it is. */
 int64_t expert_pieces_first(const struct expert_pieces *pieces, int64_t rows, int *size);
