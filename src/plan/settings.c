@@ -40,7 +40,8 @@ static int64_t place_of(const char *list, const char *name) {
     for (int64_t place = 0; length > 0 && !strchr(name, '|'); place++) {
         if (strncmp(list, name, length) == 0 && (list[length] == '|' || list[length] == '\0')) return place;
         list = strchr(list, '|');
-        if (!list++) break;
+        if (!list) break;
+        list++;
     }
     return -1;
 }
