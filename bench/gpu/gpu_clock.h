@@ -1,6 +1,5 @@
 /* Seconds of work on a GPU by its own clock, for the benchmarks of bench/gpu. */
-#ifndef BALLAST_BENCH_GPU_CLOCK_H
-#define BALLAST_BENCH_GPU_CLOCK_H
+#pragma once
 
 #include "backend/backend.h"
 
@@ -20,5 +19,3 @@ enum status gpu_clock_call(const struct gpu_clock *clock, enum status (*enqueue)
 
 /* A program's main: its status, and "NAME: MESSAGE" on stderr; 77 without a GPU. */
 int gpu_clock_main(const char *name, enum status (*measure)(const struct gpu_clock *clock));
-
-#endif

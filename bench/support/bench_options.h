@@ -1,6 +1,5 @@
 /* Command lines of benchmarks that run training steps: one table says what a program takes. */
-#ifndef BALLAST_BENCH_BENCH_OPTIONS_H
-#define BALLAST_BENCH_BENCH_OPTIONS_H
+#pragma once
 
 #include "support/model_step.h"
 
@@ -30,5 +29,3 @@ enum status bench_options_require_disk(const struct model_step_options *step);
 /* A GPT-2 that a step of some tenths of a second trains: 4 layers of 256 columns, 2048 tokens in the vocabulary, 4 x
  * 256 tokens a step in micro-batches of one sequence, fp32. */
 struct model_step_options bench_options_small(void);
-
-#endif

@@ -1,11 +1,8 @@
 /* Chunks that a block needs at once: how many buffers a policy must have. */
-#ifndef BALLAST_BENCH_BLOCK_CHUNKS_H
-#define BALLAST_BENCH_BLOCK_CHUNKS_H
+#pragma once
 
 #include "plan/chunks.h"
 
 /* Counts the most chunks with index `first` or higher that the nodes of one block read. FAILED without memory. */
 enum status max_chunks_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
                                   int64_t *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reading cases with known answers: fields of JSON, with errors that name the place in the file and the field. */
-#ifndef BALLAST_BENCH_CASE_JSON_H
-#define BALLAST_BENCH_CASE_JSON_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ enum status case_int(const char *place, const json_t *object, const char *field,
                      int64_t *out);
 enum status case_double(const char *place, const json_t *object, const char *field, double min, double max,
                         double *out);
-
-#endif

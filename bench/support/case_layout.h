@@ -1,6 +1,5 @@
 /* Meshes, shapes and layouts as files of cases have them. */
-#ifndef BALLAST_BENCH_CASE_LAYOUT_H
-#define BALLAST_BENCH_CASE_LAYOUT_H
+#pragma once
 
 #include "plan/layout/layout.h"
 #include "support/case_json.h"
@@ -34,5 +33,3 @@ int64_t device_mesh_neighbour(const struct device_mesh *mesh, int64_t device, in
  * divide it. Both shapes hold as many elements, and the layout fits the first. */
 bool layout_reshape(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *from,
                     const struct layout_shape *to, struct layout *out);
-
-#endif

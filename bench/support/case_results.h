@@ -1,6 +1,5 @@
 /* What came of cases with known answers, and the sections that there are solvers for. */
-#ifndef BALLAST_BENCH_CASE_RESULTS_H
-#define BALLAST_BENCH_CASE_RESULTS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -51,5 +50,3 @@ case_solver solve_difference_cases, solve_conversion_cases, solve_mesh_cases, so
 /* Solves all sections of a file's top value, in its order. Those without a solver are named on `skipped`, where that is
  * not NULL. Free `out` with case_results_free, also after a failure. */
 enum status case_results_solve(const json_t *file, FILE *skipped, struct case_results *out);
-
-#endif

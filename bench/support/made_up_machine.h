@@ -1,6 +1,5 @@
 /* Machines whose costs are made up, so that a search finds the same on every machine. */
-#ifndef BALLAST_BENCH_MADE_UP_MACHINE_H
-#define BALLAST_BENCH_MADE_UP_MACHINE_H
+#pragma once
 
 #include "search/search.h"
 
@@ -16,5 +15,3 @@ enum status made_up_costs(const struct graph *graph, const struct made_up_machin
 
 /* Device bytes of the input's graph with everything on the device and one micro-batch per wave. */
 enum status search_plain_bytes(const struct search_input *input, int64_t *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The middle of some measurements. */
-#ifndef BALLAST_BENCH_MEDIAN_H
-#define BALLAST_BENCH_MEDIAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -8,5 +7,3 @@
 double median(double *values, int count);
 /* The same of times in ns, in seconds. */
 double median_s(int64_t *ns, int count);
-
-#endif

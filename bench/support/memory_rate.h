@@ -1,6 +1,5 @@
 /* The machine's memory bandwidth, as operators that do little arithmetic meet it. */
-#ifndef BALLAST_BENCH_MEMORY_RATE_H
-#define BALLAST_BENCH_MEMORY_RATE_H
+#pragma once
 
 #include "runtime/store/arena.h"
 
@@ -25,5 +24,3 @@ void memory_rate_close(struct memory_rate *rate);
 double memory_rate_measure(const struct memory_rate *rate, enum memory_use use);
 /* "reads" and so on. */
 const char *memory_use_name(enum memory_use use);
-
-#endif

@@ -1,7 +1,6 @@
 /* A training step of a model without files: random weights and tokens, in the session, plan and engine that
  * `ballast train` uses. */
-#ifndef BALLAST_BENCH_MODEL_STEP_H
-#define BALLAST_BENCH_MODEL_STEP_H
+#pragma once
 
 #include "session/engine.h"
 
@@ -41,5 +40,3 @@ int64_t model_step_tokens(const struct model_step *step);
 double model_step_model_flops(const struct model_step *step);
 /* The same as the operators of the program count it, the recomputed scores of attention included. */
 double model_step_program_flops(const struct model_step *step);
-
-#endif

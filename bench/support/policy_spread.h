@@ -1,6 +1,5 @@
 /* Policies spread through the space: each choice takes all of its values about equally often. */
-#ifndef BALLAST_BENCH_POLICY_SPREAD_H
-#define BALLAST_BENCH_POLICY_SPREAD_H
+#pragma once
 
 #include "ir/graph.h"
 #include "plan/plan.h"
@@ -12,5 +11,3 @@ enum status policy_spread(const struct graph *graph, int64_t micro_batches, uint
 enum { POLICY_TEXT = 96 };
 /* "p=disk g=host o=disk u=host 1/4 b=3 l=1 n=2 recompute" and the like; returns `text`. */
 char *policy_spread_print(const struct policy *policy, char text[POLICY_TEXT]);
-
-#endif

@@ -1,6 +1,5 @@
 /* How far predictions are from measurements: a factor that they have in common, and the rest. */
-#ifndef BALLAST_BENCH_PREDICTION_ERRORS_H
-#define BALLAST_BENCH_PREDICTION_ERRORS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ struct bar_limit {
 double bar_lift(struct bar_limit limit, double floor);
 enum bar bar_judge(double error, struct bar_limit limit, double floor);
 const char *bar_text(enum bar bar);
-
-#endif

@@ -1,7 +1,6 @@
 /* oneDNN's own rate on the GEMMs of a training step, each in the layout that suits it best: what a step that
  * were products alone, with nothing to copy, pack or wait for, would reach. */
-#ifndef BALLAST_BENCH_PRODUCT_RATE_H
-#define BALLAST_BENCH_PRODUCT_RATE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -21,5 +20,3 @@ void product_rate_close(struct product_rate *rate);
 enum status product_rate_measure(struct product_rate *rate, double *flops_per_s);
 /* One line for each product: its sizes, layouts, the primitive's name and its rate in the last measurement. */
 void product_rate_print(const struct product_rate *rate, FILE *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* What Colossal-Auto's public code does with layouts, written anew from its paper and from what it gives on known
  * cases: the prices of its steps, and the greedy walk that src/plan/layout must never be worse than. For comparison
  * only. */
-#ifndef BALLAST_BENCH_PUBLISHED_LAYOUTS_H
-#define BALLAST_BENCH_PUBLISHED_LAYOUTS_H
+#pragma once
 
 #include "plan/layout/layout.h"
 
@@ -25,5 +24,3 @@ int published_dimension_difference(unsigned from, unsigned to);
  * it does not arrive. */
 int published_walk(const struct device_mesh *mesh, const struct layout_shape *shape, const struct layout *from,
                    const struct layout *to, struct layout_step out[CONVERSION_STEPS_MAX]);
-
-#endif

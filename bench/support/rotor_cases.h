@@ -1,7 +1,6 @@
 /* Chains with known answers in the form of the collection that bench/parallel_cases reads: its sections
  * "10_rotor_synthetic" and "11_rotor_real_models". */
-#ifndef BALLAST_BENCH_ROTOR_CASES_H
-#define BALLAST_BENCH_ROTOR_CASES_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -39,5 +38,3 @@ struct rotor_cases {
 /* The cases of one section of that name. BAD_INPUT naming case and field. Free `out` with rotor_cases_free. */
 enum status rotor_cases_from_json(const char *name, const json_t *section, struct rotor_cases *out);
 void rotor_cases_free(struct rotor_cases *cases);
-
-#endif

@@ -1,6 +1,5 @@
 /* Calibration on known steps. */
-#ifndef BALLAST_BENCH_SCALE_FIT_H
-#define BALLAST_BENCH_SCALE_FIT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -33,5 +32,3 @@ struct known_step {
  * nothing stay as they are. *error is that mean after it, 0 without steps. FAILED without memory. Deterministic. */
 enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration,
                             double *error);
-
-#endif

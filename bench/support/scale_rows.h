@@ -1,7 +1,6 @@
 /* Published training steps, as rows of a JSON file (bench/scale_tables.c says which fields): each becomes a job for
  * src/search/scale, or a reason why it cannot. */
-#ifndef BALLAST_BENCH_SCALE_ROWS_H
-#define BALLAST_BENCH_SCALE_ROWS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ void scale_rows_free(struct scale_rows *rows);
 
 /* Devices that the layout uses. */
 int64_t layout_devices(const struct layout *layout);
-
-#endif

@@ -1,7 +1,6 @@
 /* Searches whose results are the same on every machine: a model's graph on made-up machines with several amounts of
  * memory. */
-#ifndef BALLAST_BENCH_SEARCH_ROWS_H
-#define BALLAST_BENCH_SEARCH_ROWS_H
+#pragma once
 
 #include "plan/plan.h"
 #include "support/step_graph.h"
@@ -27,5 +26,3 @@ struct search_effort {
 
 enum status search_rows_find(const struct step_graph_size *size, struct search_effort effort,
                              struct search_row rows[SEARCH_ROWS]);
-
-#endif

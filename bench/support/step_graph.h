@@ -1,7 +1,6 @@
 /* Training steps' graphs of GPT-2's form without weights, and the time of one thread: for benchmarks of the compiler.
  */
-#ifndef BALLAST_BENCH_STEP_GRAPH_H
-#define BALLAST_BENCH_STEP_GRAPH_H
+#pragma once
 
 #include "ir/graph.h"
 
@@ -18,5 +17,3 @@ enum status step_graph_build(const struct step_graph_size *size, struct graph **
 
 /* Processor time of this thread alone: one thread compiles, and others may be busy. */
 double step_graph_now_s(void);
-
-#endif

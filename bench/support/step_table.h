@@ -1,6 +1,5 @@
 /* Where the time of a step goes, operator by operator: watched in the real step, between its instructions. */
-#ifndef BALLAST_BENCH_STEP_TABLE_H
-#define BALLAST_BENCH_STEP_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -33,5 +32,3 @@ struct step_limits {
 };
 enum status step_table_print(const struct step_table *table, const struct model_step *step, struct step_limits limits,
                              const struct costs *costs, FILE *out);
-
-#endif

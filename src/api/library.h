@@ -7,8 +7,7 @@
  *   train     ballast_train, ballast_resume, the trainer, ballast_evaluate
  *   plan      ballast_plan, and the session
  *   text      ballast_generate, and the writer */
-#ifndef BALLAST_API_LIBRARY_H
-#define BALLAST_API_LIBRARY_H
+#pragma once
 
 #include <locale.h>
 #include <signal.h>
@@ -66,5 +65,3 @@ enum status library_plan_document(const char *model, const struct session_plan *
                                   const struct step_summary *prediction, json_t **out);
 /* 0 where it is not given. */
 enum status library_read_time(const char *name, int64_t given, int64_t *out);
-
-#endif

@@ -11,8 +11,7 @@
  * `streams` and `memory` are NULL. On a GPU a call queues its work on a stream and returns; the GPU does the work
  * later, in the stream's order, in memory that the CPU cannot address. The two kinds differ in these two tables alone:
  * the runtime (runtime/runner.h) looks at the tables and never at the backend's name. */
-#ifndef BALLAST_BACKEND_BACKEND_H
-#define BALLAST_BACKEND_BACKEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -249,5 +248,3 @@ extern const int kernel_version_count;
 const char *kernel_version_last(const char *backend, int version);
 /* Whether a run of version `from` has the same bits with version `to`, unless its loss balances experts. */
 bool kernel_versions_alike(const char *backend, int from, int to);
-
-#endif

@@ -1,7 +1,6 @@
 /* Constants of the CUDA backend that need neither a GPU nor CUDA in the build. Plans for target devices
  * (profile/described_device.h) use them. */
-#ifndef BALLAST_BACKEND_CUDA_CONSTANTS_H
-#define BALLAST_BACKEND_CUDA_CONSTANTS_H
+#pragma once
 
 #include "backend/kernel_parts.h"
 
@@ -70,5 +69,3 @@ enum { CUDA_GRAPH_NODES = 2048 };
 /* GEMMs are fastest on aligned rows, and few vocabularies are so divisible (GPT-2: 50257). */
 static const struct head_limits cuda_head_limits = {
     .logits_bytes = (int64_t)512 << 20, .tile_tokens = 4096, .logits_row = 64};
-
-#endif

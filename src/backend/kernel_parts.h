@@ -1,6 +1,5 @@
 /* What the kernels of all backends have in common: making them, and how operators are cut into GEMMs and tiles. */
-#ifndef BALLAST_BACKEND_KERNEL_PARTS_H
-#define BALLAST_BACKEND_KERNEL_PARTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -141,5 +140,3 @@ struct muon_sizes muon_sizes_of(const struct node *node);
 struct matmul_spec muon_square_spec(const struct muon_sizes *sizes);
 struct matmul_spec muon_squared_spec(const struct muon_sizes *sizes);
 struct matmul_spec muon_product_spec(const struct muon_sizes *sizes);
-
-#endif

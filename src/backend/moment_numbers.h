@@ -1,7 +1,6 @@
 /* What codes of 8 bits stand for (backend/update.h), as bitsandbytes' create_dynamic_map computes it in fp32: the
  * numbers of the unsigned map, and the magnitudes of the signed one from 0 on. */
-#ifndef BALLAST_BACKEND_MOMENT_NUMBERS_H
-#define BALLAST_BACKEND_MOMENT_NUMBERS_H
+#pragma once
 
 /* clang-format off */
 #define MOMENT_UNSIGNED_NUMBERS                                                                                        \
@@ -73,5 +72,3 @@
     0.89453125f, 0.908593774f, 0.922656238f, 0.936718762f, 0.950781226f, 0.96484375f,                                  \
     0.978906274f, 0.992968738f, 1.0f
 /* clang-format on */
-
-#endif

@@ -16,8 +16,7 @@
  *
  * MOMENTS IN 8 BITS. A block of UPDATE_SCALE_BLOCK elements is unpacked to fp32, updated as moments in fp32 are, and
  * packed again (moment_map below). The weight is changed by the moments before they are packed. */
-#ifndef BALLAST_BACKEND_UPDATE_H
-#define BALLAST_BACKEND_UPDATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -115,5 +114,3 @@ static inline const struct moment_map *moment_map_of(enum update_rule rule, int 
             (float)((1 + MOMENT_LARGEST(64 * (first), 1.0)) / 2), 0.0f, 0.0f, 127 * (first) + 1, 127 * (first) + 1     \
         }                                                                                                              \
     }
-
-#endif

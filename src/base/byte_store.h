@@ -1,6 +1,5 @@
 /* Bytes that have no address, such as those of a tensor on a disk: a store copies them to and from memory. */
-#ifndef BALLAST_BASE_BYTE_STORE_H
-#define BALLAST_BASE_BYTE_STORE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct byte_store {
 
 /* Copies through a store are in pieces of at most this size. */
 enum { BYTE_STORE_PIECE = 1 << 20 };
-
-#endif

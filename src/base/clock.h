@@ -1,6 +1,5 @@
 /* Time for metrics and measurement. */
-#ifndef BALLAST_BASE_CLOCK_H
-#define BALLAST_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -17,5 +16,3 @@ static inline int64_t clock_today_s(void) {
     int64_t now_s = (int64_t)time(NULL);
     return now_s > 0 ? now_s / DAY_S * DAY_S : 0;
 }
-
-#endif

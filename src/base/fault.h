@@ -5,8 +5,7 @@
  *
  * Disarmed (the normal state) a fault point costs one relaxed atomic load and increment. Counters run in every build,
  * so that tests can also count allocations. */
-#ifndef BALLAST_BASE_FAULT_H
-#define BALLAST_BASE_FAULT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void fault_arm(enum fault_kind kind, int64_t nth, bool sticky);
 void fault_arm_kill(enum fault_kind kind, int64_t nth);
 /* Operations of this kind since the process began. */
 int64_t fault_count(enum fault_kind kind);
-
-#endif

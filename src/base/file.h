@@ -1,6 +1,5 @@
 /* Files: whole reads, and writes that leave either the old file or the new one. All with fault points. */
-#ifndef BALLAST_BASE_FILE_H
-#define BALLAST_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ void file_input_close(struct file_input *input);
 enum status file_input_read(const struct file_input *input, size_t offset, size_t bytes, void *out);
 /* Has the system begin to read them from the disk, without waiting. */
 void file_input_expect(const struct file_input *input, size_t offset, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writing behind: a thread writes pieces of a file while their owner prepares the next ones. Private to src/base. */
-#ifndef BALLAST_BASE_FILE_BEHIND_H
-#define BALLAST_BASE_FILE_BEHIND_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ int file_behind_end(struct file_behind *behind);
 /* Writes all, past the page cache while the descriptor has O_DIRECT, which it loses where the file system refuses a
  * write for its alignment. 0 or an errno. */
 int file_write_fully(int descriptor, const void *data, size_t bytes);
-
-#endif

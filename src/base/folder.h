@@ -1,6 +1,5 @@
 /* Directories, paths, and the steps that make a rename durable. All with fault points. */
-#ifndef BALLAST_BASE_FOLDER_H
-#define BALLAST_BASE_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ enum status file_rename(const char *from, const char *to);
 /* $XDG_CACHE_HOME/ballast, or ~/.cache/ballast, or .ballast-cache where the user has no home; the directory need not
  * exist. In fresh memory; NULL when out of memory. */
 char *cache_folder(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Conversions between fp32 and the 16-bit formats, scalar, round to nearest even (NaN stays NaN). */
-#ifndef BALLAST_BASE_HALF_H
-#define BALLAST_BASE_HALF_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -47,5 +46,3 @@ static inline float f16_to_float(uint16_t half) {
     uint32_t bits = (subnormal & is_subnormal) | (normal & ~is_subnormal) | (0x7f800000u & is_special);
     return float_from_bits(sign | bits);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Hashes for tables in memory. Not for files: values may differ between machines. */
-#ifndef BALLAST_BASE_HASH_H
-#define BALLAST_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ static inline uint64_t hash_bytes(const char *text, size_t bytes) {
 /* CRC-32C (Castagnoli), as in iSCSI (RFC 3720, section 12.1). */
 
 uint32_t crc32c(const void *data, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reading JSON files with errors that name the file and the field. Values are jansson's. */
-#ifndef BALLAST_BASE_JSON_H
-#define BALLAST_BASE_JSON_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -63,5 +62,3 @@ enum status json_write_compact(const char *path, const json_t *value, int digits
 /* The value as text, freed by the caller with mem_free; `flags` are jansson's. NULL, with a message, without memory.
  * Use this in place of json_dumps, which leaves out a key for whose text it gets no memory, and returns the rest. */
 char *json_text(const json_t *value, size_t flags);
-
-#endif

@@ -1,6 +1,5 @@
 /* Warnings and notes for the user, one line each: on stderr, or to a listener in its place. */
-#ifndef BALLAST_BASE_LOG_H
-#define BALLAST_BASE_LOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * even where quiet is set. */
 typedef void log_listener(bool warning, const char *text);
 void log_listen(log_listener *listener);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Any power of two from 4096 to 67108864 is read as block_bytes. "self" is the XXH3 of the rest, as compact JSON with
  * sorted keys. */
-#ifndef BALLAST_BASE_MANIFEST_H
-#define BALLAST_BASE_MANIFEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -114,5 +113,3 @@ enum status manifest_verify(const struct manifest *manifest, const char *folder,
 enum status manifest_find_added(const struct manifest *manifest, const char *folder, struct manifest_findings *out);
 /* "model.safetensors: block 3 (bytes 201326592 to 268435455): not as it was written"; returns `text`. */
 char *manifest_finding_print(const struct manifest_finding *finding, char text[MANIFEST_TEXT_BYTES]);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * All of Ballast's heap memory comes through here, so that tests can count allocations and make each fail in turn. A
  * training step's own memory does not: it lies in the arenas of src/runtime/store. */
-#ifndef BALLAST_BASE_MEM_H
-#define BALLAST_BASE_MEM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +10,7 @@
 
 #include "base/status.h"
 
-/* Zeroed memory for `count` items of `size` bytes, or NULL (with the message set) when there is none, the GEMM
+/* Zeroed memory for `count` items of `size` bytes, or NULL (with the message set) when there is none, the product
  * overflows, or a fault is injected. A request for 0 bytes gives a valid pointer. */
 void *mem_array(size_t count, size_t size);
 /* Grows or shrinks; on failure the old block stays valid and NULL is returned. New bytes are not cleared. */
@@ -62,5 +61,3 @@ void scratch_free(struct scratch *scratch);
 void *pages_take(size_t bytes);
 /* With the bytes that were taken; NULL is fine. */
 void pages_release(void *base, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Finds the name that the user probably meant. */
-#ifndef BALLAST_BASE_NEAREST_H
-#define BALLAST_BASE_NEAREST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ void nearest_consider(struct nearest *nearest, const char *candidate);
  * `wanted`, and returns `code`. */
 enum status nearest_hint(enum status code, const char *thing, const char *wanted, const char *const *names,
                          size_t count);
-
-#endif

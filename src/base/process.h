@@ -1,6 +1,5 @@
 /* What a program does before anything else, `ballast` and benchmarks alike. */
-#ifndef BALLAST_BASE_PROCESS_H
-#define BALLAST_BASE_PROCESS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -10,5 +9,3 @@
  * fails with EFBIG, which is reported like any other failed write. FAILED where /dev/null cannot be opened: the
  * program should end. */
 enum status process_begin(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A draw is a pure function of (seed, stream, counter): nothing to save on checkpoints, the same on every thread and
  * rank. */
-#ifndef BALLAST_BASE_RANDOM_H
-#define BALLAST_BASE_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ void random_normals(uint64_t seed, uint32_t stream, uint32_t high, uint64_t firs
  * power of four with cycle walking, so that any element is found without holding the permutation. `round` picks the
  * permutation (the epoch). */
 uint64_t random_permute(uint64_t seed, uint32_t round, uint64_t index, uint64_t count);
-
-#endif

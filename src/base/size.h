@@ -1,6 +1,5 @@
 /* Sizes as people write them: `512M`, `8G`, `1.5T` (powers of 1024) or plain bytes. */
-#ifndef BALLAST_BASE_SIZE_H
-#define BALLAST_BASE_SIZE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ char *size_print_option(int64_t bytes, char text[SIZE_TEXT]);
 enum { COUNT_TEXT = 32 };
 /* A count with its thousands apart, "124,439,808"; returns `text`. */
 char *count_print(int64_t count, char text[COUNT_TEXT]);
-
-#endif

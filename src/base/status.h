@@ -22,8 +22,7 @@
  * wrong, with file and field) and optionally one hint (what to try) in thread-local storage. Results come back through
  * out-parameters, which are written only on success. Nothing below src/cli ends the process; what cannot happen unless
  * Ballast itself is wrong calls BUG(). */
-#ifndef BALLAST_BASE_STATUS_H
-#define BALLAST_BASE_STATUS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -94,5 +93,3 @@ _Noreturn void bug_report(const char *file, int line, const char *format, ...) _
     do {                                                                                                               \
         if (condition) BUG(__VA_ARGS__);                                                                               \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* The terminal behind a stream, and the live line on it, which is drawn again and again. */
-#ifndef BALLAST_BASE_TERMINAL_H
-#define BALLAST_BASE_TERMINAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ enum progress_moment { PROGRESS_BEGINS, PROGRESS_MOVES, PROGRESS_ENDS };
 typedef void progress_listener(void *payload, enum progress_moment moment, const struct progress *progress);
 /* Sets the listener, which any thread calls, one at a time; NULL: none. */
 void progress_listen(progress_listener *listener, void *payload);
-
-#endif

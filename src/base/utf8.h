@@ -1,6 +1,5 @@
 /* UTF-8: reading it, replacing what is malformed, and growing buffers of it. */
-#ifndef BALLAST_BASE_UTF8_H
-#define BALLAST_BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ bool unicode_is_cased(uint32_t code);
 bool unicode_is_case_ignorable(uint32_t code);
 /* str.isdigit() of a character: decimal digits, superscripts, circled ones, … */
 bool unicode_is_digit(uint32_t code);
-
-#endif

@@ -1,6 +1,5 @@
 /* Loops over plain arrays for whatever vectors the processor has. */
-#ifndef BALLAST_BASE_WIDE_VECTORS_H
-#define BALLAST_BASE_WIDE_VECTORS_H
+#pragma once
 
 #include <stdint.h> /* says whether the C library is glibc */
 
@@ -14,6 +13,4 @@
 #define WIDE_VECTORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define WIDE_VECTORS
-#endif
-
 #endif

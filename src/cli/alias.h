@@ -1,7 +1,6 @@
 /* Names that other trainers (transformers, Megatron-LM, torchtune, axolotl, llm.c) and Ballast 0.1 give the options.
  * Ballast refuses them with a hint that names its own option. */
-#ifndef BALLAST_CLI_ALIAS_H
-#define BALLAST_CLI_ALIAS_H
+#pragma once
 
 #include "cli/options.h"
 
@@ -25,5 +24,3 @@ bool option_alias_lists(const char *list, const char *name);
 /* Adds what does it here as the hint, and returns `status`. `config`: the name is a config's key. */
 enum status option_alias_hint(enum status status, const struct command *command, const struct option_alias *alias,
                               bool config);
-
-#endif

@@ -10,8 +10,7 @@
  * and options that change nothing here; ranks: the program on several ranks: who starts them, prints, and ends;
  * stop_signal: how Ctrl-C stops a run; new_output: what -o names, whole or not at all; line_edit, line_edit_absent: a
  * line typed at a prompt, with or without libedit; limit_spinning: how long OpenMP's threads wait in a loop. */
-#ifndef BALLAST_CLI_CLI_RUN_H
-#define BALLAST_CLI_CLI_RUN_H
+#pragma once
 
 /* The whole program: `arguments` are those after the program's name. Prints errors and returns the exit status. */
 int cli_run(int count, char **arguments);
@@ -19,5 +18,3 @@ int cli_run(int count, char **arguments);
  * call is made in a thread with a stack of that size, and all further threads get one. The libraries' code generators
  * need hundreds of KiB. */
 int command_stack_run(int (*run)(int count, char **arguments), int count, char **arguments);
-
-#endif

@@ -1,6 +1,5 @@
 /* Options that were given and have no effect: said once each, as a warning. */
-#ifndef BALLAST_CLI_EFFECT_H
-#define BALLAST_CLI_EFFECT_H
+#pragma once
 
 #include "cli/options.h"
 #include "train/train.h"
@@ -22,5 +21,3 @@ extern const int option_effect_count;
 void option_effects_warn(const struct options *options);
 /* The same of those that do nothing with these data. `options` is a struct options: it is an event of train.h. */
 void option_effects_warn_data(const void *options, const struct train_info *info);
-
-#endif

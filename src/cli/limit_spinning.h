@@ -1,6 +1,5 @@
 /* How long OpenMP's threads spin at a barrier before they sleep. */
-#ifndef BALLAST_CLI_LIMIT_SPINNING_H
-#define BALLAST_CLI_LIMIT_SPINNING_H
+#pragma once
 
 /* The first thing that a program does whose kernels run concurrently with other programs, benchmarks included: starts
  * it again with `arguments` (main's), GOMP_SPINCOUNT=10000 and OMP_WAIT_POLICY=active, unless the environment says how
@@ -11,5 +10,3 @@
  * there. Where teams of several streams have more threads than there are cores, GNU's default are 100 turns, less than
  * a wake takes; `active` makes them 1000, and steps of plans that move states 11 to 15% shorter. */
 void limit_spinning(char **arguments);
-
-#endif

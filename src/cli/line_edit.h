@@ -1,7 +1,6 @@
 /* Line editing at a terminal, with arrow keys and a history, by libedit if the build finds it
  * (src/cli/CMakeLists.txt). */
-#ifndef BALLAST_CLI_LINE_EDIT_H
-#define BALLAST_CLI_LINE_EDIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ struct line_edit *line_edit_open(struct typed_lines *reader);
 void line_edit_close(struct line_edit *edit);
 /* As typed_lines_next; the line ends with its newline, if there was one. */
 enum line_event line_edit_next(struct line_edit *edit, const char *prompt, const char **line, size_t *bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Files and directories that a command makes where -o says: nothing of another kind is overwritten, and directories
  * appear whole or not at all. */
-#ifndef BALLAST_CLI_NEW_OUTPUT_H
-#define BALLAST_CLI_NEW_OUTPUT_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ enum status new_file_write_json(const char *path, const json_t *value, size_t fl
 enum status new_folder_write(const char *folder, enum status (*write)(void *payload, const char *path), void *payload);
 /* The first of these checks alone. */
 enum status new_folder_check(const char *folder);
-
-#endif

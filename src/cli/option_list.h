@@ -1,6 +1,5 @@
 /* The options that only the program has, a row each, as the settings in plan/setting_list.h. */
-#ifndef BALLAST_CLI_OPTION_LIST_H
-#define BALLAST_CLI_OPTION_LIST_H
+#pragma once
 
 /* A new model. */
 #define OPTION_LIST_INIT(X)                                                                                            \
@@ -174,5 +173,3 @@ X(for, NULL, "for", .type = SETTING_CHOICE, .choices = "train|generate", .fallba
     OPTION_LIST_TEXT(X)                                                                                                \
     SETTING_LIST_TEXT(X)                                                                                               \
     OPTION_LIST_COMMON(X)
-
-#endif

@@ -1,7 +1,6 @@
 /* The options and arguments that a subcommand was given: from the command line, the --config file and the table's
  * defaults, in this order of precedence. */
-#ifndef BALLAST_CLI_OPTIONS_H
-#define BALLAST_CLI_OPTIONS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -93,5 +92,3 @@ void help_print_command(const struct command *command, FILE *out);
 void help_print_document(FILE *out);
 /* The settings of recipes and of run.json as parts of a JSON schema, on stdout (scripts/formats.py). */
 enum status help_print_schemas(void);
-
-#endif

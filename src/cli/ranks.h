@@ -14,8 +14,7 @@
  *     status = ranks_close(status);               MPI ends, where all went well; of a stop is told before
  *     if (ranks_should_report(status)) …;                  this process prints the error
  *     ranks_leave(status);                        ends the other ranks after a failure */
-#ifndef BALLAST_CLI_RANKS_H
-#define BALLAST_CLI_RANKS_H
+#pragma once
 
 #include "cli/options.h"
 #include "comm/comm.h"
@@ -49,5 +48,3 @@ enum status ranks_close(enum status status);
 bool ranks_should_report(enum status status);
 /* Returns unless other ranks are to be ended. */
 void ranks_leave(enum status status);
-
-#endif

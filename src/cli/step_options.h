@@ -1,6 +1,5 @@
 /* From the command line's options to those of session and generate. */
-#ifndef BALLAST_CLI_STEP_OPTIONS_H
-#define BALLAST_CLI_STEP_OPTIONS_H
+#pragma once
 
 #include "cli/options.h"
 #include "generate/writer.h"
@@ -18,5 +17,3 @@ void text_options_read(const struct options *options, bool answers, struct gener
 
 /* Notes what the opened model takes, and what of its generation_config.json is used. */
 void text_options_report(const struct writer *writer);
-
-#endif

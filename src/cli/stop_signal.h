@@ -3,8 +3,7 @@
  * lost. A second of the others asks for nothing new: shells and terminals send several SIGHUP, and schedulers SIGUSR1;
  * so does one within a tenth of a second after the first, as timeout(1) sends two. The last two count as SIGTERM: they
  * are what mpirun passes on to its ranks without ending them. */
-#ifndef BALLAST_CLI_STOP_SIGNAL_H
-#define BALLAST_CLI_STOP_SIGNAL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ enum status stop_signal_poll(void *payload, int64_t step, int64_t saved_step);
 void stop_signal_join(void);
 /* Puts back what was set before the first call. */
 void stop_signal_end(void);
-
-#endif

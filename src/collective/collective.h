@@ -36,8 +36,7 @@
  * comm_schedule, schedule_maker, schedule_tree, schedule_flat: an operation as one rank's list of steps;
  * schedule_proof: that the lists of all ranks fit together;
  * schedule_walk, schedule_symbols, schedule_values: its clocks, the steps on symbols, what data must come to. */
-#ifndef BALLAST_COLLECTIVE_COLLECTIVE_H
-#define BALLAST_COLLECTIVE_COLLECTIVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ struct comm_traffic {
     int64_t received[MESH_AXES]; /* by messages */
     int64_t read;                /* from shared segments of the ranks of its node */
 };
-
-#endif

@@ -12,8 +12,7 @@
  * Steps are taken in order; one that cannot be taken yet holds back those after it. Receives of a phase are posted
  * before its sends, so no rank waits for ever: one that stands at the earliest phase of all waits only for what others
  * have posted. */
-#ifndef BALLAST_COMM_COMM_SCHEDULE_H
-#define BALLAST_COMM_COMM_SCHEDULE_H
+#pragma once
 
 #include "collective/collective.h"
 
@@ -92,5 +91,3 @@ struct comm_schedule {
 enum status comm_schedule_create(const struct mesh *mesh, int rank, int64_t message_bytes, const struct comm_spec *spec,
                                  struct comm_schedule *out);
 void comm_schedule_free(struct comm_schedule *schedule);
-
-#endif

@@ -3,8 +3,7 @@
  * The value of a leaf is what its lane sums up to; that of any other node is the sum of its children's, each of which
  * is rounded to bf16 first where edges round. A child without lanes that have anything counts as absent: the value is
  * then the other child's (rounded all the same). */
-#ifndef BALLAST_COMM_LANE_SUM_H
-#define BALLAST_COMM_LANE_SUM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ void lane_tree_sum(const struct lane_tree *tree, int node, const bool *absent, c
                    int64_t count, bool round_bf16, float *to);
 /* absent: tree->count; empty: by lane, or NULL for none. */
 void lane_find_absent(const struct lane_tree *tree, const bool *empty, bool *absent);
-
-#endif

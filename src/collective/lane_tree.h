@@ -4,8 +4,7 @@
  * cut into halves, the left one of ceil(n/2), and so on; `2x4` is such a tree over 2 nodes whose leaves are such trees
  * over 4 lanes. The tree is the recipe's. Where it is cut is policy: a rank holds one whole subtree, so that the sums
  * within a rank and those across ranks are always the same sums. */
-#ifndef BALLAST_COMM_LANE_TREE_H
-#define BALLAST_COMM_LANE_TREE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -59,5 +58,3 @@ bool lane_tree_holds(const struct lane_tree *tree, int ranks);
 enum status lane_tree_cut(const struct lane_tree *tree, int ranks, int *subtree);
 /* The tree above that cut: its leaves are the ranks. */
 enum status lane_tree_top(const struct lane_tree *tree, int ranks, struct lane_tree *out);
-
-#endif

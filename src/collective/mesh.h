@@ -1,6 +1,5 @@
 /* Ranks by axes: `nodes` times `per_node`, rank = node * per_node + place in the node. */
-#ifndef BALLAST_COMM_MESH_H
-#define BALLAST_COMM_MESH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -42,5 +41,3 @@ int mesh_group_position(const struct comm_group *group, int rank);
 /* How many of its ranks each node has, where that is the same for all nodes it touches and these follow each other;
  * else 0. */
 int mesh_group_per_node(const struct mesh *mesh, const struct comm_group *group);
-
-#endif

@@ -1,6 +1,5 @@
 /* What schedules are put together from. */
-#ifndef BALLAST_COMM_SCHEDULE_MAKER_H
-#define BALLAST_COMM_SCHEDULE_MAKER_H
+#pragma once
 
 #include "base/mem.h"
 #include "collective/comm_schedule.h"
@@ -60,5 +59,3 @@ enum status schedule_gather_along_tree(struct schedule_maker *maker);
 enum status schedule_reduce_flat(struct schedule_maker *maker);
 enum status schedule_gather_flat(struct schedule_maker *maker);
 enum status schedule_all_to_all(struct schedule_maker *maker);
-
-#endif

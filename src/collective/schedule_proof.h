@@ -4,8 +4,7 @@
  * owner has it nor written until it was read; no byte that is on its way in a message is used; and at the end each rank
  * has, of every byte, what the operation says: an owner's value, or the sum by the tree, to the order and the rounding
  * of each addition. It knows the operation's definition alone, none of the algorithms. */
-#ifndef BALLAST_COLLECTIVE_SCHEDULE_PROOF_H
-#define BALLAST_COLLECTIVE_SCHEDULE_PROOF_H
+#pragma once
 
 #include "collective/comm_schedule.h"
 
@@ -13,5 +12,3 @@
  * ranks: the rank takes no part. Of addresses only that `mine` is not NULL counts. FAILED naming the rank, its step and
  * the rule that is broken. */
 enum status comm_schedules_verify(const struct comm_spec *specs, const struct comm_schedule *schedules, int ranks);
-
-#endif

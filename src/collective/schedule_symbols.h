@@ -1,7 +1,6 @@
 /* The steps of an operation executed on symbols: each segment of a rank's data has a number that depends on where it
  * comes from and on all that was added to it. For schedule_values alone. */
-#ifndef BALLAST_COLLECTIVE_SCHEDULE_SYMBOLS_H
-#define BALLAST_COLLECTIVE_SCHEDULE_SYMBOLS_H
+#pragma once
 
 #include "collective/schedule_walk.h"
 
@@ -40,5 +39,3 @@ static inline int symbols_count(const struct symbols *symbols) { return (int)sym
 
 /* FAILED where the step uses bytes that are on their way, or that are not there. `leaves`: space for one a rank. */
 enum status symbols_take_step(const struct symbols *symbols, const struct walked_step *at, symbol *leaves);
-
-#endif

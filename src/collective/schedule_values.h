@@ -1,6 +1,5 @@
 /* What the data of an operation comes to: its steps executed on symbols. For schedule_proof alone. */
-#ifndef BALLAST_COLLECTIVE_SCHEDULE_VALUES_H
-#define BALLAST_COLLECTIVE_SCHEDULE_VALUES_H
+#pragma once
 
 #include "collective/schedule_walk.h"
 
@@ -8,5 +7,3 @@
  * on all that was added to it. FAILED where a rank uses bytes that are on their way, or ends with others than the
  * operation says. `specs` by position in the group. */
 enum status schedule_values_check(const struct schedule_walk *walk, const struct comm_spec *const *specs);
-
-#endif

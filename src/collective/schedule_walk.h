@@ -1,7 +1,6 @@
 /* The steps of all ranks of an operation, walked side by side with vector clocks (Mattern, 1989). For schedule_proof
  * alone. */
-#ifndef BALLAST_COLLECTIVE_SCHEDULE_WALK_H
-#define BALLAST_COLLECTIVE_SCHEDULE_WALK_H
+#pragma once
 
 #include "base/mem.h"
 #include "collective/comm_schedule.h"
@@ -42,5 +41,3 @@ static inline int32_t *schedule_walk_clock(const struct schedule_walk *walk, int
 #define SCHEDULE_FAULT(walk, position, step, ...)                                                                      \
     status_prefix(status_set(STATUS_FAILED, __VA_ARGS__), "rank %d, step %zu",                                         \
                   mesh_group_rank((walk)->group, position), step)
-
-#endif

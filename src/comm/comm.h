@@ -55,8 +55,7 @@
  * nccl_abi: NCCL's functions; nccl_comm, nccl_operation: how they are found; operations on the memory of devices;
  * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
  * launch, launch_report: starting ranks on this machine, and hearing how they end. */
-#ifndef BALLAST_COMM_COMM_H
-#define BALLAST_COMM_COMM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -200,5 +199,3 @@ enum status comm_share(struct comm *comm, void *data, size_t bytes);
 enum status comm_share_text(struct comm *comm, char **text);
 /* BAD_INPUT on all ranks, with the same message, unless all have the same bytes of `what` ("the data's checksum"). */
 enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count);
-
-#endif

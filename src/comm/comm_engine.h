@@ -1,6 +1,5 @@
 /* What the engines share; for this module alone. */
-#ifndef BALLAST_COMM_COMM_ENGINE_H
-#define BALLAST_COMM_COMM_ENGINE_H
+#pragma once
 
 #include "comm/comm.h"
 #include "comm/wire.h"
@@ -17,5 +16,3 @@ struct comm_operation {
 /* `context` is the wire's. */
 enum status mpi_comm_open(const struct wire *wire, void *context, const struct comm_settings *settings,
                           struct comm **out);
-
-#endif

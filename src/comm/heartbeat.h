@@ -3,8 +3,7 @@
  * reaches all after log2(ranks) passings. A rank whose beats have not risen for the time allowed is dead or stopped.
  * The one that has started fewest operations is what the others wait for: as long as it works they wait, however long
  * its step is; where it does nothing for the time allowed, it hangs. No messages here: mpi_thread.c sends them. */
-#ifndef BALLAST_COMM_HEARTBEAT_H
-#define BALLAST_COMM_HEARTBEAT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -79,5 +78,3 @@ int heartbeat_behind(const struct heartbeat *heartbeat);
 int heartbeat_hanging(const struct heartbeat *heartbeat, int64_t now_ns);
 /* How many ranks each passes on to; the k-th, from 0, is 2^k further. */
 int heartbeat_distances(int ranks);
-
-#endif

@@ -7,8 +7,7 @@
  * Before a rank ends it says how
  * (launch_report). A rank that ends without a word has died. What comes of the whole is what came of the rank that
  * failed first. */
-#ifndef BALLAST_COMM_LAUNCH_H
-#define BALLAST_COMM_LAUNCH_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -63,5 +62,3 @@ void launch_report(enum status status);
 void launch_report_signal(enum status status, const char *message);
 /* What a rank of a launch prints from here on is not seen: MPI has words of its own for an abort. */
 void launch_hush(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The socket between the parent of a launch and its ranks; for launch.c. Its name is in the environment and in no
  * filesystem; only processes of the same user may join. */
-#ifndef BALLAST_COMM_LAUNCH_REPORT_H
-#define BALLAST_COMM_LAUNCH_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -46,5 +45,3 @@ enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all
 bool launch_was_signalled(const struct launch_ranks_seen *seen);
 /* The last of what mpirun printed, or "". */
 const char *launch_last_output(const struct launch_ranks_seen *seen);
-
-#endif

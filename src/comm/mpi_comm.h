@@ -2,8 +2,7 @@
  *
  * Others hand the thread operations to start (a list) and tasks to run (one at a time, waited for): what makes or frees
  * requests. Active operations are moved on in turn, also while a task waits for other ranks. */
-#ifndef BALLAST_COMM_MPI_COMM_H
-#define BALLAST_COMM_MPI_COMM_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -135,5 +134,3 @@ enum status mpi_run_all_gather(struct mpi_comm *mpi, const struct comm_group *gr
  * that is silent or keeps operations waiting. Beginning and ending are collective. */
 enum status mpi_begin_heartbeat(struct mpi_comm *mpi);
 enum status mpi_end_heartbeat(struct mpi_comm *mpi);
-
-#endif

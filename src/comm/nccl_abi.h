@@ -1,8 +1,7 @@
 /* NCCL's public interface, as far as Ballast uses it: names, values and layouts of NVIDIA's NCCL documentation, "API"
  * (docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html). Debian has no package with nccl.h, and a build needs
  * none: the library is opened when it is used (nccl_comm.h). */
-#ifndef BALLAST_COMM_NCCL_ABI_H
-#define BALLAST_COMM_NCCL_ABI_H
+#pragma once
 
 #include <limits.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ typedef struct {
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm, void *stream))                  \
     X(Broadcast, ncclResult_t,                                                                                         \
       (const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, void *stream))
-
-#endif

@@ -11,8 +11,7 @@
  * looks after an operation that is waited for. Where comm knows of a rank that is dead or hangs, or NCCL of an error,
  * it aborts all communicators, which ends what they have on the device; so the wait ends, and the operation has failed.
  */
-#ifndef BALLAST_COMM_NCCL_COMM_H
-#define BALLAST_COMM_NCCL_COMM_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -91,5 +90,3 @@ enum status nccl_comm_begin(struct nccl_comm *nccl);
 enum status nccl_comm_finish(struct nccl_comm *nccl);
 /* Makes the calling thread's message the failure of all. Returns FAILED. */
 enum status nccl_comm_fail(struct nccl_comm *nccl);
-
-#endif

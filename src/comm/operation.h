@@ -1,6 +1,5 @@
 /* An operation on its way: its schedule, its requests, and how far it is. For this module alone. */
-#ifndef BALLAST_COMM_OPERATION_H
-#define BALLAST_COMM_OPERATION_H
+#pragma once
 
 #include "collective/comm_schedule.h"
 #include "collective/lane_sum.h"
@@ -48,5 +47,3 @@ void operation_free(struct comm_operation *operation);
 
 /* For the thread: takes steps until one has to wait. Whether any was taken. Over when at == steps. */
 bool operation_advance(struct operation *operation);
-
-#endif

@@ -1,8 +1,7 @@
 /* Memory that ranks of one node share: a memory file of each rank (memfd), mapped by the others by way of
  * /proc/PID/fd. Such files have no name and no limit but the memory that there is, /dev/shm's size included, and are
  * gone with the last process that has them mapped. */
-#ifndef BALLAST_COMM_SHARED_SEGMENT_H
-#define BALLAST_COMM_SHARED_SEGMENT_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -24,5 +23,3 @@ enum status shared_segment_open(struct comm *comm, int64_t bytes, struct comm_sh
 void shared_segment_close(struct comm_shared_segment *shared_segment);
 /* The shared segment whose own memory has [address, address + bytes), or NULL. */
 const struct shared_segment *shared_segment_find(const struct mpi_comm *mpi, const void *address, int64_t bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * One thread makes all calls. Each that can fail returns NULL, or what went wrong in words that stay valid until the
  * next call. Ranks are those of `renumber`, after it was called. Requests are persistent: made once, started and tested
  * any number of times, and named by small numbers. */
-#ifndef BALLAST_COMM_WIRE_H
-#define BALLAST_COMM_WIRE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ struct wire {
 /* What a plugin exports. */
 #define WIRE_PLUGIN_SYMBOL "ballast_wire"
 typedef const struct wire *wire_plugin_function(void);
-
-#endif

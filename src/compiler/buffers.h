@@ -1,8 +1,7 @@
 /* Instances of activations: each micro-batch in flight has its own, and a recomputed block makes new ones. This says
  * which instance a tensor stands for at a place in the list of executions; the caller numbers them. The scheduler gives
  * each a buffer, the search measures how long each lives. */
-#ifndef BALLAST_COMPILER_BUFFERS_H
-#define BALLAST_COMPILER_BUFFERS_H
+#pragma once
 
 #include "compiler/executions.h"
 #include "plan/chunks.h"
@@ -138,5 +137,3 @@ static inline int32_t step_buffers_of(const struct step_buffers *buffers, const 
 
 /* Whether each share has a sum of its own of it, as of its loss: a result that forward or backward add to. */
 bool step_buffers_sums_by_share(const struct node *node, const struct tensor *tensor);
-
-#endif

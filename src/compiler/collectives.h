@@ -1,6 +1,5 @@
 /* Operations between ranks in programs: what each is, and what it takes of a rank. */
-#ifndef BALLAST_COMPILER_COLLECTIVES_H
-#define BALLAST_COMPILER_COLLECTIVES_H
+#pragma once
 
 #include "compiler/program.h"
 #include "plan/chunks.h"
@@ -57,5 +56,3 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
 
 /* What this rank moves in a step, all operations together. */
 struct comm_traffic collectives_traffic(const struct program *program);
-
-#endif

@@ -9,8 +9,7 @@
  * A step is a list of shares (plan/lane_shares.h), each in waves of its own. The last wave of a share adds up the uses
  * of tied parameters and then says, block by block, where sums over lanes and ranks stand: what follows a reduction
  * stands `delay` groups after it, so that compute overlaps. */
-#ifndef BALLAST_COMPILER_EXECUTIONS_H
-#define BALLAST_COMPILER_EXECUTIONS_H
+#pragma once
 
 #include "compiler/pipeline.h"
 #include "compiler/program.h"
@@ -123,5 +122,3 @@ enum status executions_of_pipeline(struct execution_source *source, const struct
                                    int64_t wave_micro_batches, int32_t waves, struct execution_list *out);
 /* Appends the update that is neither deferred nor early: the clip factor, then a group for each chunk. */
 enum status executions_of_update(struct execution_source *source, struct execution_list *out);
-
-#endif

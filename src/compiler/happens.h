@@ -4,8 +4,7 @@
  * (Mattern, "Virtual time and global states of distributed systems", 1989.) An issue of an instruction is identified by
  * its stream and its number on that stream. `before` of an issue holds, for each stream, how many issues have certainly
  * ended when it starts. */
-#ifndef BALLAST_COMPILER_HAPPENS_H
-#define BALLAST_COMPILER_HAPPENS_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -48,5 +47,3 @@ void walk_refresh(struct walk *walk);
 static inline bool walk_ended(const struct walk *walk, int stream, int64_t number) {
     return walk->before.ended[stream] >= number;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The passes that make a program, in their order. Tests call them one by one. */
-#ifndef BALLAST_COMPILER_PASSES_H
-#define BALLAST_COMPILER_PASSES_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -33,5 +32,3 @@ enum status program_place(struct program *program);
 
 /* Adds the waits that data flow and shared bytes need between streams. */
 enum status program_synchronise(struct program *program);
-
-#endif

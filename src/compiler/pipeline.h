@@ -5,8 +5,7 @@
  * spans' forwards and backwards as 1F1B (or its interleaved form) has them, by a clock on which a forward takes 1 and a
  * backward 2, and messages when their sender is done. A rank takes those events that it is part of, in that order. So
  * nobody waits for ever: whatever an event waits for stands before it in the one list. */
-#ifndef BALLAST_COMPILER_PIPELINE_H
-#define BALLAST_COMPILER_PIPELINE_H
+#pragma once
 
 #include "base/mem.h"
 #include "ir/graph.h"
@@ -53,5 +52,3 @@ void pipeline_free(struct pipeline *pipeline);
 int64_t pipeline_step_end(const struct pipeline_event *event);
 /* Whether a stage computes it, sends or receives it. */
 bool pipeline_concerns(const struct pipeline *pipeline, const struct pipeline_event *event, int stage);
-
-#endif

@@ -24,8 +24,7 @@
  * (the proof, with its own clocks), verify_form (its part about each instruction by itself); of all ranks' programs
  * together verify_ranks (operations meet), verify_definition and verify_sums (every element is what the recipe says).
  */
-#ifndef BALLAST_COMPILER_PROGRAM_H
-#define BALLAST_COMPILER_PROGRAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -293,5 +292,3 @@ struct memory_report {
     int64_t total;  /* the arena */
 };
 enum status program_report_memory(const struct program *program, enum tier tier, struct memory_report *out);
-
-#endif

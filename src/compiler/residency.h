@@ -4,8 +4,7 @@
  * A copy is live from the place of its fetch in the list to that of its store: `lookahead` groups before the first use,
  * as many after the last, so that the bytes have space while other groups compute. When it really happens is up to the
  * streams. */
-#ifndef BALLAST_COMPILER_RESIDENCY_H
-#define BALLAST_COMPILER_RESIDENCY_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -86,5 +85,3 @@ void residencies_place_fetch(const struct residencies *residencies, struct resid
 typedef enum status residencies_make(struct residencies *residencies, const struct transfer *transfer,
                                      struct instruction *out);
 enum status residencies_weave(struct residencies *residencies, residencies_make *make);
-
-#endif

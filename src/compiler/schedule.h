@@ -1,7 +1,6 @@
 /* What the files of scheduling share: schedule.c (sections, and messages between pipeline stages), schedule_nodes.c
  * (kernels and their operands), schedule_sums.c (sums of lanes and ranks, collectives of shards). */
-#ifndef BALLAST_COMPILER_SCHEDULE_H
-#define BALLAST_COMPILER_SCHEDULE_H
+#pragma once
 
 #include "compiler/buffers.h"
 #include "compiler/collectives.h"
@@ -57,5 +56,3 @@ enum status schedule_sums(struct scheduler *scheduler, const struct execution *e
 /* An instruction where the CPU reads and writes the data of a collective. */
 struct instruction scheduler_collective(const struct scheduler *scheduler, enum opcode opcode,
                                         const struct execution *execution);
-
-#endif

@@ -1,7 +1,6 @@
 /* The bytes of each tier, cut into segments at every border of an operand: two operands overlap where they share a
  * segment. */
-#ifndef BALLAST_COMPILER_SEGMENTS_H
-#define BALLAST_COMPILER_SEGMENTS_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -31,5 +30,3 @@ static inline const struct reach *segments_of(const struct segments *segments, i
 static inline int64_t segments_begin(const struct segments *segments, int32_t segment) {
     return segments->borders[segment];
 }
-
-#endif

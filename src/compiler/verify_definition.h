@@ -1,6 +1,5 @@
 /* What a step must compute, from the recipe's and the graph's definition alone: for verify_sums. */
-#ifndef BALLAST_COMPILER_VERIFY_DEFINITION_H
-#define BALLAST_COMPILER_VERIFY_DEFINITION_H
+#pragma once
 
 #include "collective/lane_tree.h"
 #include "compiler/program.h"
@@ -108,5 +107,3 @@ void definition_free(struct definition *definition);
 
 /* How many micro-batches a lane adds up in a round, and the step's number of the first. */
 int64_t definition_micro_batches(const struct definition *definition, int lane, int64_t round, int64_t *first);
-
-#endif

@@ -1,6 +1,5 @@
 /* A part of program_verify: every index, size and border is legal. */
-#ifndef BALLAST_COMPILER_VERIFY_FORM_H
-#define BALLAST_COMPILER_VERIFY_FORM_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -17,5 +16,3 @@ enum status program_verify_form(const struct program *program);
 static inline bool buffer_is_gathered(const struct program *program, const struct buffer *buffer) {
     return buffer->original >= 0 && program->buffers.items[buffer->original].pack != buffer->pack;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A part of program_verify_ranks: the ranks' operations meet. */
-#ifndef BALLAST_COMPILER_VERIFY_RANKS_H
-#define BALLAST_COMPILER_VERIFY_RANKS_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -12,5 +11,3 @@
 typedef enum status matching_visitor(void *payload, const int32_t *operations);
 enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visitor *visitor,
                                     void *payload);
-
-#endif

@@ -1,7 +1,6 @@
 /* A part of program_verify_ranks: gradients are the sums that the recipe says, and parameters are what updates by these
  * make of them, wherever their parts are. */
-#ifndef BALLAST_COMPILER_VERIFY_SUMS_H
-#define BALLAST_COMPILER_VERIFY_SUMS_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -13,5 +12,3 @@
  * has a range of a state; where data is moved to another tensor's place; or where a loss is added to another share's.
  * The programs' operations match (verify_ranks.h). */
 enum status program_verify_sums(const struct program *const *programs, int ranks, const struct recipe *recipe);
-
-#endif

@@ -1,7 +1,6 @@
 /* A component of a mixture: files of one kind with one weight, as rows of T tokens each; of pairs, two such sequences
  * are a row. */
-#ifndef BALLAST_DATA_COMPONENT_H
-#define BALLAST_DATA_COMPONENT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -67,5 +66,3 @@ enum status component_fill_row(const struct component *component, const struct c
 /* Logs how full the rows of examples are, how many examples were cut or left out, and the notes about texts that are
  * whole. */
 void component_report_cuts(const struct component *component, const struct component_options *options);
-
-#endif

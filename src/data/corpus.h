@@ -1,8 +1,7 @@
 /* Files of all kinds as one sequence of tokens, whose later part may not be tokenized yet. A reader makes missing
  * tokens itself, unless another thread has made them meanwhile. The tokens at each place never depend on which thread
  * made them or when. */
-#ifndef BALLAST_DATA_CORPUS_H
-#define BALLAST_DATA_CORPUS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ struct tokenize_thread;
 enum status tokenize_thread_start(struct corpus *const *corpora, size_t count, struct tokenize_thread **out);
 /* Ends it after the chunk under way. NULL is allowed. */
 void tokenize_thread_stop(struct tokenize_thread *thread);
-
-#endif

@@ -37,8 +37,7 @@
  *   corpus: files as one sequence of tokens that may still grow, also during training;
  *   tokenize: a text to ids, in parallel; token_cache: ids that later runs find; token_file: ids as they lie in files;
  *   jsonl: lines of JSON; forms: rows as conversations, prompts and answers, and keys that nothing reads. */
-#ifndef BALLAST_DATA_DATASET_H
-#define BALLAST_DATA_DATASET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -167,5 +166,3 @@ struct dataset_rows {
  * not be tokenized, as dataset_open; FAILED where a file cannot be read any more, such as one that was cut short. */
 enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows,
                               const struct dataset_batch *out, int64_t *targets);
-
-#endif

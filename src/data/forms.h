@@ -1,6 +1,5 @@
 /* Rows of .jsonl files as conversations, prompts and pairs of answers, also from the forms of other tools. */
-#ifndef BALLAST_DATA_FORMS_H
-#define BALLAST_DATA_FORMS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ enum status jsonl_unread_add(const json_t *row, enum source_kind kind, const str
 enum status jsonl_unread_join(const json_t *more, json_t **names);
 /* Logs them. */
 void jsonl_unread_report(const char *file, const json_t *names);
-
-#endif

@@ -1,6 +1,5 @@
 /* Documents and supervised examples in JSON lines: one object a line. */
-#ifndef BALLAST_DATA_JSONL_H
-#define BALLAST_DATA_JSONL_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -79,5 +78,3 @@ enum status jsonl_refuse_missing(const char *name, int64_t line, const char *fie
  * that are there) or no string. */
 enum status jsonl_read_string(const char *name, int64_t line, const json_t *object, const char *field,
                               const char **text, size_t *bytes);
-
-#endif

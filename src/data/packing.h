@@ -1,6 +1,5 @@
 /* Which examples lie in which row of T tokens. */
-#ifndef BALLAST_DATA_PACKING_H
-#define BALLAST_DATA_PACKING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ enum status packing_fill_row(const struct packing *packing, struct corpus *corpu
 /* Rows for items of these sizes (1 to `capacity` each): row_of[i] for each item, by best fit in decreasing order; items
  * of size 0 get UINT32_MAX. *rows is their number. */
 enum status packing_fit(const int32_t *sizes, int64_t count, int64_t capacity, uint32_t *row_of, int64_t *rows);
-
-#endif

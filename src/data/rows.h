@@ -1,6 +1,5 @@
 /* Rows of training: which source each comes from, in which order a source's rows come, and how a row is filled. */
-#ifndef BALLAST_DATA_ROWS_H
-#define BALLAST_DATA_ROWS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ enum status row_fill_tokens(const struct row *row, struct corpus *corpus, int64_
                             int64_t *counted);
 /* From `from` on: tokens 0 with targets TARGET_PADDING, as one segment more. */
 void row_fill_padding(const struct row *row, int64_t from, int32_t segment);
-
-#endif

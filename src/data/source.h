@@ -1,6 +1,5 @@
 /* Which files the DATA arguments mean. */
-#ifndef BALLAST_DATA_SOURCE_H
-#define BALLAST_DATA_SOURCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ enum status sources_add_train(const char *argument, const struct jsonl_columns *
 /* The same for validation, where a weight is refused: a file, or of a directory its valid.* (there must be some). */
 enum status sources_add_valid(const char *path, const struct jsonl_columns *columns, struct sources *valid);
 void sources_free(struct sources *sources);
-
-#endif

@@ -4,8 +4,7 @@
  * tokenizer.json, EOS token) and their own hash. Those of supervised files are marked ids (example.h). One whose key or
  * hash does not match is recreated. It is written under a temporary name and renamed, so that two runs may share a
  * directory. While it is being made its first ids can be read. */
-#ifndef BALLAST_DATA_TOKEN_CACHE_H
-#define BALLAST_DATA_TOKEN_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ void token_cache_report(struct token_cache *cache);
 /* Logs once, for a text that is whole or when the training run has `ended`, which keys of its rows are not read, how
  * Alpaca's examples are, and which bytes of it are no text. */
 void token_cache_report_text(struct token_cache *cache, bool ended);
-
-#endif

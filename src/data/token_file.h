@@ -3,8 +3,7 @@
  * A token file is a header of 256 little-endian int32 (magic, version, count of tokens, the rest unused) and the
  * tokens: magic 20240520 with version 1 is uint16 tokens (GPT-2), magic 20240801 with version 7 is uint32 (Llama 3).
  * A cache is written under a temporary name and renamed, and found again by its key. */
-#ifndef BALLAST_DATA_TOKEN_FILE_H
-#define BALLAST_DATA_TOKEN_FILE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -145,5 +144,3 @@ void token_cache_writer_publish(struct token_cache_writer *writer, const struct 
                                 const struct text_notes *notes);
 /* Removes what was not published. One that is closed is left alone. */
 void token_cache_writer_close(struct token_cache_writer *writer);
-
-#endif

@@ -4,8 +4,7 @@
  * number of threads. A .jsonl file is cut between lines. A .txt file is cut where a context around the cut gives the
  * same ids whole and in two parts, so its ids are those of tokenizer_encode on the whole file. Only where half a chunk
  * has no such place (no blank, no newline) is it cut between two characters. */
-#ifndef BALLAST_DATA_TOKENIZE_H
-#define BALLAST_DATA_TOKENIZE_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -75,5 +74,3 @@ struct text_of_0_1_0 {
 enum status tokens_of_0_1_0_check(const struct text_of_0_1_0 *text);
 /* The same for one end token in place of another. */
 enum status tokens_of_0_1_0_check_end(const char *name, int64_t eos_token, int64_t eos_token_then);
-
-#endif

@@ -1,8 +1,7 @@
 /* Many texts from one model, several at a time: a text that ends frees space for the next prompt. Prompts come from a
  * file, one a line: of .txt each line as it is, of .jsonl {"prompt": "…"}, or {"messages": […]} with "tools" where
  * there are any. */
-#ifndef BALLAST_GENERATE_BATCH_H
-#define BALLAST_GENERATE_BATCH_H
+#pragma once
 
 #include "generate/chat.h"
 #include "generate/writer.h"
@@ -50,5 +49,3 @@ typedef enum status batch_sink(void *payload, const struct batch_text *text);
  * texts: `seconds` is of all. */
 enum status generate_batch(struct writer *writer, struct prompts *prompts, batch_sink *sink, void *payload,
                            struct generate_result *total);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Keys and values stay in the caches from turn to turn: of the conversation, rendered anew each time, only what differs
  * from what is there is computed. An answer has the same bits as if the whole rendering had been its prompt. */
-#ifndef BALLAST_GENERATE_CHAT_H
-#define BALLAST_GENERATE_CHAT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -71,5 +70,3 @@ struct chat_answer {
  * then as it was. */
 enum status chat_session_send(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
                               struct chat_answer *answer);
-
-#endif

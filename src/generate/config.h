@@ -3,8 +3,7 @@
  * Read are eos_token_id, do_sample, temperature, top_p, top_k and repetition_penalty. A key that changes what
  * transformers would write and is not supported, or is not known, is told of by a warning; keys that change nothing
  * here (lengths, caches, what is returned, …) are passed over: the table in config.c has all of them. */
-#ifndef BALLAST_GENERATE_CONFIG_H
-#define BALLAST_GENERATE_CONFIG_H
+#pragma once
 
 #include "generate/generate.h"
 #include "model/model.h"
@@ -41,5 +40,3 @@ enum { GENERATION_NOTE_BYTES = 512 };
  * is taken from the file, "" where nothing is. */
 void generation_config_apply(const struct generation_config *config, struct generate_options *options,
                              char note[GENERATION_NOTE_BYTES]);
-
-#endif

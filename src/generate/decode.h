@@ -4,8 +4,7 @@
  * The prefill program always computes PREFILL_TOKENS tokens and the decode program DECODE_TEXTS, some of which may not
  * count. Since kernels are called on the same sizes every time and no token's sums depend on its neighbours, the
  * logits of a text do not depend on what other texts are computed with it, nor on how many. */
-#ifndef BALLAST_GENERATE_DECODE_H
-#define BALLAST_GENERATE_DECODE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -86,5 +85,3 @@ enum status sampler_choose(struct sampler *sampler, const struct sampler_input *
 /* One of these by (seed, text, position): the text's number among those written together, and the token's in it. */
 enum status sampler_draw(struct sampler *sampler, const struct sampler_input *input, uint32_t text, int64_t position,
                          uint32_t *token);
-
-#endif

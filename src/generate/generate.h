@@ -4,8 +4,7 @@
  * Files, in the order to read them: generate (options and results, one text); writer (a model that writes, and a text
  * on its way); decode (logits from caches, and the next token drawn from them); config (what a model's directory says
  * of both); batch (many texts at a time); chat (conversations). */
-#ifndef BALLAST_GENERATE_GENERATE_H
-#define BALLAST_GENERATE_GENERATE_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -67,5 +66,3 @@ struct writer;
  * caches see. */
 enum status generate_continue(struct writer *writer, uint32_t text, struct token_ids *ids, generate_sink *sink,
                               void *payload, struct generate_result *result);
-
-#endif

@@ -1,6 +1,5 @@
 /* A model that writes, and a text on its way: what single texts, many at once, chats and samples share. */
-#ifndef BALLAST_GENERATE_WRITER_H
-#define BALLAST_GENERATE_WRITER_H
+#pragma once
 
 #include "generate/config.h"
 #include "generate/decode.h"
@@ -76,5 +75,3 @@ struct writer_model {
 enum status writer_model_open(const char *folder, const struct plan_options *plan, struct writer_model *out);
 enum status writer_model_load(struct writer_model *model);
 void writer_model_close(struct writer_model *model);
-
-#endif

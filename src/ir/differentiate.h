@@ -4,8 +4,7 @@
  * that wants one, adds a node which writes into gradient_target() and takes gradient_partial() as its addend, then
  * calls gradient_deliver(). So sums over several uses of a tensor are fused into the operators and have one fixed
  * order: from the last use to the first. */
-#ifndef BALLAST_IR_DIFFERENTIATE_H
-#define BALLAST_IR_DIFFERENTIATE_H
+#pragma once
 
 #include "ir/graph.h"
 
@@ -44,5 +43,3 @@ void gradient_contribute(struct gradients *gradients, struct tensor *tensor, str
 /* Adds a backward node named "NAME.grad" with `into` as graph_add has it. */
 struct node *gradient_add_node(struct gradients *gradients, const struct op *op, const struct node *of,
                                struct tensor *const *in, const void *attributes, struct tensor *const *into);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Model builders call the functions of ir/ops/ops.h, which call graph_add. Nothing here knows of hardware: no tiers,
  * streams or offsets. Dimensions are constants. A graph owns everything in it and is freed as a whole. */
-#ifndef BALLAST_IR_GRAPH_H
-#define BALLAST_IR_GRAPH_H
+#pragma once
 
 #include "base/mem.h"
 #include "ir/op.h"
@@ -121,5 +120,3 @@ struct tensor *graph_find(const struct graph *graph, const char *name);
 /* Names "layer.3.attention" and the like, in the graph's memory. NULL when out of memory (the graph's status is then
  * set). */
 const char *graph_format(struct graph *graph, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -2,8 +2,7 @@
  * other code knows operators by name. So a new operator is one file that defines its `struct op`, and a kernel of its
  * name in each backend that has it. Nodes point to their operator, so it need not be in any list either: OP_LIST
  * (ir/ops/list.h) is for tests that go through all operators. */
-#ifndef BALLAST_IR_OP_H
-#define BALLAST_IR_OP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -204,5 +203,3 @@ double op_example(const struct node *node, const struct tensor *tensor, int64_t 
 double op_example_default(const struct node *node, const struct tensor *tensor, int64_t index);
 /* Ids in [0, limit), spread over it; counted in "positions". */
 double op_example_id(const struct tensor *ids, int64_t index, int64_t limit);
-
-#endif

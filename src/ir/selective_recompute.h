@@ -10,8 +10,7 @@
  * The rule: of a light forward node, output 0 is recomputed where forward reads it too and, of backward, only the
  * node's own block does, and where each of the node's activations is read by backward at that place or behind it, so
  * that nothing is kept for longer. */
-#ifndef BALLAST_IR_SELECTIVE_RECOMPUTE_H
-#define BALLAST_IR_SELECTIVE_RECOMPUTE_H
+#pragma once
 
 #include "ir/graph.h"
 
@@ -25,5 +24,3 @@ struct selective_recompute_counts {
     double flops;       /* of the graph's forward and backward, before */
 };
 enum status graph_selective_recompute_count(struct graph *graph, struct selective_recompute_counts *out);
-
-#endif

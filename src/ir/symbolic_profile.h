@@ -5,8 +5,7 @@
  * It is that of the order in which the graph's nodes stand, every activation kept, one micro-batch at a time. A program
  * compiled so has these activations live at every node, to the byte; what it has besides them are parameters,
  * gradients, states, inputs, results and the kernels' workspace. */
-#ifndef BALLAST_IR_SYMBOLIC_PROFILE_H
-#define BALLAST_IR_SYMBOLIC_PROFILE_H
+#pragma once
 
 #include "ir/graph.h"
 
@@ -53,5 +52,3 @@ enum status symbolic_profile_create(const struct graph *graph, struct symbolic_p
  * (graph_differentiate_part). */
 enum status symbolic_profile_forward(const struct graph *forward, struct symbolic_profile *out);
 void symbolic_profile_free(struct symbolic_profile *profile);
-
-#endif

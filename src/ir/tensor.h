@@ -1,6 +1,5 @@
 /* Tensors: shapes, dtypes, and what a tensor is for. A tensor is a description; its bytes are a program's buffers. */
-#ifndef BALLAST_IR_TENSOR_H
-#define BALLAST_IR_TENSOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -183,5 +182,3 @@ int64_t tensor_storage_offset(const struct tensor *tensor);
 /* Index of the first of `count` contiguous values that is infinite or no number; -1 when all are finite, as whole
  * numbers always are. */
 int64_t values_find_nonfinite(enum dtype dtype, const void *values, int64_t count);
-
-#endif

@@ -11,8 +11,7 @@
  * The rule, for any block: of a run of neighbouring forward nodes whose operators work by rows (op.by_rows), what they
  * make and only they and their gradients read is a tile's own. A run without such tensors stays as it is, and so does
  * one with a gradient that does not work by rows. */
-#ifndef BALLAST_IR_TOKEN_TILES_H
-#define BALLAST_IR_TOKEN_TILES_H
+#pragma once
 
 #include "ir/graph.h"
 
@@ -21,5 +20,3 @@
 enum status graph_tile(struct graph *graph, int64_t rows);
 /* Whether tiles would change anything of it; it stays as it is. */
 bool graph_has_tiles(struct graph *graph);
-
-#endif

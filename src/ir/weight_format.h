@@ -15,8 +15,7 @@
  *                (code - byte) * scale
  * Blocks are runs of the numbers in their order in the tensor; a row is whole blocks of mxfp4 and of the integers. How
  * long a block of integers is differs by model: it is given next to the format. */
-#ifndef BALLAST_IR_WEIGHT_FORMAT_H
-#define BALLAST_IR_WEIGHT_FORMAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ extern const float weight_nf4_values[WEIGHT_CODES], weight_mxfp4_values[WEIGHT_C
 extern const float weight_scale_map[WEIGHT_SCALES];
 /* int8: a number is code * row * this, rounded after each product. */
 #define WEIGHT_INT8_STEP 7.874015718698502e-3f
-
-#endif

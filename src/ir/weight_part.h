@@ -4,8 +4,7 @@
  * cut: each part has the scale.
  *
  * nf4 becomes nf4-fp32, since the groups of its scales are not those of a part's: the scales are the same numbers. */
-#ifndef BALLAST_IR_WEIGHT_PART_H
-#define BALLAST_IR_WEIGHT_PART_H
+#pragma once
 
 #include <stdint.h>
 
@@ -50,5 +49,3 @@ enum status weight_part_open(const struct tensor *tensor, struct weight_source w
 void weight_part_close(struct weight_part_reader *reader);
 /* The reader must outlive it. */
 struct weight_source weight_part_source(struct weight_part_reader *reader);
-
-#endif

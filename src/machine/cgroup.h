@@ -1,6 +1,5 @@
 /* What the process's control groups allow it, cgroup v1 and v2: memory and processor time. */
-#ifndef BALLAST_MACHINE_CGROUP_H
-#define BALLAST_MACHINE_CGROUP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ struct cgroup_limits {
 /* `root` goes before /proc and the mount points: "" for this machine, a directory in tests. What cannot be read counts
  * as no limit. */
 void cgroup_read(const char *root, struct cgroup_limits *out);
-
-#endif

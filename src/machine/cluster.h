@@ -7,8 +7,7 @@
  * cluster_measure (this machine), cluster_memory (its memory), cgroup (its
  * limits), kernel_file (files in /proc and /sys), cluster_json, network_json, rates_json, links_json (all as JSON),
  * cluster_preset (machines by name). */
-#ifndef BALLAST_MACHINE_CLUSTER_H
-#define BALLAST_MACHINE_CLUSTER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -111,5 +110,3 @@ json_t *cluster_to_json(const struct cluster *cluster);
 /* BAD_INPUT naming file and field; `file` stands for the path. */
 enum status cluster_from_json(const char *file, const json_t *object, struct cluster *out);
 enum status cluster_read(const char *path, struct cluster *out);
-
-#endif

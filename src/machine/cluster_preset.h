@@ -1,6 +1,5 @@
 /* Machines by name: the files of clusters/, built in, so that a plan can be made for one wherever Ballast runs. */
-#ifndef BALLAST_MACHINE_CLUSTER_PRESET_H
-#define BALLAST_MACHINE_CLUSTER_PRESET_H
+#pragma once
 
 #include "machine/cluster.h"
 
@@ -19,5 +18,3 @@ enum status cluster_preset_document(const struct cluster_preset *preset, json_t 
 /* The cluster of a file or, where `name` is that of a preset and no file's, of the preset. BAD_INPUT naming the nearest
  * preset where it is neither. */
 enum status cluster_open(const char *name, struct cluster *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Seconds of collectives, as NCCL's tuning model has them: latency by steps, bytes by the slowest link, the fastest of
  * the algorithms and protocols (NVIDIA/nccl, src/ir/tuning.cc, as of NCCL 2.2x; figures, not code, are taken). */
-#ifndef BALLAST_MACHINE_COLLECTIVE_COST_H
-#define BALLAST_MACHINE_COLLECTIVE_COST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -63,5 +62,3 @@ static inline double collective_s(const struct fabric *fabric, enum comm_kind ki
 }
 /* From one rank to another of another node, each rank of the node sending as much. */
 double send_s(const struct fabric *fabric, double bytes, bool across);
-
-#endif

@@ -1,8 +1,7 @@
 /* Seconds of kernels on a GPU that is only described: operator shape in, seconds out, by the data sheet's rates and by
  * what published measurements reach of them. Both depths of simulation use it: machine/roofline.h for the operators of
  * a compiled program, search/scale for the layers of a transformer. */
-#ifndef BALLAST_MACHINE_KERNEL_COST_H
-#define BALLAST_MACHINE_KERNEL_COST_H
+#pragma once
 
 #include "ir/op.h"
 #include "machine/cluster.h"
@@ -105,5 +104,3 @@ double streaming_s(const struct gpu *gpu, double bytes);
 double class_streaming_s(const struct gpu *gpu, enum op_work work, double bytes);
 /* The gradient of norms of rows of so many elements. */
 double norm_gradient_s(const struct gpu *gpu, int64_t row, double bytes);
-
-#endif

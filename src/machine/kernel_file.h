@@ -1,6 +1,5 @@
 /* Small text files that the kernel generates when they are read: /proc and /sys. Their size is not known in advance. */
-#ifndef BALLAST_MACHINE_KERNEL_FILE_H
-#define BALLAST_MACHINE_KERNEL_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,5 +9,3 @@
 bool kernel_file_read(const char *root, const char *path, char *text, size_t bytes);
 /* The number after `key` at the start of a line ("MemTotal:  123"); false when there is none. */
 bool kernel_file_number(const char *text, const char *key, int64_t *out);
-
-#endif

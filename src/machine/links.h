@@ -1,7 +1,6 @@
 /* Bandwidth and latency between ranks: messages between two of them by axis of the mesh, and whole operations by size.
  */
-#ifndef BALLAST_MACHINE_LINKS_H
-#define BALLAST_MACHINE_LINKS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -96,5 +95,3 @@ enum status links_from_json(const char *file, const json_t *object, struct clust
 const char *link_kind_name(enum comm_kind kind);
 const char *link_group_name(enum mesh_group_kind group);
 const char *link_axis_name(enum mesh_axis axis);
-
-#endif

@@ -1,7 +1,6 @@
 /* How fast a machine is, and how much concurrent activities slow each other down: the measured part of a cluster, the
  * same for every model. */
-#ifndef BALLAST_MACHINE_RATES_H
-#define BALLAST_MACHINE_RATES_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ enum status rates_from_json(const char *file, const json_t *object, struct clust
 /* Only the slowdowns. */
 json_t *rates_slowdown_to_json(const struct cluster_rates *rates);
 enum status rates_slowdown_from_json(const char *file, const json_t *rows, struct cluster_rates *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* What operators cost on a device that is only described (cluster_limits): a node's shape, by the kernels of
  * machine/kernel_cost.h. An estimate, to plan with and to hold the first measurement against. */
-#ifndef BALLAST_MACHINE_ROOFLINE_H
-#define BALLAST_MACHINE_ROOFLINE_H
+#pragma once
 
 #include "machine/kernel_cost.h"
 
@@ -15,5 +14,3 @@ struct roofline roofline_of(const struct node *node, const struct cluster_device
 
 /* Whether the class is bound by its products, which have kernels of their own in the slowdowns. */
 bool roofline_is_product(enum op_work work);
-
-#endif

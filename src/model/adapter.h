@@ -4,8 +4,7 @@
  * Their names and files are those of the library peft: a directory with adapter_config.json and
  * adapter_model.safetensors, which says where the base model is. A and B are parameters of the graph, named as in that
  * file. */
-#ifndef BALLAST_MODEL_ADAPTER_H
-#define BALLAST_MODEL_ADAPTER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ bool adapter_owns(const char *parameter);
 enum status adapter_read_config(const char *file, const json_t *object, struct adapter *out, const char **base);
 /* `targets`: an array of names, which is taken over. NULL when out of memory. */
 json_t *adapter_write_config(const struct adapter *adapter, const char *base, json_t *targets, bool weight_is_kn);
-
-#endif

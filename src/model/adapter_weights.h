@@ -1,7 +1,6 @@
 /* Adapters in a model: the nodes that they add, what is frozen, where a model with adapters comes from. For src/model.
  */
-#ifndef BALLAST_MODEL_ADAPTER_WEIGHTS_H
-#define BALLAST_MODEL_ADAPTER_WEIGHTS_H
+#pragma once
 
 #include "model/model.h"
 
@@ -16,5 +15,3 @@ enum status adapter_find(const char *folder, bool *found);
 enum status model_open_base(const char *file, const char *given, struct model **out);
 /* Writes adapter_config.json to `path`, and adds it to the manifest unless that is NULL. */
 enum status adapter_write_settings(const struct model *model, const char *path, struct manifest *manifest);
-
-#endif

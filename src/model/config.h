@@ -2,8 +2,7 @@
  *
  * A key is either used (it fills a field of struct model_config), or must have the one value that Ballast's graph
  * stands for, or is in a list of keys that change nothing in training. Any other key is refused by name. */
-#ifndef BALLAST_MODEL_CONFIG_H
-#define BALLAST_MODEL_CONFIG_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -125,5 +124,3 @@ enum status config_read_rope_by_type(const char *file, const json_t *object, str
                                      struct rope_table_attributes *local);
 /* Adds rope_theta and, with a scaling, rope_scaling, which all releases read; false when out of memory. */
 bool config_write_rope(const struct rope_table_attributes *rope, json_t *object);
-
-#endif

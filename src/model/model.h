@@ -12,8 +12,7 @@
  * A family reads its config.json and builds the graph from operators; no model has a forward or backward of its own.
  * Each tensor in the weight files is one parameter of the graph, of the same name. docs/models.md, made from the
  * families' tables, says what each reads and refuses. */
-#ifndef BALLAST_MODEL_MODEL_H
-#define BALLAST_MODEL_MODEL_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -329,5 +328,3 @@ enum status model_shape_check(const char *file, const json_t *shape, const struc
 enum status model_summarise(const struct model *model, json_t **out);
 /* docs/models.md: what is supported, from the families' tables and graphs. */
 enum status model_print_document(FILE *out);
-
-#endif

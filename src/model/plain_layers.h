@@ -4,8 +4,7 @@
  *     bitsandbytes         those that "llm_int8_skip_modules" names: each entry is the end of a layer's name, or a
  *                          regular expression that a name, or the name of a module around it, begins with
  * Expressions are Python's, which PCRE2 reads. */
-#ifndef BALLAST_MODEL_PLAIN_LAYERS_H
-#define BALLAST_MODEL_PLAIN_LAYERS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,5 +18,3 @@ enum status plain_layers_read(const char *file, const json_t *object, struct pla
 /* Whether the layer that has this weight, NAME.weight as in the files, is one of them; NULL has none. */
 bool plain_layers_have(const struct plain_layers *layers, const char *weight);
 void plain_layers_free(struct plain_layers *layers);
-
-#endif

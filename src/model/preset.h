@@ -1,7 +1,6 @@
 /* Published models by name: their config.json's dimensions, built in, so that "will it fit?" can be asked before
  * anything is downloaded. */
-#ifndef BALLAST_MODEL_PRESET_H
-#define BALLAST_MODEL_PRESET_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -24,5 +23,3 @@ enum status model_preset_hint(enum status code, const char *name);
 enum status model_preset_config(const struct model_preset *preset, json_t **out);
 /* All of them in a table: `ballast help presets`. FAILED without memory. */
 enum status model_preset_print_list(FILE *out);
-
-#endif

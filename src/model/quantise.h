@@ -6,8 +6,7 @@
  * nearest of the dynamic map. int8: its int8_vectorwise_quant of the numbers in fp32, rows of zeros as zeros. mxfp4:
  * the MX specification's: the power of two below the block's largest magnitude less the format's own exponent, to the
  * nearest value, ties to even, what is larger than the largest value as that. */
-#ifndef BALLAST_MODEL_QUANTISE_H
-#define BALLAST_MODEL_QUANTISE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ struct tensor quantized_weight_whole(const struct tensor *tensor);
 enum status quantized_weight_quantise(const struct weight_target *target, const struct number_source *numbers);
 /* From files that have the whole weight in its format. */
 enum status quantized_weight_read(const struct weight_target *target, const struct safetensors *set);
-
-#endif

@@ -3,8 +3,7 @@
  * Layout: 8 bytes (the header's length N, little-endian), N bytes of JSON ({"NAME": {"dtype", "shape",
  * "data_offsets": [begin, end]}, ..., "__metadata__": {string: string}}), then the data; offsets count from the data's
  * first byte. As in the safetensors library, the tensors must cover the data exactly: no overlap, no hole, no rest. */
-#ifndef BALLAST_MODEL_SAFETENSORS_H
-#define BALLAST_MODEL_SAFETENSORS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -200,5 +199,3 @@ enum status safetensors_write_runs(const char *path, const struct safetensors_ru
  * as by safetensors_write_range. */
 enum status safetensors_sum_range(const char *path, const struct safetensors_item *items, size_t count,
                                   const struct file_range *range, struct file_sums *sums);
-
-#endif

@@ -8,8 +8,7 @@
  *                     experts: NAME_blocks, NAME_scales
  *     w4a16, w8a16    compressed-tensors' integers (compressed.c), which are read and not written
  * The bytes of the first four are those of the sections, so that they are read and written as they are. */
-#ifndef BALLAST_MODEL_STORED_FORMAT_H
-#define BALLAST_MODEL_STORED_FORMAT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -78,5 +77,3 @@ struct stored_writer {
 enum status stored_writer_add(struct stored_writer *writer, struct graph *graph, const struct tensor *parameter);
 struct byte_store stored_writer_store(struct stored_writer *writer);
 void stored_writer_close(struct stored_writer *writer);
-
-#endif

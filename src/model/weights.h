@@ -1,6 +1,5 @@
 /* The checks of weight files that model_open makes. */
-#ifndef BALLAST_MODEL_WEIGHTS_H
-#define BALLAST_MODEL_WEIGHTS_H
+#pragma once
 
 #include "model/model.h"
 
@@ -19,5 +18,3 @@ enum status weights_unstack(struct model *model);
 enum status weights_check(const struct model *model);
 /* model->adapter_weights must hold this parameter, in its shape and a dtype that can be converted. */
 enum status weights_check_one(const struct model *model, const struct tensor *parameter);
-
-#endif

@@ -8,8 +8,7 @@
  * backward is recomputed: each reader reads the latest result, and a result is freed after its last reader. So keeping,
  * recomputing and every nested sequence of Rotor (plan/recompute.h) have one form, without notes on what is freed when.
  * The empty text keeps everything. */
-#ifndef BALLAST_PLAN_ACTIVATIONS_H
-#define BALLAST_PLAN_ACTIVATIONS_H
+#pragma once
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -44,5 +43,3 @@ enum status activations_print(const struct activation_steps *steps, char *text, 
 /* The steps of a recomputation schedule in which each block is one block of the chain. What its forwards keep is left
  * out, since a block with another forward to come keeps nothing. The caller frees, also after a failure. */
 enum status activations_from_recompute(const struct recompute_schedule *schedule, struct activation_steps *out);
-
-#endif

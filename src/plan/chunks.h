@@ -7,8 +7,7 @@
  *
  * WHOLE UPDATES. Parameters whose update needs all of their elements at once (tensor.updated_whole) have chunks of
  * their own. Where a partition cuts the optimizer's states, chunks_deal gives each of their shards whole parameters. */
-#ifndef BALLAST_PLAN_CHUNKS_H
-#define BALLAST_PLAN_CHUNKS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -115,5 +114,3 @@ struct chunk_part chunks_part_of(const struct chunk_list *chunks, const struct t
 /* The size that costs least memory, of all up to 256 MiB that hold a whole number of the largest layer. The cost: the
  * bytes that chunks leave unused, and two chunks on the device at a time. */
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out);
-
-#endif

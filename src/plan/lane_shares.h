@@ -11,8 +11,7 @@
  * is added up in its parent's level, the right one in the next, so that no sum is copied.
  *
  * Where recipe.reduce_dtype is bf16 every edge of the lanes' tree rounds; rounds are added as they are. */
-#ifndef BALLAST_PLAN_LANE_SHARES_H
-#define BALLAST_PLAN_LANE_SHARES_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -79,5 +78,3 @@ struct idle_lanes {
 enum status idle_lanes_find(const struct plan *plan, struct idle_lanes *out);
 /* A warning with what would change it; nothing where all lanes have micro-batches. */
 enum status idle_lanes_warn(const struct plan *plan);
-
-#endif

@@ -1,7 +1,6 @@
 /* The rules by which a policy moves things, in one place: the compiler applies them to a program (program/), the search
  * to whole policy classes (search/). Groups are those of compiler/executions.h, numbered from 0. */
-#ifndef BALLAST_PLAN_MOVEMENT_H
-#define BALLAST_PLAN_MOVEMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ static inline int64_t movement_update_block(int64_t block, const struct policy *
     int64_t first = policy->update_ahead > 0 && block > 0;
     return block > first + ahead ? block - ahead : first;
 }
-
-#endif

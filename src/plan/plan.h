@@ -8,8 +8,7 @@
  * older plan files), chunks (parameters in chunks, and which rank has which elements of one), movement (when copies
  * come and go), activations (activation schedules as text), recompute (recomputation schedules, their cost, and the
  * fastest in given memory). */
-#ifndef BALLAST_PLAN_PLAN_H
-#define BALLAST_PLAN_PLAN_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -222,5 +221,3 @@ enum status plan_set_model(json_t *plan, const char *model_folder);
 enum status plan_read_model(const char *path, struct scratch *memory, const char **out);
 /* BAD_INPUT that names the first field in which two recipes differ. */
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual);
-
-#endif

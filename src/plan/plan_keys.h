@@ -1,8 +1,7 @@
 /* The keys of plans in older versions of the format, in one table.
  *
  * Version 2 has the field's terms; version 1 is that of Ballast 0.1.0. */
-#ifndef BALLAST_PLAN_PLAN_KEYS_H
-#define BALLAST_PLAN_PLAN_KEYS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -11,5 +10,3 @@
 /* A plan file, or the plan of a run or checkpoint, with the keys of PLAN_VERSION: recipe, policy and the candidates of
  * the search. The caller drops *out. BAD_INPUT for a version that is newer, and for keys that the version lacks. */
 enum status plan_update_keys(const char *file, const json_t *object, json_t **out);
-
-#endif

@@ -4,8 +4,7 @@
  * layouts cut (plan/layout/shard_graph.h); the data ranks each have micro-batches, lanes and shards of their own;
  * stages have blocks. What lanes, rounds, partitions and sums of gradients call a rank is a place among the data ranks.
  */
-#ifndef BALLAST_PLAN_RANKS_H
-#define BALLAST_PLAN_RANKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -109,5 +108,3 @@ enum status partition_check(const struct partition *partition, const struct mesh
 /* All legal triples of a mesh, from 1|1|1 to all|all|all: by the optimizer's width, then the parameters', then the
  * gradients'. The caller frees with mem_free. */
 enum status partition_list(const struct mesh *mesh, struct partition **out, int *count);
-
-#endif

@@ -1,6 +1,5 @@
 /* What plan.c and recipe.c have of each other. */
-#ifndef BALLAST_PLAN_RECIPE_H
-#define BALLAST_PLAN_RECIPE_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -11,5 +10,3 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
 /* A number of a plan's part, "recipe.", or "" for what stands in none; checked before it becomes a narrower type. */
 enum status plan_read_int(const char *file, const json_t *object, const char *part, const char *field, int64_t min,
                           int64_t max, const char *rule, int64_t *out);
-
-#endif

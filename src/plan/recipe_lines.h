@@ -3,8 +3,7 @@
  *
  * Recipes are copied as values, and the lines can be long: so each text is kept once, never changes, and all recipes
  * with these lines point to it. */
-#ifndef BALLAST_PLAN_RECIPE_LINES_H
-#define BALLAST_PLAN_RECIPE_LINES_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ json_t *recipe_lines_to_json(const char *lines);
 /* NULL for `object`: no lines. BAD_INPUT "FILE: FIELD: …" where it is no such object. */
 enum status recipe_lines_from_json(const char *file, const struct recipe_lines *kind, const json_t *object,
                                    const char **out);
-
-#endif

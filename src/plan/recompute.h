@@ -1,7 +1,6 @@
 /* A recomputation schedule: the order of the forwards and backwards of a chain's blocks, some of them more than once,
  * and what each forward keeps. Its cost is found by walking it. */
-#ifndef BALLAST_PLAN_RECOMPUTE_H
-#define BALLAST_PLAN_RECOMPUTE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -103,5 +102,3 @@ enum status rotor_solve(const struct chain *chain, int64_t slots, struct recompu
  * cost are empty. The caller frees each of `out` with vec_free, also after a failure. */
 enum status rotor_solve_each(const struct chain *chain, const int64_t *slots, int count, struct recompute_schedule *out,
                              struct recompute_cost *costs);
-
-#endif

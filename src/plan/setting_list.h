@@ -1,8 +1,7 @@
 /* The table of settings, a row each: X(FIELD, KEY, NAME, ...). FIELD is the name in structs, KEY that in files, NAME
  * that of the option; settings.h says what the other columns mean. A list holds the settings that the same structs
  * have. */
-#ifndef BALLAST_PLAN_SETTING_LIST_H
-#define BALLAST_PLAN_SETTING_LIST_H
+#pragma once
 
 #define SETTING_INT_IN(low, high) .type = SETTING_INT, .min = (low), .max = (high)
 #define SETTING_FLOAT_IN(low, high) .type = SETTING_FLOAT, .float_min = (low), .float_max = (high)
@@ -329,5 +328,3 @@
     SETTING_LIST_DATA(X)                                                                                               \
     SETTING_LIST_EXAMPLES(X)                                                                                           \
     SETTING_LIST_TEXT(X)
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A struct that has settings says where by a struct settings_holder; the functions below then read and write its fields
  * by their settings. */
-#ifndef BALLAST_PLAN_SETTINGS_H
-#define BALLAST_PLAN_SETTINGS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -231,5 +230,3 @@ struct recipe;
 extern const struct settings_holder recipe_settings;
 /* settings_load of a recipe, in which 0 may stand for the default of a setting that cannot be 0. */
 void recipe_load_setting(const struct recipe *recipe, enum setting_id id, struct setting_value *out);
-
-#endif

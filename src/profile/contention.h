@@ -1,7 +1,6 @@
 /* Measurements that several threads make at once, as many as a node has ranks. Ranks of a node share memory and the
  * last cache, and often a core's two hardware threads: an operator takes longer concurrently with them than alone. */
-#ifndef BALLAST_PROFILE_CONTENTION_H
-#define BALLAST_PROFILE_CONTENTION_H
+#pragma once
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -35,5 +34,3 @@ bool contention_is_allowed(const struct contention *contention);
 /* All begin together; returns when all have ended. The first failure, also where a thread could not be started or may
  * not run on its cores. */
 enum status contention_measure(const struct contention *contention, const struct contention_work *work, void *payload);
-
-#endif

@@ -1,7 +1,6 @@
 /* A device that is not here, as a cluster file describes it: programs are compiled for it and their time is predicted,
  * but nothing is executed. */
-#ifndef BALLAST_PROFILE_DESCRIBED_DEVICE_H
-#define BALLAST_PROFILE_DESCRIBED_DEVICE_H
+#pragma once
 
 #include "backend/backend.h"
 
@@ -13,5 +12,3 @@ extern const struct backend backend_described;
  * `file` in messages) lacks the limits and rates that a plan needs. Called once, before other threads are started. */
 enum status described_device_find(const char *file, const struct cluster *cluster, const struct backend *here,
                                   const struct backend **out);
-
-#endif

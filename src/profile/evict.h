@@ -1,7 +1,6 @@
 /* Takes bytes out of the processor's caches, as they are when a step comes to them: reading others instead replaces
  * them only where it reads more than all caches hold, which may be hundreds of MB. */
-#ifndef BALLAST_PROFILE_EVICT_H
-#define BALLAST_PROFILE_EVICT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,5 +9,3 @@
 bool evict_possible(void);
 /* They keep their values. Where it is not possible nothing happens. */
 void evict(const void *from, int64_t bytes);
-
-#endif

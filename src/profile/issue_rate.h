@@ -1,6 +1,5 @@
 /* The cost of an instruction apart from its work: on its own stream, and until other streams notice its end. */
-#ifndef BALLAST_PROFILE_ISSUE_RATE_H
-#define BALLAST_PROFILE_ISSUE_RATE_H
+#pragma once
 
 #include "backend/backend.h"
 
@@ -12,5 +11,3 @@
  * asleep again. On a device, streams and events are the backend's: issue_s is a wait that is already met and a record,
  * wake_s the wait for a record that another stream has just made. */
 enum status issue_measure(const struct backend *backend, double *issue_s, double *wake_s);
-
-#endif

@@ -1,6 +1,5 @@
 /* Bandwidth and latency between ranks, measured by all of them together. */
-#ifndef BALLAST_PROFILE_LINK_RATES_H
-#define BALLAST_PROFILE_LINK_RATES_H
+#pragma once
 
 #include "comm/comm.h"
 #include "profile/profile.h"
@@ -61,5 +60,3 @@ enum status link_mean(struct comm *comm, double mine, double *out);
 /* Fills the slowdowns. `alone_s`: of the operation. */
 enum status link_slowdown_measure(struct link_bench *bench, const struct link_trial *trial, double alone_s,
                                   const struct rate_machine *machine, struct cluster_rates *rates);
-
-#endif

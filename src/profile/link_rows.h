@@ -1,6 +1,5 @@
 /* Which ranks are near each other, by what was measured between pairs. */
-#ifndef BALLAST_PROFILE_LINK_ROWS_H
-#define BALLAST_PROFILE_LINK_ROWS_H
+#pragma once
 
 #include "machine/links.h"
 
@@ -12,5 +11,3 @@ static const double LINK_ROWS_FAR = 2;
 enum status link_rows_find(const struct cluster_links *links, struct link_rows *out);
 /* Whether links->rows are the nodes of the mesh. */
 bool link_rows_are_nodes(const struct cluster_links *links);
-
-#endif

@@ -1,6 +1,5 @@
 /* The rates of the machine apart from operators: zeros, copies between tiers, the cost of an instruction, slowdowns. */
-#ifndef BALLAST_PROFILE_MACHINE_RATES_H
-#define BALLAST_PROFILE_MACHINE_RATES_H
+#pragma once
 
 #include "backend/backend.h"
 #include "machine/rates.h"
@@ -22,5 +21,3 @@ struct rates_options {
  * the backend's threads. BAD_INPUT and FAILED as arena_open for the directory. */
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* A time that was measured repeatedly, and how reliable it is. */
-#ifndef BALLAST_PROFILE_MEASUREMENT_H
-#define BALLAST_PROFILE_MEASUREMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ struct allowance {
 };
 /* An equal share of the remaining time, in seconds; 0 when none remains. Takes one measurement off `left`. */
 double allowance_next(struct allowance *allowance);
-
-#endif

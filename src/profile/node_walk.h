@@ -1,8 +1,7 @@
 /* Times nodes as a step meets them: one after the other in the graph's order, each on the memory that those before it
  * wrote. An operator that is called again and again on the same operands finds them in the first caches, and was
  * measured up to four times faster than it is in a step. For backends whose calls return when the work is done. */
-#ifndef BALLAST_PROFILE_NODE_WALK_H
-#define BALLAST_PROFILE_NODE_WALK_H
+#pragma once
 
 #include "profile/operator_bench.h"
 
@@ -47,5 +46,3 @@ enum status node_walk_run(struct node_walk *walk);
 /* Two passes, and others until `budget_s` are spent, WALK_PASSES_MAX in all. They leave out calls whose samples agree
  * (measurement_settled), or that take over 0.15 s, of which one counts. Then each call has samples. */
 enum status node_walk_measure(struct node_walk *walk, double budget_s);
-
-#endif

@@ -1,7 +1,6 @@
 /* A node's operands as a measurement sees them: which share bytes, which are cold, which output is in place; and the
  * text by which a measurement is kept. */
-#ifndef BALLAST_PROFILE_OPERANDS_H
-#define BALLAST_PROFILE_OPERANDS_H
+#pragma once
 
 #include "base/mem.h"
 #include "ir/graph.h"
@@ -43,5 +42,3 @@ enum { OPERATOR_KEY_VERSION = 3 };
  * "linear kn=1 0w:fp32[1,1024,768] 1c:fp32[768,2304] … > 4w:fp32[1,1024,2304]": the number of the storage, w for warm
  * or c for cold; a view ends with "/" and the elements of its base's rows. In `memory`; NULL when there is none. */
 const char *operator_key(const struct operands *operands, struct scratch *memory);
-
-#endif

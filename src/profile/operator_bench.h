@@ -1,6 +1,5 @@
 /* Times one operator: the backend's kernel, with operands in memory like that of arenas. */
-#ifndef BALLAST_PROFILE_OPERATOR_BENCH_H
-#define BALLAST_PROFILE_OPERATOR_BENCH_H
+#pragma once
 
 #include "backend/backend.h"
 #include "ir/ops/ops.h"
@@ -51,5 +50,3 @@ enum status operator_bench_run(struct operator_bench *bench);
  * are no lower. On a device the first two do not count, calls do not end early, and one of a millisecond or less is
  * repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
 enum status operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Values to measure operators with: finite, small, legal. Zeros, denormals and NaNs have speeds of their own. */
-#ifndef BALLAST_PROFILE_OPERATOR_VALUES_H
-#define BALLAST_PROFILE_OPERATOR_VALUES_H
+#pragma once
 
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
@@ -9,5 +8,3 @@
 void operator_values_fill(const struct node *node, const struct tensor *tensor, void *to);
 /* Of a training step, and of decoding in the middle of its cache. */
 void operator_values_scalars(const struct node *node, double scalars[SCALAR_COUNT]);
-
-#endif

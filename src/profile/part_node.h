@@ -1,7 +1,6 @@
 /* Large operators are measured on a part of their tokens or of their vocabulary: a GEMM of a model with billions of
  * parameters takes seconds, which would make starts slow. */
-#ifndef BALLAST_PROFILE_PART_NODE_H
-#define BALLAST_PROFILE_PART_NODE_H
+#pragma once
 
 #include "profile/operands.h"
 
@@ -38,5 +37,3 @@ void part_node_make(const struct operands *operands, const struct part *part, st
 
 /* Seconds of a node from those of its parts. */
 double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MAX]);
-
-#endif

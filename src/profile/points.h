@@ -1,7 +1,6 @@
 /* The measurements that a graph needs: each distinct operator once, operators over a whole parameter at the sizes of
  * their curve (size_curve.h), large ones on parts (part_node.h). */
-#ifndef BALLAST_PROFILE_POINTS_H
-#define BALLAST_PROFILE_POINTS_H
+#pragma once
 
 #include "profile/operator_bench.h"
 #include "profile/part_node.h"
@@ -48,5 +47,3 @@ bool point_lacks(const struct point *point);
  * threads must be set before. */
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured);
-
-#endif

@@ -8,8 +8,7 @@
  * machine_rates (all of them), matrix_rate (GEMMs), rate_work and work_clock (repeated work and its time),
  * transfer_rates (copies), issue_rate (an instruction without work), slowdown (concurrent activities); between ranks:
  * link_rates, link_slowdown, link_rows; without measuring: described_device. */
-#ifndef BALLAST_PROFILE_PROFILE_H
-#define BALLAST_PROFILE_PROFILE_H
+#pragma once
 
 #include "backend/backend.h"
 #include "profile/contention.h"
@@ -42,5 +41,3 @@ enum status profile_find_matrix_rate(const struct backend *backend, enum dtype d
 /* The same from the cache of these options, whose threads, contention and memory_bytes it is for. */
 enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype,
                                      const struct profile_options *options, double *flops_per_s);
-
-#endif

@@ -7,8 +7,7 @@
  * A file that is damaged or of another machine is ignored. Before the file is replaced, values that other processes
  * wrote meanwhile are read in, so processes may share a directory. A failure to write is logged and is no error: the
  * values are measured again next time. */
-#ifndef BALLAST_PROFILE_PROFILE_CACHE_H
-#define BALLAST_PROFILE_PROFILE_CACHE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -61,5 +60,3 @@ bool profile_cache_find_links(const struct profile_cache *cache, const struct me
 enum status profile_cache_put_links(struct profile_cache *cache, const char *way, const struct cluster_rates *rates);
 /* Whether the rates' noise is above a half. */
 bool rates_noisy(const struct cluster_rates *rates);
-
-#endif

@@ -1,6 +1,5 @@
 /* Measures a model's operators, so that its programs can be simulated. */
-#ifndef BALLAST_PROFILE_PROFILE_MODEL_H
-#define BALLAST_PROFILE_PROFILE_MODEL_H
+#pragma once
 
 #include "backend/backend.h"
 #include "machine/cluster.h"
@@ -53,5 +52,3 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
 /* The same from the cache alone: `found` is false, and `out` empty, where the cache lacks something. */
 enum status profile_model_kept(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                                const struct profile_options *options, struct costs *out, bool *found);
-
-#endif

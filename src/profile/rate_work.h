@@ -1,6 +1,5 @@
 /* A piece of work of each activity; rates and slowdowns are measured by repeating it. */
-#ifndef BALLAST_PROFILE_RATE_WORK_H
-#define BALLAST_PROFILE_RATE_WORK_H
+#pragma once
 
 #include "machine/rates.h"
 #include "profile/operator_bench.h"
@@ -50,5 +49,3 @@ void rate_work_close(struct rate_work *work);
  * device's pieces in memory are larger, as its micro-batches are, so that asking for them is little compared with them:
  * about half a millisecond. FAILED when disk or device does. */
 enum status rate_work_run(struct rate_work *work);
-
-#endif

@@ -1,7 +1,6 @@
 /* The cost of operators that go once over a parameter (norm, sum of gradients, update): measured at a few sizes and
  * interpolated, since a model has many sizes, some of them gigabytes. */
-#ifndef BALLAST_PROFILE_SIZE_CURVE_H
-#define BALLAST_PROFILE_SIZE_CURVE_H
+#pragma once
 
 #include "profile/operands.h"
 
@@ -22,5 +21,3 @@ void curve_node_make(const struct operands *operands, int64_t elements, struct c
 
 /* Linear between two points; below the first equal to it, above the last in proportion. */
 double curve_seconds(const double seconds[CURVE_POINTS], int64_t elements);
-
-#endif

@@ -1,6 +1,5 @@
 /* How much each activity slows down each other one. */
-#ifndef BALLAST_PROFILE_SLOWDOWN_H
-#define BALLAST_PROFILE_SLOWDOWN_H
+#pragma once
 
 #include "profile/rate_work.h"
 
@@ -21,5 +20,3 @@ int slowdown_races(const bool present[ACTIVITY_COUNT]);
  * machine's allowance only so far that each is measured once. */
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
                              struct cluster_rates *rates);
-
-#endif

@@ -1,6 +1,5 @@
 /* Latency and rate of zeros and of copies between tiers, from the times of small and large ones. */
-#ifndef BALLAST_PROFILE_TRANSFER_RATES_H
-#define BALLAST_PROFILE_TRANSFER_RATES_H
+#pragma once
 
 #include "profile/rate_work.h"
 
@@ -12,5 +11,3 @@ enum status transfer_measure_host(const struct rate_machine *machine, struct clu
 enum status transfer_measure_disk(struct rate_machine *machine, struct cluster_rates *rates);
 /* Measurements that they take of the machine's allowance. */
 int transfer_sizes(const struct rate_machine *machine, bool host);
-
-#endif

@@ -1,6 +1,5 @@
 /* Measures points in walks over their nodes (node_walk.h), each as long as the memory allows. */
-#ifndef BALLAST_PROFILE_WALK_POINTS_H
-#define BALLAST_PROFILE_WALK_POINTS_H
+#pragma once
 
 #include "profile/points.h"
 
@@ -18,5 +17,3 @@ struct walk_options {
  * before it in the graph, which is timed only where it lacks a time too. Adds the measurements to *measured.
  * Finds out whether a step leaves the caches (points->evicts). */
 enum status walk_points_measure(struct points *points, const struct walk_options *options, int32_t *measured);
-
-#endif

@@ -1,8 +1,7 @@
 /* Times calls of a backend: on a processor by the clock around them, on a device by its own clock between two events of
  * a stream. On a device several calls are queued in a row, as programs do, so that queueing one overlaps with the work
  * of another. */
-#ifndef BALLAST_PROFILE_WORK_CLOCK_H
-#define BALLAST_PROFILE_WORK_CLOCK_H
+#pragma once
 
 #include "backend/backend.h"
 #include "profile/measurement.h"
@@ -24,5 +23,3 @@ enum status work_clock_time(const struct work_clock *clock, work_call *work, voi
                             struct sample *out);
 /* Blocks until all work queued on the clock's stream is done. */
 enum status work_clock_finish(const struct work_clock *clock);
-
-#endif

@@ -4,13 +4,10 @@
  * A batch begins and ends at once for all other streams, so only its first instruction waits for others and only its
  * last is waited for. Its kernels are the device's, all deferred or none; none of them uses what another one
  * writes. */
-#ifndef BALLAST_RUNTIME_BATCHES_H
-#define BALLAST_RUNTIME_BATCHES_H
+#pragma once
 
 #include "runtime/executable.h"
 
 /* *last: by instruction, the last instruction of the batch that begins there; itself where none begins. FAILED only for
  * lack of memory; the caller frees by mem_free in any case. */
 enum status batches_find(const struct executable *executable, int32_t **last);
-
-#endif

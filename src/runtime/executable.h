@@ -1,7 +1,6 @@
 /* An executable: a program with a kernel for each of its nodes, ready for an arena. Made before any weight is read:
  * what `ballast plan` prints is read off it. */
-#ifndef BALLAST_RUNTIME_EXECUTABLE_H
-#define BALLAST_RUNTIME_EXECUTABLE_H
+#pragma once
 
 #include "backend/backend.h"
 #include "compiler/program.h"
@@ -33,5 +32,3 @@ void executable_take(struct executable *executable, struct program *program);
 /* Proves the program (program_verify), once. FAILED where it is wrong. */
 enum status executable_prove(struct executable *executable);
 void executable_free(struct executable *executable);
-
-#endif

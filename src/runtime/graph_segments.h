@@ -8,8 +8,7 @@
  * in every step (not deferred: each forward kernel that reads a deferred update waits for it, so nothing would be won);
  * - all change parameters or the optimizer's state or none does, since these changes wait for the runner's gate;
  * - only the first waits for other streams, and only the last is waited for. */
-#ifndef BALLAST_RUNTIME_GRAPH_SEGMENTS_H
-#define BALLAST_RUNTIME_GRAPH_SEGMENTS_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -33,5 +32,3 @@ struct graph_segments {
 /* FAILED only for lack of memory; free in any case. */
 enum status graph_segments_find(const struct program *program, struct graph_segments *out);
 void graph_segments_free(struct graph_segments *graph_segments);
-
-#endif

@@ -16,8 +16,7 @@
  * inputs, results and kept activations have CPU copies, which are sent to the device before each step and fetched after
  * it. Weights and state have none: runner_data returns NULL for them, as on the disk, and runner_read and runner_write
  * copy them; these work on every tier. Within a step, runner_read_operand reads what an instruction wrote. */
-#ifndef BALLAST_RUNTIME_RUNNER_H
-#define BALLAST_RUNTIME_RUNNER_H
+#pragma once
 
 #include "comm/comm.h"
 #include "runtime/executable.h"
@@ -76,5 +75,3 @@ void *runner_operand(const struct runner *runner, const struct operand *operand,
 /* Copies operand->bytes of it, from any tier but the disk; for observers. FAILED when the device fails. */
 enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t repetition,
                                 void *to);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the runner's files share; private to src/runtime. */
-#ifndef BALLAST_RUNTIME_RUNNER_STATE_H
-#define BALLAST_RUNTIME_RUNNER_STATE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -132,5 +131,3 @@ enum status runner_status(struct runner *runner);
 /* Chooses the parts of the next step and, after it, notes whether it left updates. */
 void runner_begin(struct runner *runner, int parts, const double *scalars);
 void runner_end(struct runner *runner);
-
-#endif

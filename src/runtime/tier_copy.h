@@ -1,6 +1,5 @@
 /* Copies between any two tiers, for the runner and for measurements. */
-#ifndef BALLAST_RUNTIME_TIER_COPY_H
-#define BALLAST_RUNTIME_TIER_COPY_H
+#pragma once
 
 #include "runtime/store/arena.h"
 
@@ -30,5 +29,3 @@ struct tier_place {
  * when disk or device fails. */
 enum status tier_copy(const struct backend *backend, struct copy_staging *staging, struct tier_place from,
                       struct tier_place to, int64_t bytes, int channel, void *stream);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Seconds: the longest stream, or two streams together where they slow each other down (search/sim/costs.h). Bytes:
  * what is live at once for certain, group by group. */
-#ifndef BALLAST_SEARCH_POLICY_BOUND_H
-#define BALLAST_SEARCH_POLICY_BOUND_H
+#pragma once
 
 #include "plan/plan.h"
 #include "search/schedule_cost.h"
@@ -60,5 +59,3 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
 static inline size_t policy_bound_scratch(const struct schedule_cost *cost) { return cost->groups.count + 2; }
 /* Bytes of the inputs, which stay on the device. */
 int64_t policy_bound_fixed_bytes(const struct graph *graph, int64_t micro_batches);
-
-#endif

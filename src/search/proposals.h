@@ -1,7 +1,6 @@
 /* What a search has not tried yet, by expected time; what came of what it tried, and what that teaches of the rest; and
  * what it does with its last programs. Private to the search. */
-#ifndef BALLAST_SEARCH_PROPOSALS_H
-#define BALLAST_SEARCH_PROPOSALS_H
+#pragma once
 
 #include "search/space.h"
 
@@ -150,5 +149,3 @@ struct refinement {
 };
 /* Nothing where none fits yet. */
 enum status refine(const struct refinement *refinement);
-
-#endif

@@ -2,8 +2,7 @@
  * group by group, bytes copied. Measured on the same list of executions that the compiler schedules
  * (compiler/executions.h).
  */
-#ifndef BALLAST_SEARCH_SCHEDULE_COST_H
-#define BALLAST_SEARCH_SCHEDULE_COST_H
+#pragma once
 
 #include "base/mem.h"
 #include "compiler/buffers.h"
@@ -100,5 +99,3 @@ int64_t schedule_cost_min_bytes(const struct schedule_cost *cost, int64_t slots)
  * caller frees with chain_free. */
 enum status step_chain_create(const struct graph *graph, const struct costs *costs, const struct schedule_cost *keep,
                               struct chain *out);
-
-#endif

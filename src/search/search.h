@@ -15,8 +15,7 @@
  * (the last programs: policies near the best), space (policy classes and candidates), schedule_cost (activation
  * schedules that are tried, and what one micro-batch takes under one), states (model states chunk by chunk; lanes,
  * rounds and ranks; the seconds of collectives), policy_bound (seconds and bytes from these). */
-#ifndef BALLAST_SEARCH_SEARCH_H
-#define BALLAST_SEARCH_SEARCH_H
+#pragma once
 
 #include "compiler/program.h"
 #include "plan/plan.h"
@@ -117,5 +116,3 @@ bool search_fits(const struct search_input *input, const struct trial *trial);
  * frees; NULL for one that does not, and for a pipeline. */
 enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct trial *trial,
                            struct program **out);
-
-#endif

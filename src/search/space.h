@@ -1,6 +1,5 @@
 /* The space of policies that a search chooses from, as policy classes of candidates (see search/search.h). */
-#ifndef BALLAST_SEARCH_SPACE_H
-#define BALLAST_SEARCH_SPACE_H
+#pragma once
 
 #include "search/policy_bound.h"
 #include "search/schedule_cost.h"
@@ -149,5 +148,3 @@ enum status space_add_policy_class(struct space *space, struct policy_class poli
                                    const struct wave_activations *activations);
 enum status space_divide_packing(const struct space *space, const struct states *packed, int32_t k,
                                  struct sharding_option *sharding_option);
-
-#endif

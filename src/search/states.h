@@ -1,6 +1,5 @@
 /* Model states chunk by chunk: bytes, seconds of updates, and which blocks use them. */
-#ifndef BALLAST_SEARCH_STATES_H
-#define BALLAST_SEARCH_STATES_H
+#pragma once
 
 #include "plan/chunks.h"
 #include "plan/lane_shares.h"
@@ -129,5 +128,3 @@ struct collective_seconds {
 enum status collective_seconds_measure(const struct step_cut *cut, const struct states *states,
                                        const struct partition *partition, bool flat, const struct cluster_rates *rates,
                                        struct collective_seconds *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Chooses a session's plan among the candidates that a request leaves open. Layers, each of which calls only those
  * below it: choose.c (the loop over candidates), candidates.c (fills in what one leaves open), choose_policy.c (the
  * policy), evaluate.c (bound, compile, simulate). */
-#ifndef BALLAST_SESSION_CHOOSE_H
-#define BALLAST_SESSION_CHOOSE_H
+#pragma once
 
 #include "session/evaluate.h"
 
@@ -55,5 +54,3 @@ struct min_memory {
 };
 enum status choose_min_memory(const struct session *session, const struct plan_request *request,
                               const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* What computes: the arenas of a plan's programs, with weights and optimizer state in them, and a runner for each
  * program. A training step, the loss of a batch; src/generate writes texts with it. */
-#ifndef BALLAST_SESSION_ENGINE_H
-#define BALLAST_SESSION_ENGINE_H
+#pragma once
 
 #include "data/dataset.h"
 #include "ir/ops/ops.h"
@@ -168,5 +167,3 @@ struct hash_relay {
 /* Collective over all ranks. hashes[i] becomes the XXH3 of thing i, on all ranks. FAILED without memory, or where this
  * rank's bytes cannot be read, which others do not learn: they have a wrong hash then. */
 enum status hash_relay_run(const struct hash_relay *relay, uint64_t *hashes);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A candidate is a complete `struct plan`: the rank layout (place), the partition of tensors (recipe.layout,
  * strategies), tiles, selective recomputation, pipeline cut, schedule, partition of states and tiers (policy). */
-#ifndef BALLAST_SESSION_EVALUATE_H
-#define BALLAST_SESSION_EVALUATE_H
+#pragma once
 
 #include "search/search.h"
 #include "session/plan_request.h"
@@ -88,5 +87,3 @@ double candidate_seconds(const struct plan_candidate *candidate, const struct tr
  * second). The caller frees with costs_free. */
 enum status programs_measure_costs(const struct session *session, const struct plan_request *request,
                                    const struct programs *programs, struct costs *out);
-
-#endif

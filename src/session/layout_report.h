@@ -1,7 +1,6 @@
 /* What the solver chose of a plan whose ranks share tensors (recipe.layout), next to Megatron-LM's assignment at the
  * same costs: for `ballast plan --explain`. */
-#ifndef BALLAST_SESSION_LAYOUT_REPORT_H
-#define BALLAST_SESSION_LAYOUT_REPORT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -59,5 +58,3 @@ char *layout_report_print(const struct node *node, const struct shard_choices *c
 
 /* {"seconds", "megatron_seconds", "differs": [{"name", "operator", "layout", "megatron"}]}. NULL when out of memory. */
 json_t *layout_report_to_json(const struct layout_report *report);
-
-#endif

@@ -1,6 +1,5 @@
 /* The machine as a session uses it: which backend computes, how much each tier may hold, and where rates come from. */
-#ifndef BALLAST_SESSION_MACHINE_H
-#define BALLAST_SESSION_MACHINE_H
+#pragma once
 
 #include "backend/backend.h"
 #include "comm/comm.h"
@@ -71,5 +70,3 @@ enum status rank_devices_find(const struct comm *comm, const char *device, const
  * (no NCCL, two ranks on one GPU) the host is used, and rank 0 notes why; but BAD_INPUT where they were to be. Does
  * nothing on one rank, and where devices have no memory of their own. */
 enum status rank_devices_open(struct comm *comm, const struct plan_options *options, struct machine *machine);
-
-#endif

@@ -4,8 +4,7 @@
  * its data sheet. Ranks of a node are measured as they will compute: as many at once as a node of the programs' mesh
  * has, in threads of the process that asks, whether the ranks are here or only planned for. A tier's copies are
  * measured where the machine has the tier or the programs use it. */
-#ifndef BALLAST_SESSION_MACHINE_COSTS_H
-#define BALLAST_SESSION_MACHINE_COSTS_H
+#pragma once
 
 #include "comm/comm.h"
 #include "machine/roofline.h"
@@ -73,5 +72,3 @@ void machine_take_links(const struct cluster_rates *between, struct cluster_rate
 enum status machine_find_links(struct comm *comm, const struct link_options *link, struct machine *machine);
 /* Collective. Measures it and keeps it. */
 enum status machine_measure_links(struct comm *comm, const struct link_options *link, struct machine *machine);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tokenizer that lies in a model's directory, and the tokens that end its texts. */
-#ifndef BALLAST_SESSION_MODEL_TOKENIZER_H
-#define BALLAST_SESSION_MODEL_TOKENIZER_H
+#pragma once
 
 #include "model/model.h"
 #include "text/tokenizer/tokenizer.h"
@@ -20,5 +19,3 @@ enum status model_end_token(const struct model *model, const struct tokenizer *t
 int64_t model_end_token_of_0_1_0(const struct model *model);
 /* Appends all ids of config.json's eos_token_id; where there are none, that of model_end_token. */
 enum status model_end_tokens(const struct model *model, const struct tokenizer *tokenizer, struct token_ids *out);
-
-#endif

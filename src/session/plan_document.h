@@ -1,6 +1,5 @@
 /* plan.json: a plan with what is known of it, as `ballast plan -o` writes it and every run keeps it. */
-#ifndef BALLAST_SESSION_PLAN_DOCUMENT_H
-#define BALLAST_SESSION_PLAN_DOCUMENT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -44,5 +43,3 @@ enum status plan_document_check_model(const char *path, const struct model_confi
 /* RUN_DIR/plan.json, in place of one that is there. */
 enum status plan_document_write(const char *run_folder, const struct session_plan *plan,
                                 const struct step_summary *prediction, const char *model_folder);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a plan is asked for: the programs, the recipe, the policy to begin with, and what of this is settled. */
-#ifndef BALLAST_SESSION_PLAN_REQUEST_H
-#define BALLAST_SESSION_PLAN_REQUEST_H
+#pragma once
 
 #include "search/search.h"
 #include "session/programs.h"
@@ -84,5 +83,3 @@ enum status rank_shapes_repeat(struct rank_shapes *shapes, size_t at);
 
 /* Keeps the last message as the reason why a shape is refused. */
 void rank_shape_refuse(struct rank_shape *shape);
-
-#endif

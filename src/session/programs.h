@@ -1,7 +1,6 @@
 /* The programs that a model is computed by: a training step, the loss of a batch, texts. They take turns in the same
  * arenas, with the weights of all in the same places. */
-#ifndef BALLAST_SESSION_PROGRAMS_H
-#define BALLAST_SESSION_PROGRAMS_H
+#pragma once
 
 #include "runtime/executable.h"
 #include "session/session.h"
@@ -101,5 +100,3 @@ static inline bool rank_proof_is_made(const struct rank_place *place) {
  * Ballast's. OK without a look where it is not made. */
 enum status rank_proof_make(const struct session *session, const struct program_set *set, const struct executable *step,
                             const struct plan *plan);
-
-#endif

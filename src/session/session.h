@@ -22,8 +22,7 @@
  * partitioned); engine, engine_weights, engine_hash (arenas and steps, where a value stopped being finite; weights;
  * their hashes); states (weights on their way to another engine); step_collectives (what ranks tell each other around a
  * step); model_tokenizer (a model's tokenizer). */
-#ifndef BALLAST_SESSION_SESSION_H
-#define BALLAST_SESSION_SESSION_H
+#pragma once
 
 #include "model/model.h"
 #include "plan/plan.h"
@@ -55,5 +54,3 @@ struct rank_place session_place(const struct session *session, const struct mesh
  * canonical spelling. Call it before the session's plans are made; it holds for all of them. BAD_INPUT where the model
  * has no such weights. */
 enum status session_set_trained(struct session *session, struct recipe *recipe);
-
-#endif

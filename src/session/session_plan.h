@@ -3,8 +3,7 @@
  *
  * The plan owns its compiled programs from the beginning to the end; engines and whoever looks at a graph borrow them.
  */
-#ifndef BALLAST_SESSION_SESSION_PLAN_H
-#define BALLAST_SESSION_SESSION_PLAN_H
+#pragma once
 
 #include "search/sim/step_summary.h"
 #include "session/evaluate.h"
@@ -69,5 +68,3 @@ enum status session_plan_find_costs(struct session_plan *plan);
 /* A step of the main program, simulated with those of a pipeline's other stages: sets plan->stages, and `out` to this
  * rank's step. The costs must be there. */
 enum status session_plan_predict(struct session_plan *plan, struct step_summary *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Weights and optimizer states between two engines of the same model: one leaves them here, the other takes them up,
  * wherever its policy has them. The bytes are the same. Each of several ranks keeps its own or, if the partition of the
  * other engine may differ, all of them write one file in a directory that all of them reach. */
-#ifndef BALLAST_SESSION_STATES_H
-#define BALLAST_SESSION_STATES_H
+#pragma once
 
 #include "session/engine.h"
 
@@ -24,5 +23,3 @@ enum status kept_states_take_together(const struct engine *engine, const char *f
  * has the same of them. Collective; all ranks fail alike. */
 enum status kept_states_give(const struct kept_states *kept, const struct engine *engine);
 void kept_states_free(struct kept_states *kept);
-
-#endif

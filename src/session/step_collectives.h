@@ -2,8 +2,7 @@
  * one was asked to stop or failed. One operation, which is there before the first step: a step allocates nothing.
  *
  * All calls but opening's counterpart are collective: each rank makes the same ones in the same order. */
-#ifndef BALLAST_SESSION_STEP_COLLECTIVES_H
-#define BALLAST_SESSION_STEP_COLLECTIVES_H
+#pragma once
 
 #include "comm/comm.h"
 #include "plan/lane_shares.h"
@@ -66,5 +65,3 @@ struct expert_spread {
     double min, max;
 };
 struct expert_spread expert_counts_spread(const struct expert_counts *counts);
-
-#endif

@@ -4,8 +4,7 @@
  * Names, legal values and defaults stand in plan/settings.h. Each struct's `given` tells which settings were given
  * (SETTINGS_GIVE sets the field and says so, SETTINGS_HAVE asks); what was not given is 0, or has its default where
  * that depends on nothing else. */
-#ifndef BALLAST_SESSION_TRAIN_OPTIONS_H
-#define BALLAST_SESSION_TRAIN_OPTIONS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -163,5 +162,3 @@ bool train_option_equal(const json_t *now, const json_t *before);
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
                                  const struct backend *backend, const struct model_config *model,
                                  const struct plan *base, const char *base_name, struct plan *out);
-
-#endif

@@ -9,8 +9,7 @@
  * during later steps too. On one rank the thread does both.
  *
  * The thread's own memory (a file's buffer, names, headers) comes and goes during steps. */
-#ifndef BALLAST_TRAIN_CHECKPOINT_WRITER_H
-#define BALLAST_TRAIN_CHECKPOINT_WRITER_H
+#pragma once
 
 #include <pthread.h>
 
@@ -61,5 +60,3 @@ bool checkpoint_writer_ended(struct checkpoint_writer *writer);
 /* Waits for the end of the one that was begun, if any. OK: `*folder` is where it is, for the caller to free; NULL when
  * none was begun. Otherwise as checkpoint_end. */
 enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **folder);
-
-#endif

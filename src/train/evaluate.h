@@ -1,6 +1,5 @@
 /* The loss of a model on files. */
-#ifndef BALLAST_TRAIN_EVALUATE_H
-#define BALLAST_TRAIN_EVALUATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ struct eval_result {
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
                            const struct eval_options *options, struct eval_result *out);
 void eval_result_free(struct eval_result *result);
-
-#endif

@@ -1,8 +1,7 @@
 /* RUN_DIR/events.out.tfevents.*: the metrics' numbers for TensorBoard, as its event files: TFRecords of Event messages
  * (event.proto). Each process that works on a run writes a file of its own; where a run goes on, TensorBoard drops what
  * older files have from there on. A build without protobuf-c writes none (event_file_absent.c). */
-#ifndef BALLAST_TRAIN_EVENT_FILE_H
-#define BALLAST_TRAIN_EVENT_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ enum status event_file_open(const char *folder, int64_t done, struct event_file 
 void event_file_close(struct event_file *file);
 /* Allocates nothing. FAILED when the file cannot be written. Nothing where it was never opened. */
 enum status event_file_write(struct event_file *file, int64_t step, const struct event_scalar *scalars, size_t count);
-
-#endif

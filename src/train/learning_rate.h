@@ -1,6 +1,5 @@
 /* The learning rate of each step, and AdamW's bias corrections. */
-#ifndef BALLAST_TRAIN_LEARNING_RATE_H
-#define BALLAST_TRAIN_LEARNING_RATE_H
+#pragma once
 
 #include "session/train_options.h"
 #include "train/train_data.h"
@@ -39,5 +38,3 @@ enum status run_length_settle(struct dataset *dataset, const struct recipe *reci
 /* Passes made after `steps`; 0 where the run's length is not given in epochs. */
 double run_length_epoch(const struct dataset *dataset, const struct recipe *recipe, const struct train_options *options,
                         int64_t steps);
-
-#endif

@@ -1,8 +1,7 @@
 /* RUN_DIR/metrics.jsonl: one JSON object a line, one line a step, and one for each validation and each
  * change of the plan. Numbers are printed with
  * 17 digits, which give the same double back. */
-#ifndef BALLAST_TRAIN_METRICS_H
-#define BALLAST_TRAIN_METRICS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -59,5 +58,3 @@ enum status metrics_write_replan(struct metrics *metrics, const struct train_rep
 enum status metrics_sync(struct metrics *metrics);
 /* What the open file holds, even one that has no name any more, as a new file. */
 enum status metrics_copy(const struct metrics *metrics, const char *path);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Of several ranks each does so; rank 0 decides by what all of them recorded and by the least memory that one of them
  * has, and all change after the same step. Ranks with devices of their own keep their plan. Private to src/train. */
-#ifndef BALLAST_TRAIN_PLAN_WATCH_H
-#define BALLAST_TRAIN_PLAN_WATCH_H
+#pragma once
 
 #include "search/sim/costs.h"
 #include "search/sim/timeline.h"
@@ -116,5 +115,3 @@ int64_t plan_watch_look(struct train_run *run);
 void plan_watch_hear(struct train_run *run, int64_t min);
 /* Between steps: changes the plan where that is due. Collective. Not OK: what ends the run. */
 enum status plan_watch_turn(struct train_run *run);
-
-#endif

@@ -1,8 +1,7 @@
 /* The log-probabilities that a model gives to the answers of preferences before it is trained, against which training
  * compares: computed once, and kept as RUN_DIR/reference.safetensors, so that a run that goes on needs no second model.
  */
-#ifndef BALLAST_TRAIN_REFERENCE_H
-#define BALLAST_TRAIN_REFERENCE_H
+#pragma once
 
 #include "data/dataset.h"
 #include "session/engine.h"
@@ -25,5 +24,3 @@ enum status reference_compute(struct engine *engine, const struct dataset *datas
 enum status reference_write(const char *run_folder, const struct dataset *dataset, const struct reference *reference);
 /* BAD_INPUT, naming the file, where it is missing or damaged, or of other data. */
 enum status reference_read(const char *run_folder, const struct dataset *dataset, struct reference *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* `train --continue`: one command line that begins a run, goes on with it, and does nothing once it is complete. */
-#ifndef BALLAST_TRAIN_RUN_CONTINUE_H
-#define BALLAST_TRAIN_RUN_CONTINUE_H
+#pragma once
 
 #include "comm/comm.h"
 #include "train/train.h"
@@ -26,5 +25,3 @@ enum status run_continue_find(const char *run_folder, const struct train_options
  * train_resume does not take are dropped. */
 enum status run_continue_check(const char *model_folder, const char *run_folder, struct plan_options *plan,
                                const struct train_options *options, struct train_options *out);
-
-#endif

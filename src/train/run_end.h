@@ -1,7 +1,6 @@
 /* RUN_DIR/end.json: how the last process that worked on a run ended. A run that goes on has none, and neither has one
  * that was killed: what holds the directory's lock tells them apart. */
-#ifndef BALLAST_TRAIN_RUN_END_H
-#define BALLAST_TRAIN_RUN_END_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ const char *run_state_name(enum run_state state);
 /* What the directory says: whether a process has its lock, else by end.json; interrupted where there is none.
  * `message` of a failure, "" else, is to be freed by mem_free. BAD_INPUT for an end.json that is damaged. */
 enum status run_end_read(const char *run_folder, enum run_state *state, char **message);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a run that goes on starts from. */
-#ifndef BALLAST_TRAIN_RUN_ORIGIN_H
-#define BALLAST_TRAIN_RUN_ORIGIN_H
+#pragma once
 
 #include "session/checkpoint/checkpoint.h"
 #include "session/checkpoint/run_folder.h"
@@ -35,5 +34,3 @@ enum status run_origin_resolve(struct run_origin *origin, const char *run_folder
 /* Compares the options that the run continues with with those up to the checkpoint: prints each that changed, and puts
  * them into settings->changes. */
 enum status run_origin_record_options(const struct run_origin *origin, struct run_settings *settings);
-
-#endif

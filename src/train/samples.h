@@ -1,6 +1,5 @@
 /* What the model writes while it is trained: to RUN_DIR/samples.jsonl, one JSON object a line. */
-#ifndef BALLAST_TRAIN_SAMPLES_H
-#define BALLAST_TRAIN_SAMPLES_H
+#pragma once
 
 #include "generate/config.h"
 #include "session/engine.h"
@@ -24,5 +23,3 @@ void samples_close(struct samples *samples);
 /* Writes the model's continuation after `step`; the same for the same weights. `*text` is in fresh memory. */
 enum status samples_take(struct samples *samples, const struct engine *engine, const struct train_options *options,
                          int64_t step, char **text);
-
-#endif

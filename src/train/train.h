@@ -18,8 +18,7 @@
  * it begins or goes on; run_end: how it ended; checkpoint_writer: checkpoints during steps; metrics: metrics.jsonl and
  *     timeline.json; event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c;
  *     samples: texts on the way; plan_watch: another plan while steps go on; evaluate: the loss of a model on files. */
-#ifndef BALLAST_TRAIN_TRAIN_H
-#define BALLAST_TRAIN_TRAIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -149,5 +148,3 @@ void train_take_thread(const struct train_run *run);
 /* Before the run's end as a stop: with a checkpoint, unless the run writes none. OK then too; NULL is closed already.
  */
 enum status train_close(struct train_run *run);
-
-#endif

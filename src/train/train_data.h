@@ -1,6 +1,5 @@
 /* Tokenizer and data of a run, opened for a model. */
-#ifndef BALLAST_TRAIN_TRAIN_DATA_H
-#define BALLAST_TRAIN_TRAIN_DATA_H
+#pragma once
 
 #include "data/dataset.h"
 #include "model/model.h"
@@ -24,5 +23,3 @@ enum status train_data_choose_packing(const struct train_options *options, bool 
 enum status train_data_check_0_1_0(const struct model *model, const struct train_data *data);
 /* What was never opened is left alone. */
 void train_data_close(struct train_data *data);
-
-#endif

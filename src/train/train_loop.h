@@ -1,6 +1,5 @@
 /* The loop over steps; private to src/train. */
-#ifndef BALLAST_TRAIN_TRAIN_LOOP_H
-#define BALLAST_TRAIN_TRAIN_LOOP_H
+#pragma once
 
 #include "model/model.h"
 #include "session/checkpoint/run_folder.h"
@@ -91,5 +90,3 @@ enum status train_loop_end(struct train_run *run, enum status status);
 /* train.c: settings with absolute paths, and what was left open fixed, so that resuming later finds the same. The
  * caller calls run_settings_free, after a failure too. */
 enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out);
-
-#endif

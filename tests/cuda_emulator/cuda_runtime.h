@@ -1,8 +1,7 @@
 /* CUDA's language for a C++ compiler: device code runs on the CPU, one block after the other, its threads as fibers of
  * one thread that are switched at barriers and at what a warp does together (emulator.cpp). The order of threads and of
  * blocks changes from launch to launch, so that code which depends on it gives other results from run to run. */
-#ifndef BALLAST_TESTS_CUDA_EMULATOR_CUDA_RUNTIME_H
-#define BALLAST_TESTS_CUDA_EMULATOR_CUDA_RUNTIME_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -135,5 +134,3 @@ inline float __uint_as_float(unsigned bits) {
     return a;
 }
 inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678f); }
-
-#endif

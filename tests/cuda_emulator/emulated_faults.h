@@ -1,6 +1,5 @@
 /* Calls of the emulated runtime and cuBLASLt that fail: each is a fault point of kind FAULT_DEVICE (base/fault.h). */
-#ifndef BALLAST_TESTS_EMULATED_FAULTS_H
-#define BALLAST_TESTS_EMULATED_FAULTS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -16,6 +15,4 @@ bool emulated_device_refuses(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

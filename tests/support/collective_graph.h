@@ -1,7 +1,6 @@
 /* A small training graph that has collectives of parts of tensors in every way that ops.h has, and the same graph
  * whole. */
-#ifndef BALLAST_TESTS_COLLECTIVE_GRAPH_H
-#define BALLAST_TESTS_COLLECTIVE_GRAPH_H
+#pragma once
 
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
@@ -18,5 +17,3 @@ struct graph *collective_graph_build(enum dtype dtype, struct group_part part);
 
 /* A plan of so many micro-batches on the data ranks of the place, each of which has a lane. */
 struct plan collective_plan(const struct graph *graph, const struct rank_place *place, int64_t micro_batches);
-
-#endif

@@ -1,7 +1,6 @@
 /* Operations between ranks on data that each rank can make of all ranks, and what they must come to: by a plain tree in
  * one process, written apart from the product's. The same checks for threads and for MPI. */
-#ifndef BALLAST_TESTS_COMM_CHECK_H
-#define BALLAST_TESTS_COMM_CHECK_H
+#pragma once
 
 #include "backend/backend.h"
 #include "comm/comm.h"
@@ -23,5 +22,3 @@ enum status comm_check_lanes(struct comm *comm, uint64_t seed);
  * once.
  */
 enum status comm_check_partitions(struct comm *comm, uint64_t seed, int of_each);
-
-#endif

@@ -1,6 +1,5 @@
 /* Configs of fixtures, read as model_open reads them, with a key changed. */
-#ifndef BALLAST_TESTS_CONFIG_CHANGE_H
-#define BALLAST_TESTS_CONFIG_CHANGE_H
+#pragma once
 
 #include "model/model.h"
 
@@ -12,5 +11,3 @@ struct config_change {
     const char *model_case, *key, *value, *message;
 };
 enum status config_read_changed(const struct config_change *change, struct model_config *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* CUDA's kernels without its backend, for the emulator. */
-#ifndef BALLAST_TESTS_CUDA_KERNELS_H
-#define BALLAST_TESTS_CUDA_KERNELS_H
+#pragma once
 
 #include "backend/backend.h"
 
@@ -11,5 +10,3 @@ static inline enum status cuda_kernel_create(const struct node *node, struct ker
     const struct backend kernels_alone = {.name = "cuda", .maker = cuda_maker};
     return backend_kernel_create(&kernels_alone, node, out);
 }
-
-#endif

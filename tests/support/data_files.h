@@ -1,6 +1,5 @@
 /* Data files for tests, written without the code under test. */
-#ifndef BALLAST_TESTS_DATA_FILES_H
-#define BALLAST_TESTS_DATA_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ char *random_text(uint64_t seed, size_t words, size_t *bytes);
 
 /* The same in a file. */
 void random_text_write(const char *path, uint64_t seed, size_t words);
-
-#endif

@@ -1,6 +1,5 @@
 /* A directory for tests of data: with a small tokenizer, and options for datasets of what a test puts there. */
-#ifndef BALLAST_TESTS_DATA_PLACE_H
-#define BALLAST_TESTS_DATA_PLACE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ int data_place_drop(void **state);
 /* Puts another tokenizer there, trained on random_text(1, 2000). `ends`: its id 0 is "<|end|>", with which documents
  * end; else nothing is put between them. */
 void data_place_train(struct data_place *place, int64_t vocab_size, bool ends);
-
-#endif

@@ -1,6 +1,5 @@
 /* Whole batches of a dataset. */
-#ifndef BALLAST_TESTS_DATASET_FILL_H
-#define BALLAST_TESTS_DATASET_FILL_H
+#pragma once
 
 #include "data/dataset.h"
 
@@ -10,5 +9,3 @@ static inline enum status dataset_fill(const struct dataset *dataset, enum datas
     struct dataset_rows rows = {.step = step, .batch = batch, .count = batch};
     return dataset_fill_rows(dataset, split, &rows, out, targets);
 }
-
-#endif

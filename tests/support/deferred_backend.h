@@ -8,8 +8,7 @@
  * thread may not ask for while it captures (all but kernels, zeros and copies) fails, and the capture with it.
  *
  * The device tier's addresses can be neither read nor written: behind them the device finds the memory elsewhere. */
-#ifndef BALLAST_TESTS_DEFERRED_BACKEND_H
-#define BALLAST_TESTS_DEFERRED_BACKEND_H
+#pragma once
 
 #include "backend/backend.h"
 
@@ -49,5 +48,3 @@ int64_t deferred_launches(void);
 int64_t deferred_batched(void);
 /* Items done since deferred_begin: kernels, zeros, copies, records and waits. */
 int64_t deferred_items(void);
-
-#endif

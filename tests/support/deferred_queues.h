@@ -1,7 +1,6 @@
 /* Streams, events and graphs of a device that works behind their back: one thread takes from the heads of the streams
  * in an order drawn by a seed (deferred_backend.h). What an item does is its owner's business. */
-#ifndef BALLAST_TESTS_DEFERRED_QUEUES_H
-#define BALLAST_TESTS_DEFERRED_QUEUES_H
+#pragma once
 
 #include "backend/backend.h"
 
@@ -53,5 +52,3 @@ enum status deferred_refuse_capture(void);
 
 extern const struct backend_streams deferred_streams;
 extern const struct backend_graphs deferred_graphs;
-
-#endif

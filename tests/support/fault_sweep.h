@@ -1,6 +1,5 @@
 /* Makes each operation of a kind fail in turn and checks what comes of it. */
-#ifndef BALLAST_TESTS_FAULT_SWEEP_H
-#define BALLAST_TESTS_FAULT_SWEEP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ struct fault_tally {
  * message. Prints what came of each, and the tally; ends the cmocka test where a run broke the rule. */
 struct fault_tally fault_sweep_bearable(enum fault_kind kind, bool sticky, uint64_t wanted,
                                         const struct fault_subject *subject);
-
-#endif

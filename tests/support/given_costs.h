@@ -3,13 +3,10 @@
  *
  * The linker calls these functions in place of those of session/machine_costs.h. Before it is "measured" nothing is
  * known, as with an empty cache directory. A described device keeps the costs of its data sheet. */
-#ifndef BALLAST_TESTS_GIVEN_COSTS_H
-#define BALLAST_TESTS_GIVEN_COSTS_H
+#pragma once
 
 #include "session/machine_costs.h"
 
 /* By FLOPs and bytes: a call of an operator takes the same in every graph. Copies are slower than kernels, the disk is
  * slower than copies, messages between ranks take time. Ends the test when out of memory. Free with costs_free. */
 struct costs given_costs(const struct graph *graph, const struct mesh *mesh);
-
-#endif

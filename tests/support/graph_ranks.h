@@ -1,7 +1,6 @@
 /* Graphs of a group's ranks, executed side by side in one process: the same node of all ranks, then the next; what
  * ranks communicate is done here. */
-#ifndef BALLAST_TESTS_GRAPH_RANKS_H
-#define BALLAST_TESTS_GRAPH_RANKS_H
+#pragma once
 
 #include "ir/graph.h"
 
@@ -23,5 +22,3 @@ void graph_ranks_fill(struct graph_ranks *ranks, uint64_t seed, int limit);
 void graph_ranks_run(struct graph_ranks *ranks, enum phase last, const double *scalars);
 /* An fp32 tensor of one rank, element by element of its own. */
 const float *graph_ranks_values(const struct graph_ranks *ranks, int rank, const struct tensor *tensor);
-
-#endif

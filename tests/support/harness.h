@@ -1,7 +1,6 @@
 /* Runs a model's program step by step, by a session, its plan and its engine: for tests that compare it with recorded
  * references and with itself, under any policy. */
-#ifndef BALLAST_TESTS_HARNESS_H
-#define BALLAST_TESTS_HARNESS_H
+#pragma once
 
 #include "model/safetensors.h"
 #include "session/engine.h"
@@ -93,5 +92,3 @@ void harness_finish(struct harness *harness);
 float *harness_weights(const struct harness *harness, const struct tensor *parameter);
 /* Mixes all parameters' and states' bytes into one number: equal for equal bits. */
 uint64_t harness_fingerprint(struct harness *harness);
-
-#endif

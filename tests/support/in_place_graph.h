@@ -1,7 +1,6 @@
 /* A graph in which two nodes may write over their input (node_in_place_input) and each of the others may not: it reads
  * an input of the step, has no such operand, has the operand twice, leaves it to a later reader, or is kept itself. */
-#ifndef BALLAST_TESTS_IN_PLACE_GRAPH_H
-#define BALLAST_TESTS_IN_PLACE_GRAPH_H
+#pragma once
 
 #include <string.h>
 
@@ -27,5 +26,3 @@ static inline struct graph *in_place_graph(void) {
 static inline bool in_place_expected(const struct node *node) {
     return strcmp(node->name, "in place") == 0 || strcmp(node->name, "also in place") == 0;
 }
-
-#endif

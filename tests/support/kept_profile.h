@@ -1,6 +1,5 @@
 /* What tests of profiles measure, and what of it is kept, as if it had been measured otherwise. */
-#ifndef BALLAST_TESTS_KEPT_PROFILE_H
-#define BALLAST_TESTS_KEPT_PROFILE_H
+#pragma once
 
 #include "ir/graph.h"
 #include "machine/cluster.h"
@@ -14,5 +13,3 @@ void kept_profile_set(const char *path, double seconds, double spread);
 /* Calls no measurement noisy that is kept under this cache directory, so that none is repeated. A busy machine would
  * have each start of the program measure again, for up to some seconds. */
 void kept_profile_quieten(const char *cache);
-
-#endif

@@ -1,7 +1,6 @@
 /* Small training runs of ranks that share tensors, are stages of a pipeline, have shards of states, or several of
  * these: what must come near one rank's losses. */
-#ifndef BALLAST_TESTS_LAYOUT_CASE_H
-#define BALLAST_TESTS_LAYOUT_CASE_H
+#pragma once
 
 #include "comm/comm.h"
 #include "support/pair_cover.h"
@@ -45,5 +44,3 @@ struct layout_result {
 };
 /* comm NULL: on one rank, with whole tensors. Ends the test on failures. */
 void layout_case_train(const struct layout_case *spec, struct comm *comm, struct layout_result *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Calls of ballast.h: a model, a text and options to train it by, and what a call has to say. */
-#ifndef BALLAST_TESTS_LIBRARY_PLACE_H
-#define BALLAST_TESTS_LIBRARY_PLACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ struct library_text_kept {
     bool stop;            /* by ballast_stop */
 };
 int library_keep_text(const char *bytes, size_t count, void *kept);
-
-#endif

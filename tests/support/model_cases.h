@@ -1,6 +1,5 @@
 /* The models among the fixtures (tests/reference/make_fixtures.py), by directory. */
-#ifndef BALLAST_TESTS_MODEL_CASES_H
-#define BALLAST_TESTS_MODEL_CASES_H
+#pragma once
 
 /* Tokens in the vocabulary of every model. */
 enum { MODEL_CASE_VOCAB = 53 };
@@ -23,5 +22,3 @@ enum { MODEL_CASE_VOCAB = 53 };
         "phi3_longrope_older", "qwen2_older", "qwen3_older", "qwen3_moe_older", "smollm3_interval"
 /* The same with weights in fewer bits. */
 #define QUANTIZED_MODEL_CASES "gpt_oss_mxfp4"
-
-#endif

@@ -1,6 +1,5 @@
 /* Which elements of each parameter a training run moved: for layouts in which some are never updated. */
-#ifndef BALLAST_TESTS_MOVED_H
-#define BALLAST_TESTS_MOVED_H
+#pragma once
 
 #include "support/harness.h"
 
@@ -22,5 +21,3 @@ void moved_begin(struct harness *harness, struct moved_start *out);
 /* All ranks together, behind harness_finish. Frees what moved_begin took, also after a failure. FAILED where a
  * parameter has elements that no rank has, or not all replicas moved the same. */
 enum status moved_end(struct harness *harness, struct moved_start *start, struct moved *out);
-
-#endif

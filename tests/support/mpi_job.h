@@ -1,7 +1,6 @@
 /* Jobs of several ranks, for tests: which MPI is here, jobs of the program that a user's own mpirun starts, jobs whose
  * ranks are the test program itself, and the processes of either. */
-#ifndef BALLAST_TESTS_MPI_JOB_H
-#define BALLAST_TESTS_MPI_JOB_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -64,5 +63,3 @@ void rank_job_enter(int count, char **argument, rank_job_body *body);
 /* Ranks may be silent for 60 s, or as long as RANK_JOB_TIMEOUT_S in the environment says. The job's status, with the
  * message of the rank that failed first. Says how long it took. */
 enum status rank_job_run(const struct rank_job *job);
-
-#endif

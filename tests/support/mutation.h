@@ -1,6 +1,5 @@
 /* Damages files as campaigns of mutations do: one random change of a file's JSON or of its bytes. */
-#ifndef BALLAST_TESTS_MUTATION_H
-#define BALLAST_TESTS_MUTATION_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ struct mutation mutation_make(enum file_form form, struct bytes original, uint64
  * "<text>" where a side is no JSON, "<lines>" where there are not as many lines, "<data>" for the bytes of weights or
  * of FORM_BYTES, and "<order>" where keys have another order or text another form, and nothing else differs. */
 json_t *mutation_paths(enum file_form form, struct bytes original, struct bytes changed);
-
-#endif

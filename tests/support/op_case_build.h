@@ -1,7 +1,6 @@
 /* What the files that build operator cases share, op_case_layers.c, op_case_heads.c and op_case_experts.c: tensors of a
  * case, and the builders that op_cases.c lists. */
-#ifndef BALLAST_TESTS_OP_CASE_BUILD_H
-#define BALLAST_TESTS_OP_CASE_BUILD_H
+#pragma once
 
 #include "support/op_cases.h"
 
@@ -69,5 +68,3 @@ op_case_builder build_embedding, build_embedding_grad, build_linear, build_linea
     build_preference, build_head_logits, build_gradient_sum, build_squared_sums, build_squared_norm, build_clip_factor,
     build_update, build_route, build_dispatch, build_combine, build_token_gate, build_expert_load, build_balanced_loss,
     build_count_slots, build_expert, build_expert_glu;
-
-#endif

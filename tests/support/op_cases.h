@@ -3,8 +3,7 @@
  *
  * Names say what a tensor is: the gradient of an input "x" is "d.x", the output's gradient is "dy"; tokens, targets,
  * positions, segments and clip are filled with fitting values (op_instance.h). The case's node is the graph's last. */
-#ifndef BALLAST_TESTS_OP_CASES_H
-#define BALLAST_TESTS_OP_CASES_H
+#pragma once
 
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
@@ -70,5 +69,3 @@ extern const struct op_sizes op_sizes_gpt2;
 struct graph *op_case_build(const struct op_case *op_case, enum dtype dtype, const struct op_sizes *sizes);
 /* The tensor of that name, of any kind; NULL when there is none. */
 struct tensor *op_case_tensor(const struct graph *graph, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* The CUDA device that operators are tested on (op_instance.h). Without CUDA in the build there is none. */
-#ifndef BALLAST_TESTS_OP_DEVICE_H
-#define BALLAST_TESTS_OP_DEVICE_H
+#pragma once
 
 #include "backend/backend.h"
 
@@ -17,5 +16,3 @@ void op_device_free(void *block);
 void op_device_copy(void *device, void *host, int64_t bytes, bool to_device);
 /* Until the device has done all that it was given. */
 void op_device_wait(void);
-
-#endif

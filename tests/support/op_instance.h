@@ -4,8 +4,7 @@
  * It runs on the CPU, or, where BALLAST_TEST_BACKEND is "cuda", on the first CUDA device: buffers have a twin in the
  * device's memory, which is set before each node and read back after it, canaries included, so that all else is alike.
  */
-#ifndef BALLAST_TESTS_OP_INSTANCE_H
-#define BALLAST_TESTS_OP_INSTANCE_H
+#pragma once
 
 #include "backend/backend.h"
 #include "support/op_cases.h"
@@ -59,5 +58,3 @@ const char *op_instance_overrun(const struct op_instance *instance);
 /* Values of a tensor, contiguous, as doubles; free with mem_free. And back, rounded to its dtype. */
 double *op_instance_read(const struct op_instance *instance, const struct tensor *tensor);
 void op_instance_write(struct op_instance *instance, const struct tensor *tensor, const double *values);
-
-#endif

@@ -1,6 +1,5 @@
 /* Short training runs that are compared to the bit. */
-#ifndef BALLAST_TESTS_OUTCOME_H
-#define BALLAST_TESTS_OUTCOME_H
+#pragma once
 
 #include "support/harness.h"
 #include "support/model_cases.h"
@@ -21,5 +20,3 @@ void outcome_set_batch(struct harness *harness, int step);
 struct outcome outcome_train(const struct harness_options *options, bool interleaved);
 /* Fails the test, telling where, unless both are equal to the bit. */
 void outcome_require_equal(const char *what, const struct outcome *plain, const struct outcome *other);
-
-#endif

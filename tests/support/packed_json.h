@@ -1,10 +1,7 @@
 /* Large JSON fixtures, which are stored compressed by gzip (tests/reference/packed_json.py). */
-#ifndef BALLAST_TESTS_PACKED_JSON_H
-#define BALLAST_TESTS_PACKED_JSON_H
+#pragma once
 
 #include <jansson.h>
 
 /* Reads BALLAST_FIXTURES/NAME, which ends in .json.gz; json_decref. Fails the test where it cannot. */
 json_t *packed_json_read(const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of values, one of each axis, in which each pair of values of two axes occurs: a pairwise cover. */
-#ifndef BALLAST_TESTS_PAIR_COVER_H
-#define BALLAST_TESTS_PAIR_COVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ struct pair_row {
     int value[PAIR_COVER_AXES];
 };
 struct pair_row *pair_cover_make(const struct pair_cover *cover, size_t *count);
-
-#endif

@@ -9,8 +9,7 @@
  *     parameters
  * The formulas hold where all ranks of a node have one node of the lanes' tree above them, as with a rank a lane. A
  * round to which some ranks have nothing to add moves less: partition_traffic_add_sum counts it block by block. */
-#ifndef BALLAST_TESTS_PARTITION_TRAFFIC_H
-#define BALLAST_TESTS_PARTITION_TRAFFIC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -48,5 +47,3 @@ struct partition_sum {
     bool flat, in_place, round_bf16;
 };
 void partition_traffic_add_sum(const struct partition_sum *one, struct partition_traffic *sum);
-
-#endif

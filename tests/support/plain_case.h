@@ -1,6 +1,5 @@
 /* An operator case whose values a test compares with plain loops in double. */
-#ifndef BALLAST_TESTS_PLAIN_CASE_H
-#define BALLAST_TESTS_PLAIN_CASE_H
+#pragma once
 
 #include "support/op_instance.h"
 
@@ -12,5 +11,3 @@ struct op_instance plain_case_make(const char *name, enum dtype dtype);
 double *plain_case_values(const struct op_instance *instance, const char *name);
 /* Ends the test where the norm of the differences is more than `max` times that of the expected values. */
 void plain_case_expect(const char *what, const double *found, const double *expected, int64_t count, double max);
-
-#endif

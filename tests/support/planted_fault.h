@@ -1,6 +1,5 @@
 /* Faults planted in correct programs, for tests of program_verify. */
-#ifndef BALLAST_TESTS_PLANTED_FAULT_H
-#define BALLAST_TESTS_PLANTED_FAULT_H
+#pragma once
 
 #include "compiler/passes.h"
 
@@ -29,5 +28,3 @@ void synchronise_again(struct program *program);
 /* Drops some instruction's waits so that the message has these words. */
 void drop_waits(struct program *program, const char *expected);
 struct buffer *buffer_of(struct program *program, const struct operand *operand);
-
-#endif

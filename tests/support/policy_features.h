@@ -1,6 +1,5 @@
 /* What a policy makes use of: for sweeps over random policies that must not miss a kind of them. */
-#ifndef BALLAST_TESTS_POLICY_FEATURES_H
-#define BALLAST_TESTS_POLICY_FEATURES_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -38,5 +37,3 @@ extern const char *const policy_feature_names[POLICY_FEATURES];
 /* Adds 1 to the counts of what the policy has, for a model of so many blocks and a step of so many micro-batches. */
 void policy_count_features(const struct policy *policy, int32_t blocks, int64_t micro_batches,
                            int64_t counts[POLICY_FEATURES]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Small training runs under a policy, whose losses, norms and weights are the same bit for bit under any other. */
-#ifndef BALLAST_TESTS_POLICY_SUBJECT_H
-#define BALLAST_TESTS_POLICY_SUBJECT_H
+#pragma once
 
 #include "support/outcome.h"
 
@@ -54,5 +53,3 @@ struct policy_way {
 struct harness_options policy_options(const struct policy_subject *subject, const struct policy_way *way,
                                       struct model_config *config);
 struct outcome policy_train(const struct policy_subject *subject, const struct policy_way *way);
-
-#endif

@@ -1,6 +1,5 @@
 /* The numbers of a weight in a format of fewer bits, one by one by the definition of ir/weight_format.h. */
-#ifndef BALLAST_TESTS_QUANTIZED_NUMBERS_H
-#define BALLAST_TESTS_QUANTIZED_NUMBERS_H
+#pragma once
 
 #include "ir/weight_format.h"
 
@@ -11,5 +10,3 @@ float quantized_number(const struct weight_layout *layout, const void *bytes, in
 void quantized_fill_integers(const struct weight_layout *layout, void *bytes);
 /* Gives each block of a weight whose codes are there another scale than its neighbours; fills one of integers. */
 void quantized_vary_scales(const struct weight_layout *layout, void *bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Random legal policies: every tier, chunk size, number of buffers and schedule that the compiler must take. */
-#ifndef BALLAST_TESTS_RANDOM_POLICY_H
-#define BALLAST_TESTS_RANDOM_POLICY_H
+#pragma once
 
 #include "ir/graph.h"
 #include "plan/plan.h"
@@ -28,5 +27,3 @@ struct policy random_policy_with(const struct graph *graph, int64_t micro_batche
 void policy_cut(const struct graph *graph, const struct partition *partition, struct policy *policy);
 /* Its JSON on stderr, to be called before a test fails. */
 void print_policy(const struct policy *policy, uint64_t seed);
-
-#endif

@@ -1,6 +1,5 @@
 /* Small training runs for ranks: what must have the same bits on any number of them. */
-#ifndef BALLAST_TESTS_RANK_CASE_H
-#define BALLAST_TESTS_RANK_CASE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -62,5 +61,3 @@ struct rank_result {
  * where they differ. */
 enum status rank_case_train(const struct rank_case *spec, const struct backend *backend, struct comm *comm,
                             struct rank_result *out);
-
-#endif

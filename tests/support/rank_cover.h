@@ -1,7 +1,6 @@
 /* Cases for ranks in which each pair of values of two axes occurs: a pairwise cover. Each case is trained by one job,
  * its own. */
-#ifndef BALLAST_TESTS_RANK_COVER_H
-#define BALLAST_TESTS_RANK_COVER_H
+#pragma once
 
 #include "support/rank_case.h"
 
@@ -9,5 +8,3 @@
 struct rank_case *rank_cover_pairs(uint64_t seed, size_t *count);
 /* Moves the cases with that value to the front of a list, and counts them. */
 size_t rank_cover_take(struct rank_case *cases, size_t count, enum rank_axis axis, int value);
-
-#endif

@@ -1,6 +1,5 @@
 /* The programs of all ranks of a plan. */
-#ifndef BALLAST_TESTS_RANK_PROGRAMS_H
-#define BALLAST_TESTS_RANK_PROGRAMS_H
+#pragma once
 
 #include "compiler/program.h"
 
@@ -31,5 +30,3 @@ struct rank_subject {
     const int64_t *bytes; /* of kernels' workspaces, by node */
 };
 enum status rank_programs_prove_subject(void *subject);
-
-#endif

@@ -1,6 +1,5 @@
 /* What one rank comes to, by cases, in a file that ranks compare theirs with. */
-#ifndef BALLAST_TESTS_RANK_REFERENCES_H
-#define BALLAST_TESTS_RANK_REFERENCES_H
+#pragma once
 
 #include "support/rank_case.h"
 
@@ -10,5 +9,3 @@ const char *rank_references_write(const char *folder, const struct rank_case *ca
 /* Trains those of the file's cases that so many ranks hold. FAILED where the bits are others, and where ranks
  * communicate what is in the memory of their devices but not `on_device`, or the other way round. */
 enum status rank_references_train(const char *path, struct comm *comm, const struct backend *backend, bool on_device);
-
-#endif

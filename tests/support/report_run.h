@@ -1,9 +1,6 @@
 /* The runs of tests/fixtures/report, which are stored as archives. */
-#ifndef BALLAST_TESTS_REPORT_RUN_H
-#define BALLAST_TESTS_REPORT_RUN_H
+#pragma once
 
 /* Unpacks tests/fixtures/report/NAME.tar.gz into `folder` and writes "folder/NAME" to `path`. Fails the test where it
  * cannot. */
 void report_run_unpack(const char *name, const char *folder, char path[512]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs the built program `ballast` as a user does. */
-#ifndef BALLAST_TESTS_RUN_PROGRAM_H
-#define BALLAST_TESTS_RUN_PROGRAM_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -45,5 +44,3 @@ int program_case_begin(struct program_place *place);
 int program_case_end(const struct program_place *place);
 void make_text(const char *path, int word_count);
 void make_tiny_model(const char *folder, const char *model, const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* A small model on a machine that nobody measured, for tests of the search: with what every policy of its space takes.
  */
-#ifndef BALLAST_TESTS_SEARCH_BENCH_H
-#define BALLAST_TESTS_SEARCH_BENCH_H
+#pragma once
 
 #include "search/search.h"
 
@@ -45,5 +44,3 @@ struct brute_force {
 struct brute_force search_bench_try_all(const struct search_bench *bench);
 /* The same with chunks of the sizes that the search tries near its best policy alone (space_list_near). */
 struct brute_force search_bench_try_finer(const struct search_bench *bench);
-
-#endif

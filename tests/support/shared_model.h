@@ -1,6 +1,5 @@
 /* Models of the fixtures' families whose heads and features 2 and 4 ranks can share. */
-#ifndef BALLAST_TESTS_SHARED_MODEL_H
-#define BALLAST_TESTS_SHARED_MODEL_H
+#pragma once
 
 #include "model/model.h"
 
@@ -13,5 +12,3 @@ extern const struct shared_sizes shared_sizes_usual;
 struct model_config shared_model_config(const char *fixture, const struct shared_sizes *sizes);
 /* A model from that, without weights. */
 struct model *shared_model_make(const char *fixture, const struct shared_sizes *sizes);
-
-#endif

@@ -1,6 +1,5 @@
 /* The loss of a new model of a family, in bf16, as a graph of a few sizes. */
-#ifndef BALLAST_TESTS_SIZED_GRAPH_H
-#define BALLAST_TESTS_SIZED_GRAPH_H
+#pragma once
 
 #include "model/model.h"
 
@@ -9,5 +8,3 @@ struct sized_graph {
 };
 /* The caller frees. */
 struct graph *sized_graph_make(const char *family, const struct sized_graph *sizes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Small training graphs for tests of the compiler: built from operators alone, without a model's files. */
-#ifndef BALLAST_TESTS_SMALL_GRAPH_H
-#define BALLAST_TESTS_SMALL_GRAPH_H
+#pragma once
 
 #include "compiler/passes.h"
 #include "ir/graph.h"
@@ -35,5 +34,3 @@ struct program *small_program(const struct graph *graph, int64_t micro_batches, 
 struct program *small_program_under(const struct graph *graph, int64_t micro_batches, const struct policy *policy);
 /* Deals the nodes of a scheduled program to streams at random, all instructions of a node to one. */
 void small_scatter(struct program *program, int streams, uint64_t seed);
-
-#endif

@@ -1,6 +1,5 @@
 /* Costs that nobody measured: machines of several kinds, for tests of what is decided by costs. */
-#ifndef BALLAST_TESTS_SYNTHETIC_COSTS_H
-#define BALLAST_TESTS_SYNTHETIC_COSTS_H
+#pragma once
 
 #include "search/sim/costs.h"
 
@@ -19,5 +18,3 @@ struct costs synthetic_costs(const struct graph *graph, int machine, uint64_t se
 /* The same costs as a profile on a busy machine would have them: each kind of operator, each rate and latency, and what
  * each slowdown is above 1, times a factor from 1 - noise to 1 + noise. */
 struct costs disturbed_costs(const struct graph *graph, const struct costs *costs, double noise, uint64_t seed);
-
-#endif

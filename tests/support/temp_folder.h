@@ -1,6 +1,5 @@
 /* A directory of its own for a test. */
-#ifndef BALLAST_TESTS_TEMP_FOLDER_H
-#define BALLAST_TESTS_TEMP_FOLDER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ const char *temp_only(const char *folder);
 /* Writes a file without any help from the code under test. */
 void temp_write(const char *path, const void *data, size_t bytes);
 void temp_write_text(const char *path, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* A tiny model with a tokenizer, for tests of text. */
-#ifndef BALLAST_TESTS_TEXT_MODEL_H
-#define BALLAST_TESTS_TEXT_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,5 +8,3 @@
  * vocabulary of `vocab`. `zero`: all weights are 0, so that all tokens are equally likely; else they start at random.
  */
 void text_model_make(const char *folder, const char *text, int64_t tokens, int64_t vocab, bool zero);
-
-#endif

@@ -1,7 +1,6 @@
 /* Ranks as threads of one process, on a wire of mailboxes: the engine of many ranks without MPI, under sanitizers, in
  * schedules that a seed makes. */
-#ifndef BALLAST_TESTS_THREAD_RANKS_H
-#define BALLAST_TESTS_THREAD_RANKS_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -19,5 +18,3 @@ struct thread_ranks {
 /* Opens, runs the body and closes in each rank; the first status that is not OK, by rank, with its message. Ends the
  * process where a ready send finds no posted receive, or a message is not as long as its receive. */
 enum status thread_ranks_run(const struct thread_ranks *ranks);
-
-#endif

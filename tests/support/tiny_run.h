@@ -1,6 +1,5 @@
 /* Small training runs of a fixture's model, for tests of src/train. */
-#ifndef BALLAST_TESTS_TINY_RUN_H
-#define BALLAST_TESTS_TINY_RUN_H
+#pragma once
 
 #include "support/model_cases.h"
 #include "train/train.h"
@@ -30,5 +29,3 @@ char *tiny_run_metrics(const char *run_folder);
 bool files_equal(const char *a, const char *b);
 /* Ends the test unless the status is this one and the message has this text. */
 void expect_status(enum status status, enum status expected, const char *text);
-
-#endif

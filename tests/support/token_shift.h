@@ -4,8 +4,7 @@
  *
  * x [S,T,C] -> y [S,T,C]: y[t] = x[t] + mix * x[t-1], and y[0] = x[0], as recurrent models blend each token with the
  * one before it. Tokens depend on each other, so it has a cache when decoding. */
-#ifndef BALLAST_TESTS_TOKEN_SHIFT_H
-#define BALLAST_TESTS_TOKEN_SHIFT_H
+#pragma once
 
 #include "backend/backend.h"
 #include "ir/graph.h"
@@ -27,5 +26,3 @@ struct tensor *ops_token_shift(struct graph *graph, const char *name, struct ten
 
 /* The CPU backend with kernels of these operators too. */
 struct backend token_shift_backend(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tokenizers from fixtures and from texts in memory, and their tokens. */
-#ifndef BALLAST_TESTS_TOKENIZER_TEXT_H
-#define BALLAST_TESTS_TOKENIZER_TEXT_H
+#pragma once
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -13,5 +12,3 @@ enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, 
                             size_t special_token_count, const char *out_tokenizer_json);
 /* A token_sink that appends to a struct token_ids. */
 enum status ids_collect(void *payload, const uint32_t *ids, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* Programs without data, for tests of what takes when: instructions with seconds on streams, and their waits. */
-#ifndef BALLAST_TESTS_TOY_PROGRAM_H
-#define BALLAST_TESTS_TOY_PROGRAM_H
+#pragma once
 
 #include "search/sim/costs.h"
 
@@ -36,5 +35,3 @@ void toy_free(struct toy *toy);
 void random_costs(const struct graph *graph, uint64_t seed, struct costs *out);
 /* Sets all slowdowns: 1, all are apart; 2, all use one resource. */
 void set_slowdowns(struct costs *costs, double slowdown);
-
-#endif

@@ -1,6 +1,5 @@
 /* cmocka with the headers that it must follow: include this in place of <cmocka.h>. */
-#ifndef BALLAST_TESTS_UNIT_H
-#define BALLAST_TESTS_UNIT_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,5 +38,3 @@ static inline bool unit_part(const char *name) {
         print_message("\n");                                                                                           \
         exit(77);                                                                                                      \
     } while (0)
-
-#endif

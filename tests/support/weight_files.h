@@ -1,6 +1,5 @@
 /* safetensors files and models for tests, made without the code under test. */
-#ifndef BALLAST_TESTS_WEIGHT_FILES_H
-#define BALLAST_TESTS_WEIGHT_FILES_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ struct model_targets model_targets_make(const struct model *model, enum dtype dt
 void model_targets_drop(struct model_targets *targets);
 /* The target whose name ends with `name`. */
 const struct weight_target *model_target(const struct model_targets *targets, const char *name);
-
-#endif

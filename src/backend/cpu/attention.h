@@ -1,6 +1,5 @@
 /* What attention and its gradient share. */
-#ifndef BALLAST_BACKEND_CPU_ATTENTION_H
-#define BALLAST_BACKEND_CPU_ATTENTION_H
+#pragma once
 
 #include "backend/cpu/kernel.h"
 
@@ -48,5 +47,3 @@ static inline int attention_threads(const struct kernel *kernel) {
 }
 
 static inline int64_t aligned_floats(int64_t floats) { return workspace_align(floats * 4) / 4; }
-
-#endif

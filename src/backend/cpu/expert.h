@@ -5,8 +5,7 @@
  * GEMMs that need nothing made ready (matmul.h) take pieces of any size: equal ones, as few as can be, since each
  * piece reads an expert's weights and adds to its gradients once more. Other GEMMs are made ready for a few sizes,
  * of which pieces take the largest first. */
-#ifndef BALLAST_BACKEND_CPU_EXPERT_H
-#define BALLAST_BACKEND_CPU_EXPERT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ void expert_products_release(struct expert_products *products);
 /* Of a piece of so many rows, which expert_pieces_first gave together with its size. */
 void expert_products_run(const struct expert_products *products, int product, int64_t rows, int size,
                          const struct matmul_operands *operands, void *workspace);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the files of the head's kernels share. */
-#ifndef BALLAST_BACKEND_CPU_HEAD_H
-#define BALLAST_BACKEND_CPU_HEAD_H
+#pragma once
 
 #include "backend/cpu/kernel.h"
 
@@ -23,5 +22,3 @@ int64_t head_slices_products_bytes(const struct head_slices *slices);
 /* Losses [tokens] and gradients: rows of dx, all of the weight's and the bias's so far. */
 void head_slices_run(const struct head_slices *slices, const struct kernel_call *call, void *workspace, void *products,
                      double *losses);
-
-#endif

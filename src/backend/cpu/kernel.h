@@ -7,8 +7,7 @@
  * optimizer: the kernels of the operators that src/ir/ops defines in files of these names; attention_part: the tasks of
  * attention where ranks or tiles have a part of the queries; head_slices: the head's loss in slices of the vocabulary.
  * GEMMs are in matmul/. */
-#ifndef BALLAST_BACKEND_CPU_KERNEL_H
-#define BALLAST_BACKEND_CPU_KERNEL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -67,5 +66,3 @@ void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *da
 
 /* The sum of products of two rows: in fp32, over lanes that are added up in order. */
 float dot_rows(enum dtype dtype, int64_t columns, const void *a, const void *b);
-
-#endif

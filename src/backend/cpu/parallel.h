@@ -1,7 +1,6 @@
 /* Loops over OpenMP's threads whose results do not depend on how many there are: work is cut into fixed blocks, and a
  * block is done by one thread. */
-#ifndef BALLAST_BACKEND_CPU_PARALLEL_H
-#define BALLAST_BACKEND_CPU_PARALLEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ int64_t parallel_rows(int64_t columns);
 /* Columns that are worth a block of a loop whose body goes through all rows. The result depends on the number of
  * threads, so it is only for sums that stay within one column. */
 int64_t parallel_columns(int64_t columns);
-
-#endif

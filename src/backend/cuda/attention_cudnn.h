@@ -6,8 +6,7 @@
  * compiled; the first engine that the library's rules put forward is taken, unless they call it nondeterministic, so
  * one shape has one engine on one GPU with one version of the library. Of its engines for attention cuDNN 9.19 says
  * neither; the gradient's graph is the one by which NVIDIA's own front end asks for the deterministic engine. */
-#ifndef BALLAST_BACKEND_CUDA_ATTENTION_CUDNN_H
-#define BALLAST_BACKEND_CUDA_ATTENTION_CUDNN_H
+#pragma once
 
 #include "backend/cuda/kernel.h"
 
@@ -58,6 +57,4 @@ enum status attention_library_grad_create(const struct node *node, struct kernel
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

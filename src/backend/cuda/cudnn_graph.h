@@ -2,8 +2,7 @@
  *
  * A graph is put together by these functions, then planned, then executed any number of times. An error sticks: what
  * follows it does nothing, and cudnn_graph_judge tells it. Tensors have four dimensions. */
-#ifndef BALLAST_BACKEND_CUDA_CUDNN_GRAPH_H
-#define BALLAST_BACKEND_CUDA_CUDNN_GRAPH_H
+#pragma once
 
 #include <cudnn.h>
 
@@ -66,5 +65,3 @@ cudnnStatus_t cudnn_graph_execute(const struct cudnn_graph *graph, void *const a
                                   void *workspace, cudaStream_t stream);
 /* Frees what the graph has, not the graph. */
 void cudnn_graph_close(struct cudnn_graph *graph);
-
-#endif

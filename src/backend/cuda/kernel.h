@@ -19,8 +19,7 @@
  *     attention_cache: attention by keys and values in a cache, and key-value heads that are selected;
  *     routing, balance, expert: layers of experts; unpack: numbers of weights in fewer bits.
  */
-#ifndef BALLAST_BACKEND_CUDA_KERNEL_H
-#define BALLAST_BACKEND_CUDA_KERNEL_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -91,6 +90,4 @@ void cuda_squared_norm_of(const float *data, int64_t count, double *sums, double
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

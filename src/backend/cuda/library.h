@@ -3,8 +3,7 @@
  * nothing would start where one of them is missing.
  *
  * library.c has cuBLASLt's functions and cudnn_library.c cuDNN's, under their own names. */
-#ifndef BALLAST_BACKEND_CUDA_LIBRARY_H
-#define BALLAST_BACKEND_CUDA_LIBRARY_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ void *opened_library_find(struct opened_library *library, const char *function);
 
 #define OPENED_TEXT_OF(number) #number
 #define OPENED_TEXT(number) OPENED_TEXT_OF(number)
-
-#endif

@@ -1,7 +1,6 @@
 /* GEMMs by cuBLASLt: c = a b (+ bias) (+ addend), sums in fp32 (never TF32). One algorithm for each spec,
  * chosen when the GEMM is made: the one that the recipe pins, else the library's own choice without measuring. */
-#ifndef BALLAST_BACKEND_CUDA_MATMUL_H
-#define BALLAST_BACKEND_CUDA_MATMUL_H
+#pragma once
 
 #include "backend/cuda/kernel.h"
 #include "backend/kernel_parts.h"
@@ -48,6 +47,4 @@ void cuda_unpack_weight(cudaStream_t stream, const struct weight_layout *layout,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

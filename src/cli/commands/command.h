@@ -4,8 +4,7 @@
  *   command: a subcommand, and the list of them;
  *   init, plan, train, eval, generate, chat, merge, profile, simulate, inspect, report: one each; `resume` is in train;
  *   scale: layouts for many devices, of `plan --devices`; prediction: the simulated step of `simulate` and `report`. */
-#ifndef BALLAST_CLI_COMMANDS_COMMAND_H
-#define BALLAST_CLI_COMMANDS_COMMAND_H
+#pragma once
 
 #include <jansson.h>
 
@@ -27,5 +26,3 @@ extern const struct command *const commands[COMMAND_COUNT];
 
 /* Prints one JSON document on stdout and drops it; NULL is passed on as STATUS_FAILED. */
 enum status cli_print_json(json_t *document);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writing a model made from scratch. */
-#ifndef BALLAST_CLI_COMMANDS_INIT_H
-#define BALLAST_CLI_COMMANDS_INIT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ struct new_model {
 /* Makes `folder` a Hugging Face directory with initial weights. It appears at once and whole, or not at all.
  * BAD_INPUT when it holds something already, or the sizes or the text do not make a model. */
 enum status new_model_write(const struct new_model *wanted, const char *folder, int64_t *parameters);
-
-#endif

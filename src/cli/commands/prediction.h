@@ -1,7 +1,6 @@
 /* What `ballast simulate` and `ballast report` foretell: a plan's or a run's step, from its program and what this
  * machine was measured to do. */
-#ifndef BALLAST_CLI_COMMANDS_PREDICTION_H
-#define BALLAST_CLI_COMMANDS_PREDICTION_H
+#pragma once
 
 #include <jansson.h>
 
@@ -34,5 +33,3 @@ struct prediction {
  */
 enum status prediction_make(const struct options *options, struct prediction *out);
 void prediction_free(struct prediction *prediction);
-
-#endif

@@ -1,8 +1,7 @@
 /* What kernels read of an operator next to its operands: attributes of its node, and values that each step gets
  * (ops.h).
  */
-#ifndef BALLAST_IR_OPS_ATTRIBUTES_H
-#define BALLAST_IR_OPS_ATTRIBUTES_H
+#pragma once
 
 #include "ir/graph.h"
 
@@ -339,5 +338,3 @@ struct update_attributes {
     uint64_t seed;
     uint32_t number; /* of the parameter among those that are trained */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Helpers of the operators' definitions: checks of shapes, example values, and a rule of gradients. */
-#ifndef BALLAST_IR_OPS_CHECK_H
-#define BALLAST_IR_OPS_CHECK_H
+#pragma once
 
 #include "ir/differentiate.h"
 #include "ir/ops/ops.h"
@@ -31,5 +30,3 @@ double example_range(int64_t slots, int64_t experts, int64_t index);
  * that sums it with their gradients. */
 void gradient_deliver_sum(struct gradients *gradients, const struct node *of, struct tensor *tensor,
                           struct tensor *gradient);
-
-#endif

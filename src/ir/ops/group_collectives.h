@@ -4,8 +4,7 @@
  * short chain of nodes: what converts, the operation, what converts back. A conversion that changes nothing takes over
  * its input's bytes. Between the nodes of a chain a gradient has the dtype that it has at the chain's ends: what
  * travels of it is as small as that of the values. */
-#ifndef BALLAST_IR_OPS_GROUP_COLLECTIVES_H
-#define BALLAST_IR_OPS_GROUP_COLLECTIVES_H
+#pragma once
 
 #include "ir/ops/check.h"
 
@@ -17,5 +16,3 @@ struct tensor *chain_add(struct graph *graph, const struct op *op, const char *n
                          const void *attributes);
 /* The same of op_convert. */
 struct tensor *chain_convert(struct graph *graph, const char *name, struct tensor *x, struct shape to);
-
-#endif

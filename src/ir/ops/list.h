@@ -1,6 +1,5 @@
 /* The list of all operators (ops.h). */
-#ifndef BALLAST_IR_OPS_LIST_H
-#define BALLAST_IR_OPS_LIST_H
+#pragma once
 
 #include "ir/op.h"
 
@@ -242,5 +241,3 @@
 OP_LIST(OP_DECLARE)
 COLLECTIVE_OP_LIST(OP_DECLARE)
 #undef OP_DECLARE
-
-#endif

@@ -17,8 +17,7 @@
  * S*T tokens. Heads lie side by side in the features: [S, T, heads * head_dim]. `d` marks a gradient. Sums are in fp32
  * whatever the dtype of the operands; bf16 results are rounded once, to nearest even. All functions pass NULL operands
  * on (graph.h). */
-#ifndef BALLAST_IR_OPS_OPS_H
-#define BALLAST_IR_OPS_OPS_H
+#pragma once
 
 #include "ir/graph.h"
 #include "ir/ops/attributes.h"
@@ -155,5 +154,3 @@ struct optimizer_options {
  * do not update say it too, so that parameters lie alike in all (plan/chunks.h). */
 void ops_mark_whole_updates(struct graph *graph, enum update_rule rule);
 enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Files, in the order to read them: builder: this file; llama: the plain form; then, each by its own paper, mistral,
  * granite, olmo, phi3, qwen, smollm3, gemma, gpt_oss; gpt2 and opt, which build the whole graph themselves. */
-#ifndef BALLAST_MODEL_FAMILIES_BUILDER_H
-#define BALLAST_MODEL_FAMILIES_BUILDER_H
+#pragma once
 
 #include "ir/ops/ops.h"
 #include "model/config.h"
@@ -180,5 +179,3 @@ struct routing experts_route(struct builder *builder, const struct expert_names 
 /* residual + the sum over a token's experts of weight * expert(normed) */
 struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,
                            struct tensor *residual);
-
-#endif

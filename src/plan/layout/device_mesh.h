@@ -3,8 +3,7 @@
  * Devices are numbered along the last axis first. An axis has a latency and a time per byte; a collective over several
  * axes at once (a *flattened* mesh) has the worst of each. Costs are those of rings (Colossal-Auto, arXiv 2302.02599;
  * Alpa, OSDI'22), in seconds, with n for the number of devices that take part; all are 0 where n is 1. */
-#ifndef BALLAST_PLAN_LAYOUT_DEVICE_MESH_H
-#define BALLAST_PLAN_LAYOUT_DEVICE_MESH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -57,5 +56,3 @@ struct mesh_rows {
  * with mesh_rows_free. */
 enum status mesh_rows_search(int count, const struct device_pair *pairs, int pair_count, struct mesh_rows *out);
 void mesh_rows_free(struct mesh_rows *rows);
-
-#endif

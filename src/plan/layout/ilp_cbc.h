@@ -1,7 +1,6 @@
 /* CBC (libCbcSolver), which solves integer programs. It is opened when the first one is solved, so that neither the
  * program nor libballast links a library under the Eclipse Public License. */
-#ifndef BALLAST_PLAN_LAYOUT_ILP_CBC_H
-#define BALLAST_PLAN_LAYOUT_ILP_CBC_H
+#pragma once
 
 #include <Cbc_C_Interface.h>
 
@@ -34,5 +33,3 @@ struct cbc_library {
  * Once in a process; later calls return the same. FAILED, with the package to install, where it is missing or lacks a
  * function: a search over layouts then ends, and does not refuse the one layout that needs CBC as BAD_INPUT. */
 enum status cbc_library_open(const struct cbc_library **out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Costs of tied nodes are added up, edges between the same two variables are added up, and an edge within one variable
  * is a cost of its choices. Moments that can never exceed the limit are left out, and those that another dominates. */
-#ifndef BALLAST_PLAN_LAYOUT_ILP_PROGRAM_H
-#define BALLAST_PLAN_LAYOUT_ILP_PROGRAM_H
+#pragma once
 
 #include "base/mem.h"
 #include "plan/layout/intra_op.h"
@@ -113,5 +112,3 @@ struct cbc_result {
 /* Solves the program with memory, in at most `node_limit` nodes of branch and bound. FAILED where CBC gives up or
  * is missing. */
 enum status ilp_solve_cbc(const struct ilp_program *ilp, int64_t node_limit, int *choice, struct cbc_result *out);
-
-#endif

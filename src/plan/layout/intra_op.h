@@ -7,8 +7,7 @@
  * same node of repeated blocks. Costs are whole numbers of any unit, so that the least is exact; of all cheapest
  * choices the lexicographically first is taken, in the order of the nodes. So a program has one solution, on any
  * machine. Where the limit of nodes is met first, it is the best found, the same on any machine too. */
-#ifndef BALLAST_PLAN_LAYOUT_INTRA_OP_H
-#define BALLAST_PLAN_LAYOUT_INTRA_OP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ void intra_op_solution_free(struct intra_op_solution *solution);
 
 /* What these choices cost (INTRA_OP_FORBIDDEN where two of them may not meet), and their peak. */
 void intra_op_evaluate(const struct intra_op_program *program, const int *choice, int64_t *cost, int64_t *peak);
-
-#endif

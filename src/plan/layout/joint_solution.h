@@ -7,8 +7,7 @@
  * phase choose faster layouts, and the second pay for them by computing again. So none of either phase alone is faster:
  * strategies that fit with all activations kept are those of i = 0, and the fastest strategies with checkpoints those
  * of the last i. */
-#ifndef BALLAST_PLAN_LAYOUT_JOINT_SOLUTION_H
-#define BALLAST_PLAN_LAYOUT_JOINT_SOLUTION_H
+#pragma once
 
 #include "plan/layout/shard_program.h"
 #include "plan/recompute.h"
@@ -48,5 +47,3 @@ void joint_solution_free(struct joint_solution *solution);
  * `schedule` with vec_free, also after a failure. */
 enum status joint_checkpoints(const struct shard_program *program, const int *choice, int64_t device_bytes,
                               struct recompute_schedule *schedule, double *seconds, int64_t *peak_bytes);
-
-#endif

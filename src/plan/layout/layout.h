@@ -16,8 +16,7 @@
  * Each dimension of a tensor is replicated (R) or cut evenly along some axes of the mesh: S0, S1, S01. A layout holds
  * it the other way round: for each axis the dimension that it cuts, so that no axis is ever used twice. A dimension
  * that several axes cut is cut by the lower one first, and must divide by the product of their sizes. */
-#ifndef BALLAST_PLAN_LAYOUT_LAYOUT_H
-#define BALLAST_PLAN_LAYOUT_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -130,5 +129,3 @@ struct conversion_cache {
 enum status conversion_cache_find(struct conversion_cache *cache, const struct layout_shape *shape,
                                   int64_t element_bytes, const struct conversions **out);
 void conversion_cache_free(struct conversion_cache *cache);
-
-#endif

@@ -1,8 +1,7 @@
 /* Pipelines: the order in which a stage works on waves, where a model is cut into stages, and what each has of it.
  *
  * Which wave a stage works on when: 1F1B and its interleaved form (arXiv 2104.04473, figures 3 and 4). */
-#ifndef BALLAST_PLAN_LAYOUT_PIPELINE_H
-#define BALLAST_PLAN_LAYOUT_PIPELINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -122,5 +121,3 @@ int stage_of_node(const struct stage_spans *spans, const struct node *node);
 /* The stage that has a tensor: of a gradient the one that adds to it, of a cache that of its block, else that of its
  * parameter. Parameters, gradients, states, sums of squares and caches. */
 int stage_of_tensor(const struct stage_spans *spans, const struct tensor *tensor);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * `sequence` (Korthikanti et al., arXiv 2205.05198): what is whole between such regions is cut along positions instead,
  * which are gathered before a region, and sums are scattered along them after it. */
-#ifndef BALLAST_PLAN_LAYOUT_SHARD_CHOICE_H
-#define BALLAST_PLAN_LAYOUT_SHARD_CHOICE_H
+#pragma once
 
 #include "ir/graph.h"
 #include "ir/op.h"
@@ -84,5 +83,3 @@ struct reading share_reading_of(const struct share *share, int k);
 struct reading share_reading_of_parameter(const struct share *share, int k);
 /* The axes that took the index, as bits. */
 unsigned share_axes_with(const struct share *share, int index);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * PARAMETERS that are cut have `part` (ir/tensor.h), by which weights are read, written and initialised. Those that
  * are whole, and that a node with a part of the work uses, have partial gradients. */
-#ifndef BALLAST_PLAN_LAYOUT_SHARD_GRAPH_H
-#define BALLAST_PLAN_LAYOUT_SHARD_GRAPH_H
+#pragma once
 
 #include "ir/ops/ops.h"
 #include "plan/layout/layout.h"
@@ -35,5 +34,3 @@ struct tensor *conversion_add_step(struct graph *graph, const char *name, struct
  * choices do not go together: a parameter that two nodes cut otherwise. */
 enum status layout_shard_graph(const struct graph *graph, const struct shard_choices *choices, int64_t position,
                                bool trains, const struct tensor *last, struct graph **out, struct tensor **out_last);
-
-#endif

@@ -7,8 +7,7 @@
  * their producers leave them, what is gathered for a node while it works, parameters with their gradients and optimizer
  * state always. A view of some columns is cut as the whole is: packed projections are cut in each part.
  * A parameter that several nodes read is converted from the first one's layout. */
-#ifndef BALLAST_PLAN_LAYOUT_SHARD_PROGRAM_H
-#define BALLAST_PLAN_LAYOUT_SHARD_PROGRAM_H
+#pragma once
 
 #include "plan/layout/intra_op.h"
 #include "plan/layout/layout.h"
@@ -66,5 +65,3 @@ const struct strategy *shard_program_strategy(const struct shard_program *progra
 
 /* What lies along an edge of the program: the cheapest conversion between the choices at its ends. */
 struct step_price shard_program_edge_price(const struct shard_program *program, int edge, const int *choice);
-
-#endif

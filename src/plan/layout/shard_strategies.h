@@ -1,7 +1,6 @@
 /* What ranks execute of strategies (plan/layout/strategy.h): the choices of a rank's graph (plan/layout/shard_choice.h)
  * from the strategies that a solver took, and why some cannot be executed. */
-#ifndef BALLAST_PLAN_LAYOUT_SHARD_STRATEGIES_H
-#define BALLAST_PLAN_LAYOUT_SHARD_STRATEGIES_H
+#pragma once
 
 #include "plan/layout/shard_choice.h"
 #include "plan/layout/strategy.h"
@@ -42,5 +41,3 @@ enum status shard_choices_of_strategies(const struct graph *graph, const struct 
  * `out` (shard_choices_free), also after a failure. */
 enum status shard_choices_of_texts(const struct graph *batch, const struct shard_choices *choices,
                                    const struct graph *texts, struct shard_choices *out);
-
-#endif

@@ -10,8 +10,7 @@
  * Attention that is cut by positions reads the keys and values of all of them. They are gathered before, or passed
  * round from device to device while each works on what it has (ring attention, Liu et al., arXiv 2310.01889): then as
  * much is moved, in more messages, but overlapped with the work and without space for all. */
-#ifndef BALLAST_PLAN_LAYOUT_STRATEGY_H
-#define BALLAST_PLAN_LAYOUT_STRATEGY_H
+#pragma once
 
 #include "ir/symbolic_profile.h"
 #include "plan/layout/layout.h"
@@ -58,5 +57,3 @@ enum { STRATEGY_TEXT = 128 };
 /* "heads", of an index of that letter. */
 const char *strategy_index_name(char letter);
 char *strategy_print_dropped(const struct node *node, const struct strategy_dropped *dropped, char text[STRATEGY_TEXT]);
-
-#endif

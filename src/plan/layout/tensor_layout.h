@@ -1,8 +1,7 @@
 /* The part of each tensor that a rank of a tensor-parallel group holds: Megatron-LM's assignment, or the cheapest one
  * that the solver finds at the rates that the recipe holds (recipe.layout). The solver runs once: then the recipe names
  * its strategies, and all ranks, all programs of a plan and a resumed run use these. */
-#ifndef BALLAST_PLAN_LAYOUT_TENSOR_LAYOUT_H
-#define BALLAST_PLAN_LAYOUT_TENSOR_LAYOUT_H
+#pragma once
 
 #include "plan/layout/shard_choice.h"
 #include "plan/layout/shard_program.h"
@@ -43,5 +42,3 @@ enum status tensor_layout_fill_in(const struct graph *graph, struct plan *plan);
 /* For such a forward graph. BAD_INPUT if heads or features have no equal parts, or the recipe's strategies are those of
  * another graph. The caller frees `out` with shard_choices_free, also after a failure. */
 enum status tensor_layout_choose(const struct plan *plan, const struct graph *graph, struct shard_choices *out);
-
-#endif

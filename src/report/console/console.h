@@ -6,8 +6,7 @@
  *   policy_text: a policy as a line of text;
  *   plan_table: a plan with its ranks, stages and layout; partition_table: partitions and shapes that one was chosen
  * from, how operators could be sharded, and devices that are only described; profile_table: what was measured. */
-#ifndef BALLAST_REPORT_CONSOLE_CONSOLE_H
-#define BALLAST_REPORT_CONSOLE_CONSOLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -47,5 +46,3 @@ void console_free(struct console *console);
 const struct train_events *console_events(const struct console *console);
 /* What the steps came to, quiet or not. */
 const struct console_account *console_account(const struct console *console);
-
-#endif

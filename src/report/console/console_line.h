@@ -1,6 +1,5 @@
 /* Lines of the console: a bar and fields by importance, as many as there is space for, and those of a training step. */
-#ifndef BALLAST_REPORT_CONSOLE_CONSOLE_LINE_H
-#define BALLAST_REPORT_CONSOLE_CONSOLE_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -34,5 +33,3 @@ void progress_print_line(const struct progress *progress, double seconds, int co
 
 /* Listens from now on. `out` is stderr. */
 void progress_view_open(FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The partitions that a search chose from: their times and memory, and why the plan's is another. */
-#ifndef BALLAST_REPORT_CONSOLE_PARTITION_TABLE_H
-#define BALLAST_REPORT_CONSOLE_PARTITION_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -25,5 +24,3 @@ void partition_table_print(FILE *out, const struct session_plan *plan, bool expl
 
 /* Of a step of so many seconds. FAILED when out of memory. */
 enum status described_table_print(FILE *out, const struct session_plan *plan, double step_s);
-
-#endif

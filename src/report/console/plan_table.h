@@ -1,6 +1,5 @@
 /* The plan for people: model, recipe, policy, the predicted step, and memory by kind of every tier. */
-#ifndef BALLAST_REPORT_CONSOLE_PLAN_TABLE_H
-#define BALLAST_REPORT_CONSOLE_PLAN_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -25,5 +24,3 @@ void ranks_table_print(FILE *out, const struct rank_place *place, const struct s
  * predicted (NULL: none is) its time, what each stream does and what binds; how the policy was chosen, and what else
  * there is. */
 void plan_table_print(FILE *out, const struct session_plan *plan, const struct step_summary *prediction);
-
-#endif

@@ -1,6 +1,5 @@
 /* A policy as a line of text. */
-#ifndef BALLAST_REPORT_CONSOLE_POLICY_TEXT_H
-#define BALLAST_REPORT_CONSOLE_POLICY_TEXT_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -12,5 +11,3 @@ char *policy_text(const struct policy *policy, int32_t blocks, char text[POLICY_
 /* The same for the settings that differ from the chosen policy: "1 micro-batch a wave; nothing computed again". */
 char *policy_difference_text(const struct policy *policy, const struct policy *chosen, int32_t blocks,
                              char text[POLICY_TEXT_BYTES]);
-
-#endif

@@ -1,6 +1,5 @@
 /* What was measured, for people: the machine, its rates, and a model's operators. */
-#ifndef BALLAST_REPORT_CONSOLE_PROFILE_TABLE_H
-#define BALLAST_REPORT_CONSOLE_PROFILE_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -22,5 +21,3 @@ void profile_table_print_operators(FILE *out, struct profile_row *rows, int coun
 void profile_table_print_parts(FILE *out, const char *lead, const struct costs *costs);
 /* Seconds of all calls. */
 double profile_table_sum(const struct profile_row *rows, int count);
-
-#endif

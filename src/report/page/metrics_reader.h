@@ -1,6 +1,5 @@
 /* Reads RUN_DIR/metrics.jsonl as it grows. Memory does not grow with the file. */
-#ifndef BALLAST_REPORT_PAGE_METRICS_READER_H
-#define BALLAST_REPORT_PAGE_METRICS_READER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -124,5 +123,3 @@ enum status metrics_reader_advance(struct metrics_reader *reader);
 /* {"step", "val_step", "last": {NAME: value or null}, "min_val_loss", "curves": {NAME: curve_to_json}, "experts":
  * {"step", "slots"} or null, "replans": [the lines of metrics.jsonl]}; NULL when out of memory. */
 json_t *metrics_reader_to_json(const struct metrics_reader *reader);
-
-#endif

@@ -12,8 +12,7 @@
  *     main: also follows a live run; dom, format, scale: helpers; view: zoom and cursor on one axis;
  *     curves, curve_data: training; step, schedule, memory, timeline, events: one step;
  *     scatter, policy, plan: the plan and what it was chosen over; samples, summary. */
-#ifndef BALLAST_REPORT_PAGE_PAGE_H
-#define BALLAST_REPORT_PAGE_PAGE_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ char *page_make(const json_t *document, size_t *bytes);
 /* The page before and after its data; src/report/page/make_page_source.cmake generates both from the sources. */
 extern const unsigned char page_source_before[], page_source_after[];
 extern const size_t page_source_before_bytes, page_source_after_bytes;
-
-#endif

@@ -14,8 +14,7 @@
  *
  * A run's name is that of its directory; "directory" is its path without links. A plan has no directory.
  * Only run.json or the plan file must be there. What is there is checked: BAD_INPUT names file and field. */
-#ifndef BALLAST_REPORT_PAGE_PAGE_DATA_H
-#define BALLAST_REPORT_PAGE_PAGE_DATA_H
+#pragma once
 
 #include <jansson.h>
 
@@ -40,5 +39,3 @@ enum status page_run_end(const char *run_folder, json_t *document);
 /* {"revision", "metrics", "compare", "samples": their count}: what changes from step to step. The revision is another
  * when a file other than the metrics has changed, so that the whole document is worth asking for. */
 enum status page_run_changes(struct page_run *run, json_t **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The page of a plan for many devices: one HTML file with the drawings below and a table of each layout. */
-#ifndef BALLAST_REPORT_PAGE_SCALE_PAGE_H
-#define BALLAST_REPORT_PAGE_SCALE_PAGE_H
+#pragma once
 
 #include "base/utf8.h"
 #include "search/scale/choose.h"
@@ -46,5 +45,3 @@ enum status scale_page_make(const struct scale_picture *picture, const struct sc
                             const void *context, struct text_buffer *out);
 /* DIR/pareto_front.svg, curve.svg, timeline.svg and memory.svg, of what there is to draw; creates the directory. */
 enum status scale_plots_write(const struct scale_picture *picture, const char *folder);
-
-#endif

@@ -1,7 +1,6 @@
 /* A run's page over HTTP while it trains, read-only. The server knows the run by its directory alone: it reads what the
  * run writes there, on a thread of its own, and neither shares memory with the step nor makes it wait. */
-#ifndef BALLAST_REPORT_PAGE_SERVE_H
-#define BALLAST_REPORT_PAGE_SERVE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ enum status server_open(const char *address, const char *run_folder, const char 
 void server_close(struct server *server);
 /* "http://127.0.0.1:8080/"; valid until the server is closed. */
 const char *server_url(const struct server *server);
-
-#endif

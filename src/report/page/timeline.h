@@ -1,6 +1,5 @@
 /* Events of a timeline file as plain rows: read and checked, chained, thinned. Private to the page. */
-#ifndef BALLAST_REPORT_PAGE_TIMELINE_H
-#define BALLAST_REPORT_PAGE_TIMELINE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ enum {
 enum status page_timeline_read(const char *path, json_t **out);
 /* The same of an object that is there already; `name` stands for the path in messages. */
 enum status page_timeline_make(const char *name, const json_t *timeline, json_t **out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Timelines as a Chrome trace, the JSON that Perfetto and chrome://tracing show ("Trace Event Format", Google, 2016).
  */
-#ifndef BALLAST_REPORT_PAGE_TRACE_H
-#define BALLAST_REPORT_PAGE_TRACE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -13,5 +12,3 @@ json_t *trace_create(void);
  * as counters. `process` counts from 1; `file` stands for where the timeline was read. BAD_INPUT naming file and field
  * for what is no timeline. */
 enum status trace_add(json_t *trace, int process, const char *file, const json_t *timeline);
-
-#endif

@@ -8,8 +8,7 @@
  * arena_open allocates everything; arena_read and arena_write allocate nothing. Besides its bytes an arena of the disk
  * tier takes, for each channel, DISK_REQUESTS request records (about 1 KiB) and either one io_uring (about
  * 16 KiB in the kernel) or DISK_REQUESTS threads with stacks of 512 KiB, of which they touch 8. */
-#ifndef BALLAST_RUNTIME_STORE_ARENA_H
-#define BALLAST_RUNTIME_STORE_ARENA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ void arena_close(struct arena *arena);
  * a misaligned one and a channel that does not exist are defects of the caller. */
 enum status arena_read(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);
 enum status arena_write(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel);
-
-#endif

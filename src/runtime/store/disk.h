@@ -1,6 +1,5 @@
 /* One request to the disk, and how it continues when the system does only a part of it. */
-#ifndef BALLAST_RUNTIME_STORE_DISK_H
-#define BALLAST_RUNTIME_STORE_DISK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ enum status disk_file_open(const char *folder, int64_t bytes, bool buffered, str
 
 /* Makes an unnamed file on filesystems without O_TMPFILE. Returns -1 with errno. */
 int disk_file_create_unlinked(const char *folder);
-
-#endif

@@ -3,8 +3,7 @@
  * Different channels are used by different threads at once, one channel by one thread. At most DISK_REQUESTS are in
  * flight on a channel. start and wait allocate nothing and always work: what the system refuses is a request's result.
  */
-#ifndef BALLAST_RUNTIME_STORE_DISK_ENGINE_H
-#define BALLAST_RUNTIME_STORE_DISK_ENGINE_H
+#pragma once
 
 #include "base/status.h"
 #include "runtime/store/disk.h"
@@ -23,5 +22,3 @@ struct disk_engine {
 
 extern const struct disk_engine disk_uring;
 extern const struct disk_engine disk_threads;
-
-#endif

@@ -3,8 +3,7 @@
  * Files, in the order to read them: arena (a tier's memory, for all users), store (this), memory_stores (host memory,
  * host memory that the ranks of a node share, a backend's memory), disk (the disk tier: its file and requests),
  * disk_engine (who carries requests out), disk_threads, disk_uring, disk_uring_absent (the engines). */
-#ifndef BALLAST_RUNTIME_STORE_STORE_H
-#define BALLAST_RUNTIME_STORE_STORE_H
+#pragma once
 
 #include "runtime/store/arena.h"
 
@@ -26,5 +25,3 @@ struct disk_description {
     bool direct;        /* past the page cache */
 };
 struct disk_description disk_store_describe(const struct arena *arena);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which layout, on how many devices: the Pareto front of peak memory against step time over tensor and pipeline
  * parallelism, partition of states, recomputation and micro-batch; and the curve over numbers of devices. */
-#ifndef BALLAST_SEARCH_SCALE_CHOOSE_H
-#define BALLAST_SEARCH_SCALE_CHOOSE_H
+#pragma once
 
 #include "base/mem.h"
 #include "search/scale/forecast.h"
@@ -42,5 +41,3 @@ enum { CHOICE_CURVE_MAX = 40 }; /* up to four million devices */
  * many there are; numbers for which nothing fits are left out. FAILED without memory. */
 enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t min,
                          int64_t max, struct choice out[CHOICE_CURVE_MAX], int *count);
-
-#endif

@@ -1,8 +1,7 @@
 /* What failing nodes cost a training: checkpoints, work that is done again, restarts (J. T. Daly, "A higher order
  * estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22, 2006).
  * Failures come independently of each other, at any time, at a constant rate. */
-#ifndef BALLAST_SEARCH_SCALE_FAILURES_H
-#define BALLAST_SEARCH_SCALE_FAILURES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ double failures_best_interval_s(const struct failures *failures, int64_t nodes);
 /* Of the expected time, the part that is work which lasts, with a checkpoint after each `interval_s` of work:
  * t / (M exp(R / M) (exp((t + C) / M) - 1)), M the time between failures of so many nodes. 0 to 1. */
 double failures_useful_part(const struct failures *failures, int64_t nodes, double interval_s);
-
-#endif

@@ -11,8 +11,7 @@
  * (instructions and their simulation), stage_program (from a job to instructions), rank_memory (bytes), forecast (this:
  * all together), choose (which layout, how many devices), failures (what failing nodes cost), system (training systems
  * by name). */
-#ifndef BALLAST_SEARCH_SCALE_FORECAST_H
-#define BALLAST_SEARCH_SCALE_FORECAST_H
+#pragma once
 
 #include "machine/kernel_cost.h"
 #include "search/scale/replay.h"
@@ -37,5 +36,3 @@ enum status forecast_step(const struct training *job, const struct calibration *
  * drawings, where the rounds of a long step look alike. `replay` is empty before; the caller frees it. */
 enum status forecast_timeline(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
                               struct replay *replay);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a layer, the embedding and the head take on one rank, for one micro-batch: kernels by machine/kernel_cost.h,
  * tensor parallelism's collectives between them. */
-#ifndef BALLAST_SEARCH_SCALE_LAYER_COST_H
-#define BALLAST_SEARCH_SCALE_LAYER_COST_H
+#pragma once
 
 #include "machine/collective_cost.h"
 #include "machine/kernel_cost.h"
@@ -28,5 +27,3 @@ double collective_start_s(const struct training *job);
 
 /* Ranks of a tensor group: within a node as far as it goes. */
 struct rank_group tensor_group(const struct training *job);
-
-#endif

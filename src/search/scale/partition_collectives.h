@@ -1,7 +1,6 @@
 /* Collectives of the partition of states: which ranks take part (AMSP, arXiv 2311.00257). All bytes are of one
  * rank's share under tensor parallelism. */
-#ifndef BALLAST_SEARCH_SCALE_PARTITION_COLLECTIVES_H
-#define BALLAST_SEARCH_SCALE_PARTITION_COLLECTIVES_H
+#pragma once
 
 #include "machine/collective_cost.h"
 #include "search/scale/training.h"
@@ -32,5 +31,3 @@ struct collective_load partition_reduce(const struct training *job, const struct
  * bytes. 0 where each updates what it holds. */
 struct collective_load partition_update(const struct training *job, const struct fabric *fabric, double parameters,
                                         bool experts, double broadcast_s);
-
-#endif

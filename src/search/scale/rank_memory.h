@@ -1,6 +1,5 @@
 /* Bytes that a rank needs at most: states by the partition, activations by schedule and recomputation. */
-#ifndef BALLAST_SEARCH_SCALE_RANK_MEMORY_H
-#define BALLAST_SEARCH_SCALE_RANK_MEMORY_H
+#pragma once
 
 #include "search/scale/stage_program.h"
 
@@ -14,5 +13,3 @@ struct rank_memory {
 struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage);
 /* Of the fullest stage. */
 struct rank_memory rank_memory_max(const struct job_costs *costs);
-
-#endif

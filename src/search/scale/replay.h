@@ -4,8 +4,7 @@
  * executes in the order in which its instructions were added. An instruction begins when the one before it on its queue
  * has ended and, for each of its waits, so many seconds have passed since that one ended. During a collective a stage's
  * kernels take 1 + slows times as long. */
-#ifndef BALLAST_SEARCH_SCALE_REPLAY_H
-#define BALLAST_SEARCH_SCALE_REPLAY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -56,5 +55,3 @@ static inline struct replay_wait replay_no_wait(void) { return (struct replay_wa
 /* Sets start_s, end_s of all and end_s of the replay. Waits must not go around in a circle. FAILED without memory. */
 enum status replay_run(struct replay *replay);
 void replay_free(struct replay *replay);
-
-#endif

@@ -1,7 +1,6 @@
 /* From a job to instructions: for each pipeline stage its passes over the micro-batches, the collectives of the
  * partition around them, and the update. */
-#ifndef BALLAST_SEARCH_SCALE_STAGE_PROGRAM_H
-#define BALLAST_SEARCH_SCALE_STAGE_PROGRAM_H
+#pragma once
 
 #include "plan/layout/pipeline.h"
 #include "search/scale/layer_cost.h"
@@ -31,5 +30,3 @@ double stage_cut(const struct job_costs *costs, int32_t stage, int64_t cut);
 
 /* Appends the instructions of all stages to an empty replay. FAILED without memory. */
 enum status stage_program_make(const struct job_costs *costs, struct replay *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* What is trained, on what, in which layout, and by which system. */
-#ifndef BALLAST_SEARCH_SCALE_TRAINING_H
-#define BALLAST_SEARCH_SCALE_TRAINING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -113,5 +112,3 @@ struct training {
 bool training_sums_by_product(const struct training *job);
 /* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */
 enum status training_check(const struct training *job);
-
-#endif

@@ -1,6 +1,5 @@
 /* Costs made to agree with a step that was recorded: a run times its own instructions, and so learns what they take. */
-#ifndef BALLAST_SEARCH_SIM_COST_FIT_H
-#define BALLAST_SEARCH_SIM_COST_FIT_H
+#pragma once
 
 #include "search/sim/simulate.h"
 
@@ -23,5 +22,3 @@ struct fit_sum_over_ranks {
  * memory, or where a transfer of the program has no rate. */
 enum status costs_fit(const struct program *program, const struct timeline *recorded,
                       const struct fit_sum_over_ranks *ranks, struct costs *costs);
-
-#endif

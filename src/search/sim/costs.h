@@ -4,8 +4,7 @@
  * ended. Concurrent with others, those active at once share the machine as measured: it then advances at the rate 1 /
  * (1 + sum over the others of (slowdown[mine][theirs] - 1)), which is exact for n equal users of one resource (slowdown
  * 2, rate 1 / n) and for users of different ones (1). */
-#ifndef BALLAST_SEARCH_SIM_COSTS_H
-#define BALLAST_SEARCH_SIM_COSTS_H
+#pragma once
 
 #include "compiler/program.h"
 #include "machine/roofline.h"
@@ -50,5 +49,3 @@ enum status costs_check(const struct costs *costs, const struct program *program
 /* A copy with memory of its own. The caller frees it, also after a failure. */
 enum status costs_copy(const struct costs *costs, struct costs *out);
 void costs_free(struct costs *costs);
-
-#endif

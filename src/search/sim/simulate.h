@@ -4,8 +4,7 @@
  * and ended, measured or predicted), cost_fit (costs that agree with a measured one), bounds (what a step's time is
  * made of), timeline_json (its file), timeline_memory (live bytes over time), step_summary (a timeline in a few
  * numbers). */
-#ifndef BALLAST_SEARCH_SIM_SIMULATE_H
-#define BALLAST_SEARCH_SIM_SIMULATE_H
+#pragma once
 
 #include "search/sim/costs.h"
 #include "search/sim/timeline.h"
@@ -33,5 +32,3 @@ struct bound {
 enum { BOUNDS_MAX = 4 };
 /* out: the largest first; returns their number. The timeline may be measured or predicted. */
 int timeline_bounds(const struct timeline *timeline, const struct costs *costs, struct bound out[BOUNDS_MAX]);
-
-#endif

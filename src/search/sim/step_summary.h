@@ -1,6 +1,5 @@
 /* A step's timeline in a few numbers, for plans, predictions and reports. */
-#ifndef BALLAST_SEARCH_SIM_STEP_SUMMARY_H
-#define BALLAST_SEARCH_SIM_STEP_SUMMARY_H
+#pragma once
 
 #include <jansson.h>
 
@@ -53,5 +52,3 @@ enum status step_summary_read_json(const char *file, const json_t *object, struc
 /* "disk writes during backward"; returns `text`. */
 enum { BOUND_TEXT_BYTES = 96 };
 char *bound_text(const struct bound *bound, char text[BOUND_TEXT_BYTES]);
-
-#endif

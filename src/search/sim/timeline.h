@@ -1,7 +1,6 @@
 /* A timeline: when each instruction of a step began and ended. Measured (src/runtime) and predicted (src/search/sim)
  * ones have one type, so they can be compared, drawn over each other and written to one kind of file. */
-#ifndef BALLAST_SEARCH_SIM_TIMELINE_H
-#define BALLAST_SEARCH_SIM_TIMELINE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -69,5 +68,3 @@ void timeline_summarise(const struct timeline *timeline, struct timeline_stream 
 json_t *timeline_to_json(const struct timeline *timeline);
 /* Writes it in place of the file (file_replace). */
 enum status timeline_write(const struct timeline *timeline, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* Bytes of live buffers over a step's time. */
-#ifndef BALLAST_SEARCH_SIM_TIMELINE_MEMORY_H
-#define BALLAST_SEARCH_SIM_TIMELINE_MEMORY_H
+#pragma once
 
 #include "search/sim/timeline.h"
 
@@ -18,5 +17,3 @@ struct memory_points {
  * arena's size: buffers that share bytes are never live together. The caller frees the list. FAILED when out of memory.
  */
 enum status timeline_memory(const struct timeline *timeline, enum tier tier, struct memory_points *out);
-
-#endif

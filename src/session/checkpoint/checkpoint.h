@@ -10,8 +10,7 @@
  * that resume changed); joint_folder (a directory that ranks write together,
  * whether all ranks see one); checkpoint (which there are, what they say, their files against their checksums, and
  * how checkpoints and models are written). */
-#ifndef BALLAST_SESSION_CHECKPOINT_CHECKPOINT_H
-#define BALLAST_SESSION_CHECKPOINT_CHECKPOINT_H
+#pragma once
 
 #include "base/manifest.h"
 #include "session/checkpoint/joint_folder.h"
@@ -113,5 +112,3 @@ enum status checkpoint_verify_model(struct comm *comm, const char *folder, const
 /* Collective: writes RUN_DIR/model from the arenas, in place of an older one. Its manifest lists the weights alone:
  * settings and tokenizer files of a finished model are its owner's to edit. */
 enum status checkpoint_write_model(const char *run_folder, const struct engine *engine);
-
-#endif

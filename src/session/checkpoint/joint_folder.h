@@ -18,8 +18,7 @@
  * Collective calls are made by all ranks, whatever came of the calls between them, and by the thread that makes the
  * others between steps; on one rank by any thread. After a collective call that failed only joint_folder_end follows.
  */
-#ifndef BALLAST_SESSION_CHECKPOINT_JOINT_FOLDER_H
-#define BALLAST_SESSION_CHECKPOINT_JOINT_FOLDER_H
+#pragma once
 
 #include "base/manifest.h"
 #include "comm/comm.h"
@@ -80,5 +79,3 @@ enum status joint_folder_publish(struct joint_folder *folder);
 enum status joint_folder_end(struct joint_folder *folder, enum status mine);
 /* Without asking the others: for a failure that they may not know of. What is there is removed when the run goes on. */
 void joint_folder_drop(struct joint_folder *folder);
-
-#endif

@@ -1,8 +1,7 @@
 /* The settings of a run that `ballast resume` changed, in run.json. They are of two kinds: fields of the recipe, where
  * --allow-recipe-change moves a run to another machine, version or number of ranks; and training options, such as the
  * learning rate, the number of steps and the intervals. */
-#ifndef BALLAST_SESSION_CHECKPOINT_RUN_CHANGE_H
-#define BALLAST_SESSION_CHECKPOINT_RUN_CHANGE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -44,5 +43,3 @@ json_t *run_changes_to_json(const struct run_changes *changes);
 const char *run_changes_key(int64_t version);
 /* Reads the list of a run.json; there may be none. BAD_INPUT naming the field. */
 enum status run_changes_from_json(const char *file, const json_t *object, int64_t version, struct run_changes *out);
-
-#endif

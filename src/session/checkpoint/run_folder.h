@@ -11,8 +11,7 @@
  *     end.json                    train/run_end.h
  *     model                       the result
  *     .tmp-…                      being written or removed; cleared when a run begins or goes on */
-#ifndef BALLAST_SESSION_CHECKPOINT_RUN_FOLDER_H
-#define BALLAST_SESSION_CHECKPOINT_RUN_FOLDER_H
+#pragma once
 
 #include "base/mem.h"
 #include "session/checkpoint/run_change.h"
@@ -65,5 +64,3 @@ enum status run_folder_drop(const char *folder, const char *name);
 
 /* The path without links, in `memory`. BAD_INPUT when it does not exist. */
 enum status path_make_absolute(const char *path, struct scratch *memory, const char **out);
-
-#endif

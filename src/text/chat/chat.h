@@ -6,8 +6,7 @@
  *   template: the template of a model, and conversations rendered by it;
  *   example: ids with marks, which tokens are trained on;
  *   document: prints docs/chat.md. */
-#ifndef BALLAST_TEXT_CHAT_CHAT_H
-#define BALLAST_TEXT_CHAT_CHAT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -50,5 +49,3 @@ enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t 
 
 /* docs/chat.md: conversations as data, and what their templates may hold, from the tables by which they are read. */
 void chat_print_document(FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Supervised examples as marked ids: the marks say which tokens are trained on and where examples begin. */
-#ifndef BALLAST_TEXT_CHAT_EXAMPLE_H
-#define BALLAST_TEXT_CHAT_EXAMPLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ void example_encoder_free(struct example_encoder *encoder);
 enum status example_encode(struct example_encoder *encoder, const char *text, size_t bytes,
                            const struct example_range *ranges, size_t count, bool add_special_tokens, int64_t eos_token,
                            struct token_ids *out);
-
-#endif

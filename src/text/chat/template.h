@@ -5,8 +5,7 @@
  * files "chat_template" of tokenizer_config.json: a text, or a list of named ones, of which "default" is taken, and
  * "tool_use" for conversations with tools. Templates see the special tokens of
  * tokenizer_config.json or special_tokens_map.json by their names (bos_token, eos_token, …). */
-#ifndef BALLAST_TEXT_CHAT_TEMPLATE_H
-#define BALLAST_TEXT_CHAT_TEMPLATE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -50,5 +49,3 @@ struct chat_input {
 /* As jinja_render. */
 enum status chat_template_render(const struct chat_template *chat, const struct chat_input *input,
                                  struct jinja_output *out);
-
-#endif

@@ -24,8 +24,7 @@
  *   value: values as Python has them; strings: how Python prints values and changes strings;
  *   render: a rendering: bounds, scopes, statements; evaluate: expressions;
  *   filters, functions, methods: what templates may call. */
-#ifndef BALLAST_TEXT_TEMPLATE_JINJA_H
-#define BALLAST_TEXT_TEMPLATE_JINJA_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -72,5 +71,3 @@ void jinja_output_free(struct jinja_output *output);
  * bound. A const template may be rendered by any number of threads at once. */
 enum status jinja_render(const struct jinja_template *template, const struct jinja_variable *variables, size_t count,
                          int64_t now_s, struct jinja_output *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Templates as tokens and as trees, and the parser's two halves, statements and expressions. Private to this directory.
  */
-#ifndef BALLAST_TEXT_TEMPLATE_PARSE_H
-#define BALLAST_TEXT_TEMPLATE_PARSE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -156,5 +155,3 @@ enum status jinja_parse_tuple(struct jinja_parser *parser, bool conditional, str
 enum status jinja_parse_target(struct jinja_parser *parser, bool fields, struct jinja_node **out);
 /* The filters that follow, over `value` (NULL: what they are later applied to). */
 enum status jinja_parse_filters(struct jinja_parser *parser, struct jinja_node *value, struct jinja_node **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* A rendering: its bounds and scopes, and what templates may call. Private to this directory. */
-#ifndef BALLAST_TEXT_TEMPLATE_RENDER_H
-#define BALLAST_TEXT_TEMPLATE_RENDER_H
+#pragma once
 
 #include "text/template/jinja.h"
 #include "text/template/parse.h"
@@ -152,5 +151,3 @@ enum status jinja_replace(struct jinja_rendering *rendering, const struct jinja_
 /* separator.join(items), each by str() where `any`, else all must be strings. */
 enum status jinja_join(struct jinja_rendering *rendering, const struct jinja_value *separator,
                        const struct jinja_list *items, bool any, struct jinja_value *out);
-
-#endif

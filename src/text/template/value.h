@@ -1,7 +1,6 @@
 /* Values of templates: Python's, as far as chat templates use them, and what Python says of strings. Values do not
  * change once made, namespaces apart, and live as long as the rendering. Private to the modules of src/text. */
-#ifndef BALLAST_TEXT_TEMPLATE_VALUE_H
-#define BALLAST_TEXT_TEMPLATE_VALUE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -142,5 +141,3 @@ size_t jinja_count_characters(const char *text, size_t bytes);
 size_t jinja_find_character(const char *text, size_t bytes, size_t index);
 /* The first place >= `from` of a part; `bytes` + 1 when there is none. */
 size_t jinja_find_text(const char *text, size_t bytes, size_t from, const char *part, size_t part_bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* How a vocabulary writes single bytes. The alphabet of byte-level tokenizers has one printable character for each
  * byte, so that any bytes can be written as text. Printable Latin-1 stands for itself; the other 68 bytes, in order,
  * are U+0100 to U+0143 (a space is U+0120). */
-#ifndef BALLAST_TEXT_TOKENIZER_ALPHABET_H
-#define BALLAST_TEXT_TOKENIZER_ALPHABET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -88,5 +87,3 @@ const struct bpe_character *bpe_alphabet_find(const struct bpe_alphabet *alphabe
 size_t bpe_alphabet_fall_back(const struct bpe_alphabet *alphabet, uint32_t code, uint32_t ids[BPE_START_IDS_MAX]);
 /* Whether a word may be cut between two characters. */
 bool bpe_alphabet_may_cut(const struct bpe_alphabet *alphabet, uint32_t left, uint32_t right);
-
-#endif

@@ -3,8 +3,7 @@
  * Pairs of a rank are mostly added from left to right, since merging another rank, from left to right, makes them. So
  * each rank has a list in that order, and adding and taking are constant time. Pairs that come out of order, and those
  * of short words, go to a binary heap next to the lists; the earlier of the two heads is taken. */
-#ifndef BALLAST_TEXT_TOKENIZER_BPE_H
-#define BALLAST_TEXT_TOKENIZER_BPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ enum status bpe_model_encode(const struct bpe_model *model, struct bpe_workspace
 
 /* Segments are words; their ids go to output->ids, by way of a cache of bounded size. Settings: a struct bpe_model. */
 extern const struct text_step_type text_bpe_step;
-
-#endif

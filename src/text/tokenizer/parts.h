@@ -1,6 +1,5 @@
 /* What a tokenizer is made of, and the readers of its file: for the files of the tokenizer only. */
-#ifndef BALLAST_TEXT_TOKENIZER_PARTS_H
-#define BALLAST_TEXT_TOKENIZER_PARTS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -58,5 +57,3 @@ enum status json_require_array(const char *where, const json_t *object, const ch
 enum status json_require_object(const char *where, const json_t *object, const char *field, const json_t **out);
 enum status json_require_string(const char *where, const json_t *object, const char *field, const char **out);
 enum status json_require_bool(const char *where, const json_t *object, const char *field, bool *out);
-
-#endif

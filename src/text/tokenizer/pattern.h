@@ -11,8 +11,7 @@
  *
  * All else (other anchors, \w, \b, look-behind, back-references, sets within sets ...) is refused by name. So a match
  * depends on at most one character before it. */
-#ifndef BALLAST_TEXT_TOKENIZER_PATTERN_H
-#define BALLAST_TEXT_TOKENIZER_PATTERN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ enum split_result {
 enum status split_pattern_find(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
                                size_t bytes, size_t from, bool end, enum split_result *result, size_t *start,
                                size_t *stop);
-
-#endif

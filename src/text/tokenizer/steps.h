@@ -4,8 +4,7 @@
  * depends on the segments alone, not on how they were cut into parts. So a text larger than memory can be passed in
  * parts, with the same result as in one piece. Text between steps is valid UTF-8, cut between characters, except
  * before the step that fixes it (text_fix_step). */
-#ifndef BALLAST_TEXT_TOKENIZER_STEPS_H
-#define BALLAST_TEXT_TOKENIZER_STEPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -182,5 +181,3 @@ struct added_set {
 /* Settings: a struct added_set with at least one token. A token closes the segment and its id goes to output->ids; the
  * text between tokens is handed on. Leftmost, then longest match; matches do not overlap. */
 extern const struct text_step_type text_added_step;
-
-#endif

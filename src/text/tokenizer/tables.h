@@ -1,6 +1,5 @@
 /* A table from byte strings to 32-bit ids. The strings are borrowed and must outlive the table. */
-#ifndef BALLAST_TEXT_TOKENIZER_TABLES_H
-#define BALLAST_TEXT_TOKENIZER_TABLES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,5 +94,3 @@ static inline bool rank_set_min(const struct rank_set *set, uint32_t *number) {
         *number = *number * 64 + (uint32_t)__builtin_ctzll(set->levels[level][*number]);
     return true;
 }
-
-#endif

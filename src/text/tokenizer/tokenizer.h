@@ -28,8 +28,7 @@
  *   pattern, unicode: regular expressions with the meaning of the `tokenizers` library, and the characters they know;
  *   tables: strings to ids, the longest token at a place, the lowest rank;
  *   train: a new tokenizer from a text. */
-#ifndef BALLAST_TEXT_TOKENIZER_TOKENIZER_H
-#define BALLAST_TEXT_TOKENIZER_TOKENIZER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -148,5 +147,3 @@ enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_si
 
 /* docs/tokenizers.md: what a tokenizer.json may hold, from the tables by which it is read. */
 void tokenizer_print_document(FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Classes of characters as the `tokenizers` library's regular expressions see them. */
-#ifndef BALLAST_TEXT_TOKENIZER_UNICODE_H
-#define BALLAST_TEXT_TOKENIZER_UNICODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ bool unicode_is_mark(uint32_t code);
 bool unicode_is_punctuation(uint32_t code);
 /* Lowercase_Mapping, where it is one character. */
 uint32_t unicode_to_lower(uint32_t code);
-
-#endif

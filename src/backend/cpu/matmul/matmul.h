@@ -7,8 +7,7 @@
  *
  * Files, in the order to read them: matmul: the choice; parts: what the three ways share; thin: one side is short, by
  * the vector kernels for words; blocks, onednn: oneDNN, block by block; packed: the vector kernels and tiles. */
-#ifndef BALLAST_BACKEND_CPU_MATMUL_MATMUL_H
-#define BALLAST_BACKEND_CPU_MATMUL_MATMUL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ void matmul_run_spec(const struct matmul_spec *spec, int threads, const struct m
                      void *workspace);
 /* NULL is fine. */
 void matmul_free(struct matmul *matmul);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * oneDNN chooses the order of a GEMM's sums by its sizes, the processor and the number of threads that it is made
  * for. A block is made for one thread, whatever the caller has set, so its sums depend on the first two only. */
-#ifndef BALLAST_BACKEND_CPU_MATMUL_ONEDNN_H
-#define BALLAST_BACKEND_CPU_MATMUL_ONEDNN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ void onednn_end(int seat);
 void onednn_limit_avx2(void);
 /* What oneDNN adds to AVX-512 on this processor ("amx", "bf16", or ""), "avx2" when it has no AVX-512. */
 const char *onednn_isa_name(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The three ways to multiply matrices (thin.c, blocks.c, packed.c), of which matmul.c chooses, and what they share: how
  * sizes are divided, how a part of the sums becomes c, and how a b in fewer bits is unpacked. */
-#ifndef BALLAST_BACKEND_CPU_MATMUL_PARTS_H
-#define BALLAST_BACKEND_CPU_MATMUL_PARTS_H
+#pragma once
 
 #include "backend/cpu/simd/kernels.h"
 #include "backend/kernel_parts.h"
@@ -126,5 +125,3 @@ bool packed_matmul_has_tiles(const struct matmul_spec *spec);
 void packed_matmul_init(const struct matmul_spec *spec, int threads, struct packed_matmul *out);
 int64_t packed_matmul_workspace_bytes(const struct packed_matmul *matmul);
 void packed_matmul_run(const struct packed_matmul *matmul, const struct matmul_operands *operands, void *workspace);
-
-#endif

@@ -1,6 +1,5 @@
 /* The processor's tiles (AMX) for pairs of bf16: their configuration, and the block of 32 by 32 that kernels share. */
-#ifndef BALLAST_BACKEND_CPU_SIMD_AMX_H
-#define BALLAST_BACKEND_CPU_SIMD_AMX_H
+#pragma once
 
 #include "backend/cpu/simd/simd.h"
 
@@ -65,7 +64,5 @@ INLINE AMX void amx_block_add(const float *a, int64_t a_row, const float *b, int
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
 }
-
-#endif
 
 #endif

@@ -19,8 +19,7 @@
  *     by column: [column][positions], the left side of those.
  * A GEMM's result does not depend on positions that a query does not see: their factors are zeros, which change no
  * sum, and blocks are left out by their positions alone. */
-#ifndef BALLAST_BACKEND_CPU_SIMD_ATTENTION_PAIRS_H
-#define BALLAST_BACKEND_CPU_SIMD_ATTENTION_PAIRS_H
+#pragma once
 
 #include <math.h>
 
@@ -548,5 +547,3 @@ static void pairs_grad_finish(const struct attention_head *head, int64_t key_til
     tile_store(head, work.dk, k0, PAIRS_TILE, head->scale, head->dk, head->dk_stride);
     tile_store(head, work.dv, k0, PAIRS_TILE, 1, head->dv, head->dv_stride);
 }
-
-#endif

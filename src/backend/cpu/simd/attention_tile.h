@@ -2,8 +2,7 @@
  *
  * A tile is [positions][columns], with zeros after the head's features and after the sequence's end. Turned it is
  * [panel][columns][TILE_COLUMNS positions], the right side of a tile_multiply over features. */
-#ifndef BALLAST_BACKEND_CPU_SIMD_ATTENTION_TILE_H
-#define BALLAST_BACKEND_CPU_SIMD_ATTENTION_TILE_H
+#pragma once
 
 #include "backend/cpu/simd/kernels.h"
 #include "backend/cpu/simd/simd.h"
@@ -229,5 +228,3 @@ static inline __attribute__((unused)) void tile_deltas(const struct attention_he
     else
         delta_rows(false, head, begin, end);
 }
-
-#endif

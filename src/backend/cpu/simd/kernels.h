@@ -16,8 +16,7 @@
  * They work on single rows, tiles and tasks; their callers in backend/cpu know graphs and threads. `dtype` is
  * DTYPE_F32 or DTYPE_BF16, `n` counts elements; rows are contiguous and of `dtype` unless said otherwise, and need no
  * alignment. Where an output may be an input, it may only be the very same row. */
-#ifndef BALLAST_BACKEND_CPU_SIMD_KERNELS_H
-#define BALLAST_BACKEND_CPU_SIMD_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -265,5 +264,3 @@ struct simd_kernels {
 
 /* The tables of this build; cpu/kernel.c finds which of them the processor supports. */
 extern const struct simd_kernels simd_kernels_avx512, simd_kernels_avx2, simd_kernels_generic;
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Operands come in fp32 or bf16 (`bf16` says which): loads widen, stores round to nearest even. Sums over lanes have
  * one fixed order, so a result depends on the instruction set alone. */
-#ifndef BALLAST_BACKEND_CPU_SIMD_SIMD_H
-#define BALLAST_BACKEND_CPU_SIMD_SIMD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -367,5 +366,3 @@ enum {
     GEMM_ROWS = (int)GEMM_TILE_ROWS > (int)LANES ? (int)GEMM_TILE_ROWS : (int)LANES,
     GEMM_COLUMNS = GEMM_VECTORS * LANES
 };
-
-#endif

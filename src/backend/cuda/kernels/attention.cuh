@@ -3,8 +3,7 @@
  * A block works on a tile of rows (queries, or keys) while tiles of columns (keys, or queries) pass. Scores [rows]
  * [columns] are held in registers, spread over the block's threads: a thread has parts of two rows, shared with the
  * ROW_LANES - 1 lanes next to it. Two kinds of tiles, for fp32 and for bf16, say how; all else is written once. */
-#ifndef BALLAST_BACKEND_CUDA_ATTENTION_CUH
-#define BALLAST_BACKEND_CUDA_ATTENTION_CUH
+#pragma once
 
 #include "backend/cuda/kernels/device.cuh"
 #include "backend/cuda/kernels/mma.cuh"
@@ -306,5 +305,3 @@ __device__ inline struct attention_place place_of(const struct attention &at, in
     int pair = (int)(blockIdx.x % all), tile = (int)(blockIdx.x / all);
     return {(last_first ? (int)tiles - 1 - tile : tile) * rows, pair / heads, pair % heads};
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What device code shares: launching, fp32 and bf16 elements, several of them at once, sums over the threads of a
  * block. Sums have one order: by halves within a warp, then the warps in order. */
-#ifndef BALLAST_BACKEND_CUDA_DEVICE_CUH
-#define BALLAST_BACKEND_CUDA_DEVICE_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -152,5 +151,3 @@ template <int W> __device__ inline void lanes_sum(const float own[W], float *out
         else                                                                                                           \
             body<float>(__VA_ARGS__);                                                                                  \
     } while (0)
-
-#endif

@@ -1,7 +1,6 @@
 /* Instructions that CUDA C++ does not offer (PTX ISA). A warp issues the tensor cores' instruction for bf16,
  * mma.m16n8k16, together: thread `lane` has group = lane / 4 and two columns from 2 * (lane % 4) on. */
-#ifndef BALLAST_BACKEND_CUDA_MMA_CUH
-#define BALLAST_BACKEND_CUDA_MMA_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ __device__ inline uint32_t pack_bf16(float first, float second) {
     uint32_t low = __bfloat16_as_ushort(__float2bfloat16_rn(first));
     return low | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(second)) << 16;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Stochastic rounding (backend/update.h) on the device. */
-#ifndef BALLAST_BACKEND_CUDA_STOCHASTIC_ROUNDING_CUH
-#define BALLAST_BACKEND_CUDA_STOCHASTIC_ROUNDING_CUH
+#pragma once
 
 #include "backend/cuda/kernels/device.cuh"
 
@@ -55,5 +54,3 @@ __device__ inline struct halves halves_split(float value) {
 __device__ inline float halves_join(struct halves halves) {
     return __uint_as_float(((uint32_t)halves.upper << 16) + (uint32_t)(int32_t)(int16_t)halves.lower);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Takes the place of backend/cuda/kernels/mma.cuh: the same instructions, as the PTX ISA describes them. */
-#ifndef BALLAST_BACKEND_CUDA_MMA_CUH
-#define BALLAST_BACKEND_CUDA_MMA_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -126,5 +125,3 @@ inline uint32_t pack_bf16(float first, float second) {
     uint32_t low = __bfloat16_as_ushort(__float2bfloat16_rn(first));
     return low | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(second)) << 16;
 }
-
-#endif
