@@ -4,7 +4,6 @@
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "api/library.h"

@@ -11,11 +11,10 @@
 
 #include <locale.h>
 #include <signal.h>
-#include <stdbool.h>
 
 #define BALLAST_EXPERIMENTAL
 #include "ballast.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "generate/generate.h"
 #include "session/train_options.h"
 #include "train/evaluate.h"

@@ -1,7 +1,4 @@
 /* The public option structs: their initialisers, and their fields as internal options. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "api/library.h"
 

@@ -1,11 +1,9 @@
 /* ballast_plan, and the session, which plans without training. */
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "api/library.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "model/model.h"
 #include "model/preset.h"
 #include "session/checkpoint/run_folder.h"

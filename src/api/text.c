@@ -1,6 +1,5 @@
 /* ballast_generate, and the writer, which keeps a model loaded for several texts. */
 #include "api/library.h"
-#include "base/mem.h"
 #include "generate/batch.h"
 
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), "a public number is the internal one")

@@ -1,6 +1,5 @@
 /* ballast_train, ballast_resume, the trainer, and ballast_evaluate. */
 #include "api/library.h"
-#include "base/mem.h"
 #include "session/engine.h"
 
 static struct ballast_evaluation public_file(const struct eval_file *file) {

@@ -1,10 +1,6 @@
 /* The backends of this build: which one computes, its kernels, and the versions that these have had. */
 #include "backend/backend.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 const struct backend *const backends[] = {&backend_cuda, &backend_cpu};
 const int backend_count = sizeof backends / sizeof *backends;
 

@@ -13,11 +13,7 @@
  * the runtime (runtime/runner.h) looks at the tables and never at the backend's name. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "ir/graph.h"
 #include "machine/cluster.h"
 #include "machine/tier.h"

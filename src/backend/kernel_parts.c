@@ -1,7 +1,5 @@
 #include "backend/kernel_parts.h"
 
-#include "base/mem.h"
-
 static void release(struct kernel *kernel) { mem_free(kernel); }
 
 void *kernel_new(const struct node *node, size_t bytes, kernel_run *run) {

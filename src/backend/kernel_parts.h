@@ -1,10 +1,8 @@
 /* What the kernels of all backends have in common: making them, and how operators are cut into GEMMs and tiles. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "backend/backend.h"
+#include "base/base.h"
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "ir/tensor.h"

@@ -18,9 +18,7 @@
  * packed again (moment_map below). The weight is changed by the moments before they are packed. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "ir/ops/ops.h"
 
 struct kernel_call;

@@ -1,9 +1,7 @@
 /* Bytes that have no address, such as those of a tensor on a disk: a store copies them to and from memory. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 struct byte_store {
     /* Copies [offset, offset + bytes) of what `key` names to memory, or memory there. FAILED when it cannot. One call

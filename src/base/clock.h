@@ -1,8 +1,9 @@
 /* Time for metrics and measurement. */
 #pragma once
 
-#include <stdint.h>
 #include <time.h>
+
+#include "base/base.h"
 
 static inline int64_t clock_now_ns(void) {
     struct timespec now;

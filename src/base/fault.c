@@ -1,6 +1,5 @@
 #include "base/fault.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 

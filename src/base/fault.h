@@ -7,8 +7,7 @@
  * so that tests can also count allocations. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 enum fault_kind {
     FAULT_ALLOCATE,

@@ -1,14 +1,9 @@
 /* Files: whole reads, and writes that leave either the old file or the new one. All with fault points. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/folder.h"
 #include "base/manifest.h"
-#include "base/mem.h"
-#include "base/status.h"
 
 /* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT, naming the file, when
  * it cannot be opened, is not a regular file, or is larger than `limit_bytes`. No file is mapped (file.h says

@@ -1,15 +1,10 @@
 #include "base/file_behind.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/mem.h"
 
 /* Enough that the disk has pieces left while the owner waits for a processor that is busy with a step: on a loaded
  * machine a checkpoint took 2.3 times a plain write with four, 1.4 times with eight (medians). */

@@ -1,9 +1,7 @@
 /* Writing behind: a thread writes pieces of a file while their owner prepares the next ones. Private to src/base. */
 #pragma once
 
-#include <stddef.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* Each piece of a file but the last has this many bytes: direct writes of 1 to 8 MiB, one or two in flight, are equally
  * fast on the machines of bench/RESULTS.md. */

@@ -1,21 +1,15 @@
 #include "base/folder.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/mem.h"
 
 static enum status folder_failed(const char *path, const char *doing) {
     return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, doing, strerror(errno));

@@ -1,10 +1,7 @@
 /* Directories, paths, and the steps that make a rename durable. All with fault points. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* True for anything that has this name, a dangling link included. */
 bool file_exists(const char *path);

@@ -1,8 +1,7 @@
 /* Conversions between fp32 and the 16-bit formats, scalar, round to nearest even (NaN stays NaN). */
 #pragma once
 
-#include <stdint.h>
-#include <string.h>
+#include "base/base.h"
 
 static inline uint32_t float_bits(float value) {
     uint32_t bits;

@@ -1,9 +1,7 @@
 /* Hashes for tables in memory. Not for files: values may differ between machines. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "base/base.h"
 
 /* A bijection on 64 bits in which every input bit reaches every output bit. */
 static inline uint64_t hash_mix(uint64_t value) {

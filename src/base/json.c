@@ -1,12 +1,8 @@
 #include "base/json.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
-#include "base/mem.h"
 #include "base/nearest.h"
 
 static bool is_number(char c) { return (c >= '0' && c <= '9') || c == '-'; }

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/manifest.h"
-#include "base/status.h"
 
 /* Parses a file whose top value is an object; BAD_INPUT with line and column when malformed, nested too deeply, given
  * duplicate keys, or larger than `limit_bytes`. The caller drops the result with json_decref. */

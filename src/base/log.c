@@ -2,8 +2,6 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/terminal.h"
 

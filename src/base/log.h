@@ -1,7 +1,7 @@
 /* Warnings and notes for the user, one line each: on stderr, or to a listener in its place. */
 #pragma once
 
-#include <stdbool.h>
+#include "base/base.h"
 
 /* Quiet keeps warnings and drops notes. */
 void log_set_quiet(bool quiet);

@@ -1,11 +1,7 @@
 #include "base/manifest.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <omp.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>

@@ -8,12 +8,7 @@
  * sorted keys. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 
 /* Checksums of a file by blocks of 64 MiB, made while its bytes are written: XXH3 (64 bits) of each block. Blocks lie
  * at fixed places, so several processes may each write some blocks of a file and make the checksums of those. */

@@ -1,9 +1,5 @@
-#include "base/mem.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/fault.h"

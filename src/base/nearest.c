@@ -1,8 +1,5 @@
 #include "base/nearest.h"
 
-#include <stdio.h>
-#include <string.h>
-
 enum { LENGTH_MAX = 64 };
 
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }

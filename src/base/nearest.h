@@ -1,9 +1,7 @@
 /* Finds the name that the user probably meant. */
 #pragma once
 
-#include <stddef.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* Keeps the best of the candidates shown to it one by one. Start with {.wanted = text}. */
 struct nearest {

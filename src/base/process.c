@@ -1,9 +1,7 @@
 #include "base/process.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Without O_CLOEXEC: it holds the number for programs that are started from here too. */

@@ -2,8 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdbool.h>
-#include <string.h>
 
 #include "base/wide_vectors.h"
 

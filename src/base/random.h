@@ -4,8 +4,7 @@
  * rank. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* A round of Philox4x32 (random.h), in line so that loops over it are vectorised. Private to src/base. */
 

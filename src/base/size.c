@@ -1,12 +1,7 @@
 #include "base/size.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char units[] = "KMGTP";
 

@@ -1,10 +1,7 @@
 /* Sizes as people write them: `512M`, `8G`, `1.5T` (powers of 1024) or plain bytes. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* BAD_INPUT when the text is not a size, is negative, or does not fit 63 bits. */
 enum status size_parse(const char *text, int64_t *bytes);

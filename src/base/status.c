@@ -1,10 +1,8 @@
-#include "base/status.h"
 
 #include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 enum { MESSAGE_BYTES = 1024 };
 static _Thread_local char message[MESSAGE_BYTES];

@@ -1,21 +1,3 @@
-/* src/base: what every module uses, and nothing of Ballast's own subject.
- *
- * Files, in the order to read them:
- *   status: this file, how functions report failure;
- *   mem: heap memory, growing arrays, regions that are freed as a whole, blocks of whole pages for arenas;
- *   fault: makes the n-th allocation or file operation fail;
- *   file, file_behind: reading and writing files, and a thread that writes behind;
- *   folder: directories, paths, durable renames, where caches are;
- *   manifest: a directory's list of files with checksums, and what differs from it;
- *   byte_store: bytes without an address, behind two calls;
- *   json: fields read with errors that name file and field; nearest: the name that was probably meant;
- *   utf8: text;
- *   size: sizes as people write them; clock: time;
- *   log, terminal: lines for a person, the live line, the progress of long work;
- *   process: what a program does first;
- *   random: counter-based numbers; half: 16-bit floating point;
- *   hash: hashes of memory, and of records in files;
- *   wide_vectors: plain loops compiled for each instruction set. */
 /* How functions report failure.
  *
  * Every function that can fail returns `enum status` and, when it is not STATUS_OK, leaves one message (what went

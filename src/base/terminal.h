@@ -1,9 +1,7 @@
 /* The terminal behind a stream, and the live line on it, which is drawn again and again. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "base/base.h"
 
 /* Whether lines can be drawn over: a terminal, and TERM is neither empty nor "dumb". */
 bool terminal_is_live(FILE *out);

@@ -1,6 +1,5 @@
 #include "base/utf8.h"
 
-#include <string.h>
 #include <utf8proc.h>
 
 enum status text_append(struct text_buffer *buffer, const char *text, size_t bytes) {

@@ -1,12 +1,7 @@
 /* UTF-8: reading it, replacing what is malformed, and growing buffers of it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 
 /* Bytes from .. to-1 of a text. */
 struct text_range {

@@ -1,7 +1,7 @@
 /* Loops over plain arrays for whatever vectors the processor has. */
 #pragma once
 
-#include <stdint.h> /* says whether the C library is glibc */
+#include "base/base.h"
 
 /* Before a function: it is compiled for AVX-512 and AVX2 too, and the widest that the processor has is called (chosen
  * when the program is loaded, by an indirect function, which needs glibc). Nothing is fused (-ffp-contract=off) and no

@@ -1,8 +1,6 @@
 #include "cli/alias.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 

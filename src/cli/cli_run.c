@@ -1,18 +1,13 @@
 /* The whole program: finds the subcommand, runs it, and turns its status into messages and an exit status. */
 #include "cli/cli_run.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "base/json.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/nearest.h"
-#include "base/status.h"
 #include "base/terminal.h"
 #include "cli/alias.h"
 #include "cli/commands/command.h"

@@ -1,7 +1,5 @@
 #include "cli/effect.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "cli/commands/command.h"
 

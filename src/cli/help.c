@@ -1,6 +1,4 @@
 /* --help and docs/options.md, from the table of options. */
-#include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "cli/commands/command.h"

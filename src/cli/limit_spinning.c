@@ -1,7 +1,6 @@
 #include "cli/limit_spinning.h"
+#include "base/base.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 

@@ -1,13 +1,8 @@
 #include "cli/line_edit.h"
 
-#include <errno.h>
 #include <histedit.h>
 #include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <wchar.h>
-
-#include "base/mem.h"
 
 enum { HISTORY_LINES = 1000 };
 

@@ -2,10 +2,7 @@
  * (src/cli/CMakeLists.txt). */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* Lines from standard input: at a terminal with a prompt and editing, else as they come. A signal's handler can end the
  * wait for one, at whatever moment and on whatever thread it comes. */

@@ -1,8 +1,5 @@
 #include "cli/new_output.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

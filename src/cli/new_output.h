@@ -3,9 +3,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stddef.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 /* OK when there is nothing of the name, a device or pipe, an empty file (a killed command leaves one), or a file that
  * `read` accepts; else BAD_INPUT: a file of another kind is not overwritten. `kind` stands for it in the message ("a

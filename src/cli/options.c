@@ -1,8 +1,5 @@
 #include "cli/options.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"

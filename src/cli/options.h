@@ -3,12 +3,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "cli/option_list.h"
 #include "plan/settings.h"
 

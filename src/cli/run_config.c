@@ -1,9 +1,6 @@
 /* A run's run.json as a --config file: `ballast train --config RUN_DIR/run.json -o DIR` repeats the run. Its plan is
  * taken as --plan takes one, so that the bits are the same or it is refused; its model and data stand in for arguments
  * that are not given; its options and memory are settings like those of any config file. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/json.h"

@@ -1,8 +1,5 @@
 #include "cli/step_options.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "backend/backend.h"
 #include "base/log.h"
 #include "base/size.h"

@@ -1,10 +1,7 @@
 #include "cli/stop_signal.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"

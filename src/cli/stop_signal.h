@@ -5,9 +5,7 @@
  * are what mpirun passes on to its ranks without ending them. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* As struct train_events has it; the payload is not used. The first call, before the first step, installs the handlers:
  * until then, while a model is loaded, a signal ends the process. An ignored signal (nohup) stays ignored. */

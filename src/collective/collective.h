@@ -38,10 +38,7 @@
  * schedule_walk, schedule_symbols, schedule_values: its clocks, the steps on symbols, what data must come to. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "collective/lane_tree.h"
 #include "collective/mesh.h"
 

@@ -1,7 +1,5 @@
 #include "collective/comm_schedule.h"
 
-#include <string.h>
-
 #include "collective/lane_sum.h"
 #include "collective/schedule_maker.h"
 

@@ -1,7 +1,5 @@
 #include "collective/lane_sum.h"
 
-#include <string.h>
-
 #include "base/half.h"
 #include "base/wide_vectors.h"
 

@@ -5,8 +5,7 @@
  * then the other child's (rounded all the same). */
 #pragma once
 
-#include <stdint.h>
-
+#include "base/base.h"
 #include "collective/lane_tree.h"
 
 /* to = left + right, or with `round_bf16` bf16(left) + bf16(right). `to` may be one of them. */

@@ -1,10 +1,6 @@
 #include "collective/lane_tree.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/mem.h"
 
 static int levels_below(int leaves) {
     int levels = 0;

@@ -6,9 +6,7 @@
  * within a rank and those across ranks are always the same sums. */
 #pragma once
 
-#include <stdbool.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 enum { LANES_MAX = 1 << 16, LANE_SHAPE_BYTES = 24 };
 

@@ -1,7 +1,7 @@
 /* Ranks by axes: `nodes` times `per_node`, rank = node * per_node + place in the node. */
 #pragma once
 
-#include <stdbool.h>
+#include "base/base.h"
 
 enum { MESH_HOST_BYTES = 64 };
 

@@ -1,7 +1,7 @@
 /* What schedules are put together from. */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "collective/comm_schedule.h"
 
 /* A schedule that is being made. */

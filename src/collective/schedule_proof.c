@@ -1,7 +1,5 @@
 #include "collective/schedule_proof.h"
 
-#include <string.h>
-
 #include "collective/schedule_values.h"
 #include "collective/schedule_walk.h"
 

@@ -1,8 +1,5 @@
 #include "collective/schedule_symbols.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "collective/lane_sum.h"
 
 enum { WRONG = 2 };

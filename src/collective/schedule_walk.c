@@ -1,7 +1,5 @@
 #include "collective/schedule_walk.h"
 
-#include <string.h>
-
 /* ---- which transfer is for which ---- */
 
 /* The number-th transfer of a rank with a peer in one direction; -1: there is none. */

@@ -2,7 +2,7 @@
  * alone. */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "collective/comm_schedule.h"
 
 /* Time on a rank: 1 when the operation begins, s + 2 at step s, and one more when it is over. */

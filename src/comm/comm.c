@@ -1,12 +1,8 @@
 #include "comm/comm.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/mem.h"
 #include "collective/comm_schedule.h"
 #include "comm/comm_engine.h"
 #include "comm/launch.h"

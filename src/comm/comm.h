@@ -57,11 +57,7 @@
  * launch, launch_report: starting ranks on this machine, and hearing how they end. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "collective/collective.h"
 #include "comm/heartbeat.h"
 

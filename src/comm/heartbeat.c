@@ -1,7 +1,5 @@
 #include "comm/heartbeat.h"
 
-#include "base/mem.h"
-
 enum { TIMES_THE_LONGEST = 10 };
 
 void step_watch_begin(struct step_watch *watch, double patience_s) {

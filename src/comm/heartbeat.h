@@ -6,10 +6,8 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 /* Whether a step moves on. A thread that computes for ever uses processor time as one that works does; so in a step
  * work is what ends instructions. The longest that one took so far says how long the next may take.

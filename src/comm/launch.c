@@ -1,13 +1,8 @@
 #include "comm/launch.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -18,7 +13,6 @@
 
 #include "base/folder.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "comm/launch_report.h"
 #include "comm/mpi_comm.h"
 

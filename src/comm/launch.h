@@ -9,10 +9,9 @@
  * failed first. */
 #pragma once
 
-#include <stdint.h>
 #include <sys/types.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 /* The directories of a launch's mpirun: one below TMPDIR for its session, one in /dev/shm for the memory that its ranks
  * share. Both have the launch's name and are locked while the launching process or its mpirun lives, so that a later

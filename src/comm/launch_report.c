@@ -1,10 +1,6 @@
 #include "comm/launch_report.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -13,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/random.h"
 #include "comm/launch.h"
 

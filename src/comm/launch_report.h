@@ -2,12 +2,11 @@
  * filesystem; only processes of the same user may join. */
 #pragma once
 
-#include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 #define LAUNCH_VARIABLE "BALLAST_LAUNCH"
 

@@ -1,13 +1,9 @@
 #include "comm/mpi_comm.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <libgen.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -15,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "comm/operation.h"
 

@@ -6,10 +6,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "comm/comm_engine.h"
 #include "comm/heartbeat.h"
 #include "comm/shared_segment.h"

@@ -1,12 +1,9 @@
 /* The one thread that makes the calls of the wire. */
 #include <sched.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "comm/operation.h"
 
 static enum status mpi_await(struct mpi_comm *mpi, int request);

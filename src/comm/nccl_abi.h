@@ -4,7 +4,8 @@
 #pragma once
 
 #include <limits.h>
-#include <stddef.h>
+
+#include "base/base.h"
 
 /* ncclGetVersion's number: 2.17.1 is 21701. */
 enum { NCCL_VERSION_MIN = 21700, NCCL_UNIQUE_ID_BYTES = 128 };

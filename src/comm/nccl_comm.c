@@ -1,14 +1,9 @@
 #include "comm/nccl_comm.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/fault.h"
-#include "base/mem.h"
 
 /* Calls a function, unless it is chosen to fail (FAULT_COMM). */
 #define NCCL_CALL(library, name, ...) (fault_point(FAULT_COMM) ? ncclSystemError : (library)->name(__VA_ARGS__))

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 
 #include "backend/backend.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "comm/comm_engine.h"
 #include "comm/nccl_abi.h"
 

@@ -1,9 +1,6 @@
 /* An operation on devices: made once into a list of NCCL's groups of calls and of the backend's kernels between them,
  * which each start queues on the one stream. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "collective/comm_schedule.h"
 #include "comm/nccl_comm.h"
 

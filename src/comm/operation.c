@@ -1,9 +1,5 @@
 #include "comm/operation.h"
 
-#include <string.h>
-
-#include "base/mem.h"
-
 /* Data, or out, from an offset on. */
 static inline char *operation_place(const struct operation *operation, enum schedule_place place, int64_t offset) {
     const struct comm_spec *spec = &operation->spec;

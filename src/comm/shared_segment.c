@@ -1,14 +1,10 @@
 #include "comm/shared_segment.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/mem.h"
 #include "comm/mpi_comm.h"
 
 /* What a rank tells the others of its memory file. The mark, written at the beginning of the memory, shows that what

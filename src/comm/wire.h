@@ -6,8 +6,7 @@
  * any number of times, and named by small numbers. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 enum { WIRE_VERSION = 1, WIRE_TEXT_BYTES = 128, WIRE_HOST_BYTES = 64 };
 

@@ -1,8 +1,5 @@
 #include "compiler/buffers.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct packed_list {
     VEC(struct packed) list; /* pack by pack, each in its order */
 };

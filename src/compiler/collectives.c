@@ -1,7 +1,5 @@
 #include "compiler/collectives.h"
 
-#include <string.h>
-
 #include "collective/comm_schedule.h"
 #include "compiler/buffers.h"
 #include "ir/ops/ops.h"

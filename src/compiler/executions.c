@@ -1,7 +1,5 @@
 #include "compiler/executions.h"
 
-#include <string.h>
-
 #include "plan/movement.h"
 
 /* Appends one node's execution to the present group. */

@@ -1,7 +1,5 @@
 #include "compiler/pipeline.h"
 
-#include <stdlib.h>
-
 #include "plan/layout/pipeline.h"
 
 /* ---- values ---- */

@@ -7,7 +7,7 @@
  * nobody waits for ever: whatever an event waits for stands before it in the one list. */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "ir/graph.h"
 #include "plan/layout/pipeline.h"
 

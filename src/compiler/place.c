@@ -2,8 +2,6 @@
  * order of time is near linear; greedy placement at the lowest free offset in other orders is quadratic and is tried
  * too while there are not too many buffers. Where that leaves gaps, orders are changed: the buffer that ends highest is
  * placed before all that are live with it, again and again. The best result is kept. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "compiler/passes.h"
 #include "compiler/program.h"

@@ -1,7 +1,5 @@
 #include "compiler/program.h"
 
-#include <string.h>
-
 #include "compiler/passes.h"
 
 const char *buffer_kind_name(enum buffer_kind kind) {

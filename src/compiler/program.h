@@ -26,10 +26,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/mem.h"
+#include "base/base.h"
 #include "collective/collective.h"
 #include "ir/graph.h"
 #include "machine/tier.h"

@@ -1,9 +1,6 @@
 /* Finding residencies, and weaving their fetches and stores into the program. */
 #include "compiler/residency.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 #include "plan/movement.h"
 
 static inline int32_t residencies_section_begin(const struct residencies *residencies, int32_t index) {

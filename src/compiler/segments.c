@@ -1,7 +1,5 @@
 #include "compiler/segments.h"
 
-#include <stdlib.h>
-
 /* A border is found by hashing: most are those of several operands, since buffers take each other's bytes. Until all
  * are known a border has the number of its arrival, and reaches have those numbers. */
 

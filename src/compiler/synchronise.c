@@ -1,5 +1,4 @@
 /* The pass that gives instructions their waits for instructions of other streams. */
-#include <string.h>
 
 #include "compiler/happens.h"
 #include "compiler/passes.h"

@@ -1,5 +1,4 @@
 /* The proof that conflicting uses of memory are ordered, made without the results of synchronise.c. */
-#include <string.h>
 
 #include "compiler/collectives.h"
 #include "compiler/happens.h"

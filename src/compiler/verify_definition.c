@@ -1,8 +1,5 @@
 #include "compiler/verify_definition.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "ir/ops/ops.h"
 #include "plan/chunks.h"
 

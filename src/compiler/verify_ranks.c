@@ -1,8 +1,6 @@
 /* The proof that the programs of all ranks fit together. */
 #include "compiler/verify_ranks.h"
 
-#include <string.h>
-
 #include "collective/schedule_proof.h"
 #include "compiler/collectives.h"
 #include "compiler/verify_sums.h"

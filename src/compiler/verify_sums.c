@@ -1,7 +1,5 @@
 #include "compiler/verify_sums.h"
 
-#include <string.h>
-
 #include "compiler/collectives.h"
 #include "compiler/verify_definition.h"
 #include "compiler/verify_ranks.h"

@@ -1,7 +1,5 @@
 #include "data/component.h"
 
-#include <stdio.h>
-
 #include "base/log.h"
 #include "data/corpus.h"
 

@@ -2,10 +2,7 @@
  * are a row. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "data/corpus.h"
 #include "data/packing.h"
 #include "data/rows.h"

@@ -1,10 +1,7 @@
 #include "data/corpus.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <xxhash.h>
 
@@ -12,7 +9,6 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "data/token_cache.h"
 #include "data/token_file.h"

@@ -3,11 +3,7 @@
  * made them or when. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "data/source.h"
 #include "data/token_cache.h"
 #include "data/tokenize.h"

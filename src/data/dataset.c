@@ -1,12 +1,9 @@
 #include "data/dataset.h"
 
 #include <omp.h>
-#include <stdbool.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "data/component.h"
 #include "data/corpus.h"
 #include "data/rows.h"

@@ -39,11 +39,7 @@
  *   jsonl: lines of JSON; forms: rows as conversations, prompts and answers, and keys that nothing reads. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "comm/comm.h"
 #include "data/rows.h"
 #include "text/tokenizer/tokenizer.h"

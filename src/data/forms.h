@@ -2,11 +2,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "data/jsonl.h"
 #include "data/source.h"
 #include "text/chat/template.h"

@@ -1,10 +1,6 @@
 #include "data/jsonl.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/utf8.h"
 
 static const char *const field_names[JSONL_FIELDS] = {

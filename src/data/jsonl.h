@@ -2,12 +2,9 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
 
 /* A place in a text of many lines. Zero-initialise but for `text` and `bytes`. */
 struct line_reader {

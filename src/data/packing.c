@@ -1,8 +1,5 @@
 #include "data/packing.h"
 
-#include <stdlib.h>
-
-#include "base/mem.h"
 #include "base/random.h"
 #include "data/corpus.h"
 #include "ir/ops/attributes.h"

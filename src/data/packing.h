@@ -1,10 +1,7 @@
 /* Which examples lie in which row of T tokens. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "data/corpus.h"
 #include "data/rows.h"
 

@@ -1,8 +1,5 @@
 #include "data/rows.h"
 
-#include <stdbool.h>
-
-#include "base/mem.h"
 #include "base/random.h"
 #include "data/corpus.h"
 #include "ir/ops/attributes.h"

@@ -1,10 +1,7 @@
 /* Rows of training: which source each comes from, in which order a source's rows come, and how a row is filled. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "data/corpus.h"
 
 /* The order is a pure function of the seed.

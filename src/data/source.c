@@ -1,13 +1,9 @@
 #include "data/source.h"
 
-#include <errno.h>
-#include <stdbool.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/folder.h"
-#include "base/mem.h"
 #include "data/jsonl.h"
 
 static const struct {

@@ -1,11 +1,7 @@
 /* Which files the DATA arguments mean. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "data/jsonl.h"
 
 enum source_kind {

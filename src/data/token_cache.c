@@ -1,13 +1,11 @@
 #include "data/token_cache.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "data/forms.h"
 #include "data/jsonl.h"

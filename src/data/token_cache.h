@@ -6,10 +6,7 @@
  * directory. While it is being made its first ids can be read. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "data/source.h"
 #include "data/token_file.h"
 #include "data/tokenize.h"

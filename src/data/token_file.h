@@ -6,14 +6,10 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <xxhash.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/mem.h"
-#include "base/status.h"
 #include "base/utf8.h"
 
 /* Ids in a file that another owns. */

@@ -1,13 +1,7 @@
 #include "data/tokenize.h"
 
-#include <inttypes.h>
 #include <omp.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "data/forms.h"
 #include "text/chat/chat.h"
 #include "text/chat/example.h"

@@ -7,11 +7,9 @@
 #pragma once
 
 #include <jansson.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
 #include "base/utf8.h"
 #include "data/jsonl.h"
 #include "data/source.h"

@@ -1,7 +1,5 @@
 #include "generate/batch.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/utf8.h"

@@ -1,8 +1,5 @@
 #include "generate/chat.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "generate/config.h"

@@ -1,9 +1,6 @@
 #include "generate/config.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"

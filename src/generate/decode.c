@@ -1,11 +1,7 @@
 #include "generate/decode.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "base/random.h"
 
 enum status decoding_create(const struct engine *engine, struct decoding *out) {

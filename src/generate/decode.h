@@ -6,9 +6,7 @@
  * logits of a text do not depend on what other texts are computed with it, nor on how many. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "generate/generate.h"
 #include "session/engine.h"
 

@@ -1,7 +1,5 @@
 #include "generate/generate.h"
 
-#include <inttypes.h>
-
 #include "base/clock.h"
 #include "generate/decode.h"
 #include "generate/writer.h"

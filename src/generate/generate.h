@@ -7,10 +7,8 @@
 #pragma once
 
 #include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "session/train_options.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -1,7 +1,5 @@
 #include "generate/writer.h"
 
-#include <string.h>
-
 #include "session/checkpoint/checkpoint.h"
 #include "session/model_tokenizer.h"
 

@@ -1,8 +1,6 @@
 /* The reverse walk over a graph. */
 #include "ir/differentiate.h"
 
-#include <string.h>
-
 /* The state of one tensor's gradient; entries are indexed by the tensor's id in the forward graph. */
 struct entry {
     struct tensor *gradient; /* sum over the uses seen so far; for the base of views: whose columns they write */

@@ -2,8 +2,6 @@
 #include "ir/graph.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 /* A second graph like a first one. */
 

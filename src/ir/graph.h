@@ -14,7 +14,7 @@
  * streams or offsets. Dimensions are constants. A graph owns everything in it and is freed as a whole. */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "ir/op.h"
 #include "ir/tensor.h"
 

@@ -2,8 +2,6 @@
 #include "ir/op.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/random.h"
 #include "ir/graph.h"

@@ -4,11 +4,7 @@
  * (ir/ops/list.h) is for tests that go through all operators. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "ir/tensor.h"
 
 enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 6, OP_ATTRIBUTES_BYTES_MAX = 1280 };

@@ -1,7 +1,5 @@
 #include "ir/selective_recompute.h"
 
-#include <stdlib.h>
-
 /* How backward reads a tensor that owns its bytes. Nodes are indices. */
 struct reading {
     int32_t first, last; /* of the nodes that read it; -1: none does */

@@ -1,9 +1,6 @@
 /* Shapes, dtypes, and where the bytes of a view are. */
 #include "ir/tensor.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/half.h"
 #include "base/wide_vectors.h"
 

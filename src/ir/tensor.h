@@ -1,9 +1,7 @@
 /* Tensors: shapes, dtypes, and what a tensor is for. A tensor is a description; its bytes are a program's buffers. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "ir/weight_format.h"
 
 #define DTYPE_LIST(X)                                                                                                  \

@@ -1,7 +1,5 @@
 #include "ir/token_tiles.h"
 
-#include <string.h>
-
 /* A run of forward nodes, and the gradients of these: indices into the graph's nodes. */
 struct run {
     int32_t forward, forward_end;

@@ -1,10 +1,6 @@
 /* Sizes of sections, and what codes stand for. */
 #include "ir/weight_format.h"
 
-#include <string.h>
-
-#include "base/status.h"
-
 static const struct {
     const char *name;
     int64_t block;

@@ -17,8 +17,7 @@
  * long a block of integers is differs by model: it is given next to the format. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* name, text, numbers of a block (0: a row) */
 #define WEIGHT_FORMAT_LIST(X)                                                                                          \

@@ -1,9 +1,5 @@
 #include "ir/weight_part.h"
 
-#include <string.h>
-
-#include "base/mem.h"
-
 /* The sections of a tensor with `part` and `code`, of which weight_part_fits holds, from those of the whole weight, of
  * which it holds at most WEIGHT_PART_CAPACITY bytes. Numbers that are nowhere in the whole are 0. The tensor and what
  * `whole` reads outlive it. FAILED without memory, or as `whole` fails. */

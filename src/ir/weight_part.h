@@ -6,9 +6,7 @@
  * nf4 becomes nf4-fp32, since the groups of its scales are not those of a part's: the scales are the same numbers. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "ir/tensor.h"
 
 /* The sections of a weight in fewer bits (weight_format.h), a piece at a time: what reads a file, quantises, or takes a

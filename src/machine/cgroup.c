@@ -1,10 +1,6 @@
 #include "machine/cgroup.h"
 
 #include <limits.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "machine/kernel_file.h"
 

@@ -1,7 +1,7 @@
 /* What the process's control groups allow it, cgroup v1 and v2: memory and processor time. */
 #pragma once
 
-#include <stdint.h>
+#include "base/base.h"
 
 struct cgroup_limits {
     int64_t memory_headroom_bytes; /* least of (limit - present use) over the process's cgroup and all above it that are

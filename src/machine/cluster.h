@@ -10,10 +10,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "machine/rates.h"
 
 /* Version 1 had no rates, version 2 no links; both are still read. */

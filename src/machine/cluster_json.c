@@ -1,7 +1,4 @@
 /* Cluster files: reading and writing cluster.json. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "machine/cluster.h"

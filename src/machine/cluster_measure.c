@@ -1,7 +1,5 @@
 /* What the operating system says of this machine: cores, caches, memory. */
 #include <hwloc.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "machine/cgroup.h"

@@ -1,8 +1,6 @@
 #include "machine/cluster.h"
 
-#include <errno.h>
 #include <math.h>
-#include <string.h>
 
 #include "machine/cgroup.h"
 #include "machine/kernel_file.h"

@@ -1,7 +1,5 @@
 #include "machine/cluster_preset.h"
 
-#include <string.h>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "base/nearest.h"

@@ -1,8 +1,6 @@
 #include "machine/collective_cost.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "machine/cluster.h"
 

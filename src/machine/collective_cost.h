@@ -2,8 +2,7 @@
  * the algorithms and protocols (NVIDIA/nccl, src/ir/tuning.cc, as of NCCL 2.2x; figures, not code, are taken). */
 #pragma once
 
-#include <stdbool.h>
-
+#include "base/base.h"
 #include "collective/collective.h"
 
 enum cluster_link { CLUSTER_LINK_PCIE, CLUSTER_LINK_NVLINK, CLUSTER_LINK_COUNT };

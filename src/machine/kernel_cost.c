@@ -1,8 +1,6 @@
 #include "machine/kernel_cost.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct calibration calibration_default(void) {
     return (struct calibration){

@@ -1,11 +1,7 @@
 #include "machine/kernel_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 bool kernel_file_read(const char *root, const char *path, char *text, size_t bytes) {

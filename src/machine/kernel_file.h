@@ -1,9 +1,7 @@
 /* Small text files that the kernel generates when they are read: /proc and /sys. Their size is not known in advance. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* Reads "root" "path" into `text` with a NUL after it, cut at `bytes` - 1; false when it cannot be read. */
 bool kernel_file_read(const char *root, const char *path, char *text, size_t bytes);

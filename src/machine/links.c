@@ -1,7 +1,6 @@
 #include "machine/links.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "machine/cluster.h"
 #include "machine/kernel_cost.h"

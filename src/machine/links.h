@@ -3,9 +3,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "collective/collective.h"
 #include "machine/collective_cost.h"
 

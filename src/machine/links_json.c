@@ -1,5 +1,3 @@
-#include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "machine/links.h"

@@ -1,6 +1,4 @@
 /* The network of a cluster file. */
-#include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "base/nearest.h"

@@ -1,7 +1,5 @@
 #include "machine/rates.h"
 
-#include <stdio.h>
-
 #include "base/json.h"
 
 /* Far beyond any machine: what is larger is a damaged file. */

@@ -1,6 +1,5 @@
 #include "machine/tier.h"
-
-#include <string.h>
+#include "base/base.h"
 
 static const char *const names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host", [TIER_DISK] = "disk"};
 

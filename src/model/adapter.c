@@ -1,9 +1,6 @@
 #include "model/adapter.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 

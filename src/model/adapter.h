@@ -7,10 +7,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 enum { ADAPTER_TEXT_BYTES = 1024, ADAPTER_TARGETS_BYTES = 896 };
 

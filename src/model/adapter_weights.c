@@ -2,7 +2,6 @@
 #include "model/adapter_weights.h"
 
 #include <fnmatch.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/half.h"

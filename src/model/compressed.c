@@ -12,12 +12,6 @@
  * dtype; a GEMM rounds them to its own. */
 #include "model/stored_format.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/mem.h"
-
 /* ---- config.json ---- */
 
 static bool has_value(const json_t *object, const char *key, const char *value) {

@@ -1,7 +1,5 @@
 #include "model/config.h"
 
-#include <string.h>
-
 #include "base/json.h"
 #include "base/log.h"
 #include "model/stored_format.h"

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stddef.h>
 
+#include "base/base.h"
 #include "model/model.h"
 
 enum config_use {

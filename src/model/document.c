@@ -1,5 +1,4 @@
 /* Descriptions of a model: its shape, by which a file tells its own model from another; as JSON; docs/models.md. */
-#include <string.h>
 
 #include "model/config.h"
 #include "model/model.h"

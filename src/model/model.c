@@ -1,7 +1,5 @@
 #include "model/model.h"
 
-#include <string.h>
-
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"

@@ -15,12 +15,9 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 
+#include "base/base.h"
 #include "base/manifest.h"
-#include "base/status.h"
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "model/adapter.h"

@@ -2,9 +2,6 @@
 #include "model/plain_layers.h"
 
 #include <pcre2.h>
-#include <string.h>
-
-#include "base/mem.h"
 
 /* A name is matched in at most so many steps of PCRE2. */
 enum { MATCH_STEPS = 1 << 20 };

@@ -7,9 +7,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 struct plain_layers;
 /* Of quantization_config, which stored_format_read_config has read. The lists are copied. BAD_INPUT naming `file` and

@@ -1,9 +1,7 @@
 #include "model/preset.h"
 
-#include <string.h>
 #include <strings.h>
 
-#include "base/mem.h"
 #include "base/nearest.h"
 #include "model/model.h"
 

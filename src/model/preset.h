@@ -3,9 +3,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdio.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 struct model_preset {
     const char *name;   /* "llama-3.1-8b" */

@@ -2,10 +2,7 @@
 
 #include <math.h>
 #include <omp.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "base/wide_vectors.h"
 #include "ir/tensor.h"
 #include "ir/weight_part.h"

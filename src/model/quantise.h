@@ -8,9 +8,7 @@
  * nearest value, ties to even, what is larger than the largest value as that. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "ir/tensor.h"
 #include "ir/weight_part.h"
 #include "model/model.h"

@@ -1,5 +1,4 @@
 /* The settings of rotary positions in config.json. */
-#include <string.h>
 
 #include "base/json.h"
 #include "model/config.h"

@@ -1,9 +1,6 @@
 #include "model/safetensors.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/folder.h"
 #include "base/json.h"

@@ -5,14 +5,9 @@
  * first byte. As in the safetensors library, the tensors must cover the data exactly: no overlap, no hole, no rest. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/byte_store.h"
 #include "base/file.h"
-#include "base/mem.h"
-#include "base/status.h"
 #include "ir/tensor.h"
 
 /* Recognises weights in formats that Ballast does not read, by their first bytes or names, and says what to do. */

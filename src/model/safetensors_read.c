@@ -1,7 +1,4 @@
 /* Reads tensors, or runs of their elements, converted to another dtype, into memory or a store, by all threads. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/folder.h"
 #include "base/half.h"

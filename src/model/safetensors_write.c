@@ -1,11 +1,7 @@
 /* Writes a safetensors file. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/terminal.h"
 #include "ir/tensor.h"
 #include "model/safetensors.h"

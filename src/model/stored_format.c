@@ -1,9 +1,6 @@
 #include "model/stored_format.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "model/config.h"

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/half.h"

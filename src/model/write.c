@@ -1,7 +1,5 @@
 /* Writes a model's Hugging Face directory. */
 #include <limits.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"

@@ -1,10 +1,6 @@
 #include "plan/activations.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The state of reading, token by token, for the rules that steps must keep. */
 struct reader {

@@ -10,8 +10,7 @@
  * The empty text keeps everything. */
 #pragma once
 
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "machine/tier.h"
 #include "plan/recompute.h"
 

@@ -1,8 +1,5 @@
 #include "plan/chunks.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { LEVELS = 4 };
 
 /* The widths from the coarsest to the finest, each a multiple of the one before. */

@@ -9,8 +9,7 @@
  * their own. Where a partition cuts the optimizer's states, chunks_deal gives each of their shards whole parameters. */
 #pragma once
 
-#include <stdint.h>
-
+#include "base/base.h"
 #include "collective/mesh.h"
 #include "ir/graph.h"
 #include "plan/plan.h"

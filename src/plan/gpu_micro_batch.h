@@ -6,7 +6,7 @@
  * memory at once. */
 #pragma once
 
-#include <stdint.h>
+#include "base/base.h"
 
 enum { GPU_MICRO_BATCH_MIN = 4096, GPU_MICRO_BATCH_MAX = 32768 };
 

@@ -2,9 +2,7 @@
  * to whole policy classes (search/). Groups are those of compiler/executions.h, numbered from 0. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "plan/plan.h"
 
 /* How a share's micro-batches (plan/lane_shares.h) are cut into waves: all have `micro_batches`, but for the last one.

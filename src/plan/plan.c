@@ -1,8 +1,5 @@
 #include "plan/plan.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/json.h"
 #include "plan/plan_keys.h"
 #include "plan/recipe.h"

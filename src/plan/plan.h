@@ -11,11 +11,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "collective/lane_tree.h"
 #include "ir/ops/ops.h"
 #include "ir/tensor.h"

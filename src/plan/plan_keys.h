@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 /* A plan file, or the plan of a run or checkpoint, with the keys of PLAN_VERSION: recipe, policy and the candidates of
  * the search. The caller drops *out. BAD_INPUT for a version that is newer, and for keys that the version lacks. */

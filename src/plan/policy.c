@@ -1,7 +1,4 @@
 /* Policies: their limits, and policies as JSON. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "base/nearest.h"

@@ -1,11 +1,5 @@
 #include "plan/ranks.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-
 struct comm_group rank_place_tensor_group(const struct rank_place *place) {
     int tensor = rank_place_tensor_parallel(place);
     return (struct comm_group){place->rank - rank_place_tensor_rank(place), 1, tensor};

@@ -6,10 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "collective/mesh.h"
 #include "machine/tier.h"
 

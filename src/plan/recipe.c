@@ -1,9 +1,6 @@
 /* Recipes: their numbers, names, limits and JSON. What a user sets of them follows from the table of settings. */
 #include "plan/recipe.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/json.h"
 #include "plan/recipe_lines.h"
 #include "plan/settings.h"

@@ -1,12 +1,6 @@
 #include "plan/recipe_lines.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/mem.h"
 
 const struct recipe_lines recipe_products = {"products", "0123456789abcdef", "algorithm in hexadecimal"};
 const struct recipe_lines recipe_strategies = {"strategies", "abcdefghijklmnopqrstuvwxyz.+*/0123456789", "strategy"};

@@ -6,9 +6,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stddef.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 struct recipe_lines {
     const char *field;      /* of a recipe in JSON */

@@ -1,10 +1,7 @@
 #include "plan/recompute.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "base/wide_vectors.h"
 
 #define ROTOR_TABLE_BYTES_MAX ((size_t)256 << 20) /* 360 blocks in 500 slots, or 100 in 6600 */

@@ -2,10 +2,7 @@
  * and what each forward keeps. Its cost is found by walking it. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* ---- a step as a chain ----
  *

@@ -7,12 +7,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "collective/lane_tree.h"
 #include "plan/setting_list.h"
 

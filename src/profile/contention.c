@@ -1,9 +1,6 @@
 #include "profile/contention.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/fault.h"
 

@@ -4,9 +4,8 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 enum { CONTENTION_MAX = 64 };
 

@@ -1,8 +1,5 @@
 #include "profile/described_device.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "backend/cuda_constants.h"
 #include "backend/kernel_parts.h"
 #include "ir/ops/ops.h"

@@ -2,8 +2,7 @@
  * them only where it reads more than all caches hold, which may be hundreds of MB. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* Whether this processor can. */
 bool evict_possible(void);

@@ -1,10 +1,7 @@
 #include "profile/issue_rate.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/fault.h"

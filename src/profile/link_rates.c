@@ -1,8 +1,6 @@
 #include "profile/link_rates.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "collective/comm_schedule.h"

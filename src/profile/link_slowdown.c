@@ -1,11 +1,8 @@
 /* How much messages slow down kernels, and kernels messages: each rank repeats an operation in one thread and a kernel
  * in another, all ranks at once. */
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/fault.h"

@@ -1,6 +1,5 @@
 /* The rate of GEMMs, from calls of the backend's linear operator at two sizes. */
 #include "base/half.h"
-#include "base/mem.h"
 #include "ir/ops/ops.h"
 #include "profile/measurement.h"
 #include "profile/operator_bench.h"

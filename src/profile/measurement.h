@@ -1,8 +1,7 @@
 /* A time that was measured repeatedly, and how reliable it is. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 struct measurement {
     double seconds; /* the median of the samples that are at most MEASUREMENT_NOISY_SPREAD above the lowest: calls of a

@@ -1,7 +1,5 @@
 #include "profile/node_walk.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "profile/evict.h"
 #include "profile/operator_values.h"

@@ -1,7 +1,5 @@
 #include "profile/operands.h"
 
-#include <inttypes.h>
-
 const struct tensor *operand_tensor(const struct node *node, int operand) {
     return operand < OP_INPUTS_MAX ? node->in[operand] : node->out[operand - OP_INPUTS_MAX];
 }

@@ -2,7 +2,7 @@
  * text by which a measurement is kept. */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "ir/graph.h"
 
 enum { OPERAND_COUNT = OP_INPUTS_MAX + OP_OUTPUTS_MAX };

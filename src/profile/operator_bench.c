@@ -1,7 +1,6 @@
 #include "profile/operator_bench.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "profile/evict.h"
 #include "profile/operator_values.h"

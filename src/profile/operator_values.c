@@ -1,7 +1,5 @@
 #include "profile/operator_values.h"
 
-#include <string.h>
-
 #include "base/half.h"
 
 /* A prime number of values, so that rows of a matrix differ. */

@@ -1,7 +1,6 @@
 #include "profile/part_node.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ir/ops/ops.h"
 

@@ -1,9 +1,5 @@
 #include "profile/points.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/terminal.h"

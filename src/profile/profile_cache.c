@@ -1,15 +1,11 @@
 #include "profile/profile_cache.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "machine/rates.h"
 #include "plan/plan.h"
 #include "profile/operands.h"

@@ -10,9 +10,9 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
 
 #include "backend/backend.h"
+#include "base/base.h"
 #include "ir/tensor.h"
 #include "machine/cluster.h"
 #include "profile/contention.h"

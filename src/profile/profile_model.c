@@ -1,8 +1,6 @@
 #include "profile/profile_model.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 #include <sys/vfs.h>
 
 #include "base/clock.h"

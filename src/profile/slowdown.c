@@ -1,11 +1,8 @@
 #include "profile/slowdown.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 #include "profile/walk_points.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/terminal.h"

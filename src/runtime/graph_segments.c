@@ -1,7 +1,5 @@
 #include "runtime/graph_segments.h"
 
-#include <stdlib.h>
-
 #include "runtime/runner_state.h"
 
 struct finder {

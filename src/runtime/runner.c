@@ -1,8 +1,5 @@
 #include "runtime/runner.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "compiler/collectives.h"
 #include "runtime/runner_state.h"

@@ -1,7 +1,5 @@
 /* Order of the work on a backend's streams, by events. */
-#include <errno.h>
 #include <omp.h>
-#include <string.h>
 
 #include "base/fault.h"
 #include "runtime/runner_state.h"

@@ -1,8 +1,6 @@
 #include "search/search.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "compiler/collectives.h"
 #include "compiler/passes.h"

@@ -1,7 +1,6 @@
 #include "search/policy_bound.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "plan/movement.h"
 

@@ -1,7 +1,6 @@
 #include "search/proposals.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static bool before(const struct proposal *a, const struct proposal *b) {
     if (a->key < b->key || a->key > b->key) return a->key < b->key;

@@ -1,7 +1,6 @@
 /* The last programs of a search: the policy classes near one, which are too many to list for all of the space, and
  * which of their policies are compiled. */
 #include <math.h>
-#include <string.h>
 
 #include "search/proposals.h"
 #include "search/space.h"

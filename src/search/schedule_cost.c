@@ -1,8 +1,5 @@
 #include "search/schedule_cost.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "ir/symbolic_profile.h"
 #include "plan/activations.h"
 #include "plan/movement.h"

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "compiler/buffers.h"
 #include "machine/tier.h"
 #include "plan/recompute.h"

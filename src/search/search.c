@@ -1,8 +1,6 @@
 #include "search/search.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "search/proposals.h"
 

@@ -1,8 +1,5 @@
 #include "search/space.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "search/schedule_cost.h"
 
 /* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */

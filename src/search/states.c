@@ -1,8 +1,5 @@
 #include "search/states.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "collective/comm_schedule.h"
 #include "compiler/program.h"
 #include "plan/movement.h"

@@ -1,7 +1,4 @@
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "ir/selective_recompute.h"

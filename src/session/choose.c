@@ -1,7 +1,6 @@
 #include "session/choose.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ir/token_tiles.h"
 

@@ -1,6 +1,4 @@
-#include <stdio.h>
 
-#include "base/mem.h"
 #include "base/size.h"
 #include "compiler/collectives.h"
 #include "search/search.h"

@@ -2,12 +2,7 @@
 #define XXH_STATIC_LINKING_ONLY /* the fields of a hash's state: it goes to other ranks */
 #include "session/engine.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
-
-#include "base/mem.h"
 
 /* A state as it travels: without what points into this process. */
 struct baton {

@@ -1,5 +1,4 @@
 /* The arenas' weights and optimizer state, from and to files. */
-#include <string.h>
 
 #include "base/half.h"
 #include "base/wide_vectors.h"

@@ -1,8 +1,5 @@
 #include "session/evaluate.h"
 
-#include <stdio.h>
-
-#include "base/mem.h"
 #include "compiler/collectives.h"
 #include "search/search.h"
 #include "session/machine_costs.h"

@@ -1,7 +1,6 @@
 #include "session/layout_report.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "session/machine_costs.h"
 

@@ -1,13 +1,10 @@
 #include "session/machine.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/statvfs.h>
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "machine/cluster_preset.h"
 #include "plan/chunks.h"

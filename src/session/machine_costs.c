@@ -1,10 +1,8 @@
 #include "session/machine_costs.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/folder.h"
-#include "base/mem.h"
 #include "compiler/collectives.h"
 #include "profile/described_device.h"
 #include "profile/profile.h"

@@ -1,7 +1,5 @@
 #include "session/model_tokenizer.h"
 
-#include <inttypes.h>
-
 #include "base/folder.h"
 #include "base/json.h"
 

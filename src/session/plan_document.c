@@ -4,7 +4,6 @@
 
 #include "base/folder.h"
 #include "base/json.h"
-#include "base/mem.h"
 
 static const char *const plan_part_names[PART_COUNT] = {[PART_TENSOR] = "tensor_parallel",
                                                         [PART_CUT] = "cut",

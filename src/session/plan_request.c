@@ -1,8 +1,5 @@
 #include "session/plan_request.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* With those that samples are written by. */
 static struct program_set training_set(const struct train_options *training) {
     bool samples = training && training->sample_every > 0;

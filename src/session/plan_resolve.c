@@ -1,7 +1,4 @@
 /* From given options to a recipe and a policy: over a plan file's or a run's, or over the defaults. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "backend/backend.h"
 #include "base/file.h"

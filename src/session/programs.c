@@ -1,9 +1,6 @@
 #include "session/programs.h"
 
-#include <string.h>
-
 #include "backend/backend.h"
-#include "base/mem.h"
 #include "compiler/collectives.h"
 #include "ir/differentiate.h"
 #include "ir/ops/ops.h"

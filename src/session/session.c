@@ -1,7 +1,5 @@
 #include "session/session.h"
 
-#include <stdio.h>
-
 #include "base/file.h"
 #include "base/hash.h"
 #include "profile/described_device.h"

@@ -1,11 +1,6 @@
 #include "session/session_plan.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "machine/cluster.h"
 #include "plan/lane_shares.h"

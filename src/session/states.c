@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/mem.h"
 #include "session/machine.h"
 
 static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }

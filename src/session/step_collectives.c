@@ -1,7 +1,6 @@
 #include "session/step_collectives.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ir/ops/ops.h"
 

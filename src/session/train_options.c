@@ -1,7 +1,5 @@
 #include "session/train_options.h"
 
-#include <string.h>
-
 #include "base/json.h"
 
 #define PLACE(field, ...) [SETTING_##field] = SETTING_PLACE(struct plan_options, field),

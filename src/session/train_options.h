@@ -7,12 +7,9 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "backend/backend.h"
-#include "base/mem.h"
+#include "base/base.h"
 #include "comm/comm.h"
 #include "model/model.h"
 #include "plan/plan.h"

@@ -1,8 +1,5 @@
 #include "train/checkpoint_writer.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "base/fault.h"
 #include "base/terminal.h"
 

@@ -1,14 +1,12 @@
 #include "train/evaluate.h"
 
 #include <math.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/terminal.h"
 #include "data/source.h"
 #include "session/checkpoint/checkpoint.h"

@@ -1,10 +1,7 @@
 /* The loss of a model on files. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "comm/comm.h"
 #include "session/checkpoint/run_folder.h"
 #include "session/engine.h"

@@ -1,10 +1,7 @@
 #include "train/event_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

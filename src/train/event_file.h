@@ -3,10 +3,7 @@
  * older files have from there on. A build without protobuf-c writes none (event_file_absent.c). */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 struct event_file {
     char *path; /* NULL: closed */

@@ -1,6 +1,5 @@
 #include "train/learning_rate.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 #include "base/log.h"

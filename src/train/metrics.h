@@ -3,8 +3,7 @@
  * 17 digits, which give the same double back. */
 #pragma once
 
-#include <stdbool.h>
-
+#include "base/base.h"
 #include "runtime/runner.h"
 #include "train/train.h"
 

@@ -1,11 +1,9 @@
 #include "train/reference.h"
 
 #include <math.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/folder.h"
-#include "base/mem.h"
 #include "base/terminal.h"
 #include "model/safetensors.h"
 

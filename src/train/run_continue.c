@@ -1,11 +1,7 @@
 #include "train/run_continue.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "base/file.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "session/checkpoint/run_folder.h"
 #include "train/run_end.h"
 #include "train/train_loop.h"

@@ -1,12 +1,7 @@
 #include "train/run_end.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/file.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "session/checkpoint/run_folder.h"
 
 enum { RUN_END_VERSION = 1, RUN_END_LIMIT_BYTES = 1 << 16 };

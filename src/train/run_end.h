@@ -2,9 +2,7 @@
  * that was killed: what holds the directory's lock tells them apart. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* {"version", "how": "finished", "stopped" or "failed", "step", "message"}: of a run's status, which is returned with
  * its message and hint as they are set. Where a finished run's file cannot be written, that is returned; what else went

@@ -1,13 +1,8 @@
 /* Where a run that goes on starts from, and what may have changed since. */
 #include "train/run_origin.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/json.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "data/source.h"
 
 static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }

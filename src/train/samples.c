@@ -1,9 +1,6 @@
 #include "train/samples.h"
 
-#include <string.h>
-
 #include "base/json.h"
-#include "base/mem.h"
 #include "generate/writer.h"
 #include "session/model_tokenizer.h"
 

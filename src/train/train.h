@@ -20,11 +20,7 @@
  *     samples: texts on the way; plan_watch: another plan while steps go on; evaluate: the loss of a model on files. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "generate/generate.h"
 #include "session/session_plan.h"
 #include "session/train_options.h"

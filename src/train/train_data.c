@@ -1,7 +1,5 @@
 #include "train/train_data.h"
 
-#include <inttypes.h>
-
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/log.h"

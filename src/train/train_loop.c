@@ -1,10 +1,7 @@
 #include "train/train_loop.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"

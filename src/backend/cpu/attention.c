@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <sched.h>
-#include <string.h>
 
 #include "base/half.h"
 

@@ -1,7 +1,6 @@
 /* Attention of runs of the queries to the keys of all positions, and its gradient: what a rank does that has a part of
  * a sequence. The queries are copied to where tiles begin in the whole sequence, with rows of zeros around them, which
  * add nothing to any sum. Heads are tasks, in the gradient key-value heads: each adds up in one order. */
-#include <string.h>
 
 #include "backend/cpu/attention.h"
 

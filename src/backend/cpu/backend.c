@@ -1,8 +1,6 @@
 /* The CPU backend: memory of the process, threads of OpenMP. */
 #include <omp.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/parallel.h"

@@ -1,5 +1,4 @@
 /* The embedding: looks up the rows of tokens, and adds their gradients to those rows. */
-#include <string.h>
 
 #include "backend/cpu/kernel.h"
 

@@ -1,7 +1,5 @@
 #include "backend/cpu/expert.h"
 
-#include <string.h>
-
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/matmul/parts.h"
 #include "backend/cpu/parallel.h"

@@ -7,10 +7,8 @@
  * of which pieces take the largest first. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "backend/cpu/matmul/matmul.h"
+#include "base/base.h"
 
 /* Rows of a piece at most, where it may have any number. Whole pieces of fixed sizes: a tile, and STEP times as many
  * rows each. Of the last tile of a piece, ROWS_STEP rows are left out at a time. */

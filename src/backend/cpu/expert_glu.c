@@ -1,7 +1,6 @@
 /* gpt-oss's expert and its gradients, on the rows that the routing gave it (expert.h). Rows of the last tile
  * that hold no slot are no zeros here, because of the biases: nothing reads what they give, and their gradients are
  * zeros. */
-#include <string.h>
 
 #include "backend/cpu/expert.h"
 #include "backend/cpu/kernel.h"

@@ -1,6 +1,5 @@
 /* Kernels that put tensors into the parts of collectives, and back: copies of runs of rows, from one dtype to another.
  */
-#include <string.h>
 
 #include "backend/cpu/kernel.h"
 

@@ -3,7 +3,6 @@
 #include "backend/cpu/head.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "backend/cpu/matmul/matmul.h"
 #include "backend/kernel_parts.h"

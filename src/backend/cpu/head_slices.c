@@ -9,7 +9,6 @@
  * the logits behind it were. It is written once, where tiles of tokens (head.c) would add to it again and again,
  * from memory. */
 #include <math.h>
-#include <string.h>
 
 #include "backend/cpu/head.h"
 #include "backend/cpu/matmul/matmul.h"

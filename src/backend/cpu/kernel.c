@@ -1,9 +1,6 @@
 #include "backend/cpu/kernel.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/cpu/matmul/onednn.h"
 

@@ -9,13 +9,10 @@
  * GEMMs are in matmul/. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd/kernels.h"
 #include "backend/kernel_parts.h"
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "ir/ops/ops.h"
 
 /* Which instruction set the CPU backend uses: the widest that the processor has and this build holds, at most what the

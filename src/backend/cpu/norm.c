@@ -1,6 +1,5 @@
 /* Norms and their gradients. A gradient goes through rows in blocks, each with its own partial sums of the weights'
  * gradients, which go over the groups of a row in order. */
-#include <string.h>
 
 #include "backend/cpu/kernel.h"
 

@@ -3,8 +3,6 @@
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <strings.h>
 
 #include "base/clock.h"

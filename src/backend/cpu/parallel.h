@@ -2,7 +2,7 @@
  * block is done by one thread. */
 #pragma once
 
-#include <stdint.h>
+#include "base/base.h"
 
 /* Work on [begin, end) of the loop; on one task, by a thread that has a number below `threads`. */
 typedef void parallel_body(const void *context, int64_t begin, int64_t end);

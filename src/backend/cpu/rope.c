@@ -1,6 +1,5 @@
 /* Rotary positions: the table of angles, and the rotation by it. */
 #include <math.h>
-#include <string.h>
 
 #include "backend/cpu/kernel.h"
 

@@ -1,7 +1,6 @@
 /* Routing: which experts tokens go to, and their rows there and back. Each token's or row's values are made by one
  * thread, in one order. */
 #include <math.h>
-#include <string.h>
 
 #include "backend/cpu/kernel.h"
 

@@ -2,9 +2,6 @@
 
 #include <float.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/cuda/cudnn_graph.h"
 

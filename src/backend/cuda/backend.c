@@ -1,16 +1,11 @@
 /* The backend of NVIDIA GPUs: the GPU in use, its memory, streams and graphs. */
 #include <cublasLt.h>
-#include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/cuda/attention_cudnn.h"
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/matmul.h"
 #include "backend/cuda_constants.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "plan/gpu_micro_batch.h"
 

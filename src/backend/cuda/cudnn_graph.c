@@ -1,7 +1,5 @@
 #include "backend/cuda/cudnn_graph.h"
 
-#include <string.h>
-
 enum { NOTES_MAX = CUDNN_NUMERICAL_NOTE_TYPE_COUNT, ENGINES_MAX = 8, MESSAGE_BYTES = 512 };
 
 static void check(struct cudnn_graph *at, cudnnStatus_t status, const char *what) {

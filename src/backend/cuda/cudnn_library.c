@@ -1,6 +1,5 @@
 /* The functions of cuDNN that this backend uses. */
 #include <cudnn.h>
-#include <stdio.h>
 
 #include "backend/cuda/library.h"
 

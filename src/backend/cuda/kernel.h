@@ -30,7 +30,7 @@ extern "C" {
 
 #include "backend/cuda_constants.h"
 #include "backend/kernel_parts.h"
-#include "base/mem.h"
+#include "base/base.h"
 #include "ir/ops/ops.h"
 
 #define CUDA_DECLARE(name) enum status cuda_##name##_create(const struct node *node, struct kernel **out);

@@ -2,7 +2,6 @@
 
 #include <cublasLt.h>
 #include <dlfcn.h>
-#include <stdio.h>
 
 enum { PATH_BYTES = 1024 };
 

@@ -6,8 +6,8 @@
 #pragma once
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
+
+#include "base/base.h"
 
 struct opened_library {
     const char *name, *folder; /* looked for where the system's loader looks, then in the directory */

@@ -1,9 +1,6 @@
 /* GEMMs and their algorithms as text, as a recipe has them (plan/recipe_lines.h). */
 #include <cublasLt.h>
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "backend/cuda/matmul.h"
 #include "backend/cuda_constants.h"

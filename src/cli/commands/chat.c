@@ -1,12 +1,8 @@
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/terminal.h"
 #include "cli/commands/command.h"
 #include "cli/line_edit.h"

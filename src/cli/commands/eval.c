@@ -1,6 +1,4 @@
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 #include "cli/effect.h"

@@ -1,10 +1,7 @@
-#include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/terminal.h"
 #include "cli/commands/command.h"
 #include "cli/new_output.h"

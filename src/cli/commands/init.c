@@ -1,9 +1,5 @@
 #include "cli/commands/init.h"
 
-#include <inttypes.h>
-#include <stddef.h>
-#include <string.h>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"

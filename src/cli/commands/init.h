@@ -1,8 +1,7 @@
 /* Writing a model made from scratch. */
 #pragma once
 
-#include <stdint.h>
-
+#include "base/base.h"
 #include "model/model.h"
 
 struct new_model {

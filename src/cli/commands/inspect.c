@@ -1,11 +1,6 @@
 /* `ballast inspect`: a document for each kind of thing, printed as lines or JSON, and the check of files against their
  * checksums. */
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"

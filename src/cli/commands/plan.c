@@ -1,6 +1,4 @@
 #include <malloc.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "api/library.h"
 #include "base/json.h"

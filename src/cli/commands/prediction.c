@@ -1,7 +1,5 @@
 #include "cli/commands/prediction.h"
 
-#include <stdio.h>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/step_options.h"

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "cli/options.h"
 #include "search/sim/step_summary.h"
 #include "session/machine_costs.h"

@@ -1,4 +1,3 @@
-#include <stdio.h>
 
 #include "base/json.h"
 #include "cli/commands/command.h"

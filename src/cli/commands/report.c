@@ -1,10 +1,7 @@
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "cli/commands/command.h"
 #include "cli/commands/prediction.h"

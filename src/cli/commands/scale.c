@@ -1,9 +1,6 @@
 #include "cli/commands/scale.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/folder.h"

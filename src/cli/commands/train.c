@@ -1,11 +1,9 @@
 /* `ballast train` and `ballast resume`, and what watches their runs: the console, and with --serve the page. */
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/utf8.h"
 #include "cli/commands/command.h"
 #include "cli/effect.h"

@@ -2,9 +2,6 @@
  * nothing but MPI-3 and the C library. Not for other files to include. */
 #include <limits.h>
 #include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "comm/wire.h"

@@ -1,5 +1,4 @@
 /* Causal attention of a sequence to itself, and its gradient. */
-#include <inttypes.h>
 #include <math.h>
 
 #include "ir/ops/check.h"

@@ -1,6 +1,5 @@
 /* The update: sums and norms of gradients, the clip factor, the parameters'; and adding the nodes of these to a graph.
  */
-#include <string.h>
 
 #include "ir/ops/check.h"
 

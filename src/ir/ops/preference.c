@@ -1,6 +1,5 @@
 /* The loss of pairs of sequences of which one is preferred: direct preference optimisation (Rafailov et al., arXiv
  * 2305.18290) and its variants. */
-#include <string.h>
 
 #include "ir/ops/check.h"
 

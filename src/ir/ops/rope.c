@@ -1,7 +1,6 @@
 /* Rotary positions (Su et al., arXiv 2104.09864): the table of angles, and the rotation by it. */
 #include "ir/ops/check.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 static enum status infer_rope_table(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {

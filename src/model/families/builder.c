@@ -1,7 +1,6 @@
 #include "model/families/builder.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "model/plain_layers.h"

@@ -1,7 +1,6 @@
 /* gpt-oss (OpenAI, arXiv 2508.10925): experts in place of the MLP whose gates are clamped, a sink in each head of
  * attention, windows in every second layer, as transformers' GptOssForCausalLM computes it. Files have the experts of a
  * layer as one tensor, in bf16 or in MXFP4; here each expert's part of it is a parameter (ir/tensor.h, stack). */
-#include <string.h>
 
 #include "model/families/builder.h"
 

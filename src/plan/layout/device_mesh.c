@@ -1,10 +1,6 @@
 #include "plan/layout/device_mesh.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
 
 enum status device_mesh_check(const struct device_mesh *mesh) {
     if (mesh->axes < 1 || mesh->axes > DEVICE_MESH_AXES_MAX)

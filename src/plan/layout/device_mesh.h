@@ -5,9 +5,7 @@
  * Alpa, OSDI'22), in seconds, with n for the number of devices that take part; all are 0 where n is 1. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 enum { DEVICE_MESH_AXES_MAX = 3, DEVICE_MESH_DEVICES_MAX = 1 << 20 };
 

@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/fault.h"
 #include "plan/layout/ilp_program.h"

@@ -4,7 +4,7 @@
 
 #include <Cbc_C_Interface.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 #define CBC_FUNCTION_LIST(X)                                                                                           \
     X(newModel)                                                                                                        \

@@ -2,8 +2,6 @@
  * by eliminating variables. */
 #include "plan/layout/ilp_program.h"
 
-#include <string.h>
-
 /* `order`: of choosing; NULL: that of eliminating each time the variable that leaves the smallest table. NO_FIT where a
  * table would have more than ILP_ENTRIES_MAX: variables depend on too many others at once. The program must stay
  * until ilp_buckets_free, which is due also after a failure. */

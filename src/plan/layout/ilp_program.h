@@ -4,7 +4,7 @@
  * is a cost of its choices. Moments that can never exceed the limit are left out, and those that another dominates. */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "plan/layout/intra_op.h"
 
 /* Of choices that may not be taken, alone or in pairs; more than any allowed sum, and sums of a thousand of them are

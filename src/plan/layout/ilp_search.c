@@ -7,8 +7,6 @@
  * those go whose continuations cost most, and the result is the best found. (Label setting under resources: Desrochers
  * and Soumis, INFOR 26, 1988.) */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "plan/layout/ilp_program.h"
 

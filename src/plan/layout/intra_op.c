@@ -1,7 +1,5 @@
 #include "plan/layout/intra_op.h"
 
-#include <string.h>
-
 #include "plan/layout/ilp_program.h"
 
 /* Nodes are partial choices in the search's own order, and of branch and bound for CBC, which takes longer for one. */

@@ -9,11 +9,7 @@
  * machine. Where the limit of nodes is met first, it is the best found, the same on any machine too. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* Of a pair of choices that may not be taken together. */
 #define INTRA_OP_FORBIDDEN INT64_MAX

@@ -1,7 +1,6 @@
 #include "plan/layout/joint_solution.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "plan/recompute.h"
 

@@ -1,8 +1,6 @@
 #include "plan/layout/layout.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 struct layout layout_replicated(void) {
     struct layout layout;

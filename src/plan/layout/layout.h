@@ -18,10 +18,7 @@
  * that several axes cut is cut by the lower one first, and must divide by the product of their sizes. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/mem.h"
+#include "base/base.h"
 #include "ir/tensor.h"
 #include "plan/layout/device_mesh.h"
 

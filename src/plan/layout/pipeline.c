@@ -1,12 +1,6 @@
 #include "plan/layout/pipeline.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
 
 #define STAGE_ENTRIES_MAX ((size_t)1 << 26) /* of the table of F */
 

@@ -3,10 +3,7 @@
  * Which wave a stage works on when: 1F1B and its interleaved form (arXiv 2104.04473, figures 3 and 4). */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "ir/graph.h"
 #include "plan/plan.h"
 

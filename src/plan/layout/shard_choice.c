@@ -1,7 +1,5 @@
 #include "plan/layout/shard_choice.h"
 
-#include <string.h>
-
 #include "ir/ops/ops.h"
 
 /* What the walk knows of each tensor: whether all of its uses can go on with columns of it, and whether it is cut. */

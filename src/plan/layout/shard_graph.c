@@ -1,8 +1,5 @@
 #include "plan/layout/shard_graph.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "ir/ops/group_collectives.h"
 #include "ir/weight_part.h"
 #include "plan/layout/shard_choice.h"

@@ -1,7 +1,6 @@
 #include "plan/layout/shard_program.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "plan/layout/shard_strategies.h"
 

@@ -1,7 +1,5 @@
 #include "plan/layout/shard_strategies.h"
 
-#include <string.h>
-
 /* ---- what can be executed ---- */
 
 /* The axes of more than one device that took an index, as bits. */

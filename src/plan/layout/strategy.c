@@ -1,8 +1,6 @@
 #include "plan/layout/strategy.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 /* What an axis does: an index of the loops or none, with or without positions cut outside, or what is read whole passed
  * round. */

@@ -1,11 +1,7 @@
 #include "plan/layout/tensor_layout.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "plan/layout/joint_solution.h"
 #include "plan/recipe_lines.h"
 

@@ -1,12 +1,10 @@
 #include "report/console/console.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/folder.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "base/terminal.h"
 #include "report/console/console_line.h"

@@ -8,9 +8,7 @@
  * from, how operators could be sharded, and devices that are only described; profile_table: what was measured. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdio.h>
-
+#include "base/base.h"
 #include "train/train.h"
 
 /* What is told at the end of a run. */

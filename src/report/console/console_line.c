@@ -1,8 +1,6 @@
 #include "report/console/console_line.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/size.h"

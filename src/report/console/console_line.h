@@ -1,9 +1,7 @@
 /* Lines of the console: a bar and fields by importance, as many as there is space for, and those of a training step. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdio.h>
-
+#include "base/base.h"
 #include "base/terminal.h"
 #include "train/train.h"
 

@@ -1,11 +1,7 @@
 #include "report/console/partition_table.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "base/size.h"
 #include "machine/roofline.h"
 #include "session/plan_document.h"

@@ -1,8 +1,7 @@
 /* The partitions that a search chose from: their times and memory, and why the plan's is another. */
 #pragma once
 
-#include <stdio.h>
-
+#include "base/base.h"
 #include "session/layout_report.h"
 #include "session/session_plan.h"
 

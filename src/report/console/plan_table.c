@@ -1,12 +1,7 @@
 #include "report/console/plan_table.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "base/size.h"
 #include "plan/layout/pipeline.h"
 #include "report/console/policy_text.h"

@@ -1,8 +1,7 @@
 /* The plan for people: model, recipe, policy, the predicted step, and memory by kind of every tier. */
 #pragma once
 
-#include <stdio.h>
-
+#include "base/base.h"
 #include "machine/links.h"
 #include "plan/ranks.h"
 #include "search/sim/step_summary.h"

@@ -1,9 +1,6 @@
 #include "report/console/policy_text.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "plan/activations.h"
 

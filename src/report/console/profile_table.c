@@ -1,9 +1,5 @@
 #include "report/console/profile_table.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/size.h"
 #include "ir/ops/ops.h"
 #include "profile/link_rows.h"

@@ -1,8 +1,7 @@
 /* What was measured, for people: the machine, its rates, and a model's operators. */
 #pragma once
 
-#include <stdio.h>
-
+#include "base/base.h"
 #include "machine/cluster.h"
 #include "profile/profile_model.h"
 

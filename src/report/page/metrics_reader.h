@@ -2,12 +2,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 
 #define METRIC_LIST(X)                                                                                                 \
     X(LOSS, "loss")                                                                                                    \

@@ -1,9 +1,6 @@
 #include "report/page/page.h"
 
-#include <string.h>
-
 #include "base/json.h"
-#include "base/mem.h"
 
 enum { NUMBER_DIGITS = 9 }; /* a drawing needs no more, and the file is half as long */
 

@@ -15,9 +15,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stddef.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 /* The document as text that may stand in a <script>: no "<", ">" or "&" is left in it, whatever the texts hold.
  * mem_free. NULL when out of memory. */

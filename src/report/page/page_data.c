@@ -1,7 +1,5 @@
 #include "report/page/page_data.h"
 
-#include <inttypes.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"

@@ -18,7 +18,7 @@
 
 #include <jansson.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 enum { PAGE_DATA_VERSION = 1, PAGE_REVISION_BYTES = 32 };
 

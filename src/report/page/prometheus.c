@@ -1,10 +1,7 @@
 #include "report/page/prometheus.h"
+#include "base/base.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/mem.h"
 
 /* path in the document, name, type, help */
 #define SAMPLE_LIST(X)                                                                                                 \

@@ -2,8 +2,6 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/folder.h"

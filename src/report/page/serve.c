@@ -1,13 +1,10 @@
 #include "report/page/serve.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -15,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "report/page/page.h"
 #include "report/page/page_data.h"
 #include "report/page/prometheus.h"

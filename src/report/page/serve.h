@@ -2,9 +2,7 @@
  * run writes there, on a thread of its own, and neither shares memory with the step nor makes it wait. */
 #pragma once
 
-#include <stdbool.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* A listening socket from an address as people write it. */
 

@@ -1,7 +1,5 @@
 #include "report/page/serve.h"
 
-#include <stddef.h>
-
 /* Replaces serve.c in a build without libmicrohttpd (src/report/page/CMakeLists.txt). */
 enum status server_open(const char *address, const char *run_folder, const char *compared, struct server **out) {
     (void)run_folder, (void)compared, (void)out;

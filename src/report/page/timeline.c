@@ -1,8 +1,6 @@
 #include "report/page/timeline.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/json.h"
 #include "search/sim/timeline.h"

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 
 struct timeline_row {
     int32_t stream, name, block, section, micro_batch, phase; /* indices of the file's lists; -1: none */

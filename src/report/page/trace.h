@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 /* An empty trace: {"displayTimeUnit": "ms", "traceEvents": []}. NULL when out of memory. */
 json_t *trace_create(void);

@@ -10,11 +10,8 @@
  * 16 KiB in the kernel) or DISK_REQUESTS threads with stacks of 512 KiB, of which they touch 8. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "backend/backend.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "comm/comm.h"
 #include "compiler/program.h"
 

@@ -1,12 +1,8 @@
 #include "runtime/store/disk.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -16,7 +12,6 @@
 #include "base/fault.h"
 #include "base/folder.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "runtime/store/arena.h"
 #include "runtime/store/disk_engine.h"

@@ -1,10 +1,7 @@
 /* One request to the disk, and how it continues when the system does only a part of it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 enum {
     DISK_REQUEST_BYTES = 1 << 20,

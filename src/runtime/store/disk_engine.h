@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "base/status.h"
+#include "base/base.h"
 #include "runtime/store/disk.h"
 
 struct disk_engine {

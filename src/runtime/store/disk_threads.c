@@ -1,12 +1,9 @@
 /* The portable engine: threads that call pread and pwrite, fed by one queue. */
-#include <errno.h>
 #include <pthread.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/mem.h"
 #include "runtime/store/disk_engine.h"
 
 /* Of which some 8 KiB are touched. What the libraries keep for each thread is in it, too: with those of CUDA 64 KiB

@@ -1,10 +1,7 @@
 /* The engine for Linux from 5.6 on: one io_uring (Axboe, "Efficient IO with io_uring", 2019) for each channel. */
-#include <errno.h>
 #include <liburing.h>
-#include <string.h>
 
 #include "base/fault.h"
-#include "base/mem.h"
 #include "runtime/store/disk_engine.h"
 
 struct ring {

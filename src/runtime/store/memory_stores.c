@@ -1,8 +1,6 @@
 /* Tiers in this machine's memory. */
-#include <string.h>
 
 #include "base/fault.h"
-#include "base/mem.h"
 #include "base/size.h"
 #include "runtime/store/store.h"
 

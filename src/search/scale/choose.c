@@ -1,7 +1,6 @@
 #include "search/scale/choose.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "search/scale/rank_memory.h"
 

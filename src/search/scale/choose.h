@@ -2,7 +2,7 @@
  * parallelism, partition of states, recomputation and micro-batch; and the curve over numbers of devices. */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "search/scale/forecast.h"
 
 struct choice_request {

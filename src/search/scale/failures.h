@@ -3,7 +3,7 @@
  * Failures come independently of each other, at any time, at a constant rate. */
 #pragma once
 
-#include <stdint.h>
+#include "base/base.h"
 
 struct failures {
     double node_mtbf_s;  /* mean time between failures of one node; above 0 */

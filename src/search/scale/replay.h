@@ -6,10 +6,7 @@
  * kernels take 1 + slows times as long. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 
 enum replay_queue { REPLAY_KERNELS, REPLAY_COLLECTIVES, REPLAY_QUEUE_COUNT };
 enum { REPLAY_NONE = -1 };

@@ -1,9 +1,7 @@
 /* What is trained, on what, in which layout, and by which system. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "machine/kernel_cost.h"
 
 struct transformer {

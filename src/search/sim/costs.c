@@ -1,7 +1,5 @@
 #include "search/sim/costs.h"
 
-#include <string.h>
-
 static double transfer_s(const struct transfer_rate *rate, int64_t bytes) {
     return rate->latency_s + (double)bytes / rate->bytes_per_s;
 }

@@ -1,7 +1,5 @@
 #include "search/sim/simulate.h"
 
-#include <string.h>
-
 /* Discrete events. Between two ends of instructions no rate changes, so the simulation goes from end to end: the rates
  * of the active instructions, the time to the first end, what is left of the others. Ranks share no rates. */
 

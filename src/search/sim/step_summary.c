@@ -1,8 +1,6 @@
 #include "search/sim/step_summary.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "compiler/collectives.h"

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "compiler/happens.h"
 #include "compiler/program.h"
 

@@ -1,6 +1,5 @@
 /* Timelines as JSON: timeline.json. */
 #include <math.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "search/sim/step_summary.h"

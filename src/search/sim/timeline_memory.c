@@ -1,7 +1,5 @@
 #include "search/sim/timeline_memory.h"
 
-#include <stdlib.h>
-
 /* An interval of time in which a buffer is live. */
 struct life {
     double begin, end; /* end before begin: it is never used */

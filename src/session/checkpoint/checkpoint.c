@@ -1,14 +1,9 @@
 #include "session/checkpoint/checkpoint.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/json.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "session/checkpoint/run_folder.h"
 
 /* "step-00000100" */

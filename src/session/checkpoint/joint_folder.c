@@ -1,7 +1,5 @@
 #include "session/checkpoint/joint_folder.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -1,10 +1,5 @@
 #include "session/checkpoint/run_change.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json.h"
 #include "plan/settings.h"
 #include "session/train_options.h"

@@ -13,7 +13,7 @@
  *     .tmp-…                      being written or removed; cleared when a run begins or goes on */
 #pragma once
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "session/checkpoint/run_change.h"
 #include "session/train_options.h"
 

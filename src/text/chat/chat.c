@@ -1,6 +1,5 @@
 #include "text/chat/chat.h"
 
-#include <string.h>
 #include <strings.h>
 
 #include "text/template/value.h"

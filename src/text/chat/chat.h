@@ -9,13 +9,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "base/utf8.h"
 #include "text/chat/example.h"
 #include "text/chat/template.h"

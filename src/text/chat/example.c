@@ -1,8 +1,5 @@
 #include "text/chat/example.h"
 
-#include <string.h>
-
-#include "base/mem.h"
 #include "base/utf8.h"
 
 enum {

@@ -1,11 +1,7 @@
 /* Supervised examples as marked ids: the marks say which tokens are trained on and where examples begin. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/utf8.h"
 #include "text/tokenizer/tokenizer.h"
 

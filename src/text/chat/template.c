@@ -1,7 +1,5 @@
 #include "text/chat/template.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/file.h"

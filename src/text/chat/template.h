@@ -8,10 +8,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "text/template/jinja.h"
 
 struct chat_template;

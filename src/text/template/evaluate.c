@@ -1,6 +1,5 @@
 /* Expressions, with arithmetic, attributes, items and slices as in Python. */
 #include <math.h>
-#include <string.h>
 
 #include "text/template/render.h"
 #include "text/template/value.h"

@@ -1,5 +1,4 @@
 /* Expressions, from the loosest to the tightest binding, as in Jinja's grammar. */
-#include <string.h>
 
 #include "text/template/parse.h"
 #include "text/template/render.h"

@@ -1,8 +1,5 @@
 /* Filters: what may stand behind `|`. */
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "text/template/render.h"
 #include "text/template/value.h"

@@ -1,5 +1,4 @@
 /* Tests, which may stand behind `is`, and functions. */
-#include <string.h>
 #include <time.h>
 #include <utf8proc.h>
 

@@ -1,8 +1,4 @@
-#include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/utf8.h"
 #include "text/template/parse.h"

@@ -1,5 +1,4 @@
 /* Methods of strings and dicts, and loop.cycle. */
-#include <string.h>
 
 #include "base/utf8.h"
 #include "text/template/render.h"

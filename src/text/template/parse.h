@@ -3,12 +3,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "text/template/value.h"
 
 /* --- tokens --- */

@@ -1,7 +1,5 @@
 /* Statements, and the public calls. */
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "text/template/jinja.h"
 #include "text/template/parse.h"

@@ -2,8 +2,6 @@
 #include "text/template/render.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 static enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node);
 static enum status jinja_assign(struct jinja_rendering *rendering, const struct jinja_node *target,

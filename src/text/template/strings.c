@@ -1,9 +1,5 @@
 /* Strings: case, strip, replace, join; and str, repr and JSON of values, as Python prints them. */
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <utf8proc.h>
 
 #include "base/utf8.h"

@@ -1,8 +1,6 @@
 #include "text/template/value.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "text/template/render.h"
 

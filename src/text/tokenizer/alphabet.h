@@ -3,12 +3,7 @@
  * are U+0100 to U+0143 (a space is U+0120). */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include "base/mem.h"
+#include "base/base.h"
 #include "base/utf8.h"
 #include "text/tokenizer/tables.h"
 

@@ -1,7 +1,5 @@
 #include "text/tokenizer/bpe.h"
 
-#include <string.h>
-
 #include "base/hash.h"
 
 static const uint32_t BPE_NO_RANK = UINT32_MAX, BPE_NO_PLACE = UINT32_MAX, BPE_NOT_LISTED = UINT32_MAX - 1;

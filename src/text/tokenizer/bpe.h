@@ -5,11 +5,7 @@
  * of short words, go to a binary heap next to the lists; the earlier of the two heads is taken. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/mem.h"
+#include "base/base.h"
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/steps.h"
 #include "text/tokenizer/tables.h"

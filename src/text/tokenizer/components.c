@@ -1,6 +1,5 @@
 /* The components of a tokenizer.json, and docs/tokenizers.md, which lists them. A component or setting that is not in
  * the tables at the end is refused by name. */
-#include <string.h>
 
 #include "base/json.h"
 #include "text/tokenizer/parts.h"

@@ -1,7 +1,5 @@
 /* Special tokens that only the files next to a tokenizer.json name: they become added tokens, as in transformers 5.
  * Their add_bos_token and add_eos_token change nothing there: the post-processor of tokenizer.json stays. */
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/file.h"

@@ -1,5 +1,4 @@
 /* Text to ids, whole or in parts, and the steps that find added tokens and split. */
-#include <string.h>
 
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/steps.h"

@@ -1,5 +1,4 @@
 /* The steps that change text. */
-#include <string.h>
 #include <utf8proc.h>
 
 #include "text/tokenizer/steps.h"

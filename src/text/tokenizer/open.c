@@ -1,5 +1,4 @@
 /* Reads a tokenizer.json: the model, the added tokens, and the chains of steps that text and tokens go through. */
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "base/mem.h"
+#include "base/base.h"
 #include "text/tokenizer/bpe.h"
 #include "text/tokenizer/pattern.h"
 #include "text/tokenizer/steps.h"

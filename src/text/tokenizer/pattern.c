@@ -2,8 +2,6 @@
 #include "text/tokenizer/pattern.h"
 
 #include <pcre2.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "text/tokenizer/unicode.h"
 

@@ -13,10 +13,7 @@
  * depends on at most one character before it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/utf8.h"
 
 enum { PATTERN_CODES = 0x110000 };

@@ -1,7 +1,5 @@
 #include "text/tokenizer/steps.h"
 
-#include <string.h>
-
 enum { LONG_BYTES_MIN = 64 };
 
 struct text_step {

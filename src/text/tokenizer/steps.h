@@ -6,11 +6,7 @@
  * before the step that fixes it (text_fix_step). */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/utf8.h"
 #include "text/tokenizer/pattern.h"
 #include "text/tokenizer/tables.h"

@@ -1,7 +1,5 @@
 #include "text/tokenizer/tables.h"
 
-#include <string.h>
-
 #include "base/hash.h"
 
 static struct string_slot *slot_find(const struct string_table *table, const char *text, size_t bytes) {

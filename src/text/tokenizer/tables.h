@@ -1,12 +1,7 @@
 /* A table from byte strings to 32-bit ids. The strings are borrowed and must outlive the table. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/mem.h"
-#include "base/status.h"
+#include "base/base.h"
 
 struct string_slot {
     const char *text; /* NULL in a free slot */

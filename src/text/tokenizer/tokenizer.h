@@ -31,14 +31,9 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/mem.h"
-#include "base/status.h"
 
 struct tokenizer;
 

@@ -1,11 +1,9 @@
 /* Pairs of neighbouring symbols in the words of a text: how often each occurs, in which words, and which is the most
  * frequent. Used while merges are learned. */
 #include <jansson.h>
-#include <string.h>
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/terminal.h"
 #include "base/utf8.h"
 #include "text/tokenizer/alphabet.h"

@@ -1,6 +1,5 @@
 #include "text/tokenizer/unicode.h"
 
-#include <string.h>
 #include <utf8proc.h>
 
 /* Found by asking, for every code point, Oniguruma's \p{..} in `tokenizers` 0.23 and PCRE2 10.42's. */

@@ -1,9 +1,7 @@
 /* Classes of characters as the `tokenizers` library's regular expressions see them. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 struct unicode_range {
     uint32_t first, last;

@@ -3,7 +3,6 @@
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/matmul/parts.h"
 #include "backend/cpu/parallel.h"
-#include "base/mem.h"
 
 enum matmul_kind { MATMUL_THIN, MATMUL_BLOCKS, MATMUL_PACKED };
 

@@ -9,10 +9,8 @@
  * the vector kernels for words; blocks, onednn: oneDNN, block by block; packed: the vector kernels and tiles. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "backend/kernel_parts.h"
-#include "base/status.h"
+#include "base/base.h"
 
 struct matmul;
 /* Made for the number of threads that the caller has set. */

@@ -5,12 +5,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include "base/mem.h"
 
 /* Memory for oneDNN's small working structures, so that a training step allocates nothing.
  *

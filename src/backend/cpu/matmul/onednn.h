@@ -5,10 +5,7 @@
  * for. A block is made for one thread, whatever the caller has set, so its sums depend on the first two only. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* a is [rows][k] of bf16, c [rows][columns] in fp32, both without gaps. b is [columns][k] of bf16, or panels, each
  * [words][columns of a panel], as pack_steps of simd/kernels.h makes them: the words of k and then zeros, up to a

@@ -1,7 +1,5 @@
 #include "backend/cpu/matmul/parts.h"
 
-#include <stddef.h>
-
 #include "backend/cpu/kernel.h"
 
 enum { LINE_BYTES = 64 };

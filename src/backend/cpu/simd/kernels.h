@@ -18,11 +18,8 @@
  * alignment. Where an output may be an input, it may only be the very same row. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "backend/update.h"
+#include "base/base.h"
 #include "ir/ops/ops.h"
 #include "ir/tensor.h"
 

@@ -6,11 +6,8 @@
  * one fixed order, so a result depends on the instruction set alone. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "backend/cpu/simd/kernels.h"
+#include "base/base.h"
 
 #define SIMD_JOIN_(a, b) a##_##b
 #define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
