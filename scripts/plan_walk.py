@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Follows a plan request through the calls of `ballast plan`, and counts how often it climbs back up.
 
-  usage: scripts/plan-walk.py [--max-climbs N] [--list] [ROOT]
+  usage: scripts/plan_walk.py [--max-climbs N] [--list] [ROOT]
 
 The walk starts at the function that runs the subcommand, in source order, depth first. It enters the functions that
 take the request: a parameter points to plan_options, plan_request, or a struct that holds one of them, also indirectly.
@@ -101,4 +101,5 @@ def main():
     return 1 if args.max_climbs is not None and len(climbs) > args.max_climbs else 0
 
 
-sys.exit(main())
+if __name__ == '__main__':
+    sys.exit(main())
