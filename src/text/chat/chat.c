@@ -2,7 +2,7 @@
 
 #include <strings.h>
 
-#include "text/template/value.h"
+#include "text/template/jinja.h"
 
 /* Where a mark was found: a place in the text without marks. */
 struct chat_place {

@@ -1,45 +1,31 @@
-/* Expressions, with arithmetic, attributes, items and slices as in Python. */
+/* Expressions, with arithmetic, attributes, items and slices as in Python; and calls. */
 #include <math.h>
 
+#include "text/template/parse.h"
 #include "text/template/render.h"
-#include "text/template/value.h"
 
-static enum status repeat_text(struct jinja_rendering *rendering, const struct jinja_value *text,
-                               const struct jinja_value *times, struct jinja_value *out) {
-    int64_t count = times->kind == JINJA_BOOL ? (int64_t)times->truth : times->integer;
+static struct jinja_value repeat_text(struct jinja_rendering *rendering, const struct jinja_value *text,
+                                      const struct jinja_value *times) {
+    int64_t count = jinja_whole(times);
     size_t total, bytes = text->string.bytes;
-    char *copy;
     if (count < 0) count = 0;
     if (!mem_multiply(bytes, (size_t)count, &total) || total >= JINJA_MEMORY_MAX)
-        return jinja_fail(rendering, "a string of more than %d bytes", JINJA_MEMORY_MAX);
-    TRY(jinja_alloc(rendering, total + 1, 1, &copy));
+        jinja_fail(rendering, "a string of more than %d bytes", JINJA_MEMORY_MAX);
+    char *copy = jinja_alloc(rendering, total + 1, 1);
     for (size_t done = 0, here; done < total; done += here) {
         here = done == 0 ? bytes : done < total - done ? done : total - done; /* twice as much each time */
         memcpy(copy + done, done == 0 ? text->string.text : copy, here);
     }
-    *out = jinja_string(copy, total);
-    return STATUS_OK;
+    return jinja_string(copy, total);
 }
 
-static enum status add_texts(struct jinja_rendering *rendering, const struct jinja_value *a,
-                             const struct jinja_value *b, struct jinja_value *out) {
-    size_t bytes = a->string.bytes + b->string.bytes;
-    char *text;
-    TRY(jinja_alloc(rendering, bytes + 1, 1, &text));
-    if (a->string.bytes > 0) memcpy(text, a->string.text, a->string.bytes);
-    if (b->string.bytes > 0) memcpy(text + a->string.bytes, b->string.text, b->string.bytes);
-    *out = jinja_string(text, bytes);
-    return STATUS_OK;
-}
-
-static enum status add_lists(struct jinja_rendering *rendering, const struct jinja_value *a,
-                             const struct jinja_value *b, struct jinja_value *out) {
-    struct jinja_value *items;
+static struct jinja_value add_lists(struct jinja_rendering *rendering, const struct jinja_value *a,
+                                    const struct jinja_value *b) {
     size_t first = a->list->count, second = b->list->count;
-    TRY(jinja_make_list(rendering, a->kind, first + second, out, &items));
-    if (first > 0) memcpy(items, a->list->items, first * sizeof *items);
-    if (second > 0) memcpy(items + first, b->list->items, second * sizeof *items);
-    return STATUS_OK;
+    struct jinja_value sum = jinja_make_list(rendering, a->kind, first + second);
+    if (first > 0) memcpy(sum.list->items, a->list->items, first * sizeof *sum.list->items);
+    if (second > 0) memcpy(sum.list->items + first, b->list->items, second * sizeof *sum.list->items);
+    return sum;
 }
 
 enum { FLOAT_WORK = 400 }; /* of a rest, which is found bit by bit */
@@ -50,17 +36,16 @@ static double floor_modulo(double x, double y) {
     return other_sign ? rest + y : copysign(rest, rest < 0 || rest > 0 ? rest : y);
 }
 
-static enum status compute_floats(struct jinja_rendering *rendering, char operator, bool twice, double x, double y,
-                                  struct jinja_value *out) {
-    bool zero = fpclassify(y) == FP_ZERO;
-    TRY(jinja_charge(rendering, FLOAT_WORK));
-    if (zero && strchr("/%", operator)) return jinja_fail(rendering, "division by zero");
-    switch (operator) {
-    case '+': *out = jinja_float(x + y); return STATUS_OK;
-    case '-': *out = jinja_float(x - y); return STATUS_OK;
-    case '/': *out = jinja_float(twice ? floor(x / y) : x / y); return STATUS_OK;
-    case '%': *out = jinja_float(floor_modulo(x, y)); return STATUS_OK;
-    default: *out = jinja_float(twice ? pow(x, y) : x * y); return STATUS_OK;
+/* `sign` is the operator's first character, which `twice` stands there. */
+static struct jinja_value compute_floats(struct jinja_rendering *rendering, char sign, bool twice, double x, double y) {
+    jinja_charge(rendering, FLOAT_WORK);
+    if (fpclassify(y) == FP_ZERO && strchr("/%", sign)) jinja_fail(rendering, "division by zero");
+    switch (sign) {
+    case '+': return jinja_float(x + y);
+    case '-': return jinja_float(x - y);
+    case '/': return jinja_float(twice ? floor(x / y) : x / y);
+    case '%': return jinja_float(floor_modulo(x, y));
+    default: return jinja_float(twice ? pow(x, y) : x * y);
     }
 }
 
@@ -83,56 +68,50 @@ static void divide(int64_t x, int64_t y, int64_t *quotient, int64_t *rest) {
     }
 }
 
-static enum status compute_integers(struct jinja_rendering *rendering, char operator, bool twice, int64_t x, int64_t y,
-                                    struct jinja_value *out) {
+static struct jinja_value compute_integers(struct jinja_rendering *rendering, char sign, bool twice, int64_t x,
+                                           int64_t y) {
     int64_t result = 0, rest = 0;
     bool fits = true;
-    if (operator== '/' && !twice) return compute_floats(rendering, '/', false, (double)x, (double)y, out);
-    if (operator== '*' && twice && y<0) return compute_floats(rendering, '*', true, (double)x, (double)y, out);
-    if (strchr("/%", operator)) {
-        if (y == 0) return jinja_fail(rendering, "integer division or modulo by zero");
+    if ((sign == '/' && !twice) || (sign == '*' && twice && y < 0))
+        return compute_floats(rendering, sign, twice, (double)x, (double)y);
+    switch (sign) {
+    case '+': fits = !__builtin_add_overflow(x, y, &result); break;
+    case '-': fits = !__builtin_sub_overflow(x, y, &result); break;
+    case '*': fits = twice ? power(x, y, &result) : !__builtin_mul_overflow(x, y, &result); break;
+    default:
+        if (y == 0) jinja_fail(rendering, "integer division or modulo by zero");
         fits = !(x == INT64_MIN && y == -1);
         if (fits) divide(x, y, &result, &rest);
-        if (operator== '%') result = rest;
-    } else if (operator== '+') {
-        fits = !__builtin_add_overflow(x, y, &result);
-    } else if (operator== '-') {
-        fits = !__builtin_sub_overflow(x, y, &result);
-    } else {
-        fits = twice ? power(x, y, &result) : !__builtin_mul_overflow(x, y, &result);
     }
-    if (!fits) return jinja_fail(rendering, "whole numbers beyond 64 bits are not supported");
-    *out = jinja_integer(result);
-    return STATUS_OK;
+    if (!fits) jinja_fail(rendering, "whole numbers beyond 64 bits are not supported");
+    return jinja_integer(sign == '%' ? rest : result);
 }
 
-enum status jinja_arithmetic(struct jinja_rendering *rendering, const char *operator, size_t bytes,
-                             const struct jinja_value *a, const struct jinja_value *b, struct jinja_value *out) {
-    TRY(jinja_charge(rendering, 2));
-    bool twice = bytes == 2, both = a->kind == b->kind, times = operator[0] == '*' && !twice;
-    bool int_a = a->kind == JINJA_INTEGER || a->kind == JINJA_BOOL;
-    bool int_b = b->kind == JINJA_INTEGER || b->kind == JINJA_BOOL;
-    if (operator[0] == '+' && both && a->kind == JINJA_STRING) return add_texts(rendering, a, b, out);
-    if (operator[0] == '+' && both &&(a->kind == JINJA_LIST || a->kind == JINJA_TUPLE))
-        return add_lists(rendering, a, b, out);
-    if (times && a->kind == JINJA_STRING && int_b) return repeat_text(rendering, a, b, out);
-    if (times && b->kind == JINJA_STRING && int_a) return repeat_text(rendering, b, a, out);
-    if (operator[0] == '%' && a->kind == JINJA_STRING)
-        return jinja_fail_unsupported(rendering, "operator", "% on text", 9);
+struct jinja_value jinja_arithmetic(struct jinja_rendering *rendering, const char *operator, size_t bytes,
+                                    const struct jinja_value *a, const struct jinja_value *b) {
+    jinja_charge(rendering, 2);
+    char sign = *operator;
+    bool twice = bytes == 2, plus = sign == '+' && a->kind == b->kind, times = sign == '*' && !twice;
+    bool whole_a = jinja_is(a, JINJA_WHOLE), whole_b = jinja_is(b, JINJA_WHOLE);
+    if (plus && a->kind == JINJA_STRING) return jinja_concatenate(rendering, *a, *b);
+    if (plus && jinja_is(a, JINJA_BIT(LIST) | JINJA_BIT(TUPLE))) return add_lists(rendering, a, b);
+    if (times && a->kind == JINJA_STRING && whole_b) return repeat_text(rendering, a, b);
+    if (times && b->kind == JINJA_STRING && whole_a) return repeat_text(rendering, b, a);
+    if (sign == '%' && a->kind == JINJA_STRING) jinja_fail_unsupported(rendering, "operator", "% on text", 9);
     const struct jinja_value *undefined = a->kind == JINJA_UNDEFINED ? a : b->kind == JINJA_UNDEFINED ? b : NULL;
-    if (undefined)
-        return jinja_fail(rendering, "'%.*s' is undefined", (int)undefined->string.bytes, undefined->string.text);
-    if (!jinja_is_number(a) || !jinja_is_number(b))
-        return jinja_fail(rendering, "unsupported operand types for %.*s: '%s' and '%s'", (int)bytes, operator,
-                          jinja_type_name(a), jinja_type_name(b));
-    if (!int_a || !int_b) return compute_floats(rendering, operator[0], twice, jinja_number(a), jinja_number(b), out);
-    return compute_integers(rendering, operator[0], twice, a->kind == JINJA_BOOL ? (int64_t)a->truth : a->integer,
-                            b->kind == JINJA_BOOL ? (int64_t)b->truth : b->integer, out);
+    if (undefined) jinja_fail(rendering, "'%.*s' is undefined", (int)undefined->string.bytes, undefined->string.text);
+    if (!jinja_is(a, JINJA_NUMBER) || !jinja_is(b, JINJA_NUMBER))
+        jinja_fail(rendering, "unsupported operand types for %.*s: '%s' and '%s'", (int)bytes, operator,
+                   jinja_type_name(a), jinja_type_name(b));
+    if (whole_a && whole_b) return compute_integers(rendering, sign, twice, jinja_whole(a), jinja_whole(b));
+    return compute_floats(rendering, sign, twice, jinja_number(a), jinja_number(b));
 }
+
+/* --- attributes, items, slices --- */
 
 /* The fields of `loop`. */
-static enum status get_loop_field(struct jinja_rendering *rendering, const struct jinja_loop *loop, const char *name,
-                                  size_t bytes, struct jinja_value *out) {
+static struct jinja_value get_loop_field(struct jinja_rendering *rendering, const struct jinja_loop *loop,
+                                         const char *name, size_t bytes) {
     int64_t index = (int64_t)loop->index, count = (int64_t)loop->items->count;
     const struct {
         const char *name;
@@ -147,484 +126,405 @@ static enum status get_loop_field(struct jinja_rendering *rendering, const struc
         {"length", jinja_integer(count)},
         {"depth", jinja_integer(1)},
         {"depth0", jinja_integer(0)},
+        {"previtem", index > 0 ? loop->items->items[index - 1] : jinja_undefined(name, bytes)},
+        {"nextitem", index + 1 < count ? loop->items->items[index + 1] : jinja_undefined(name, bytes)},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (jinja_text_is(name, bytes, fields[i].name)) {
-            *out = fields[i].value;
-            return STATUS_OK;
-        }
-    bool previous = jinja_text_is(name, bytes, "previtem"), next = jinja_text_is(name, bytes, "nextitem");
-    if (!previous && !next) return jinja_fail_unsupported(rendering, "field of loop", name, bytes);
-    int64_t at = previous ? index - 1 : index + 1;
-    *out = at >= 0 && at < count ? loop->items->items[at] : jinja_undefined(name, bytes);
-    return STATUS_OK;
+        if (jinja_text_is(name, bytes, fields[i].name)) return fields[i].value;
+    jinja_fail_unsupported(rendering, "field of loop", name, bytes);
 }
 
 enum { METHODS_WORK = 3 }; /* of looking a name up among them */
 
 /* obj.name */
-static enum status get_attribute(struct jinja_rendering *rendering, const struct jinja_value *object, const char *name,
-                                 size_t bytes, struct jinja_value *out) {
+static struct jinja_value get_attribute(struct jinja_rendering *rendering, const struct jinja_value *object,
+                                        const char *name, size_t bytes) {
     if (object->kind == JINJA_UNDEFINED)
-        return jinja_fail(rendering, "'%.*s' is undefined, and has no field '%.*s'", (int)object->string.bytes,
-                          object->string.text, (int)bytes, name);
+        jinja_fail(rendering, "'%.*s' is undefined, and has no field '%.*s'", (int)object->string.bytes,
+                   object->string.text, (int)bytes, name);
     if (object->kind == JINJA_LOOP && !jinja_text_is(name, bytes, "cycle"))
-        return get_loop_field(rendering, object->loop, name, bytes, out);
-    TRY(jinja_charge(rendering, METHODS_WORK));
-    if (jinja_has_method(object, name, bytes)) {
-        struct jinja_method *method;
-        TRY(jinja_alloc(rendering, 1, sizeof *method, &method));
-        *method = (struct jinja_method){*object, name, bytes};
-        *out = (struct jinja_value){.kind = JINJA_METHOD, .method = method};
-        return STATUS_OK;
+        return get_loop_field(rendering, object->loop, name, bytes);
+    jinja_charge(rendering, METHODS_WORK);
+    const struct jinja_callable *callable = jinja_find(jinja_methods, object->kind, name, bytes);
+    if (callable) {
+        struct jinja_method *method = jinja_alloc(rendering, 1, sizeof *method);
+        *method = (struct jinja_method){*object, callable};
+        return (struct jinja_value){.kind = JINJA_METHOD, .method = method};
     }
-    *out = jinja_undefined(name, bytes);
-    if (object->kind != JINJA_DICT && object->kind != JINJA_NAMESPACE) return STATUS_OK;
     struct jinja_value key = jinja_string(name, bytes);
-    const struct jinja_value *found;
-    TRY(jinja_dict_get(rendering, object->dict, &key, &found));
-    if (found) *out = *found;
-    return STATUS_OK;
+    const struct jinja_value *found =
+        jinja_is(object, JINJA_BIT(DICT) | JINJA_BIT(NAMESPACE)) ? jinja_dict_get(rendering, object->dict, &key) : NULL;
+    return found ? *found : jinja_undefined(name, bytes);
 }
 
-/* An index as Python takes it, negative ones from the end; false when it is out of range. */
-static bool place_of(const struct jinja_value *key, size_t count, size_t *out) {
-    int64_t index = key->kind == JINJA_BOOL ? (int64_t)key->truth : key->integer;
-    if (index < 0) index += (int64_t)count;
-    *out = (size_t)index;
-    return index >= 0 && index < (int64_t)count;
+/* A whole number as an index: Python's, negative ones from the end. */
+static struct jinja_value get_indexed(struct jinja_rendering *rendering, const struct jinja_value *object,
+                                      const struct jinja_value *key) {
+    int64_t count = (int64_t)jinja_length(rendering, object), index = jinja_whole(key);
+    bool is_text = object->kind == JINJA_STRING;
+    const char *text = object->string.text;
+    size_t bytes = object->string.bytes;
+    if (is_text) jinja_charge_searched(rendering, bytes, 1);
+    if (index < 0) index += count;
+    if (index < 0 || index >= count) return jinja_undefined("an item out of range", 20);
+    if (!is_text) return object->list->items[index];
+    size_t from = jinja_find_character(text, bytes, (size_t)index);
+    return jinja_string(text + from, jinja_find_character(text + from, bytes - from, 1));
 }
 
-static struct jinja_value character_at(const struct jinja_value *text, size_t index) {
-    const char *start = text->string.text;
-    size_t from = jinja_find_character(start, text->string.bytes, index);
-    return jinja_string(start + from, jinja_find_character(start + from, text->string.bytes - from, 1));
-}
-
-static enum status get_indexed(struct jinja_rendering *rendering, const struct jinja_value *object,
-                               const struct jinja_value *key, struct jinja_value *out) {
-    size_t count, index;
-    TRY(jinja_length(rendering, object, &count));
-    if (object->kind == JINJA_STRING) TRY(jinja_charge_searched(rendering, object->string.bytes, 1));
-    if (!place_of(key, count, &index))
-        *out = jinja_undefined("an item out of range", 20);
-    else
-        *out = object->kind == JINJA_STRING ? character_at(object, index) : object->list->items[index];
-    return STATUS_OK;
-}
-
-enum status jinja_get_item(struct jinja_rendering *rendering, const struct jinja_value *object,
-                           const struct jinja_value *key, struct jinja_value *out) {
-    bool indexed = object->kind == JINJA_LIST || object->kind == JINJA_TUPLE || object->kind == JINJA_RANGE ||
-                   object->kind == JINJA_STRING;
+struct jinja_value jinja_get_item(struct jinja_rendering *rendering, const struct jinja_value *object,
+                                  const struct jinja_value *key) {
     if (object->kind == JINJA_UNDEFINED)
-        return jinja_fail(rendering, "'%.*s' is undefined, and has no items", (int)object->string.bytes,
-                          object->string.text);
-    if (indexed && (key->kind == JINJA_INTEGER || key->kind == JINJA_BOOL))
-        return get_indexed(rendering, object, key, out);
-    if (object->kind == JINJA_DICT) {
-        const struct jinja_value *found;
-        TRY(jinja_dict_get(rendering, object->dict, key, &found));
-        if (found) {
-            *out = *found;
-            return STATUS_OK;
-        }
-    }
+        jinja_fail(rendering, "'%.*s' is undefined, and has no items", (int)object->string.bytes, object->string.text);
+    if (jinja_is(object, JINJA_ITEMS | JINJA_BIT(STRING)) && jinja_is(key, JINJA_WHOLE))
+        return get_indexed(rendering, object, key);
+    const struct jinja_value *found = object->kind == JINJA_DICT ? jinja_dict_get(rendering, object->dict, key) : NULL;
+    if (found) return *found;
     /* As in Jinja, a name that is no item may be an attribute. */
-    if (key->kind != JINJA_STRING) {
-        *out = jinja_undefined("an item", 7);
-        return STATUS_OK;
-    }
-    return get_attribute(rendering, object, key->string.text, key->string.bytes, out);
+    if (key->kind != JINJA_STRING) return jinja_undefined("an item", 7);
+    return get_attribute(rendering, object, key->string.text, key->string.bytes);
 }
 
-/* Python's slice.indices: first, past-the-end and step over `count` items. */
-static enum status find_bounds(struct jinja_rendering *rendering, const struct jinja_value bounds[3], int64_t count,
-                               int64_t *first, int64_t *last, int64_t *step) {
-    int64_t values[3];
-    for (int i = 0; i < 3; i++) {
-        bool is_int = bounds[i].kind == JINJA_INTEGER || bounds[i].kind == JINJA_BOOL;
-        if (!is_int && bounds[i].kind != JINJA_NONE)
-            return jinja_fail(rendering, "slice indices must be integers or None, not %s", jinja_type_name(&bounds[i]));
-        values[i] = bounds[i].kind == JINJA_BOOL ? (int64_t)bounds[i].truth : bounds[i].integer;
-    }
-    *step = bounds[2].kind == JINJA_NONE ? 1 : values[2];
-    if (*step == 0) return jinja_fail(rendering, "slice step cannot be zero");
-    int64_t low = *step > 0 ? 0 : -1, high = *step > 0 ? count : count - 1;
-    int64_t *const ends[2] = {first, last};
+/* Python's slice.indices over `count` items, and how many of them are taken. */
+struct slice {
+    int64_t first, past, step, taken;
+};
+
+static struct slice find_bounds(struct jinja_rendering *rendering, const struct jinja_value bounds[3], int64_t count) {
+    for (int i = 0; i < 3; i++)
+        if (!jinja_is(&bounds[i], JINJA_WHOLE | JINJA_BIT(NONE)))
+            jinja_fail(rendering, "slice indices must be integers or None, not %s", jinja_type_name(&bounds[i]));
+    struct slice slice = {.step = bounds[2].kind == JINJA_NONE ? 1 : jinja_whole(&bounds[2])};
+    if (slice.step == 0) jinja_fail(rendering, "slice step cannot be zero");
+    bool forward = slice.step > 0;
+    int64_t low = forward ? 0 : -1, high = forward ? count : count - 1;
+    int64_t *const ends[2] = {&slice.first, &slice.past};
     for (int i = 0; i < 2; i++) {
-        bool none = bounds[i].kind == JINJA_NONE, at_low = (i == 0) == (*step > 0);
-        int64_t value = none ? (at_low ? low : high) : values[i];
+        bool none = bounds[i].kind == JINJA_NONE, at_low = (i == 0) == forward;
+        int64_t value = none ? (at_low ? low : high) : jinja_whole(&bounds[i]);
         if (!none && value < 0) value = value < -count ? low : value + count;
         *ends[i] = value < low ? low : value > high ? high : value;
     }
-    return STATUS_OK;
+    int64_t distance = forward ? slice.past - slice.first : slice.first - slice.past;
+    int64_t stride = forward ? slice.step : slice.step == INT64_MIN ? INT64_MAX : -slice.step;
+    slice.taken = distance > 0 ? (distance - 1) / stride + 1 : 0;
+    return slice;
 }
 
-static enum status slice_text(struct jinja_rendering *rendering, const struct jinja_value *object, int64_t first,
-                              int64_t count, int64_t step, struct jinja_value *out) {
+static struct jinja_value slice_text(struct jinja_rendering *rendering, const struct jinja_value *object,
+                                     const struct slice *slice) {
     const char *text = object->string.text;
     size_t bytes = object->string.bytes, used = 0;
-    if (step == 1) {
-        TRY(jinja_charge_searched(rendering, bytes, 1));
-        size_t from = jinja_find_character(text, bytes, (size_t)first);
-        *out = jinja_string(text + from, jinja_find_character(text + from, bytes - from, (size_t)count));
-        return STATUS_OK;
+    if (slice->step == 1) {
+        jinja_charge_searched(rendering, bytes, 1);
+        size_t from = jinja_find_character(text, bytes, (size_t)slice->first);
+        return jinja_string(text + from, jinja_find_character(text + from, bytes - from, (size_t)slice->taken));
     }
-    struct jinja_value characters = *object;
-    const struct jinja_list *list;
-    char *copy;
-    TRY(jinja_iterate(rendering, &characters, &list));
-    TRY(jinja_alloc(rendering, bytes + 1, 1, &copy));
-    for (int64_t i = 0; i < count; i++) {
-        const struct jinja_value *one = &list->items[first + i * step];
+    const struct jinja_list *characters = jinja_iterate(rendering, object);
+    char *copy = jinja_alloc(rendering, bytes + 1, 1);
+    for (int64_t i = 0; i < slice->taken; i++) {
+        const struct jinja_value *one = &characters->items[slice->first + i * slice->step];
         memcpy(copy + used, one->string.text, one->string.bytes);
         used += one->string.bytes;
     }
-    *out = jinja_string(copy, used);
-    return STATUS_OK;
+    return jinja_string(copy, used);
 }
 
-static enum status slice_range(struct jinja_rendering *rendering, const struct jinja_list *list, int64_t first,
-                               int64_t last, int64_t step, int64_t count, struct jinja_value *out) {
-    int64_t from, past, stride;
-    bool fits = !__builtin_mul_overflow(first, list->step, &from) && !__builtin_add_overflow(from, list->first, &from);
-    fits =
-        fits && !__builtin_mul_overflow(last, list->step, &past) && !__builtin_add_overflow(past, list->first, &past);
-    if (!fits || __builtin_mul_overflow(list->step, step, &stride))
-        return jinja_fail(rendering, "whole numbers beyond 64 bits are not supported");
-    return jinja_make_range(rendering, from, past, stride, (size_t)count, out);
+static struct jinja_value slice_range(struct jinja_rendering *rendering, const struct jinja_list *list,
+                                      const struct slice *slice) {
+    int64_t first, past, step;
+    bool fits = !__builtin_mul_overflow(slice->first, list->step, &first) &&
+                !__builtin_add_overflow(first, list->first, &first) &&
+                !__builtin_mul_overflow(slice->past, list->step, &past) &&
+                !__builtin_add_overflow(past, list->first, &past) &&
+                !__builtin_mul_overflow(list->step, slice->step, &step);
+    if (!fits) jinja_fail(rendering, "whole numbers beyond 64 bits are not supported");
+    return jinja_make_range(rendering, first, past, step, (size_t)slice->taken);
 }
 
-static enum status get_slice(struct jinja_rendering *rendering, const struct jinja_value *object,
-                             const struct jinja_value bounds[3], struct jinja_value *out) {
-    size_t length;
-    int64_t first = 0, last = 0, step = 1;
-    bool sliced = object->kind == JINJA_LIST || object->kind == JINJA_TUPLE || object->kind == JINJA_RANGE ||
-                  object->kind == JINJA_STRING;
-    if (!sliced) return jinja_fail(rendering, "'%s' object cannot be sliced", jinja_type_name(object));
-    TRY(jinja_length(rendering, object, &length));
-    TRY(find_bounds(rendering, bounds, (int64_t)length, &first, &last, &step));
-    int64_t distance = step > 0 ? last - first : first - last, stride = step > 0            ? step
-                                                                        : step == INT64_MIN ? INT64_MAX
-                                                                                            : -step;
-    int64_t count = distance > 0 ? (distance - 1) / stride + 1 : 0;
-    if (object->kind == JINJA_STRING) return slice_text(rendering, object, first, count, step, out);
-    if (object->kind == JINJA_RANGE) return slice_range(rendering, object->list, first, last, step, count, out);
-    struct jinja_value *items;
-    TRY(jinja_make_list(rendering, object->kind, (size_t)count, out, &items));
-    for (int64_t i = 0; i < count; i++)
-        items[i] = object->list->items[first + i * step];
-    return STATUS_OK;
+static struct jinja_value get_slice(struct jinja_rendering *rendering, const struct jinja_value *object,
+                                    const struct jinja_value bounds[3]) {
+    if (!jinja_is(object, JINJA_ITEMS | JINJA_BIT(STRING)))
+        jinja_fail(rendering, "'%s' object cannot be sliced", jinja_type_name(object));
+    const struct slice slice = find_bounds(rendering, bounds, (int64_t)jinja_length(rendering, object));
+    if (object->kind == JINJA_STRING) return slice_text(rendering, object, &slice);
+    if (object->kind == JINJA_RANGE) return slice_range(rendering, object->list, &slice);
+    struct jinja_value part = jinja_make_list(rendering, object->kind, (size_t)slice.taken);
+    for (int64_t i = 0; i < slice.taken; i++)
+        part.list->items[i] = object->list->items[slice.first + i * slice.step];
+    return part;
 }
 
-/* --- nodes --- */
+/* --- calls --- */
 
-static enum status look_up(struct jinja_rendering *rendering, const struct jinja_node *node, struct jinja_value *out) {
-    for (const struct jinja_scope *scope = rendering->scope; scope; scope = scope->parent) {
-        TRY(jinja_charge(rendering, 1 + scope->count / 4 + node->bytes / 16));
-        for (size_t i = 0; i < scope->count; i++)
-            if (scope->bindings[i].bytes == node->bytes &&
-                memcmp(scope->bindings[i].name, node->text, node->bytes) == 0) {
-                *out = scope->bindings[i].value;
-                return STATUS_OK;
-            }
-    }
-    if (jinja_text_is(node->text, node->bytes, "self")) {
-        *out = (struct jinja_value){.kind = JINJA_SELF};
-        return STATUS_OK;
-    }
-    const struct jinja_function *function = jinja_find_function(node->text, node->bytes);
-    *out = function ? (struct jinja_value){.kind = JINJA_FUNCTION, .function = function}
-                    : jinja_undefined(node->text, node->bytes);
-    return STATUS_OK;
+const struct jinja_callable *jinja_find(const struct jinja_callable *table, enum jinja_kind kind, const char *name,
+                                        size_t bytes) {
+    for (; table->name; table++)
+        if (table->kind == kind && jinja_text_is(name, bytes, table->name)) return table;
+    return NULL;
 }
 
-static enum status evaluate_items(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                  enum jinja_kind kind, struct jinja_value *out) {
-    struct jinja_value *items;
-    TRY(jinja_make_list(rendering, kind, node->item_count, out, &items));
+struct jinja_arguments jinja_evaluate_arguments(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_arguments arguments = {.count = node->item_count, .keyword_count = node->keyword_count};
+    arguments.items = jinja_alloc(rendering, node->item_count, sizeof *arguments.items);
+    arguments.keywords = jinja_alloc(rendering, node->keyword_count, sizeof *arguments.keywords);
     for (size_t i = 0; i < node->item_count; i++)
-        TRY(jinja_evaluate(rendering, node->items[i], &items[i]));
-    return STATUS_OK;
-}
-
-static enum status evaluate_dict(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                 struct jinja_value *out) {
-    TRY(jinja_make_dict(rendering, out));
-    for (size_t i = 0; i + 1 < node->item_count; i += 2) {
-        struct jinja_value key, value;
-        TRY(jinja_evaluate(rendering, node->items[i], &key));
-        TRY(jinja_evaluate(rendering, node->items[i + 1], &value));
-        TRY(jinja_dict_set(rendering, out->dict, key, value));
-    }
-    return STATUS_OK;
-}
-
-enum status jinja_evaluate_arguments(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                     struct jinja_arguments *out) {
-    *out = (struct jinja_arguments){.count = node->item_count, .keyword_count = node->keyword_count};
-    TRY(jinja_alloc(rendering, node->item_count, sizeof *out->items, &out->items));
-    TRY(jinja_alloc(rendering, node->keyword_count, sizeof *out->keywords, &out->keywords));
-    for (size_t i = 0; i < node->item_count; i++)
-        TRY(jinja_evaluate(rendering, node->items[i], &out->items[i]));
+        arguments.items[i] = jinja_evaluate(rendering, node->items[i]);
     for (size_t i = 0; i < node->keyword_count; i++) {
         const struct jinja_keyword *keyword = &node->keywords[i];
-        out->keywords[i] = (struct jinja_argument){.name = keyword->name, .bytes = keyword->bytes};
-        TRY(jinja_evaluate(rendering, keyword->value, &out->keywords[i].value));
+        arguments.keywords[i] = (struct jinja_argument){.name = keyword->name, .bytes = keyword->bytes};
+        arguments.keywords[i].value = jinja_evaluate(rendering, keyword->value);
     }
     rendering->line = node->line;
-    return STATUS_OK;
+    return arguments;
 }
 
-enum status jinja_bind_arguments(struct jinja_rendering *rendering, const char *what,
-                                 const struct jinja_arguments *arguments, const char *const *names, size_t count,
-                                 struct jinja_value *out) {
-    if (arguments->count > count)
-        return jinja_fail(rendering, "%s: %zu arguments are too many (%zu)", what, arguments->count, count);
-    for (size_t i = 0; i < count; i++)
+/* The values of the parameters, those not given undefined. */
+static void bind_arguments(struct jinja_rendering *rendering, const struct jinja_callable *callable,
+                           const struct jinja_arguments *arguments, struct jinja_value *out) {
+    const char *what = callable->name;
+    if (arguments->count + arguments->keyword_count < callable->min)
+        jinja_fail(rendering, "%s takes at least %zu arguments", what, callable->min);
+    if (arguments->count > callable->max)
+        jinja_fail(rendering, "%s: %zu arguments are too many (%zu)", what, arguments->count, callable->max);
+    for (size_t i = 0; i < JINJA_ARGUMENTS_MAX; i++)
         out[i] = i < arguments->count ? arguments->items[i] : jinja_undefined("", 0);
     for (size_t k = 0; k < arguments->keyword_count; k++) {
         const struct jinja_argument *keyword = &arguments->keywords[k];
         size_t i = 0;
-        while (i < count && !(names && names[i] && jinja_text_is(keyword->name, keyword->bytes, names[i])))
+        while (i < callable->max &&
+               !(callable->names[i] && jinja_text_is(keyword->name, keyword->bytes, callable->names[i])))
             i++;
-        if (i == count)
-            return jinja_fail(rendering, "%s: the argument '%.*s' is not supported", what, (int)keyword->bytes,
-                              keyword->name);
-        if (i < arguments->count) return jinja_fail(rendering, "%s: the argument '%s' is given twice", what, names[i]);
+        if (i == callable->max)
+            jinja_fail(rendering, "%s: the argument '%.*s' is not supported", what, (int)keyword->bytes, keyword->name);
+        if (i < arguments->count)
+            jinja_fail(rendering, "%s: the argument '%s' is given twice", what, callable->names[i]);
         out[i] = keyword->value;
     }
-    return STATUS_OK;
 }
 
-static enum status bind_parameter(struct jinja_rendering *rendering, const struct jinja_node *macro, size_t index,
-                                  const struct jinja_arguments *arguments) {
+struct jinja_value jinja_call(struct jinja_rendering *rendering, const struct jinja_callable *callable,
+                              const struct jinja_value *self, const struct jinja_arguments *arguments) {
+    struct jinja_value values[JINJA_ARGUMENTS_MAX];
+    if (callable->call_with) return callable->call_with(rendering, self, arguments, callable->how);
+    if (!callable->call) jinja_fail_unsupported(rendering, "method", callable->name, strlen(callable->name));
+    bind_arguments(rendering, callable, arguments, values);
+    return callable->call(rendering, self, values, callable->how);
+}
+
+bool jinja_holds(struct jinja_rendering *rendering, const struct jinja_callable *test, const struct jinja_value *value,
+                 const struct jinja_value *argument) {
+    return test->call(rendering, value, argument, test->how).truth;
+}
+
+static bool same_name(const struct jinja_argument *argument, const struct jinja_keyword *parameter) {
+    return argument->bytes == parameter->bytes && memcmp(argument->name, parameter->name, argument->bytes) == 0;
+}
+
+static void bind_parameter(struct jinja_rendering *rendering, const struct jinja_node *macro, size_t index,
+                           const struct jinja_arguments *arguments) {
     const struct jinja_keyword *parameter = &macro->keywords[index];
     struct jinja_value value = jinja_undefined(parameter->name, parameter->bytes);
     bool given = index < arguments->count;
-    TRY(jinja_charge(rendering, 1 + arguments->keyword_count));
-    TRY(jinja_charge_moved(rendering, parameter->bytes * arguments->keyword_count));
+    jinja_charge(rendering, 1 + arguments->keyword_count);
+    jinja_charge_moved(rendering, parameter->bytes * arguments->keyword_count);
     if (given) value = arguments->items[index];
     for (size_t k = 0; k < arguments->keyword_count; k++) {
         const struct jinja_argument *keyword = &arguments->keywords[k];
-        bool same = keyword->bytes == parameter->bytes && memcmp(keyword->name, parameter->name, keyword->bytes) == 0;
-        if (!same) continue;
-        if (given)
-            return jinja_fail(rendering, "the argument '%.*s' is given twice", (int)keyword->bytes, keyword->name);
+        if (!same_name(keyword, parameter)) continue;
+        if (given) jinja_fail(rendering, "the argument '%.*s' is given twice", (int)keyword->bytes, keyword->name);
         given = true;
         value = keyword->value;
     }
-    if (!given && parameter->value) TRY(jinja_evaluate(rendering, parameter->value, &value));
-    return jinja_bind(rendering, parameter->name, parameter->bytes, value);
+    if (!given && parameter->value) value = jinja_evaluate(rendering, parameter->value);
+    jinja_bind(rendering, parameter->name, parameter->bytes, value);
 }
 
-static enum status check_keywords(struct jinja_rendering *rendering, const struct jinja_node *macro,
-                                  const struct jinja_arguments *arguments) {
+static void check_keywords(struct jinja_rendering *rendering, const struct jinja_node *macro,
+                           const struct jinja_arguments *arguments) {
     for (size_t k = 0; k < arguments->keyword_count; k++) {
         const struct jinja_argument *keyword = &arguments->keywords[k];
         bool known = false;
-        TRY(jinja_charge(rendering, macro->keyword_count));
-        TRY(jinja_charge_moved(rendering, keyword->bytes * macro->keyword_count));
+        jinja_charge(rendering, macro->keyword_count);
+        jinja_charge_moved(rendering, keyword->bytes * macro->keyword_count);
         for (size_t i = 0; i < macro->keyword_count; i++)
-            known |= macro->keywords[i].bytes == keyword->bytes &&
-                     memcmp(macro->keywords[i].name, keyword->name, keyword->bytes) == 0;
+            known |= same_name(keyword, &macro->keywords[i]);
         if (!known)
-            return jinja_fail(rendering, "the macro '%.*s' has no argument '%.*s'", (int)macro->bytes, macro->text,
-                              (int)keyword->bytes, keyword->name);
+            jinja_fail(rendering, "the macro '%.*s' has no argument '%.*s'", (int)macro->bytes, macro->text,
+                       (int)keyword->bytes, keyword->name);
     }
-    return STATUS_OK;
 }
 
-static enum status call_macro(struct jinja_rendering *rendering, const struct jinja_macro *macro,
-                              const struct jinja_arguments *arguments, struct jinja_value *out) {
+static struct jinja_value call_macro(struct jinja_rendering *rendering, const struct jinja_macro *macro,
+                                     const struct jinja_arguments *arguments) {
     const struct jinja_node *node = macro->node;
     struct jinja_scope *caller = rendering->scope;
     enum jinja_flow flow = rendering->flow;
     if (arguments->count > node->keyword_count)
-        return jinja_fail(rendering, "the macro '%.*s' takes not more than %zu arguments", (int)node->bytes, node->text,
-                          node->keyword_count);
-    TRY(check_keywords(rendering, node, arguments));
-    TRY(jinja_enter_scope(rendering, macro->scope));
+        jinja_fail(rendering, "the macro '%.*s' takes not more than %zu arguments", (int)node->bytes, node->text,
+                   node->keyword_count);
+    check_keywords(rendering, node, arguments);
+    jinja_enter_scope(rendering, macro->scope);
     for (size_t i = 0; i < node->keyword_count; i++)
-        TRY(bind_parameter(rendering, node, i, arguments));
-    TRY(jinja_capture(rendering, node->a, out));
+        bind_parameter(rendering, node, i, arguments);
+    struct jinja_value text = jinja_capture(rendering, node->a);
     rendering->scope = caller;
     rendering->flow = flow;
-    return STATUS_OK;
+    return text;
 }
 
-static enum status evaluate_call(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                 struct jinja_value *out) {
-    struct jinja_value callee;
-    struct jinja_arguments arguments;
-    TRY(jinja_evaluate(rendering, node->a, &callee));
-    TRY(jinja_evaluate_arguments(rendering, node, &arguments));
+static struct jinja_value evaluate_call(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value callee = jinja_evaluate(rendering, node->a);
+    struct jinja_arguments arguments = jinja_evaluate_arguments(rendering, node);
     switch (callee.kind) {
-    case JINJA_MACRO: return call_macro(rendering, callee.macro, &arguments, out);
-    case JINJA_FUNCTION: return callee.function->call(rendering, &arguments, out);
-    case JINJA_METHOD: return jinja_call_method(rendering, callee.method, &arguments, out);
+    case JINJA_MACRO: return call_macro(rendering, callee.macro, &arguments);
+    case JINJA_FUNCTION: return jinja_call(rendering, callee.function, NULL, &arguments);
+    case JINJA_METHOD: return jinja_call(rendering, callee.method->callable, &callee.method->self, &arguments);
     case JINJA_UNDEFINED:
-        return jinja_fail(rendering, "'%.*s' is undefined, or not supported", (int)callee.string.bytes,
-                          callee.string.text);
-    default: return jinja_fail(rendering, "'%s' object is not callable", jinja_type_name(&callee));
+        jinja_fail(rendering, "'%.*s' is undefined, or not supported", (int)callee.string.bytes, callee.string.text);
+    default: jinja_fail(rendering, "'%s' object is not callable", jinja_type_name(&callee));
     }
 }
 
-static enum status evaluate_slice(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                  struct jinja_value *out) {
+static struct jinja_value evaluate_filter(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value value = jinja_evaluate(rendering, node->a);
+    struct jinja_arguments arguments = jinja_evaluate_arguments(rendering, node);
+    return jinja_call(rendering, node->callable, &value, &arguments);
+}
+
+static struct jinja_value evaluate_test(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value value = jinja_evaluate(rendering, node->a), argument = jinja_undefined("", 0);
+    if (node->item_count > 0) argument = jinja_evaluate(rendering, node->items[0]);
+    return jinja_bool(jinja_holds(rendering, node->callable, &value, &argument));
+}
+
+/* --- other nodes --- */
+
+static struct jinja_value look_up(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    for (const struct jinja_scope *scope = rendering->scope; scope; scope = scope->parent) {
+        jinja_charge(rendering, 1 + scope->count / 4 + node->bytes / 16);
+        for (size_t i = 0; i < scope->count; i++)
+            if (scope->bindings[i].bytes == node->bytes &&
+                memcmp(scope->bindings[i].name, node->text, node->bytes) == 0)
+                return scope->bindings[i].value;
+    }
+    if (jinja_text_is(node->text, node->bytes, "self")) return (struct jinja_value){.kind = JINJA_SELF};
+    const struct jinja_callable *function = jinja_find(jinja_functions, JINJA_UNDEFINED, node->text, node->bytes);
+    return function ? (struct jinja_value){.kind = JINJA_FUNCTION, .function = function}
+                    : jinja_undefined(node->text, node->bytes);
+}
+
+static struct jinja_value evaluate_items(struct jinja_rendering *rendering, const struct jinja_node *node,
+                                         enum jinja_kind kind) {
+    struct jinja_value list = jinja_make_list(rendering, kind, node->item_count);
+    for (size_t i = 0; i < node->item_count; i++)
+        list.list->items[i] = jinja_evaluate(rendering, node->items[i]);
+    return list;
+}
+
+static struct jinja_value evaluate_dict(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value dict = jinja_make_dict(rendering);
+    for (size_t i = 0; i + 1 < node->item_count; i += 2) {
+        struct jinja_value key = jinja_evaluate(rendering, node->items[i]);
+        jinja_dict_set(rendering, dict.dict, key, jinja_evaluate(rendering, node->items[i + 1]));
+    }
+    return dict;
+}
+
+static struct jinja_value evaluate_slice(struct jinja_rendering *rendering, const struct jinja_node *node) {
     const struct jinja_node *const nodes[3] = {node->b, node->c, node->d};
-    struct jinja_value object, bounds[3];
-    TRY(jinja_evaluate(rendering, node->a, &object));
-    for (int i = 0; i < 3; i++) {
-        bounds[i] = jinja_none();
-        if (nodes[i]) TRY(jinja_evaluate(rendering, nodes[i], &bounds[i]));
-    }
-    return get_slice(rendering, &object, bounds, out);
+    struct jinja_value object = jinja_evaluate(rendering, node->a), bounds[3];
+    for (int i = 0; i < 3; i++)
+        bounds[i] = nodes[i] ? jinja_evaluate(rendering, nodes[i]) : jinja_none();
+    return get_slice(rendering, &object, bounds);
 }
 
-static enum status evaluate_test(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                 struct jinja_value *out) {
-    struct jinja_value value, argument = jinja_undefined("", 0);
-    bool truth;
-    TRY(jinja_evaluate(rendering, node->a, &value));
-    if (node->item_count > 0) TRY(jinja_evaluate(rendering, node->items[0], &argument));
-    TRY(node->test->apply(rendering, &value, &argument, &truth));
-    *out = jinja_bool(truth);
-    return STATUS_OK;
-}
-
-static enum status evaluate_filter(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                   struct jinja_value *out) {
-    struct jinja_value value;
-    struct jinja_arguments arguments;
-    TRY(jinja_evaluate(rendering, node->a, &value));
-    TRY(jinja_evaluate_arguments(rendering, node, &arguments));
-    return node->filter->apply(rendering, &value, &arguments, out);
-}
-
-static enum status compare_once(struct jinja_rendering *rendering, const struct jinja_node *step,
-                                const struct jinja_value *a, const struct jinja_value *b, bool *out) {
+static bool compare_once(struct jinja_rendering *rendering, const struct jinja_node *step, const struct jinja_value *a,
+                         const struct jinja_value *b) {
     char first = step->text[0], second = step->bytes > 1 ? step->text[1] : '\0';
-    int order;
-    if (first == 'i' || first == 'n') {
-        TRY(jinja_contains(rendering, b, a, out));
-        *out ^= first == 'n';
-        return STATUS_OK;
-    }
-    if (first == '=' || first == '!') {
-        TRY(jinja_equal(rendering, a, b, out));
-        *out ^= first == '!';
-        return STATUS_OK;
-    }
-    TRY(jinja_compare(rendering, a, b, &order));
-    *out = (first == '<' ? order < 0 : order > 0) || (second == '=' && order == 0);
-    return STATUS_OK;
+    if (first == 'i' || first == 'n') return jinja_contains(rendering, b, a) != (first == 'n');
+    if (first == '=' || first == '!') return jinja_equal(rendering, a, b) != (first == '!');
+    int order = jinja_compare(rendering, a, b);
+    return (first == '<' ? order < 0 : order > 0) || (second == '=' && order == 0);
 }
 
 /* a < b < c is a < b and b < c. */
-static enum status evaluate_compare(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                    struct jinja_value *out) {
-    struct jinja_value left, right;
+static struct jinja_value evaluate_compare(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value left = jinja_evaluate(rendering, node->a);
     bool truth = true;
-    TRY(jinja_evaluate(rendering, node->a, &left));
     for (size_t i = 0; i < node->item_count && truth; i++) {
-        TRY(jinja_evaluate(rendering, node->items[i]->b, &right));
+        struct jinja_value right = jinja_evaluate(rendering, node->items[i]->b);
         rendering->line = node->line;
-        TRY(compare_once(rendering, node->items[i], &left, &right, &truth));
+        truth = compare_once(rendering, node->items[i], &left, &right);
         left = right;
     }
-    *out = jinja_bool(truth);
-    return STATUS_OK;
+    return jinja_bool(truth);
 }
 
-static enum status concatenate(struct jinja_rendering *rendering, const struct jinja_value *a,
-                               const struct jinja_value *b, struct jinja_value *out) {
-    struct jinja_value left, right;
-    TRY(jinja_to_string(rendering, a, &left));
-    TRY(jinja_to_string(rendering, b, &right));
-    return jinja_arithmetic(rendering, "+", 1, &left, &right, out);
-}
-
-static enum status evaluate_binary(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                   struct jinja_value *out) {
-    struct jinja_value a, b;
-    TRY(jinja_evaluate(rendering, node->a, &a));
-    TRY(jinja_evaluate(rendering, node->b, &b));
+static struct jinja_value evaluate_binary(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value a = jinja_evaluate(rendering, node->a), b = jinja_evaluate(rendering, node->b);
     rendering->line = node->line;
-    if (node->text[0] == '~') return concatenate(rendering, &a, &b, out);
-    return jinja_arithmetic(rendering, node->text, node->bytes, &a, &b, out);
+    if (node->text[0] != '~') return jinja_arithmetic(rendering, node->text, node->bytes, &a, &b);
+    struct jinja_value left = jinja_to_string(rendering, &a), right = jinja_to_string(rendering, &b);
+    return jinja_arithmetic(rendering, "+", 1, &left, &right);
 }
 
-static enum status evaluate_unary(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                  struct jinja_value *out) {
-    struct jinja_value value, zero = jinja_integer(0);
-    TRY(jinja_evaluate(rendering, node->a, &value));
-    if (!jinja_is_number(&value))
-        return jinja_fail(rendering, "bad operand type for unary %c: '%s'", node->text[0], jinja_type_name(&value));
-    if (value.kind == JINJA_FLOAT) {
-        *out = jinja_float(node->text[0] == '-' ? -value.number : value.number);
-        return STATUS_OK;
-    }
-    return jinja_arithmetic(rendering, node->text, 1, &zero, &value, out);
+static struct jinja_value evaluate_unary(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value value = jinja_evaluate(rendering, node->a), zero = jinja_integer(0);
+    if (!jinja_is(&value, JINJA_NUMBER))
+        jinja_fail(rendering, "bad operand type for unary %c: '%s'", node->text[0], jinja_type_name(&value));
+    if (value.kind != JINJA_FLOAT) return jinja_arithmetic(rendering, node->text, 1, &zero, &value);
+    return jinja_float(node->text[0] == '-' ? -value.number : value.number);
 }
 
 /* and, or, and `a if b else c` give one of their values. */
-static enum status evaluate_choice(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                   struct jinja_value *out) {
-    TRY(jinja_evaluate(rendering, node->kind == JINJA_NODE_CONDITIONAL ? node->b : node->a, out));
-    bool truth = jinja_is_true(out);
-    if (node->kind == JINJA_NODE_AND) return truth ? jinja_evaluate(rendering, node->b, out) : STATUS_OK;
-    if (node->kind == JINJA_NODE_OR) return truth ? STATUS_OK : jinja_evaluate(rendering, node->b, out);
-    if (truth) return jinja_evaluate(rendering, node->a, out);
-    if (node->c) return jinja_evaluate(rendering, node->c, out);
-    *out = jinja_undefined("", 0);
-    return STATUS_OK;
+static struct jinja_value evaluate_choice(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value value = jinja_evaluate(rendering, node->kind == JINJA_NODE_CONDITIONAL ? node->b : node->a);
+    bool truth = jinja_is_true(&value);
+    if (node->kind == JINJA_NODE_AND) return truth ? jinja_evaluate(rendering, node->b) : value;
+    if (node->kind == JINJA_NODE_OR) return truth ? value : jinja_evaluate(rendering, node->b);
+    if (truth) return jinja_evaluate(rendering, node->a);
+    return node->c ? jinja_evaluate(rendering, node->c) : jinja_undefined("", 0);
 }
 
-static enum status evaluate_part(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                 struct jinja_value *out) {
-    struct jinja_value object, key;
-    TRY(jinja_evaluate(rendering, node->a, &object));
-    if (node->kind == JINJA_NODE_NOT) {
-        *out = jinja_bool(!jinja_is_true(&object));
-        return STATUS_OK;
-    }
-    if (node->kind == JINJA_NODE_ATTRIBUTE) return get_attribute(rendering, &object, node->text, node->bytes, out);
-    TRY(jinja_evaluate(rendering, node->b, &key));
-    return jinja_get_item(rendering, &object, &key, out);
+static struct jinja_value evaluate_part(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value object = jinja_evaluate(rendering, node->a);
+    if (node->kind == JINJA_NODE_NOT) return jinja_bool(!jinja_is_true(&object));
+    if (node->kind == JINJA_NODE_ATTRIBUTE) return get_attribute(rendering, &object, node->text, node->bytes);
+    struct jinja_value key = jinja_evaluate(rendering, node->b);
+    return jinja_get_item(rendering, &object, &key);
 }
 
-static enum status evaluate(struct jinja_rendering *rendering, const struct jinja_node *node, struct jinja_value *out) {
+static struct jinja_value evaluate(struct jinja_rendering *rendering, const struct jinja_node *node) {
     switch (node->kind) {
-    case JINJA_NODE_CONSTANT: *out = node->constant; return STATUS_OK;
-    case JINJA_NODE_NAME: return look_up(rendering, node, out);
+    case JINJA_NODE_CONSTANT: return node->constant;
+    case JINJA_NODE_NAME: return look_up(rendering, node);
     case JINJA_NODE_NOT:
     case JINJA_NODE_ATTRIBUTE:
-    case JINJA_NODE_ITEM: return evaluate_part(rendering, node, out);
-    case JINJA_NODE_SLICE: return evaluate_slice(rendering, node, out);
-    case JINJA_NODE_CALL: return evaluate_call(rendering, node, out);
-    case JINJA_NODE_FILTER: return evaluate_filter(rendering, node, out);
-    case JINJA_NODE_TEST: return evaluate_test(rendering, node, out);
-    case JINJA_NODE_LIST: return evaluate_items(rendering, node, JINJA_LIST, out);
-    case JINJA_NODE_TUPLE: return evaluate_items(rendering, node, JINJA_TUPLE, out);
-    case JINJA_NODE_DICT: return evaluate_dict(rendering, node, out);
+    case JINJA_NODE_ITEM: return evaluate_part(rendering, node);
+    case JINJA_NODE_SLICE: return evaluate_slice(rendering, node);
+    case JINJA_NODE_CALL: return evaluate_call(rendering, node);
+    case JINJA_NODE_FILTER: return evaluate_filter(rendering, node);
+    case JINJA_NODE_TEST: return evaluate_test(rendering, node);
+    case JINJA_NODE_LIST: return evaluate_items(rendering, node, JINJA_LIST);
+    case JINJA_NODE_TUPLE: return evaluate_items(rendering, node, JINJA_TUPLE);
+    case JINJA_NODE_DICT: return evaluate_dict(rendering, node);
     case JINJA_NODE_AND:
     case JINJA_NODE_OR:
-    case JINJA_NODE_CONDITIONAL: return evaluate_choice(rendering, node, out);
-    case JINJA_NODE_UNARY: return evaluate_unary(rendering, node, out);
-    case JINJA_NODE_BINARY: return evaluate_binary(rendering, node, out);
-    case JINJA_NODE_COMPARE: return evaluate_compare(rendering, node, out);
+    case JINJA_NODE_CONDITIONAL: return evaluate_choice(rendering, node);
+    case JINJA_NODE_UNARY: return evaluate_unary(rendering, node);
+    case JINJA_NODE_BINARY: return evaluate_binary(rendering, node);
+    case JINJA_NODE_COMPARE: return evaluate_compare(rendering, node);
     default: BUG("expression of kind %d", (int)node->kind);
     }
 }
 
-enum status jinja_evaluate(struct jinja_rendering *rendering, const struct jinja_node *node, struct jinja_value *out) {
-    TRY(jinja_charge(rendering, 1));
+struct jinja_value jinja_evaluate(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    jinja_charge(rendering, 1);
     rendering->line = node->line;
-    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
-    TRY(evaluate(rendering, node, out));
+    jinja_enter(rendering);
+    struct jinja_value value = evaluate(rendering, node);
     rendering->depth--;
     rendering->line = node->line;
-    return STATUS_OK;
+    return value;
 }

@@ -13,17 +13,20 @@
  *
  * Statements: if, for (with filter and else, loop, break, continue), set (also of a namespace's field, and of a body),
  * macro, raw, generation. All expressions but await, calls with * and recursive loops. Filters, tests, functions and
- * methods are listed in filters.c, functions.c and methods.c. Anything else is
- * refused by name when the template is parsed, or, where only rendering shows it, when it is met.
+ * methods are listed in filters.c and functions.c. Anything else is refused by name when the template is parsed, or,
+ * where only rendering shows it, when it is met.
  *
  * Templates are not trusted: work, memory, output and depth of a rendering are bounded.
  *
+ * Within this directory failures do not come back as a status: they end the parsing or the rendering at once, by
+ * longjmp to jinja_parse or jinja_render, which free what there is. So functions return what they make.
+ *
  * Files, in the order to read them:
  *   jinja: this file, the public calls;
- *   parse: tokens and trees; lexer: text to tokens; parser, expression: tokens to a tree, statements and expressions;
+ *   parse: tokens and trees; lexer: text to tokens; parser: tokens to a tree;
+ *   render: a rendering: bounds, scopes, values, statements; evaluate: expressions;
  *   value: values as Python has them; strings: how Python prints values and changes strings;
- *   render: a rendering: bounds, scopes, statements; evaluate: expressions;
- *   filters, functions, methods: what templates may call. */
+ *   filters, functions: what templates may call. */
 #pragma once
 
 #include <jansson.h>
@@ -67,3 +70,7 @@ void jinja_output_free(struct jinja_output *output);
  * bound. A const template may be rendered by any number of threads at once. */
 enum status jinja_render(const struct jinja_template *template, const struct jinja_variable *variables, size_t count,
                          int64_t now_s, struct jinja_output *out);
+
+/* Bytes of white space that valid UTF-8 begins or ends with, as str.isspace has it. */
+size_t jinja_leading_space(const char *text, size_t bytes);
+size_t jinja_trailing_space(const char *text, size_t bytes);

@@ -1,40 +1,52 @@
 #include <stdarg.h>
 
 #include "base/utf8.h"
+#include "text/template/jinja.h"
 #include "text/template/parse.h"
-#include "text/template/value.h"
 
 enum { TOKENS_MAX = 1 << 20, NESTING_MAX = 256 };
 
 struct lexer {
-    const char *name, *text;
+    struct jinja_parsing *parsing;
+    const char *text;
     size_t bytes, at;
     int line;
     bool line_starting; /* the last tag took the newline after it */
-    struct scratch *memory;
     struct jinja_tokens *out;
     char closing[NESTING_MAX]; /* of the brackets that are open */
     int nesting;
 };
 
-enum status jinja_refuse(const char *name, int line, const char *format, ...) {
+void jinja_refuse(struct jinja_parsing *parsing, int line, const char *format, ...) {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return status_set(STATUS_BAD_INPUT, "%s: line %d: %s", name, line, text);
+    parsing->status = status_set(STATUS_BAD_INPUT, "%s: line %d: %s", parsing->name, line, text);
+    longjmp(parsing->failed, 1);
 }
 
-static enum status add_token(struct lexer *lexer, struct jinja_token token) {
+void jinja_check(struct jinja_parsing *parsing, enum status status) {
+    if (status == STATUS_OK) return;
+    parsing->status = status;
+    longjmp(parsing->failed, 1);
+}
+
+void *jinja_keep(struct jinja_parsing *parsing, size_t count, size_t size) {
+    void *block = scratch_alloc(parsing->memory, count, size);
+    jinja_check(parsing, block ? STATUS_OK : STATUS_FAILED);
+    return block;
+}
+
+static void add_token(struct lexer *lexer, struct jinja_token token) {
     token.line = lexer->line;
-    if (lexer->out->count == TOKENS_MAX)
-        return jinja_refuse(lexer->name, lexer->line, "more than %d tokens", TOKENS_MAX);
-    return vec_push(lexer->out, token);
+    if (lexer->out->count == TOKENS_MAX) jinja_refuse(lexer->parsing, lexer->line, "more than %d tokens", TOKENS_MAX);
+    jinja_check(lexer->parsing, vec_push(lexer->out, token));
 }
 
-static enum status add_text(struct lexer *lexer, enum jinja_token_kind kind, const char *text, size_t bytes) {
-    return add_token(lexer, (struct jinja_token){.kind = kind, .text = text, .bytes = bytes});
+static void add_text(struct lexer *lexer, enum jinja_token_kind kind, const char *text, size_t bytes) {
+    add_token(lexer, (struct jinja_token){.kind = kind, .text = text, .bytes = bytes});
 }
 
 static void advance(struct lexer *lexer, size_t bytes) {
@@ -89,15 +101,15 @@ static void take_end(struct lexer *lexer, size_t bytes) {
     lexer->line_starting = bytes > 0 && lexer->text[lexer->at - 1] == '\n';
 }
 
-static enum status skip_comment(struct lexer *lexer) {
-    if (lexer->at == lexer->bytes) return STATUS_OK; /* as in Jinja */
+static void skip_comment(struct lexer *lexer) {
+    if (lexer->at == lexer->bytes) return; /* as in Jinja */
     for (size_t at = lexer->at; at < lexer->bytes; at++) {
         size_t end = tag_end(lexer, at, "#}", true);
         if (end == 0) continue;
         take_end(lexer, at + end - lexer->at);
-        return STATUS_OK;
+        return;
     }
-    return jinja_refuse(lexer->name, lexer->line, "a comment without its end");
+    jinja_refuse(lexer->parsing, lexer->line, "a comment without its end");
 }
 
 /* Length of "{%- word -%}" here; 0 when it is another tag. `at` is behind "{%" and its sign. */
@@ -111,19 +123,19 @@ static size_t word_tag(const struct lexer *lexer, size_t at, const char *word, b
 }
 
 /* The text up to {% endraw %}, as it is. */
-static enum status take_raw(struct lexer *lexer) {
-    if (lexer->at == lexer->bytes) return STATUS_OK; /* as in Jinja */
+static void take_raw(struct lexer *lexer) {
+    if (lexer->at == lexer->bytes) return; /* as in Jinja */
     for (size_t at = lexer->at; at + 1 < lexer->bytes; at++) {
         if (!starts(lexer, at, "{%")) continue;
         char sign = at + 2 < lexer->bytes ? lexer->text[at + 2] : '\0';
         size_t word = at + 2 + (sign == '-' || sign == '+'), end = word_tag(lexer, word, "endraw", true);
         if (end == 0) continue;
         const char *text = lexer->text + lexer->at;
-        TRY(add_text(lexer, JINJA_TOKEN_DATA, text, trim_before(lexer, text, at - lexer->at, sign, false)));
+        add_text(lexer, JINJA_TOKEN_DATA, text, trim_before(lexer, text, at - lexer->at, sign, false));
         take_end(lexer, word + end - lexer->at);
-        return STATUS_OK;
+        return;
     }
-    return jinja_refuse(lexer->name, lexer->line, "raw without endraw");
+    jinja_refuse(lexer->parsing, lexer->line, "raw without endraw");
 }
 
 static bool is_name_byte(char c) {
@@ -131,7 +143,7 @@ static bool is_name_byte(char c) {
            ((unsigned char)c & 0x80);
 }
 
-static enum status lex_number(struct lexer *lexer) {
+static void lex_number(struct lexer *lexer) {
     char digits[64] = "";
     size_t used = 0, at = lexer->at;
     bool is_float = false, index = at > 0 && lexer->text[at - 1] == '.'; /* of a list: a.0.1 */
@@ -147,18 +159,16 @@ static enum status lex_number(struct lexer *lexer) {
     }
     digits[used] = '\0';
     if (at < lexer->bytes && is_name_byte(lexer->text[at]))
-        return jinja_refuse(lexer->name, lexer->line, "'%s%c' is not a number that is supported", digits,
-                            lexer->text[at]);
+        jinja_refuse(lexer->parsing, lexer->line, "'%s%c' is not a number that is supported", digits, lexer->text[at]);
     struct jinja_token token = {.kind = is_float ? JINJA_TOKEN_FLOAT : JINJA_TOKEN_INTEGER};
     errno = 0;
     if (is_float)
         token.number = strtod(digits, NULL);
     else
         token.integer = strtoll(digits, NULL, 10);
-    if (errno == ERANGE) return jinja_refuse(lexer->name, lexer->line, "%s is out of range", digits);
-    TRY(add_token(lexer, token));
+    if (errno == ERANGE) jinja_refuse(lexer->parsing, lexer->line, "%s is out of range", digits);
+    add_token(lexer, token);
     advance(lexer, at - lexer->at);
-    return STATUS_OK;
 }
 
 /* The value of `count` hexadecimal digits; UINT32_MAX when they are none. */
@@ -188,8 +198,9 @@ static size_t read_escape(const char *text, size_t left, uint32_t *code) {
     return *code < 0x110000 && (*code < 0xD800 || *code > 0xDFFF) ? count + 1 : 0;
 }
 
-/* Fails for what Python would read and this does not: octal escapes and named characters. */
-static enum status unescape(struct lexer *lexer, const char *text, size_t bytes, char *out, size_t *out_bytes) {
+/* Returns the bytes that it wrote. Fails for what Python would read and this does not: octal escapes and named
+ * characters. */
+static size_t unescape(struct lexer *lexer, const char *text, size_t bytes, char *out) {
     size_t used = 0;
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] != '\\' || i + 1 == bytes) {
@@ -205,137 +216,128 @@ static enum status unescape(struct lexer *lexer, const char *text, size_t bytes,
         } else if (next == '\n') {
             i++;
         } else if (strchr("01234567xuUN", next)) {
-            return jinja_refuse(lexer->name, lexer->line, "the escape \\%c is malformed or not supported", next);
+            jinja_refuse(lexer->parsing, lexer->line, "the escape \\%c is malformed or not supported", next);
         } else {
             out[used++] = '\\';
         }
     }
-    *out_bytes = used;
-    return STATUS_OK;
+    return used;
 }
 
-static enum status lex_string(struct lexer *lexer) {
+static void lex_string(struct lexer *lexer) {
     char quote = lexer->text[lexer->at];
     size_t end = lexer->at + 1;
     while (end < lexer->bytes && lexer->text[end] != quote)
         end += lexer->text[end] == '\\' ? 2 : 1;
-    if (end >= lexer->bytes) return jinja_refuse(lexer->name, lexer->line, "a string without its end");
+    if (end >= lexer->bytes) jinja_refuse(lexer->parsing, lexer->line, "a string without its end");
     const char *text = lexer->text + lexer->at + 1;
-    size_t bytes = end - lexer->at - 1, used = 0;
-    char *value = scratch_alloc(lexer->memory, bytes + 1, 1);
-    if (!value) return STATUS_FAILED;
-    TRY(unescape(lexer, text, bytes, value, &used));
-    TRY(add_text(lexer, JINJA_TOKEN_STRING, value, used));
+    size_t bytes = end - lexer->at - 1;
+    char *value = jinja_keep(lexer->parsing, bytes + 1, 1);
+    add_text(lexer, JINJA_TOKEN_STRING, value, unescape(lexer, text, bytes, value));
     advance(lexer, bytes + 2);
-    return STATUS_OK;
 }
 
-static enum status balance(struct lexer *lexer, char c) {
+static void balance(struct lexer *lexer, char c) {
     const char *open = strchr("([{", c), *close = strchr(")]}", c);
     if (open) {
         if (lexer->nesting == NESTING_MAX)
-            return jinja_refuse(lexer->name, lexer->line, "brackets nested more than %d deep", NESTING_MAX);
+            jinja_refuse(lexer->parsing, lexer->line, "brackets nested more than %d deep", NESTING_MAX);
         lexer->closing[lexer->nesting++] = ")]}"[open - "([{"];
     } else if (close) {
         if (lexer->nesting == 0 || lexer->closing[--lexer->nesting] != c)
-            return jinja_refuse(lexer->name, lexer->line, "unexpected '%c'", c);
+            jinja_refuse(lexer->parsing, lexer->line, "unexpected '%c'", c);
     }
-    return STATUS_OK;
 }
 
-static enum status lex_operator(struct lexer *lexer) {
+static void lex_operator(struct lexer *lexer) {
     static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
                                             "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ","};
     for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
         if (!starts(lexer, lexer->at, operators[i])) continue;
         size_t length = strlen(operators[i]);
-        if (length == 1) TRY(balance(lexer, operators[i][0]));
-        TRY(add_text(lexer, JINJA_TOKEN_OPERATOR, operators[i], length));
+        if (length == 1) balance(lexer, operators[i][0]);
+        add_text(lexer, JINJA_TOKEN_OPERATOR, operators[i], length);
         advance(lexer, length);
-        return STATUS_OK;
+        return;
     }
-    return jinja_refuse(lexer->name, lexer->line, "unexpected character '%c'", lexer->text[lexer->at]);
+    jinja_refuse(lexer->parsing, lexer->line, "unexpected character '%c'", lexer->text[lexer->at]);
 }
 
-static enum status lex_name(struct lexer *lexer) {
+static void lex_name(struct lexer *lexer) {
     size_t end = lexer->at;
     while (end < lexer->bytes && is_name_byte(lexer->text[end]))
         end++;
-    TRY(add_text(lexer, JINJA_TOKEN_NAME, lexer->text + lexer->at, end - lexer->at));
+    add_text(lexer, JINJA_TOKEN_NAME, lexer->text + lexer->at, end - lexer->at);
     lexer->at = end;
-    return STATUS_OK;
 }
 
 /* The inside of a tag, up to and with its end. */
-static enum status lex_tag(struct lexer *lexer, bool output) {
+static void lex_tag(struct lexer *lexer, bool output) {
     int line = lexer->line;
     lexer->nesting = 0;
     for (;;) {
         advance(lexer, skip_space(lexer, lexer->at) - lexer->at);
-        if (lexer->at == lexer->bytes) return jinja_refuse(lexer->name, line, "a tag without its end");
+        if (lexer->at == lexer->bytes) jinja_refuse(lexer->parsing, line, "a tag without its end");
         size_t end = lexer->nesting > 0 ? 0 : tag_end(lexer, lexer->at, output ? "}}" : "%}", !output);
         if (end > 0) {
-            TRY(add_text(lexer, output ? JINJA_TOKEN_OUTPUT_END : JINJA_TOKEN_STATEMENT_END, NULL, 0));
+            add_text(lexer, output ? JINJA_TOKEN_OUTPUT_END : JINJA_TOKEN_STATEMENT_END, NULL, 0);
             take_end(lexer, end);
-            return STATUS_OK;
+            return;
         }
         char c = lexer->text[lexer->at];
         if (c >= '0' && c <= '9')
-            TRY(lex_number(lexer));
+            lex_number(lexer);
         else if (is_name_byte(c))
-            TRY(lex_name(lexer));
+            lex_name(lexer);
         else if (c == '"' || c == '\'')
-            TRY(lex_string(lexer));
+            lex_string(lexer);
         else
-            TRY(lex_operator(lexer));
+            lex_operator(lexer);
     }
 }
 
-static enum status lex_next(struct lexer *lexer) {
+static void lex_next(struct lexer *lexer) {
     size_t tag = find_tag(lexer);
     const char *text = lexer->text + lexer->at;
     size_t bytes = tag - lexer->at;
     if (tag == lexer->bytes) {
-        if (bytes > 0) TRY(add_text(lexer, JINJA_TOKEN_DATA, text, bytes));
+        if (bytes > 0) add_text(lexer, JINJA_TOKEN_DATA, text, bytes);
         advance(lexer, bytes);
-        return STATUS_OK;
+        return;
     }
     char type = lexer->text[tag + 1], sign = tag + 2 < lexer->bytes ? lexer->text[tag + 2] : '\0';
     size_t kept = trim_before(lexer, text, bytes, sign, type == '{');
-    if (kept > 0) TRY(add_text(lexer, JINJA_TOKEN_DATA, text, kept));
+    if (kept > 0) add_text(lexer, JINJA_TOKEN_DATA, text, kept);
     advance(lexer, bytes + 2 + (sign == '-' || sign == '+'));
     lexer->line_starting = false;
-    if (type == '#') return skip_comment(lexer);
     size_t raw = type == '%' ? word_tag(lexer, lexer->at, "raw", false) : 0;
-    if (raw > 0) {
+    if (type == '#') {
+        skip_comment(lexer);
+    } else if (raw > 0) {
         take_end(lexer, raw);
-        return take_raw(lexer);
+        take_raw(lexer);
+    } else {
+        add_text(lexer, type == '{' ? JINJA_TOKEN_OUTPUT_BEGIN : JINJA_TOKEN_STATEMENT_BEGIN, NULL, 0);
+        lex_tag(lexer, type == '{');
     }
-    TRY(add_text(lexer, type == '{' ? JINJA_TOKEN_OUTPUT_BEGIN : JINJA_TOKEN_STATEMENT_BEGIN, NULL, 0));
-    return lex_tag(lexer, type == '{');
 }
 
 /* "\n" for all ends of lines, and without the last of them. */
-static char *normalize_lines(const char *text, size_t bytes, struct scratch *memory, size_t *out_bytes) {
-    char *copy = scratch_alloc(memory, bytes + 1, 1);
+static void normalize_lines(struct lexer *lexer, const char *text, size_t bytes) {
+    char *copy = jinja_keep(lexer->parsing, bytes + 1, 1);
     size_t used = 0;
-    for (size_t i = 0; copy && i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++) {
         if (text[i] == '\n' && i > 0 && text[i - 1] == '\r') continue;
         copy[used++] = text[i] == '\r' ? '\n' : text[i];
     }
-    *out_bytes = used > 0 && copy[used - 1] == '\n' ? used - 1 : used;
-    return copy;
+    lexer->text = copy;
+    lexer->bytes = used > 0 && copy[used - 1] == '\n' ? used - 1 : used;
 }
 
-enum status jinja_tokenize(const char *name, const char *text, size_t bytes, struct scratch *memory,
-                           struct jinja_tokens *out) {
-    if (bytes > 0 && utf8_valid_bytes(text, bytes) != bytes)
-        return status_set(STATUS_BAD_INPUT, "%s: is not UTF-8", name);
-    if (bytes > 0 && memchr(text, '\0', bytes)) return status_set(STATUS_BAD_INPUT, "%s: has a NUL character", name);
-    struct lexer lexer = {.name = name, .line = 1, .line_starting = true, .memory = memory, .out = out};
-    lexer.text = normalize_lines(text, bytes, memory, &lexer.bytes);
-    if (!lexer.text) return STATUS_FAILED;
+void jinja_tokenize(struct jinja_parsing *parsing, const char *text, size_t bytes, struct jinja_tokens *out) {
+    struct lexer lexer = {.parsing = parsing, .line = 1, .line_starting = true, .out = out};
+    normalize_lines(&lexer, text, bytes);
     while (lexer.at < lexer.bytes)
-        TRY(lex_next(&lexer));
-    return add_token(&lexer, (struct jinja_token){.kind = JINJA_TOKEN_END});
+        lex_next(&lexer);
+    add_token(&lexer, (struct jinja_token){.kind = JINJA_TOKEN_END});
 }

@@ -1,11 +1,26 @@
-/* Templates as tokens and as trees, and the parser's two halves, statements and expressions. Private to this directory.
- */
+/* Templates as tokens and as trees. Private to this directory. */
 #pragma once
 
 #include <jansson.h>
+#include <setjmp.h>
 
 #include "base/base.h"
-#include "text/template/value.h"
+#include "text/template/render.h"
+
+/* What all of parsing needs. */
+struct jinja_parsing {
+    const char *name; /* of the template */
+    struct scratch *memory;
+    jmp_buf failed;
+    enum status status; /* why it ended there */
+};
+/* Ends the parsing with BAD_INPUT "NAME: line N: …". */
+_Noreturn void jinja_refuse(struct jinja_parsing *parsing, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Ends the parsing where the status is not OK. */
+void jinja_check(struct jinja_parsing *parsing, enum status status);
+/* Zeroed memory that stays as long as the template. */
+void *jinja_keep(struct jinja_parsing *parsing, size_t count, size_t size);
 
 /* --- tokens --- */
 
@@ -38,13 +53,9 @@ struct jinja_tokens {
     size_t count, capacity;
 };
 
-/* Cuts a template of valid UTF-8 into tokens as Jinja does with trim_blocks and lstrip_blocks. Their texts lie in
- * `memory` or the template. BAD_INPUT with name and line when it is malformed; `out` is to be freed in any case. */
-enum status jinja_tokenize(const char *name, const char *text, size_t bytes, struct scratch *memory,
-                           struct jinja_tokens *out);
-
-/* BAD_INPUT "NAME: line N: …". */
-enum status jinja_refuse(const char *name, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Cuts a template into tokens as Jinja does with trim_blocks and lstrip_blocks. Their texts lie in the parsing's memory
+ * or are constant. Fails where the text is malformed; the caller frees `out` in any case. */
+void jinja_tokenize(struct jinja_parsing *parsing, const char *text, size_t bytes, struct jinja_tokens *out);
 
 /* --- trees --- */
 
@@ -99,8 +110,7 @@ struct jinja_node {
     size_t item_count;
     struct jinja_keyword *keywords;
     size_t keyword_count;
-    const struct jinja_filter *filter;  /* of FILTER */
-    const struct jinja_predicate *test; /* of TEST */
+    const struct jinja_callable *callable; /* of FILTER and TEST */
 };
 
 struct jinja_template {
@@ -111,43 +121,3 @@ struct jinja_template {
     bool uses_time; /* calls strftime_now */
     json_t *words;  /* an object whose keys are the template's names and string literals */
 };
-
-/* Whether a text is a word. */
-bool jinja_text_is(const char *text, size_t bytes, const char *word);
-
-/* --- the parser --- */
-
-enum { JINJA_PARSE_DEPTH_MAX = 60 };
-
-struct jinja_parser {
-    struct jinja_template *template;
-    const struct jinja_token *next; /* the token that is read next; the last is never passed */
-    int depth;
-    int loops; /* that the present statement is in, within its macro */
-};
-
-enum status jinja_parse_refuse(const struct jinja_parser *parser, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-/* "unexpected …, expected WHAT". */
-enum status jinja_parse_unexpected(const struct jinja_parser *parser, const char *expected);
-
-/* Whether the next token is this name or operator; skip passes it then, expect fails where it is another. */
-bool jinja_next_is(const struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
-bool jinja_skip(struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
-enum status jinja_expect(struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
-/* Passes a name and returns its token. */
-enum status jinja_expect_name(struct jinja_parser *parser, const struct jinja_token **out);
-
-/* A node of the next token's line. */
-enum status jinja_make_node(struct jinja_parser *parser, enum jinja_node_kind kind, struct jinja_node **out);
-enum status jinja_add_item(struct jinja_parser *parser, struct jinja_node *node, struct jinja_node *item);
-enum status jinja_add_keyword(struct jinja_parser *parser, struct jinja_node *node, const struct jinja_token *name,
-                              struct jinja_node *value);
-
-enum status jinja_parse_expression(struct jinja_parser *parser, struct jinja_node **out);
-/* Expressions with commas between them are a tuple. */
-enum status jinja_parse_tuple(struct jinja_parser *parser, bool conditional, struct jinja_node **out);
-/* A name, a namespace's field (when `fields`), or a tuple of names. */
-enum status jinja_parse_target(struct jinja_parser *parser, bool fields, struct jinja_node **out);
-/* The filters that follow, over `value` (NULL: what they are later applied to). */
-enum status jinja_parse_filters(struct jinja_parser *parser, struct jinja_node *value, struct jinja_node **out);

@@ -3,289 +3,290 @@
 
 #include <stdarg.h>
 
-static enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node);
-static enum status jinja_assign(struct jinja_rendering *rendering, const struct jinja_node *target,
-                                const struct jinja_value *value);
+#include "text/template/parse.h"
 
-enum status jinja_fail(struct jinja_rendering *rendering, const char *format, ...) {
+static void execute(struct jinja_rendering *rendering, const struct jinja_node *node);
+
+void jinja_require(struct jinja_rendering *rendering, enum status status) {
+    if (status == STATUS_OK) return;
+    rendering->status = status;
+    longjmp(rendering->failed, 1);
+}
+
+void jinja_fail(struct jinja_rendering *rendering, const char *format, ...) {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return status_set(STATUS_BAD_INPUT, "%s: line %d: %s", rendering->template->name, rendering->line, text);
+    rendering->status =
+        status_set(STATUS_BAD_INPUT, "%s: line %d: %s", rendering->template->name, rendering->line, text);
+    longjmp(rendering->failed, 1);
 }
 
-enum status jinja_fail_unsupported(struct jinja_rendering *rendering, const char *what, const char *name,
-                                   size_t bytes) {
-    return jinja_fail(rendering, "the %s '%.*s' is not supported", what, (int)(bytes < 60 ? bytes : 60), name);
+void jinja_fail_unsupported(struct jinja_rendering *rendering, const char *what, const char *name, size_t bytes) {
+    jinja_fail(rendering, "the %s '%.*s' is not supported", what, (int)(bytes < 60 ? bytes : 60), name);
 }
 
-enum status jinja_charge(struct jinja_rendering *rendering, size_t amount) {
+void jinja_charge(struct jinja_rendering *rendering, size_t amount) {
     rendering->work += amount < JINJA_WORK_MAX ? (int64_t)amount : JINJA_WORK_MAX;
-    if (rendering->work < JINJA_WORK_MAX) return STATUS_OK;
-    return jinja_fail(rendering, "the template takes too much work");
+    if (rendering->work >= JINJA_WORK_MAX) jinja_fail(rendering, "the template takes too much work");
 }
 
-enum status jinja_charge_moved(struct jinja_rendering *rendering, size_t bytes) {
-    return jinja_charge(rendering, 1 + bytes / 16);
+void jinja_charge_moved(struct jinja_rendering *rendering, size_t bytes) { jinja_charge(rendering, 1 + bytes / 16); }
+
+void jinja_charge_searched(struct jinja_rendering *rendering, size_t bytes, size_t part_bytes) {
+    jinja_charge(rendering, 1 + (part_bytes > 1 ? bytes + part_bytes : bytes / 4));
 }
 
-enum status jinja_charge_searched(struct jinja_rendering *rendering, size_t bytes, size_t part_bytes) {
-    return jinja_charge(rendering, 1 + (part_bytes > 1 ? bytes + part_bytes : bytes / 4));
+void jinja_enter(struct jinja_rendering *rendering) {
+    if (++rendering->depth > JINJA_DEPTH_MAX) jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
 }
 
-enum status jinja_alloc(struct jinja_rendering *rendering, size_t count, size_t size, void *out) {
+void *jinja_alloc(struct jinja_rendering *rendering, size_t count, size_t size) {
     size_t bytes;
     bool fits = mem_multiply(count, size, &bytes) && mem_add(bytes, 16, &bytes); /* 16: for what rounding adds */
     if (!fits || bytes > JINJA_MEMORY_MAX - rendering->memory_bytes)
-        return jinja_fail(rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MAX);
-    TRY(jinja_charge(rendering, 1 + bytes / 64));
+        jinja_fail(rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MAX);
+    jinja_charge(rendering, 1 + bytes / 64);
     void *block = scratch_alloc(&rendering->memory, count, size);
-    if (!block) return STATUS_FAILED;
+    jinja_require(rendering, block ? STATUS_OK : STATUS_FAILED);
     rendering->memory_bytes += bytes;
-    memcpy(out, &block, sizeof block);
-    return STATUS_OK;
+    return block;
 }
 
-enum status jinja_enter_scope(struct jinja_rendering *rendering, struct jinja_scope *parent) {
-    struct jinja_scope *scope;
-    TRY(jinja_alloc(rendering, 1, sizeof *scope, &scope));
+void *jinja_grow(struct jinja_rendering *rendering, void *items, size_t count, size_t size) {
+    bool full = count == 0 || (count >= 4 && (count & (count - 1)) == 0);
+    if (!full) return items;
+    void *grown = jinja_alloc(rendering, count > 0 ? 2 * count : 4, size);
+    if (count > 0) memcpy(grown, items, count * size);
+    return grown;
+}
+
+/* --- scopes --- */
+
+void jinja_enter_scope(struct jinja_rendering *rendering, struct jinja_scope *parent) {
+    struct jinja_scope *scope = jinja_alloc(rendering, 1, sizeof *scope);
     scope->parent = parent;
     rendering->scope = scope;
-    return STATUS_OK;
 }
 
-enum status jinja_bind(struct jinja_rendering *rendering, const char *name, size_t bytes, struct jinja_value value) {
+void jinja_bind(struct jinja_rendering *rendering, const char *name, size_t bytes, struct jinja_value value) {
     struct jinja_scope *scope = rendering->scope;
-    TRY(jinja_charge(rendering, 1 + scope->count / 4));
-    TRY(jinja_charge_moved(rendering, bytes));
-    for (size_t i = 0; i < scope->count; i++)
-        if (scope->bindings[i].bytes == bytes && memcmp(scope->bindings[i].name, name, bytes) == 0) {
-            scope->bindings[i].value = value;
-            return STATUS_OK;
-        }
-    if (scope->count == scope->capacity) {
-        size_t capacity = scope->capacity > 0 ? 2 * scope->capacity : 4;
-        struct jinja_binding *bindings;
-        TRY(jinja_alloc(rendering, capacity, sizeof *bindings, &bindings));
-        if (scope->count > 0) memcpy(bindings, scope->bindings, scope->count * sizeof *bindings);
-        scope->bindings = bindings;
-        scope->capacity = capacity;
+    jinja_charge(rendering, 1 + scope->count / 4);
+    jinja_charge_moved(rendering, bytes);
+    size_t i = 0;
+    while (i < scope->count && (scope->bindings[i].bytes != bytes || memcmp(scope->bindings[i].name, name, bytes) != 0))
+        i++;
+    if (i == scope->count) {
+        scope->bindings = jinja_grow(rendering, scope->bindings, scope->count, sizeof *scope->bindings);
+        scope->bindings[scope->count++] = (struct jinja_binding){.name = name, .bytes = bytes};
     }
-    scope->bindings[scope->count++] = (struct jinja_binding){name, bytes, value};
-    return STATUS_OK;
-}
-
-/* Appends text to the present output. */
-static enum status jinja_write(struct jinja_rendering *rendering, const char *text, size_t bytes) {
-    TRY(jinja_charge_moved(rendering, bytes));
-    if (bytes > JINJA_OUTPUT_MAX - rendering->written)
-        return jinja_fail(rendering, "more than %d bytes of output", JINJA_OUTPUT_MAX);
-    rendering->written += bytes;
-    return text_append(rendering->out, text, bytes);
-}
-
-enum status jinja_capture(struct jinja_rendering *rendering, const struct jinja_node *body, struct jinja_value *out) {
-    struct text_buffer text = {0}, *before = rendering->out;
-    rendering->out = &text;
-    enum status status = jinja_execute(rendering, body);
-    rendering->out = before;
-    rendering->written -= text.count;
-    return jinja_take_string(rendering, status, &text, out);
-}
-
-static enum status assign_tuple(struct jinja_rendering *rendering, const struct jinja_node *target,
-                                const struct jinja_value *value) {
-    const struct jinja_list *list;
-    TRY(jinja_iterate(rendering, value, &list));
-    if (list->count != target->item_count)
-        return jinja_fail(rendering, "%zu values to unpack, expected %zu", list->count, target->item_count);
-    for (size_t i = 0; i < list->count; i++)
-        TRY(jinja_assign(rendering, target->items[i], &list->items[i]));
-    return STATUS_OK;
-}
-
-static enum status assign_field(struct jinja_rendering *rendering, const struct jinja_node *target,
-                                const struct jinja_value *value) {
-    struct jinja_value object;
-    TRY(jinja_evaluate(rendering, target->a, &object));
-    if (object.kind != JINJA_NAMESPACE) return jinja_fail(rendering, "cannot assign attribute on non-namespace object");
-    if (target->text[0] == '_')
-        return jinja_fail(rendering, "a namespace cannot have the attribute '%.*s'", (int)target->bytes, target->text);
-    return jinja_dict_set(rendering, object.dict, jinja_string(target->text, target->bytes), *value);
+    scope->bindings[i].value = value;
 }
 
 /* Binds a for's or a set's target. */
-static enum status jinja_assign(struct jinja_rendering *rendering, const struct jinja_node *target,
-                                const struct jinja_value *value) {
-    if (target->kind == JINJA_NODE_TUPLE) return assign_tuple(rendering, target, value);
-    if (target->kind == JINJA_NODE_ATTRIBUTE) return assign_field(rendering, target, value);
-    return jinja_bind(rendering, target->text, target->bytes, *value);
-}
-
-static enum status execute_block(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    for (size_t i = 0; i < node->item_count && rendering->flow == JINJA_FLOW_NEXT; i++)
-        TRY(jinja_execute(rendering, node->items[i]));
-    return STATUS_OK;
-}
-
-static enum status execute_output(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    struct jinja_value value, text;
-    TRY(jinja_evaluate(rendering, node->a, &value));
-    TRY(jinja_to_string(rendering, &value, &text));
-    return jinja_write(rendering, text.string.text, text.string.bytes);
-}
-
-static enum status execute_if(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    while (node && node->kind == JINJA_NODE_IF) {
-        struct jinja_value condition;
-        TRY(jinja_evaluate(rendering, node->a, &condition));
-        if (jinja_is_true(&condition)) return jinja_execute(rendering, node->b);
-        node = node->c;
+static void assign(struct jinja_rendering *rendering, const struct jinja_node *target,
+                   const struct jinja_value *value) {
+    if (target->kind == JINJA_NODE_TUPLE) {
+        const struct jinja_list *list = jinja_iterate(rendering, value);
+        if (list->count != target->item_count)
+            jinja_fail(rendering, "%zu values to unpack, expected %zu", list->count, target->item_count);
+        for (size_t i = 0; i < list->count; i++)
+            assign(rendering, target->items[i], &list->items[i]);
+    } else if (target->kind == JINJA_NODE_ATTRIBUTE) {
+        struct jinja_value object = jinja_evaluate(rendering, target->a);
+        if (object.kind != JINJA_NAMESPACE) jinja_fail(rendering, "cannot assign attribute on non-namespace object");
+        if (target->text[0] == '_')
+            jinja_fail(rendering, "a namespace cannot have the attribute '%.*s'", (int)target->bytes, target->text);
+        jinja_dict_set(rendering, object.dict, jinja_string(target->text, target->bytes), *value);
+    } else {
+        jinja_bind(rendering, target->text, target->bytes, *value);
     }
-    return node ? jinja_execute(rendering, node) : STATUS_OK;
+}
+
+/* --- output --- */
+
+void jinja_append(struct jinja_rendering *rendering, const char *text, size_t bytes) {
+    if (bytes > JINJA_OUTPUT_MAX - rendering->text->count)
+        jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MAX);
+    jinja_require(rendering, text_append(rendering->text, text, bytes));
+}
+
+void jinja_append_charged(struct jinja_rendering *rendering, const char *text, size_t bytes) {
+    jinja_charge_moved(rendering, bytes);
+    jinja_append(rendering, text, bytes);
+}
+
+struct jinja_value jinja_take_text(struct jinja_rendering *rendering, size_t from) {
+    size_t bytes = rendering->text->count - from;
+    char *copy = jinja_alloc(rendering, bytes + 1, 1);
+    if (bytes > 0) memcpy(copy, rendering->text->items + from, bytes);
+    rendering->text->count = from;
+    return jinja_string(copy, bytes);
+}
+
+static void write_output(struct jinja_rendering *rendering, const char *text, size_t bytes) {
+    jinja_charge_moved(rendering, bytes);
+    if (bytes > JINJA_OUTPUT_MAX - rendering->text->count)
+        jinja_fail(rendering, "more than %d bytes of output", JINJA_OUTPUT_MAX);
+    jinja_append(rendering, text, bytes);
+}
+
+struct jinja_value jinja_capture(struct jinja_rendering *rendering, const struct jinja_node *body) {
+    size_t from = rendering->text->count;
+    rendering->captures++;
+    execute(rendering, body);
+    rendering->captures--;
+    return jinja_take_text(rendering, from);
+}
+
+/* --- statements --- */
+
+static void execute_block(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    for (size_t i = 0; i < node->item_count && rendering->flow == JINJA_FLOW_NEXT; i++)
+        execute(rendering, node->items[i]);
+}
+
+static void execute_output(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value value = jinja_evaluate(rendering, node->a), text = jinja_to_string(rendering, &value);
+    write_output(rendering, text.string.text, text.string.bytes);
+}
+
+static void execute_if(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    while (node && node->kind == JINJA_NODE_IF) {
+        struct jinja_value condition = jinja_evaluate(rendering, node->a);
+        node = jinja_is_true(&condition) ? node->b : node->c;
+    }
+    if (node) execute(rendering, node);
 }
 
 /* The items that the for's condition lets pass. */
-static enum status filter_items(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                const struct jinja_list **items) {
+static struct jinja_list *filter_items(struct jinja_rendering *rendering, const struct jinja_node *node,
+                                       const struct jinja_list *items) {
     struct jinja_scope *outer = rendering->scope;
-    struct jinja_value kept, *to, truth;
+    struct jinja_list *kept = jinja_make_list(rendering, JINJA_LIST, items->count).list;
     size_t count = 0;
-    TRY(jinja_make_list(rendering, JINJA_LIST, (*items)->count, &kept, &to));
-    for (size_t i = 0; i < (*items)->count; i++) {
-        TRY(jinja_enter_scope(rendering, outer));
-        TRY(jinja_assign(rendering, node->a, &(*items)->items[i]));
-        TRY(jinja_evaluate(rendering, node->c, &truth));
-        if (jinja_is_true(&truth)) to[count++] = (*items)->items[i];
+    for (size_t i = 0; i < items->count; i++) {
+        jinja_enter_scope(rendering, outer);
+        assign(rendering, node->a, &items->items[i]);
+        struct jinja_value truth = jinja_evaluate(rendering, node->c);
+        if (jinja_is_true(&truth)) kept->items[count++] = items->items[i];
     }
     rendering->scope = outer;
-    struct jinja_list *list = (struct jinja_list *)(uintptr_t)kept.list;
-    list->count = count;
-    *items = list;
-    return STATUS_OK;
+    kept->count = count;
+    return kept;
 }
 
-static enum status execute_round(struct jinja_rendering *rendering, const struct jinja_node *node,
-                                 struct jinja_loop *loop) {
-    TRY(jinja_bind(rendering, "loop", 4, (struct jinja_value){.kind = JINJA_LOOP, .loop = loop}));
-    TRY(jinja_assign(rendering, node->a, &loop->items->items[loop->index]));
-    TRY(jinja_execute(rendering, node->d));
-    if (rendering->flow == JINJA_FLOW_CONTINUE) rendering->flow = JINJA_FLOW_NEXT;
-    return STATUS_OK;
-}
-
-static enum status execute_for(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    struct jinja_value over;
-    struct jinja_loop *loop;
+static void execute_for(struct jinja_rendering *rendering, const struct jinja_node *node) {
     struct jinja_scope *outer = rendering->scope;
-    const struct jinja_list *items;
-    TRY(jinja_evaluate(rendering, node->b, &over));
-    TRY(jinja_iterate(rendering, &over, &items));
-    if (node->c) TRY(filter_items(rendering, node, &items));
-    if (items->count == 0) return node->e ? jinja_execute(rendering, node->e) : STATUS_OK;
-    TRY(jinja_alloc(rendering, 1, sizeof *loop, &loop));
-    *loop = (struct jinja_loop){.items = items};
+    struct jinja_value over = jinja_evaluate(rendering, node->b);
+    const struct jinja_list *items = jinja_iterate(rendering, &over);
+    if (node->c) items = filter_items(rendering, node, items);
+    if (items->count == 0) {
+        if (node->e) execute(rendering, node->e);
+        return;
+    }
+    struct jinja_loop *loop = jinja_alloc(rendering, 1, sizeof *loop);
+    loop->items = items;
     for (; loop->index < items->count && rendering->flow == JINJA_FLOW_NEXT; loop->index++) {
-        TRY(jinja_enter_scope(rendering, outer));
-        TRY(execute_round(rendering, node, loop));
+        jinja_enter_scope(rendering, outer);
+        jinja_bind(rendering, "loop", 4, (struct jinja_value){.kind = JINJA_LOOP, .loop = loop});
+        assign(rendering, node->a, &items->items[loop->index]);
+        execute(rendering, node->d);
+        if (rendering->flow == JINJA_FLOW_CONTINUE) rendering->flow = JINJA_FLOW_NEXT;
     }
     rendering->flow = JINJA_FLOW_NEXT;
     rendering->scope = outer;
-    return STATUS_OK;
 }
 
-static enum status execute_set(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    struct jinja_value value;
-    TRY(jinja_evaluate(rendering, node->b, &value));
-    return jinja_assign(rendering, node->a, &value);
+static void execute_set(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_value value = jinja_evaluate(rendering, node->b);
+    assign(rendering, node->a, &value);
 }
 
 /* A filter's value is what the inner ones made of the body. */
-static enum status apply_filters(struct jinja_rendering *rendering, const struct jinja_node *filter,
-                                 struct jinja_value *value) {
-    struct jinja_arguments arguments;
-    if (!filter) return STATUS_OK;
-    TRY(apply_filters(rendering, filter->a, value));
-    TRY(jinja_evaluate_arguments(rendering, filter, &arguments));
-    struct jinja_value input = *value;
-    return filter->filter->apply(rendering, &input, &arguments, value);
+static struct jinja_value apply_filters(struct jinja_rendering *rendering, const struct jinja_node *filter,
+                                        struct jinja_value body) {
+    if (!filter) return body;
+    struct jinja_value value = apply_filters(rendering, filter->a, body);
+    struct jinja_arguments arguments = jinja_evaluate_arguments(rendering, filter);
+    return jinja_call(rendering, filter->callable, &value, &arguments);
 }
 
-static enum status execute_set_body(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    struct jinja_value value;
+static void execute_set_body(struct jinja_rendering *rendering, const struct jinja_node *node) {
     struct jinja_scope *outer = rendering->scope;
-    TRY(jinja_enter_scope(rendering, outer));
-    TRY(jinja_capture(rendering, node->b, &value));
+    jinja_enter_scope(rendering, outer);
+    struct jinja_value body = jinja_capture(rendering, node->b);
     rendering->scope = outer;
-    TRY(apply_filters(rendering, node->c, &value));
-    return jinja_assign(rendering, node->a, &value);
+    struct jinja_value value = apply_filters(rendering, node->c, body);
+    assign(rendering, node->a, &value);
 }
 
-static enum status execute_macro(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    struct jinja_macro *macro;
-    TRY(jinja_alloc(rendering, 1, sizeof *macro, &macro));
+static void execute_macro(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    struct jinja_macro *macro = jinja_alloc(rendering, 1, sizeof *macro);
     *macro = (struct jinja_macro){node, rendering->scope};
-    return jinja_bind(rendering, node->text, node->bytes, (struct jinja_value){.kind = JINJA_MACRO, .macro = macro});
+    jinja_bind(rendering, node->text, node->bytes, (struct jinja_value){.kind = JINJA_MACRO, .macro = macro});
 }
 
 /* Only what goes to the result itself has a place there. */
-static enum status execute_generation(struct jinja_rendering *rendering, const struct jinja_node *node) {
+static void execute_generation(struct jinja_rendering *rendering, const struct jinja_node *node) {
     struct jinja_scope *outer = rendering->scope;
-    struct text_range range = {.from = rendering->out->count};
-    TRY(jinja_enter_scope(rendering, outer));
-    TRY(jinja_execute(rendering, node->a));
+    struct text_range range = {.from = rendering->text->count};
+    jinja_enter_scope(rendering, outer);
+    execute(rendering, node->a);
     rendering->scope = outer;
-    range.to = rendering->out->count;
-    bool direct = rendering->out == &rendering->result->text;
-    return direct && range.to > range.from ? vec_push(&rendering->result->generations, range) : STATUS_OK;
+    range.to = rendering->text->count;
+    if (rendering->captures == 0 && range.to > range.from)
+        jinja_require(rendering, vec_push(&rendering->result->generations, range));
 }
 
-static enum status execute(struct jinja_rendering *rendering, const struct jinja_node *node) {
+static void execute_kind(struct jinja_rendering *rendering, const struct jinja_node *node) {
     switch (node->kind) {
-    case JINJA_NODE_BLOCK: return execute_block(rendering, node);
-    case JINJA_NODE_TEXT: return jinja_write(rendering, node->text, node->bytes);
-    case JINJA_NODE_OUTPUT: return execute_output(rendering, node);
-    case JINJA_NODE_IF: return execute_if(rendering, node);
-    case JINJA_NODE_FOR: return execute_for(rendering, node);
-    case JINJA_NODE_SET: return execute_set(rendering, node);
-    case JINJA_NODE_SET_BODY: return execute_set_body(rendering, node);
-    case JINJA_NODE_MACRO: return execute_macro(rendering, node);
-    case JINJA_NODE_GENERATION: return execute_generation(rendering, node);
-    case JINJA_NODE_BREAK: rendering->flow = JINJA_FLOW_BREAK; return STATUS_OK;
-    case JINJA_NODE_CONTINUE: rendering->flow = JINJA_FLOW_CONTINUE; return STATUS_OK;
+    case JINJA_NODE_BLOCK: execute_block(rendering, node); break;
+    case JINJA_NODE_TEXT: write_output(rendering, node->text, node->bytes); break;
+    case JINJA_NODE_OUTPUT: execute_output(rendering, node); break;
+    case JINJA_NODE_IF: execute_if(rendering, node); break;
+    case JINJA_NODE_FOR: execute_for(rendering, node); break;
+    case JINJA_NODE_SET: execute_set(rendering, node); break;
+    case JINJA_NODE_SET_BODY: execute_set_body(rendering, node); break;
+    case JINJA_NODE_MACRO: execute_macro(rendering, node); break;
+    case JINJA_NODE_GENERATION: execute_generation(rendering, node); break;
+    case JINJA_NODE_BREAK: rendering->flow = JINJA_FLOW_BREAK; break;
+    case JINJA_NODE_CONTINUE: rendering->flow = JINJA_FLOW_CONTINUE; break;
     default: BUG("statement of kind %d", (int)node->kind);
     }
 }
 
-static enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    TRY(jinja_charge(rendering, 1));
+static void execute(struct jinja_rendering *rendering, const struct jinja_node *node) {
+    jinja_charge(rendering, 1);
     rendering->line = node->line;
-    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "nested more than %d deep", JINJA_DEPTH_MAX);
-    TRY(execute(rendering, node));
+    jinja_enter(rendering);
+    execute_kind(rendering, node);
     rendering->depth--;
-    return STATUS_OK;
 }
 
+/* Where the rendering comes back when it fails. */
 static enum status render(struct jinja_rendering *rendering, const struct jinja_variable *variables, size_t count) {
-    TRY(jinja_enter_scope(rendering, NULL));
+    if (setjmp(rendering->failed)) return rendering->status;
+    jinja_enter_scope(rendering, NULL);
     for (size_t i = 0; i < count; i++) {
-        struct jinja_value value;
-        TRY(jinja_from_json(rendering, variables[i].value, &value));
-        TRY(jinja_bind(rendering, variables[i].name, strlen(variables[i].name), value));
+        struct jinja_value value = jinja_from_json(rendering, variables[i].value);
+        jinja_bind(rendering, variables[i].name, strlen(variables[i].name), value);
     }
-    TRY(jinja_enter_scope(rendering, rendering->scope));
-    return jinja_execute(rendering, rendering->template->body);
+    jinja_enter_scope(rendering, rendering->scope);
+    execute(rendering, rendering->template->body);
+    return STATUS_OK;
 }
 
 enum status jinja_render(const struct jinja_template *template, const struct jinja_variable *variables, size_t count,
                          int64_t now_s, struct jinja_output *out) {
     struct jinja_rendering rendering = {
-        .template = template, .result = out, .out = &out->text, .now_s = now_s, .line = 1};
+        .template = template, .result = out, .text = &out->text, .now_s = now_s, .line = 1};
     out->text.count = out->generations.count = 0;
     enum status status = render(&rendering, variables, count);
     scratch_free(&rendering.memory);
+    vec_free(&rendering.parts);
     out->work = rendering.work;
     return status;
 }
@@ -293,13 +294,4 @@ enum status jinja_render(const struct jinja_template *template, const struct jin
 void jinja_output_free(struct jinja_output *output) {
     vec_free(&output->text);
     vec_free(&output->generations);
-}
-
-/* Read off the tables by which names are found. */
-const char *jinja_name(enum jinja_names names, size_t index) {
-    if (names == JINJA_STRING_METHODS) return jinja_method_name(index, JINJA_STRING);
-    if (names == JINJA_DICT_METHODS) return jinja_method_name(index, JINJA_DICT);
-    if (names == JINJA_TESTS) return jinja_predicates[index].name;
-    if (names == JINJA_FUNCTIONS) return jinja_functions[index].name;
-    return jinja_filters[index].name;
 }

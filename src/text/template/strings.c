@@ -4,13 +4,18 @@
 
 #include "base/utf8.h"
 #include "text/template/render.h"
-#include "text/template/value.h"
+
+static void append(struct jinja_rendering *rendering, const char *text) { jinja_append(rendering, text, strlen(text)); }
+
+static void append_code(struct jinja_rendering *rendering, uint32_t code) {
+    char text[4];
+    jinja_append(rendering, text, utf8_encode(code, text));
+}
 
 enum { CASE_WORK = 3 }; /* of a byte, where characters beyond ASCII are looked up in a table */
 
 /* A sigma ends a word where letters are before it and none behind, whatever marks stand between. */
-static enum status append_sigma(struct jinja_rendering *rendering, const struct jinja_value *text, size_t at,
-                                size_t bytes, struct text_buffer *out) {
+static void append_sigma(struct jinja_rendering *rendering, const struct jinja_value *text, size_t at, size_t bytes) {
     const char *start = text->string.text;
     size_t before = at, after = at + bytes, length = 0;
     uint32_t code = 0;
@@ -20,15 +25,15 @@ static enum status append_sigma(struct jinja_rendering *rendering, const struct 
     while (after < text->string.bytes && unicode_is_case_ignorable(code = utf8_decode_valid(start + after, &length)))
         after += length;
     ends = ends && (after == text->string.bytes || !unicode_is_cased(code));
-    TRY(jinja_charge(rendering, CASE_WORK * (after - before)));
-    return text_append_code(out, ends ? 0x3C2 : 0x3C3);
+    jinja_charge(rendering, CASE_WORK * (after - before));
+    append_code(rendering, ends ? 0x3C2 : 0x3C3);
 }
 
-static enum status change_characters(struct jinja_rendering *rendering, const struct jinja_value *text,
-                                     enum jinja_case change, struct text_buffer *out) {
+struct jinja_value jinja_change_case(struct jinja_rendering *rendering, const struct jinja_value *text,
+                                     enum jinja_case change) {
     bool in_word = false;
-    size_t length;
-    TRY(jinja_charge(rendering, CASE_WORK * text->string.bytes));
+    size_t length, from = rendering->text->count;
+    jinja_charge(rendering, CASE_WORK * text->string.bytes);
     for (size_t at = 0; at < text->string.bytes; at += length) {
         uint32_t code = utf8_decode_valid(text->string.text + at, &length);
         bool starts = change == JINJA_CASE_TITLE ? !in_word : at == 0;
@@ -36,118 +41,91 @@ static enum status change_characters(struct jinja_rendering *rendering, const st
                                : change != JINJA_CASE_LOWER && starts ? UNICODE_TITLE
                                                                       : UNICODE_LOWER;
         if (to == UNICODE_LOWER && code == 0x3A3)
-            TRY(append_sigma(rendering, text, at, length, out));
+            append_sigma(rendering, text, at, length);
         else
-            TRY(unicode_append_case(code, to, out));
+            jinja_require(rendering, unicode_append_case(code, to, rendering->text));
         in_word = change == JINJA_CASE_TITLE && unicode_is_cased(code);
     }
-    return STATUS_OK;
-}
-
-enum status jinja_change_case(struct jinja_rendering *rendering, const struct jinja_value *text, enum jinja_case change,
-                              struct jinja_value *out) {
-    struct text_buffer changed = {0};
-    return jinja_take_string(rendering, change_characters(rendering, text, change, &changed), &changed, out);
+    return jinja_take_text(rendering, from);
 }
 
 /* Whether the character of a text at a place is one of a set's. */
-static bool in_set(const struct jinja_value *set, const char *character, size_t length) {
+static bool in_set(struct jinja_rendering *rendering, const struct jinja_value *set, const char *character,
+                   size_t length) {
+    jinja_charge_searched(rendering, set->string.bytes, 1);
     return jinja_find_text(set->string.text, set->string.bytes, 0, character, length) < set->string.bytes;
 }
 
-enum status jinja_strip(struct jinja_rendering *rendering, const struct jinja_value *text,
-                        const struct jinja_value *set, bool left, bool right, struct jinja_value *out) {
-    bool space = set->kind == JINJA_NONE || set->kind == JINJA_UNDEFINED;
+struct jinja_value jinja_strip(struct jinja_rendering *rendering, const struct jinja_value *text,
+                               const struct jinja_value *set, enum jinja_sides sides) {
     const char *from = text->string.text;
     size_t bytes = text->string.bytes, length;
-    if (!space && set->kind != JINJA_STRING)
-        return jinja_fail(rendering, "strip arg must be None or str, not %s", jinja_type_name(set));
-    if (space) {
-        size_t leading = left ? jinja_leading_space(from, bytes) : 0;
-        size_t trailing = right ? jinja_trailing_space(from + leading, bytes - leading) : 0;
-        TRY(jinja_charge(rendering, 1 + leading + trailing));
-        *out = jinja_string(from + leading, bytes - leading - trailing);
-        return STATUS_OK;
+    if (jinja_is(set, JINJA_ABSENT)) {
+        size_t leading = sides & JINJA_LEFT ? jinja_leading_space(from, bytes) : 0;
+        size_t trailing = sides & JINJA_RIGHT ? jinja_trailing_space(from + leading, bytes - leading) : 0;
+        jinja_charge(rendering, 1 + leading + trailing);
+        return jinja_string(from + leading, bytes - leading - trailing);
     }
-    while (left && bytes > 0) {
+    if (set->kind != JINJA_STRING) jinja_fail(rendering, "strip arg must be None or str, not %s", jinja_type_name(set));
+    while ((sides & JINJA_LEFT) && bytes > 0) {
         (void)utf8_decode_valid(from, &length);
-        TRY(jinja_charge_searched(rendering, set->string.bytes, 1));
-        if (!in_set(set, from, length)) break;
+        if (!in_set(rendering, set, from, length)) break;
         from += length;
         bytes -= length;
     }
-    while (right && bytes > 0) {
+    while ((sides & JINJA_RIGHT) && bytes > 0) {
         (void)utf8_decode_last(from, bytes, &length);
-        TRY(jinja_charge_searched(rendering, set->string.bytes, 1));
-        if (!in_set(set, from + bytes - length, length)) break;
+        if (!in_set(rendering, set, from + bytes - length, length)) break;
         bytes -= length;
     }
-    *out = jinja_string(from, bytes);
-    return STATUS_OK;
-}
-
-static enum status append_bounded(struct jinja_rendering *rendering, struct text_buffer *out, const char *text,
-                                  size_t bytes) {
-    TRY(jinja_charge_moved(rendering, bytes));
-    if (bytes > JINJA_OUTPUT_MAX - out->count)
-        return jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MAX);
-    return text_append(out, text, bytes);
+    return jinja_string(from, bytes);
 }
 
 /* An empty `from` is found before each character and at the end. */
-static enum status replace_into(struct jinja_rendering *rendering, const struct jinja_value *text,
-                                const struct jinja_value *from, const struct jinja_value *to, int64_t max,
-                                struct text_buffer *out) {
+static void replace_into(struct jinja_rendering *rendering, const struct jinja_value *text,
+                         const struct jinja_value *from, const struct jinja_value *to, int64_t max) {
     const char *start = text->string.text;
     size_t bytes = text->string.bytes, at = 0;
     for (int64_t done = 0; max < 0 || done < max; done++) {
         size_t found = jinja_find_text(start, bytes, at, from->string.text, from->string.bytes);
-        TRY(jinja_charge_searched(rendering, (found > bytes ? bytes : found) - at, from->string.bytes));
+        jinja_charge_searched(rendering, (found > bytes ? bytes : found) - at, from->string.bytes);
         if (found > bytes) break;
-        TRY(append_bounded(rendering, out, start + at, found - at));
-        TRY(append_bounded(rendering, out, to->string.text, to->string.bytes));
+        jinja_append_charged(rendering, start + at, found - at);
+        jinja_append_charged(rendering, to->string.text, to->string.bytes);
         at = found + from->string.bytes;
         if (from->string.bytes > 0) continue;
-        if (at == bytes) return STATUS_OK;
+        if (at == bytes) return;
         size_t length = jinja_find_character(start + at, bytes - at, 1);
-        TRY(append_bounded(rendering, out, start + at, length));
+        jinja_append_charged(rendering, start + at, length);
         at += length;
     }
-    return append_bounded(rendering, out, start + at, bytes - at);
+    jinja_append_charged(rendering, start + at, bytes - at);
 }
 
-enum status jinja_replace(struct jinja_rendering *rendering, const struct jinja_value *text,
-                          const struct jinja_value *from, const struct jinja_value *to, int64_t max,
-                          struct jinja_value *out) {
-    struct text_buffer replaced = {0};
+struct jinja_value jinja_replace(struct jinja_rendering *rendering, const struct jinja_value *text,
+                                 const struct jinja_value *from, const struct jinja_value *to, int64_t max) {
+    size_t begin = rendering->text->count;
     if (from->kind != JINJA_STRING || to->kind != JINJA_STRING)
-        return jinja_fail(rendering, "replace: the arguments must be strings");
-    return jinja_take_string(rendering, replace_into(rendering, text, from, to, max, &replaced), &replaced, out);
+        jinja_fail(rendering, "replace: the arguments must be strings");
+    replace_into(rendering, text, from, to, max);
+    return jinja_take_text(rendering, begin);
 }
 
-static enum status join_into(struct jinja_rendering *rendering, const struct jinja_value *separator,
-                             const struct jinja_list *items, bool any, struct text_buffer *out) {
+struct jinja_value jinja_join(struct jinja_rendering *rendering, const struct jinja_value *separator,
+                              const struct jinja_list *items, bool any) {
+    size_t from = rendering->text->count;
     for (size_t i = 0; i < items->count; i++) {
-        struct jinja_value text = items->items[i];
-        if (!any && text.kind != JINJA_STRING)
-            return jinja_fail(rendering, "sequence item %zu: expected str instance, %s found", i,
-                              jinja_type_name(&text));
-        TRY(jinja_to_string(rendering, &items->items[i], &text));
-        if (i > 0) TRY(append_bounded(rendering, out, separator->string.text, separator->string.bytes));
-        TRY(append_bounded(rendering, out, text.string.text, text.string.bytes));
+        const struct jinja_value *item = &items->items[i];
+        if (!any && item->kind != JINJA_STRING)
+            jinja_fail(rendering, "sequence item %zu: expected str instance, %s found", i, jinja_type_name(item));
+        struct jinja_value text = jinja_to_string(rendering, item);
+        if (i > 0) jinja_append_charged(rendering, separator->string.text, separator->string.bytes);
+        jinja_append_charged(rendering, text.string.text, text.string.bytes);
     }
-    return STATUS_OK;
-}
-
-enum status jinja_join(struct jinja_rendering *rendering, const struct jinja_value *separator,
-                       const struct jinja_list *items, bool any, struct jinja_value *out) {
-    struct text_buffer joined = {0};
-    return jinja_take_string(rendering, join_into(rendering, separator, items, any, &joined), &joined, out);
+    return jinja_take_text(rendering, from);
 }
 
 /* --- str, repr and JSON of values --- */
-
-static enum status append(struct text_buffer *out, const char *text) { return text_append(out, text, strlen(text)); }
 
 /* Of a number's shortest digits, which are found by trying; and of a character that may be escaped. */
 enum { FLOAT_WORK = 1600, CHARACTER_WORK = 6 };
@@ -180,21 +158,26 @@ static void print_digits(const char *digits, int exponent, char out[64]) {
         snprintf(out, 64, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
 }
 
-static enum status append_float(struct jinja_rendering *rendering, double number, bool json, struct text_buffer *out) {
+static void append_float(struct jinja_rendering *rendering, double number, bool json) {
     char digits[32], text[64];
-    TRY(jinja_charge(rendering, FLOAT_WORK));
-    if (isnan(number)) return append(out, json ? "NaN" : "nan");
-    if (signbit(number)) TRY(append(out, "-"));
-    if (isinf(number)) return append(out, json ? "Infinity" : "inf");
-    int exponent = shortest_digits(fabs(number), digits);
-    print_digits(digits, exponent, text);
-    return append(out, text);
+    jinja_charge(rendering, FLOAT_WORK);
+    if (isnan(number)) {
+        append(rendering, json ? "NaN" : "nan");
+        return;
+    }
+    if (signbit(number)) append(rendering, "-");
+    if (isinf(number)) {
+        append(rendering, json ? "Infinity" : "inf");
+        return;
+    }
+    print_digits(digits, shortest_digits(fabs(number), digits), text);
+    append(rendering, text);
 }
 
-static enum status append_integer(int64_t integer, struct text_buffer *out) {
+static void append_integer(struct jinja_rendering *rendering, int64_t integer) {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, integer);
-    return append(out, text);
+    append(rendering, text);
 }
 
 /* str.isprintable of a character. */
@@ -212,185 +195,169 @@ static bool is_printable(uint32_t code) {
     }
 }
 
-static enum status append_escaped(uint32_t code, char quote, struct text_buffer *out) {
-    char text[16];
-    static const char names[] = "\n\r\t\\", letters[] = "nrt\\";
+/* A backslash and the letter that stands for the character, where one does: letters[i] for names[i]. */
+static bool append_named(struct jinja_rendering *rendering, uint32_t code, const char *names, const char *letters) {
     const char *named = code > 0 && code < 128 ? strchr(names, (int)code) : NULL;
-    if (named)
-        snprintf(text, sizeof text, "\\%c", letters[named - names]);
-    else if (code == (uint32_t)quote)
-        snprintf(text, sizeof text, "\\%c", quote);
-    else if (is_printable(code))
-        return text_append_code(out, code);
-    else
-        snprintf(text, sizeof text, code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", code);
-    return append(out, text);
+    if (named) jinja_append(rendering, (const char[]){'\\', letters[named - names]}, 2);
+    return named;
 }
 
-static enum status append_string_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                      struct text_buffer *out) {
+static void append_escaped(struct jinja_rendering *rendering, uint32_t code, char quote) {
+    char text[16];
+    const char own[] = {'\n', '\r', '\t', '\\', quote, '\0'}, letters[] = {'n', 'r', 't', '\\', quote, '\0'};
+    if (append_named(rendering, code, own, letters)) return;
+    if (is_printable(code)) {
+        append_code(rendering, code);
+        return;
+    }
+    snprintf(text, sizeof text, code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", code);
+    append(rendering, text);
+}
+
+static void append_string_repr(struct jinja_rendering *rendering, const struct jinja_value *value) {
     const char *text = value->string.text;
     size_t bytes = value->string.bytes, length;
-    TRY(jinja_charge(rendering, CHARACTER_WORK * bytes));
+    jinja_charge(rendering, CHARACTER_WORK * bytes);
     bool single = bytes > 0 && memchr(text, '\'', bytes), both = single && memchr(text, '"', bytes);
     char quote = single && !both ? '"' : '\'';
-    TRY(text_append(out, &quote, 1));
+    jinja_append(rendering, &quote, 1);
     for (size_t at = 0; at < bytes; at += length)
-        TRY(append_escaped(utf8_decode_valid(text + at, &length), quote, out));
-    return text_append(out, &quote, 1);
+        append_escaped(rendering, utf8_decode_valid(text + at, &length), quote);
+    jinja_append(rendering, &quote, 1);
 }
 
-static enum status jinja_append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                     struct text_buffer *out);
+static void append_repr(struct jinja_rendering *rendering, const struct jinja_value *value);
 
-static enum status append_list_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                    struct text_buffer *out) {
+static void append_list_repr(struct jinja_rendering *rendering, const struct jinja_value *value) {
     bool tuple = value->kind == JINJA_TUPLE;
-    TRY(append(out, tuple ? "(" : "["));
+    append(rendering, tuple ? "(" : "[");
     for (size_t i = 0; i < value->list->count; i++) {
-        if (i > 0) TRY(append(out, ", "));
-        TRY(jinja_append_repr(rendering, &value->list->items[i], out));
+        if (i > 0) append(rendering, ", ");
+        append_repr(rendering, &value->list->items[i]);
     }
-    return append(out, !tuple ? "]" : value->list->count == 1 ? ",)" : ")");
+    append(rendering, !tuple ? "]" : value->list->count == 1 ? ",)" : ")");
 }
 
-static enum status append_range_repr(const struct jinja_list *list, struct text_buffer *out) {
+static void append_range_repr(struct jinja_rendering *rendering, const struct jinja_list *list) {
     char text[96], step[32] = "";
     if (list->step != 1) snprintf(step, sizeof step, ", %" PRId64, list->step);
     snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64 "%s)", list->first, list->past, step);
-    return append(out, text);
+    append(rendering, text);
 }
 
-static enum status append_dict_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                    struct text_buffer *out) {
-    TRY(append(out, "{"));
+static void append_dict_repr(struct jinja_rendering *rendering, const struct jinja_value *value) {
+    append(rendering, "{");
     for (size_t i = 0; i < value->dict->count; i++) {
-        if (i > 0) TRY(append(out, ", "));
-        TRY(jinja_append_repr(rendering, &value->dict->pairs[i].key, out));
-        TRY(append(out, ": "));
-        TRY(jinja_append_repr(rendering, &value->dict->pairs[i].value, out));
+        if (i > 0) append(rendering, ", ");
+        append_repr(rendering, &value->dict->pairs[i].key);
+        append(rendering, ": ");
+        append_repr(rendering, &value->dict->pairs[i].value);
     }
-    return append(out, "}");
-}
-
-static enum status append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
-                               struct text_buffer *out) {
-    switch (value->kind) {
-    case JINJA_UNDEFINED: return append(out, "Undefined");
-    case JINJA_NONE: return append(out, "None");
-    case JINJA_BOOL: return append(out, value->truth ? "True" : "False");
-    case JINJA_INTEGER: return append_integer(value->integer, out);
-    case JINJA_FLOAT: return append_float(rendering, value->number, false, out);
-    case JINJA_STRING: return append_string_repr(rendering, value, out);
-    case JINJA_LIST:
-    case JINJA_TUPLE: return append_list_repr(rendering, value, out);
-    case JINJA_RANGE: return append_range_repr(value->list, out);
-    case JINJA_SELF: return append(out, "<TemplateReference None>");
-    case JINJA_DICT: return append_dict_repr(rendering, value, out);
-    default: return jinja_fail(rendering, "printing a %s is not supported", jinja_type_name(value));
-    }
+    append(rendering, "}");
 }
 
 /* Every level and item is charged, so that printing a value always ends; a number is charged more. */
-static enum status enter(struct jinja_rendering *rendering, const struct text_buffer *out) {
-    TRY(jinja_charge(rendering, 8));
-    if (out->count > JINJA_OUTPUT_MAX) return jinja_fail(rendering, "a text of more than %d bytes", JINJA_OUTPUT_MAX);
-    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "values nested too deeply");
-    return STATUS_OK;
+static void enter(struct jinja_rendering *rendering) {
+    jinja_charge(rendering, 8);
+    jinja_enter(rendering);
 }
 
-static enum status jinja_append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                     struct text_buffer *out) {
-    TRY(enter(rendering, out));
-    TRY(append_repr(rendering, value, out));
+static void append_repr(struct jinja_rendering *rendering, const struct jinja_value *value) {
+    enter(rendering);
+    switch (value->kind) {
+    case JINJA_UNDEFINED: append(rendering, "Undefined"); break;
+    case JINJA_NONE: append(rendering, "None"); break;
+    case JINJA_BOOL: append(rendering, value->truth ? "True" : "False"); break;
+    case JINJA_INTEGER: append_integer(rendering, value->integer); break;
+    case JINJA_FLOAT: append_float(rendering, value->number, false); break;
+    case JINJA_STRING: append_string_repr(rendering, value); break;
+    case JINJA_LIST:
+    case JINJA_TUPLE: append_list_repr(rendering, value); break;
+    case JINJA_RANGE: append_range_repr(rendering, value->list); break;
+    case JINJA_SELF: append(rendering, "<TemplateReference None>"); break;
+    case JINJA_DICT: append_dict_repr(rendering, value); break;
+    default: jinja_fail(rendering, "printing a %s is not supported", jinja_type_name(value));
+    }
     rendering->depth--;
-    return STATUS_OK;
 }
 
-enum status jinja_to_string(struct jinja_rendering *rendering, const struct jinja_value *value,
-                            struct jinja_value *out) {
-    if (value->kind == JINJA_STRING) {
-        *out = *value;
-        return STATUS_OK;
-    }
-    if (value->kind == JINJA_UNDEFINED) {
-        *out = jinja_literal("");
-        return STATUS_OK;
-    }
-    struct text_buffer text = {0};
-    return jinja_take_string(rendering, jinja_append_repr(rendering, value, &text), &text, out);
+struct jinja_value jinja_to_string(struct jinja_rendering *rendering, const struct jinja_value *value) {
+    size_t from = rendering->text->count;
+    if (value->kind == JINJA_STRING) return *value;
+    if (value->kind == JINJA_UNDEFINED) return jinja_literal("");
+    append_repr(rendering, value);
+    return jinja_take_text(rendering, from);
 }
 
 struct json_printer {
     struct jinja_rendering *rendering;
     const struct jinja_json_options *options;
-    struct text_buffer *out;
     int level;
 };
 
-static enum status json_value(struct json_printer *printer, const struct jinja_value *value);
+static void json_value(struct json_printer *printer, const struct jinja_value *value);
 
-static enum status json_character(const struct json_printer *printer, uint32_t code) {
-    static const char names[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
+static void json_put(const struct json_printer *printer, const char *text) { append(printer->rendering, text); }
+
+static void json_character(const struct json_printer *printer, uint32_t code) {
     char text[16];
-    const char *named = code > 0 && code < 128 ? strchr(names, (int)code) : NULL;
-    if (named)
-        snprintf(text, sizeof text, "\\%c", letters[named - names]);
-    else if (code < 0x20 || (printer->options->ascii && code >= 0x7F && code < 0x10000))
+    if (append_named(printer->rendering, code, "\"\\\n\r\t\f\b", "\"\\nrtfb")) return;
+    bool ascii = printer->options->ascii;
+    if (code < 0x20 || (ascii && code >= 0x7F && code < 0x10000)) {
         snprintf(text, sizeof text, "\\u%04x", code);
-    else if (printer->options->ascii && code >= 0x10000)
+        json_put(printer, text);
+    } else if (ascii && code >= 0x10000) {
         snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF));
-    else
-        return text_append_code(printer->out, code);
-    return append(printer->out, text);
+        json_put(printer, text);
+    } else {
+        append_code(printer->rendering, code);
+    }
 }
 
-static enum status json_string_text(const struct json_printer *printer, const char *text, size_t bytes) {
+static void json_string_text(const struct json_printer *printer, const char *text, size_t bytes) {
     size_t length;
-    TRY(append(printer->out, "\""));
-    TRY(jinja_charge(printer->rendering, CHARACTER_WORK * bytes));
+    json_put(printer, "\"");
+    jinja_charge(printer->rendering, CHARACTER_WORK * bytes);
     for (size_t at = 0; at < bytes; at += length)
-        TRY(json_character(printer, utf8_decode_valid(text + at, &length)));
-    return append(printer->out, "\"");
+        json_character(printer, utf8_decode_valid(text + at, &length));
+    json_put(printer, "\"");
 }
 
 /* The end of a line and the indentation of the present level, where there is one. */
-static enum status json_line(const struct json_printer *printer) {
-    if (!printer->options->indent) return STATUS_OK;
-    TRY(jinja_charge(printer->rendering, 1 + 2 * (size_t)printer->level));
-    TRY(append(printer->out, "\n"));
+static void json_line(const struct json_printer *printer) {
+    if (!printer->options->indent) return;
+    jinja_charge(printer->rendering, 1 + 2 * (size_t)printer->level);
+    json_put(printer, "\n");
     for (int i = 0; i < printer->level; i++)
-        TRY(append(printer->out, printer->options->indent));
-    return STATUS_OK;
+        json_put(printer, printer->options->indent);
 }
 
-static enum status json_separator(const struct json_printer *printer, size_t index) {
+static void json_separator(const struct json_printer *printer, size_t index) {
     const char *separator = printer->options->item_separator;
     if (!separator) separator = printer->options->indent ? "," : ", ";
-    if (index > 0) TRY(append(printer->out, separator));
-    return json_line(printer);
+    if (index > 0) json_put(printer, separator);
+    json_line(printer);
 }
 
-static enum status json_list(struct json_printer *printer, const struct jinja_list *list) {
-    if (list->count == 0) return append(printer->out, "[]");
-    TRY(append(printer->out, "["));
+static void json_list(struct json_printer *printer, const struct jinja_list *list) {
+    json_put(printer, "[");
     printer->level++;
     for (size_t i = 0; i < list->count; i++) {
-        TRY(json_separator(printer, i));
-        TRY(json_value(printer, &list->items[i]));
+        json_separator(printer, i);
+        json_value(printer, &list->items[i]);
     }
     printer->level--;
-    TRY(json_line(printer));
-    return append(printer->out, "]");
+    if (list->count > 0) json_line(printer);
+    json_put(printer, "]");
 }
 
-static enum status json_key(struct json_printer *printer, const struct jinja_value *key) {
-    if (key->kind == JINJA_STRING) return json_value(printer, key);
-    if (key->kind != JINJA_NONE && !jinja_is_number(key))
-        return jinja_fail(printer->rendering, "a key of type '%s' is none of JSON's", jinja_type_name(key));
-    TRY(append(printer->out, "\""));
-    TRY(json_value(printer, key));
-    return append(printer->out, "\"");
+static void json_key(struct json_printer *printer, const struct jinja_value *key) {
+    bool text = key->kind == JINJA_STRING;
+    if (!text && !jinja_is(key, JINJA_NUMBER | JINJA_BIT(NONE)))
+        jinja_fail(printer->rendering, "a key of type '%s' is none of JSON's", jinja_type_name(key));
+    if (!text) json_put(printer, "\"");
+    json_value(printer, key);
+    if (!text) json_put(printer, "\"");
 }
 
 static int by_key(const void *a, const void *b) {
@@ -401,69 +368,60 @@ static int by_key(const void *a, const void *b) {
     return order != 0 ? order : (x->string.bytes > y->string.bytes) - (x->string.bytes < y->string.bytes);
 }
 
-static enum status json_pairs(struct json_printer *printer, const struct jinja_dict *dict,
-                              const struct jinja_pair *const *pairs) {
+/* Some 32 comparisons of each key, by all of it. */
+static void sort_pairs(struct jinja_rendering *rendering, const struct jinja_pair **pairs, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (pairs[i]->key.kind != JINJA_STRING)
+            jinja_fail(rendering, "sort_keys with keys that are not strings is not supported");
+        jinja_charge(rendering, 32 + 2 * pairs[i]->key.string.bytes);
+    }
+    qsort(pairs, count, sizeof *pairs, by_key);
+}
+
+static void json_dict(struct json_printer *printer, const struct jinja_dict *dict) {
     const char *separator = printer->options->key_separator ? printer->options->key_separator : ": ";
-    TRY(append(printer->out, "{"));
+    if (dict->count == 0) {
+        json_put(printer, "{}");
+        return;
+    }
+    const struct jinja_pair **pairs = jinja_alloc(printer->rendering, dict->count, sizeof *pairs);
+    for (size_t i = 0; i < dict->count; i++)
+        pairs[i] = &dict->pairs[i];
+    if (printer->options->sort_keys) sort_pairs(printer->rendering, pairs, dict->count);
+    json_put(printer, "{");
     printer->level++;
     for (size_t i = 0; i < dict->count; i++) {
-        TRY(json_separator(printer, i));
-        TRY(json_key(printer, &pairs[i]->key));
-        TRY(append(printer->out, separator));
-        TRY(json_value(printer, &pairs[i]->value));
+        json_separator(printer, i);
+        json_key(printer, &pairs[i]->key);
+        json_put(printer, separator);
+        json_value(printer, &pairs[i]->value);
     }
     printer->level--;
-    TRY(json_line(printer));
-    return append(printer->out, "}");
+    json_line(printer);
+    json_put(printer, "}");
 }
 
-/* Some 32 comparisons of each key, by all of it. */
-static enum status charge_sorting(struct jinja_rendering *rendering, const struct jinja_dict *dict) {
-    for (size_t i = 0; i < dict->count; i++)
-        TRY(jinja_charge(rendering, 32 + 2 * dict->pairs[i].key.string.bytes));
-    return STATUS_OK;
-}
-
-static enum status json_dict(struct json_printer *printer, const struct jinja_dict *dict) {
-    const struct jinja_pair **pairs;
-    bool sort = printer->options->sort_keys;
-    if (dict->count == 0) return append(printer->out, "{}");
-    TRY(jinja_alloc(printer->rendering, dict->count, sizeof *pairs, &pairs));
-    for (size_t i = 0; i < dict->count; i++) {
-        pairs[i] = &dict->pairs[i];
-        if (sort && pairs[i]->key.kind != JINJA_STRING)
-            return jinja_fail(printer->rendering, "sort_keys with keys that are not strings is not supported");
-    }
-    if (sort) TRY(charge_sorting(printer->rendering, dict));
-    if (sort) qsort(pairs, dict->count, sizeof *pairs, by_key);
-    return json_pairs(printer, dict, pairs);
-}
-
-static enum status json_any(struct json_printer *printer, const struct jinja_value *value) {
+static void json_value(struct json_printer *printer, const struct jinja_value *value) {
+    struct jinja_rendering *rendering = printer->rendering;
+    enter(rendering);
     switch (value->kind) {
-    case JINJA_NONE: return append(printer->out, "null");
-    case JINJA_BOOL: return append(printer->out, value->truth ? "true" : "false");
-    case JINJA_INTEGER: return append_integer(value->integer, printer->out);
-    case JINJA_FLOAT: return append_float(printer->rendering, value->number, true, printer->out);
-    case JINJA_STRING: return json_string_text(printer, value->string.text, value->string.bytes);
+    case JINJA_NONE: json_put(printer, "null"); break;
+    case JINJA_BOOL: json_put(printer, value->truth ? "true" : "false"); break;
+    case JINJA_INTEGER: append_integer(rendering, value->integer); break;
+    case JINJA_FLOAT: append_float(rendering, value->number, true); break;
+    case JINJA_STRING: json_string_text(printer, value->string.text, value->string.bytes); break;
     case JINJA_LIST:
-    case JINJA_TUPLE: return json_list(printer, value->list);
-    case JINJA_DICT: return json_dict(printer, value->dict);
-    default:
-        return jinja_fail(printer->rendering, "Object of type %s is not JSON serializable", jinja_type_name(value));
+    case JINJA_TUPLE: json_list(printer, value->list); break;
+    case JINJA_DICT: json_dict(printer, value->dict); break;
+    default: jinja_fail(rendering, "Object of type %s is not JSON serializable", jinja_type_name(value));
     }
+    rendering->depth--;
 }
 
-static enum status json_value(struct json_printer *printer, const struct jinja_value *value) {
-    TRY(enter(printer->rendering, printer->out));
-    TRY(json_any(printer, value));
-    printer->rendering->depth--;
-    return STATUS_OK;
-}
-
-enum status jinja_to_json(struct jinja_rendering *rendering, const struct jinja_value *value,
-                          const struct jinja_json_options *options, struct jinja_value *out) {
-    struct text_buffer text = {0};
-    struct json_printer printer = {.rendering = rendering, .options = options, .out = &text};
-    return jinja_take_string(rendering, json_value(&printer, value), &text, out);
+struct jinja_value jinja_to_json(struct jinja_rendering *rendering, const struct jinja_value *value,
+                                 const struct jinja_json_options *options) {
+    struct json_printer printer = {.rendering = rendering, .options = options};
+    size_t from = rendering->text->count;
+    json_value(&printer, value);
+    return jinja_take_text(rendering, from);
 }

@@ -1,7 +1,7 @@
-#include "text/template/value.h"
-
+/* Values as Python has them: making, comparing and going over them. */
 #include <math.h>
 
+#include "base/utf8.h"
 #include "text/template/render.h"
 
 bool jinja_is_space(uint32_t code) {
@@ -45,6 +45,8 @@ size_t jinja_find_text(const char *text, size_t bytes, size_t from, const char *
     return found ? (size_t)(found - text) : bytes + 1;
 }
 
+/* --- making values --- */
+
 struct jinja_value jinja_undefined(const char *name, size_t bytes) {
     return (struct jinja_value){.kind = JINJA_UNDEFINED, .string = {name, bytes}};
 }
@@ -73,149 +75,111 @@ struct jinja_value jinja_literal(const char *text) {
     return jinja_string(text, strlen(text));
 }
 
-enum status jinja_copy_string(struct jinja_rendering *rendering, const char *text, size_t bytes,
-                              struct jinja_value *out) {
-    char *copy;
-    TRY(jinja_alloc(rendering, bytes + 1, 1, &copy));
-    if (bytes > 0) memcpy(copy, text, bytes);
-    *out = jinja_string(copy, bytes);
-    return STATUS_OK;
+struct jinja_value jinja_concatenate(struct jinja_rendering *rendering, struct jinja_value a, struct jinja_value b) {
+    size_t bytes = a.string.bytes + b.string.bytes;
+    char *text = jinja_alloc(rendering, bytes + 1, 1);
+    if (a.string.bytes > 0) memcpy(text, a.string.text, a.string.bytes);
+    if (b.string.bytes > 0) memcpy(text + a.string.bytes, b.string.text, b.string.bytes);
+    return jinja_string(text, bytes);
 }
 
-enum status jinja_take_string(struct jinja_rendering *rendering, enum status status, struct text_buffer *text,
-                              struct jinja_value *out) {
-    if (status == STATUS_OK) status = jinja_copy_string(rendering, text->items, text->count, out);
-    vec_free(text);
-    return status;
-}
-
-enum status jinja_make_list(struct jinja_rendering *rendering, enum jinja_kind kind, size_t count,
-                            struct jinja_value *out, struct jinja_value **items) {
-    struct jinja_list *list;
-    TRY(jinja_alloc(rendering, 1, sizeof *list, &list));
-    TRY(jinja_alloc(rendering, count, sizeof *list->items, &list->items));
+struct jinja_value jinja_make_list(struct jinja_rendering *rendering, enum jinja_kind kind, size_t count) {
+    struct jinja_list *list = jinja_alloc(rendering, 1, sizeof *list);
+    list->items = jinja_alloc(rendering, count, sizeof *list->items);
     list->count = count;
-    *items = list->items;
-    *out = (struct jinja_value){.kind = kind, .list = list};
-    return STATUS_OK;
+    return (struct jinja_value){.kind = kind, .list = list};
 }
 
-enum status jinja_make_range(struct jinja_rendering *rendering, int64_t first, int64_t past, int64_t step, size_t count,
-                             struct jinja_value *out) {
-    struct jinja_value *items;
-    TRY(jinja_make_list(rendering, JINJA_RANGE, count, out, &items));
-    struct jinja_list *list = (struct jinja_list *)(uintptr_t)out->list;
-    list->first = first;
-    list->past = past;
-    list->step = step;
+struct jinja_value jinja_make_range(struct jinja_rendering *rendering, int64_t first, int64_t past, int64_t step,
+                                    size_t count) {
+    struct jinja_value range = jinja_make_list(rendering, JINJA_RANGE, count);
+    range.list->first = first;
+    range.list->past = past;
+    range.list->step = step;
     for (size_t i = 0; i < count; i++)
-        items[i] = jinja_integer(first + (int64_t)i * step);
-    return STATUS_OK;
+        range.list->items[i] = jinja_integer(first + (int64_t)i * step);
+    return range;
 }
 
-enum status jinja_make_dict(struct jinja_rendering *rendering, struct jinja_value *out) {
-    struct jinja_dict *dict;
-    TRY(jinja_alloc(rendering, 1, sizeof *dict, &dict));
-    *out = (struct jinja_value){.kind = JINJA_DICT, .dict = dict};
-    return STATUS_OK;
+struct jinja_value jinja_make_dict(struct jinja_rendering *rendering) {
+    struct jinja_dict *dict = jinja_alloc(rendering, 1, sizeof *dict);
+    return (struct jinja_value){.kind = JINJA_DICT, .dict = dict};
 }
 
-/* Of two strings. */
-static enum status equal_texts(struct jinja_rendering *rendering, const struct jinja_value *a,
-                               const struct jinja_value *b, bool *out) {
-    size_t bytes = a->string.bytes;
-    *out = bytes == b->string.bytes;
-    if (!*out) return STATUS_OK;
-    TRY(jinja_charge_moved(rendering, bytes));
-    *out = memcmp(a->string.text, b->string.text, bytes) == 0;
-    return STATUS_OK;
+static bool equal_texts(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b) {
+    if (a->string.bytes != b->string.bytes) return false;
+    jinja_charge_moved(rendering, a->string.bytes);
+    return memcmp(a->string.text, b->string.text, a->string.bytes) == 0;
 }
 
 /* Keys are compared one by one: dicts of templates and messages are small, and the work is counted. */
-static enum status find_pair(struct jinja_rendering *rendering, const struct jinja_dict *dict,
-                             const struct jinja_value *key, struct jinja_pair **out) {
-    *out = NULL;
-    TRY(jinja_charge(rendering, 1 + dict->count / 4));
-    for (size_t i = 0; i < dict->count && !*out; i++) {
+static struct jinja_pair *find_pair(struct jinja_rendering *rendering, const struct jinja_dict *dict,
+                                    const struct jinja_value *key) {
+    jinja_charge(rendering, 1 + dict->count / 4);
+    for (size_t i = 0; i < dict->count; i++) {
         const struct jinja_value *own = &dict->pairs[i].key;
-        bool same;
-        if (own->kind == JINJA_STRING && key->kind == JINJA_STRING)
-            TRY(equal_texts(rendering, own, key, &same));
-        else
-            TRY(jinja_equal(rendering, own, key, &same));
-        if (same) *out = &dict->pairs[i];
+        bool texts = own->kind == JINJA_STRING && key->kind == JINJA_STRING;
+        if (texts ? equal_texts(rendering, own, key) : jinja_equal(rendering, own, key)) return &dict->pairs[i];
     }
-    return STATUS_OK;
+    return NULL;
 }
 
-enum status jinja_dict_set(struct jinja_rendering *rendering, struct jinja_dict *dict, struct jinja_value key,
-                           struct jinja_value value) {
-    struct jinja_pair *pair;
-    if (key.kind == JINJA_LIST || key.kind == JINJA_DICT || key.kind == JINJA_NAMESPACE)
-        return jinja_fail(rendering, "unhashable type: '%s'", jinja_type_name(&key));
-    TRY(find_pair(rendering, dict, &key, &pair));
-    if (pair) {
-        pair->value = value;
-        return STATUS_OK;
+void jinja_dict_set(struct jinja_rendering *rendering, struct jinja_dict *dict, struct jinja_value key,
+                    struct jinja_value value) {
+    if (jinja_is(&key, JINJA_BIT(LIST) | JINJA_BIT(DICT) | JINJA_BIT(NAMESPACE)))
+        jinja_fail(rendering, "unhashable type: '%s'", jinja_type_name(&key));
+    struct jinja_pair *pair = find_pair(rendering, dict, &key);
+    if (!pair) {
+        dict->pairs = jinja_grow(rendering, dict->pairs, dict->count, sizeof *dict->pairs);
+        pair = &dict->pairs[dict->count++];
+        pair->key = key;
     }
-    if (dict->count == dict->capacity) {
-        size_t capacity = dict->capacity > 0 ? 2 * dict->capacity : 4;
-        struct jinja_pair *pairs;
-        TRY(jinja_alloc(rendering, capacity, sizeof *pairs, &pairs));
-        if (dict->count > 0) memcpy(pairs, dict->pairs, dict->count * sizeof *pairs);
-        dict->pairs = pairs;
-        dict->capacity = capacity;
-    }
-    dict->pairs[dict->count++] = (struct jinja_pair){key, value};
-    return STATUS_OK;
+    pair->value = value;
 }
 
-enum status jinja_dict_get(struct jinja_rendering *rendering, const struct jinja_dict *dict,
-                           const struct jinja_value *key, const struct jinja_value **out) {
-    struct jinja_pair *pair;
-    TRY(find_pair(rendering, dict, key, &pair));
-    *out = pair ? &pair->value : NULL;
-    return STATUS_OK;
+const struct jinja_value *jinja_dict_get(struct jinja_rendering *rendering, const struct jinja_dict *dict,
+                                         const struct jinja_value *key) {
+    const struct jinja_pair *pair = find_pair(rendering, dict, key);
+    return pair ? &pair->value : NULL;
 }
 
-static enum status list_from_json(struct jinja_rendering *rendering, const json_t *json, struct jinja_value *out) {
-    struct jinja_value *items;
-    TRY(jinja_make_list(rendering, JINJA_LIST, json_array_size(json), out, &items));
+static struct jinja_value list_from_json(struct jinja_rendering *rendering, const json_t *json) {
+    struct jinja_value list = jinja_make_list(rendering, JINJA_LIST, json_array_size(json));
     for (size_t i = 0; i < json_array_size(json); i++)
-        TRY(jinja_from_json(rendering, json_array_get(json, i), &items[i]));
-    return STATUS_OK;
+        list.list->items[i] = jinja_from_json(rendering, json_array_get(json, i));
+    return list;
 }
 
 /* Keys of a JSON object are all different. */
-static enum status dict_from_json(struct jinja_rendering *rendering, const json_t *json, struct jinja_value *out) {
+static struct jinja_value dict_from_json(struct jinja_rendering *rendering, const json_t *json) {
+    struct jinja_value dict = jinja_make_dict(rendering);
     const char *key;
     json_t *value;
-    size_t count = json_object_size(json);
-    TRY(jinja_make_dict(rendering, out));
-    TRY(jinja_alloc(rendering, count, sizeof *out->dict->pairs, &out->dict->pairs));
-    out->dict->capacity = count;
+    dict.dict->pairs = jinja_alloc(rendering, json_object_size(json), sizeof *dict.dict->pairs);
     json_object_foreach((json_t *)(uintptr_t)json, key, value) {
-        struct jinja_pair *pair = &out->dict->pairs[out->dict->count++];
+        struct jinja_pair *pair = &dict.dict->pairs[dict.dict->count++];
         pair->key = jinja_literal(key);
-        TRY(jinja_from_json(rendering, value, &pair->value));
+        pair->value = jinja_from_json(rendering, value);
     }
-    return STATUS_OK;
+    return dict;
 }
 
-enum status jinja_from_json(struct jinja_rendering *rendering, const json_t *json, struct jinja_value *out) {
-    TRY(jinja_charge(rendering, 1));
+struct jinja_value jinja_from_json(struct jinja_rendering *rendering, const json_t *json) {
+    jinja_charge(rendering, 1);
     switch (json ? json_typeof(json) : JSON_NULL) {
-    case JSON_NULL: *out = jinja_none(); return STATUS_OK;
-    case JSON_TRUE: *out = jinja_bool(true); return STATUS_OK;
-    case JSON_FALSE: *out = jinja_bool(false); return STATUS_OK;
-    case JSON_INTEGER: *out = jinja_integer(json_integer_value(json)); return STATUS_OK;
-    case JSON_REAL: *out = jinja_float(json_real_value(json)); return STATUS_OK;
-    case JSON_STRING: *out = jinja_string(json_string_value(json), json_string_length(json)); return STATUS_OK;
-    case JSON_ARRAY: return list_from_json(rendering, json, out);
-    case JSON_OBJECT: return dict_from_json(rendering, json, out);
+    case JSON_NULL: return jinja_none();
+    case JSON_TRUE: return jinja_bool(true);
+    case JSON_FALSE: return jinja_bool(false);
+    case JSON_INTEGER: return jinja_integer(json_integer_value(json));
+    case JSON_REAL: return jinja_float(json_real_value(json));
+    case JSON_STRING: return jinja_string(json_string_value(json), json_string_length(json));
+    case JSON_ARRAY: return list_from_json(rendering, json);
+    case JSON_OBJECT: return dict_from_json(rendering, json);
     }
     BUG("a JSON value of type %d", (int)json_typeof(json));
 }
+
+/* --- asking about values --- */
 
 const char *jinja_type_name(const struct jinja_value *value) {
     static const char *const names[] = {
@@ -232,17 +196,12 @@ const char *jinja_type_name(const struct jinja_value *value) {
     return names[value->kind];
 }
 
-bool jinja_is_number(const struct jinja_value *value) {
-    return value->kind == JINJA_BOOL || value->kind == JINJA_INTEGER || value->kind == JINJA_FLOAT;
+int64_t jinja_whole(const struct jinja_value *value) {
+    return value->kind == JINJA_BOOL ? (int64_t)value->truth : value->integer;
 }
 
 double jinja_number(const struct jinja_value *value) {
-    if (value->kind == JINJA_FLOAT) return value->number;
-    return value->kind == JINJA_BOOL ? (double)value->truth : (double)value->integer;
-}
-
-static int64_t int_value(const struct jinja_value *value) {
-    return value->kind == JINJA_BOOL ? (int64_t)value->truth : value->integer;
+    return value->kind == JINJA_FLOAT ? value->number : (double)jinja_whole(value);
 }
 
 bool jinja_is_true(const struct jinja_value *value) {
@@ -270,168 +229,144 @@ static int compare_numbers(const struct jinja_value *a, const struct jinja_value
         double x = jinja_number(a), y = jinja_number(b);
         return x < y ? -1 : x > y ? 1 : 0;
     }
-    int64_t x = int_value(a), y = int_value(b);
+    int64_t x = jinja_whole(a), y = jinja_whole(b);
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
-static enum status equal_lists(struct jinja_rendering *rendering, const struct jinja_list *a,
-                               const struct jinja_list *b, bool *out) {
-    *out = a->count == b->count;
-    for (size_t i = 0; i < a->count && *out; i++)
-        TRY(jinja_equal(rendering, &a->items[i], &b->items[i], out));
-    return STATUS_OK;
+static bool equal_lists(struct jinja_rendering *rendering, const struct jinja_list *a, const struct jinja_list *b) {
+    bool equal = a->count == b->count;
+    for (size_t i = 0; i < a->count && equal; i++)
+        equal = jinja_equal(rendering, &a->items[i], &b->items[i]);
+    return equal;
 }
 
-static enum status equal_dicts(struct jinja_rendering *rendering, const struct jinja_dict *a,
-                               const struct jinja_dict *b, bool *out) {
-    *out = a->count == b->count;
-    for (size_t i = 0; i < a->count && *out; i++) {
-        struct jinja_pair *other;
-        TRY(find_pair(rendering, b, &a->pairs[i].key, &other));
-        *out = other != NULL;
-        if (other) TRY(jinja_equal(rendering, &a->pairs[i].value, &other->value, out));
+static bool equal_dicts(struct jinja_rendering *rendering, const struct jinja_dict *a, const struct jinja_dict *b) {
+    bool equal = a->count == b->count;
+    for (size_t i = 0; i < a->count && equal; i++) {
+        const struct jinja_value *other = jinja_dict_get(rendering, b, &a->pairs[i].key);
+        equal = other && jinja_equal(rendering, &a->pairs[i].value, other);
     }
-    return STATUS_OK;
+    return equal;
 }
 
 static bool is_nan(const struct jinja_value *value) { return value->kind == JINJA_FLOAT && isnan(value->number); }
 
-static enum status equal_values(struct jinja_rendering *rendering, const struct jinja_value *a,
-                                const struct jinja_value *b, bool *out) {
-    if (jinja_is_number(a) && jinja_is_number(b)) {
-        *out = !is_nan(a) && !is_nan(b) && compare_numbers(a, b) == 0;
-        return STATUS_OK;
-    }
-    *out = a->kind == b->kind;
-    if (!*out) return STATUS_OK;
+static bool equal_values(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b) {
+    if (jinja_is(a, JINJA_NUMBER) && jinja_is(b, JINJA_NUMBER))
+        return !is_nan(a) && !is_nan(b) && compare_numbers(a, b) == 0;
+    if (a->kind != b->kind) return false;
     switch (a->kind) {
-    case JINJA_STRING: return equal_texts(rendering, a, b, out);
+    case JINJA_STRING: return equal_texts(rendering, a, b);
     case JINJA_LIST:
     case JINJA_TUPLE:
-    case JINJA_RANGE: return equal_lists(rendering, a->list, b->list, out);
-    case JINJA_DICT: return equal_dicts(rendering, a->dict, b->dict, out);
-    case JINJA_NAMESPACE: *out = a->dict == b->dict; return STATUS_OK;
-    case JINJA_MACRO: *out = a->macro == b->macro; return STATUS_OK;
-    case JINJA_FUNCTION: *out = a->function == b->function; return STATUS_OK;
-    default: return STATUS_OK;
+    case JINJA_RANGE: return equal_lists(rendering, a->list, b->list);
+    case JINJA_DICT: return equal_dicts(rendering, a->dict, b->dict);
+    case JINJA_NAMESPACE: return a->dict == b->dict;
+    case JINJA_MACRO: return a->macro == b->macro;
+    case JINJA_FUNCTION: return a->function == b->function;
+    default: return true;
     }
 }
 
-enum status jinja_equal(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b,
-                        bool *out) {
-    TRY(jinja_charge(rendering, 1));
-    if (++rendering->depth > JINJA_DEPTH_MAX) return jinja_fail(rendering, "values nested too deeply");
-    TRY(equal_values(rendering, a, b, out));
+bool jinja_equal(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b) {
+    jinja_charge(rendering, 1);
+    jinja_enter(rendering);
+    bool equal = equal_values(rendering, a, b);
     rendering->depth--;
-    return STATUS_OK;
+    return equal;
 }
 
-enum status jinja_compare(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b,
-                          int *out) {
-    TRY(jinja_charge(rendering, 1));
-    if (jinja_is_number(a) && jinja_is_number(b)) {
-        *out = compare_numbers(a, b);
-        return STATUS_OK;
-    }
+int jinja_compare(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b) {
+    jinja_charge(rendering, 1);
+    if (jinja_is(a, JINJA_NUMBER) && jinja_is(b, JINJA_NUMBER)) return compare_numbers(a, b);
     if (a->kind != JINJA_STRING || b->kind != JINJA_STRING)
-        return jinja_fail(rendering, "'%s' and '%s' have no order", jinja_type_name(a), jinja_type_name(b));
+        jinja_fail(rendering, "'%s' and '%s' have no order", jinja_type_name(a), jinja_type_name(b));
     size_t common = a->string.bytes < b->string.bytes ? a->string.bytes : b->string.bytes;
-    TRY(jinja_charge_moved(rendering, common));
+    jinja_charge_moved(rendering, common);
     int order = memcmp(a->string.text, b->string.text, common); /* UTF-8 has the order of its code points */
-    *out = order != 0 ? order : (a->string.bytes > b->string.bytes) - (a->string.bytes < b->string.bytes);
-    return STATUS_OK;
+    return order != 0 ? order : (a->string.bytes > b->string.bytes) - (a->string.bytes < b->string.bytes);
 }
 
-enum status jinja_contains(struct jinja_rendering *rendering, const struct jinja_value *container,
-                           const struct jinja_value *item, bool *out) {
-    *out = false;
+bool jinja_contains(struct jinja_rendering *rendering, const struct jinja_value *container,
+                    const struct jinja_value *item) {
+    const struct jinja_list *list;
+    bool found = false;
     switch (container->kind) {
-    case JINJA_UNDEFINED: return STATUS_OK;
+    case JINJA_UNDEFINED: return false;
     case JINJA_STRING:
         if (item->kind != JINJA_STRING)
-            return jinja_fail(rendering, "'in <string>' requires string, not %s", jinja_type_name(item));
-        TRY(jinja_charge_searched(rendering, container->string.bytes, item->string.bytes));
-        *out = jinja_find_text(container->string.text, container->string.bytes, 0, item->string.text,
+            jinja_fail(rendering, "'in <string>' requires string, not %s", jinja_type_name(item));
+        jinja_charge_searched(rendering, container->string.bytes, item->string.bytes);
+        return jinja_find_text(container->string.text, container->string.bytes, 0, item->string.text,
                                item->string.bytes) <= container->string.bytes;
-        return STATUS_OK;
     case JINJA_LIST:
     case JINJA_TUPLE:
     case JINJA_RANGE:
-    case JINJA_GENERATOR: {
-        const struct jinja_list *list;
-        TRY(jinja_iterate(rendering, container, &list));
-        for (size_t i = 0; i < list->count && !*out; i++)
-            TRY(jinja_equal(rendering, &list->items[i], item, out));
-        return STATUS_OK;
-    }
-    case JINJA_DICT: {
-        struct jinja_pair *pair;
-        TRY(find_pair(rendering, container->dict, item, &pair));
-        *out = pair != NULL;
-        return STATUS_OK;
-    }
-    default: return jinja_fail(rendering, "argument of type '%s' is not iterable", jinja_type_name(container));
+    case JINJA_GENERATOR:
+        list = jinja_iterate(rendering, container);
+        for (size_t i = 0; i < list->count && !found; i++)
+            found = jinja_equal(rendering, &list->items[i], item);
+        return found;
+    case JINJA_DICT: return find_pair(rendering, container->dict, item);
+    default: jinja_fail(rendering, "argument of type '%s' is not iterable", jinja_type_name(container));
     }
 }
 
-enum status jinja_length(struct jinja_rendering *rendering, const struct jinja_value *value, size_t *out) {
+size_t jinja_length(struct jinja_rendering *rendering, const struct jinja_value *value) {
     switch (value->kind) {
-    case JINJA_UNDEFINED: *out = 0; return STATUS_OK;
+    case JINJA_UNDEFINED: return 0;
     case JINJA_STRING:
-        TRY(jinja_charge_moved(rendering, value->string.bytes));
-        *out = jinja_count_characters(value->string.text, value->string.bytes);
-        return STATUS_OK;
+        jinja_charge_moved(rendering, value->string.bytes);
+        return jinja_count_characters(value->string.text, value->string.bytes);
     case JINJA_LIST:
     case JINJA_TUPLE:
-    case JINJA_RANGE: *out = value->list->count; return STATUS_OK;
-    case JINJA_DICT: *out = value->dict->count; return STATUS_OK;
-    default: return jinja_fail(rendering, "object of type '%s' has no len()", jinja_type_name(value));
+    case JINJA_RANGE: return value->list->count;
+    case JINJA_DICT: return value->dict->count;
+    default: jinja_fail(rendering, "object of type '%s' has no len()", jinja_type_name(value));
     }
 }
 
-static enum status list_characters(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                   struct jinja_value *out) {
+static struct jinja_list *list_characters(struct jinja_rendering *rendering, const struct jinja_value *value) {
     const char *text = value->string.text;
     size_t bytes = value->string.bytes, at = 0;
-    struct jinja_value *items;
-    TRY(jinja_charge(rendering, bytes));
-    TRY(jinja_make_list(rendering, JINJA_LIST, jinja_count_characters(text, bytes), out, &items));
-    for (size_t i = 0; i < out->list->count; i++) {
+    jinja_charge(rendering, bytes);
+    struct jinja_value list = jinja_make_list(rendering, JINJA_LIST, jinja_count_characters(text, bytes));
+    for (size_t i = 0; i < list.list->count; i++) {
         size_t length = jinja_find_character(text + at, bytes - at, 1);
-        items[i] = jinja_string(text + at, length);
+        list.list->items[i] = jinja_string(text + at, length);
         at += length;
     }
-    return STATUS_OK;
+    return list.list;
 }
 
-static enum status take_generator(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                  const struct jinja_list **out) {
-    struct jinja_list *list = (struct jinja_list *)(uintptr_t)value->list;
-    struct jinja_value empty, *items;
-    TRY(jinja_make_list(rendering, JINJA_LIST, 0, &empty, &items));
-    *out = list->taken ? empty.list : list;
-    list->taken = true;
-    return STATUS_OK;
+struct jinja_value jinja_list_dict(struct jinja_rendering *rendering, const struct jinja_dict *dict,
+                                   enum jinja_parts parts) {
+    struct jinja_value list = jinja_make_list(rendering, JINJA_LIST, dict->count);
+    for (size_t i = 0; i < dict->count; i++) {
+        struct jinja_value *item = &list.list->items[i];
+        const struct jinja_pair *pair = &dict->pairs[i];
+        *item = parts == JINJA_KEYS     ? pair->key
+                : parts == JINJA_VALUES ? pair->value
+                                        : jinja_make_list(rendering, JINJA_TUPLE, 2);
+        if (parts != JINJA_PAIRS) continue;
+        item->list->items[0] = pair->key;
+        item->list->items[1] = pair->value;
+    }
+    return list;
 }
 
-enum status jinja_iterate(struct jinja_rendering *rendering, const struct jinja_value *value,
-                          const struct jinja_list **out) {
-    struct jinja_value list, *items;
-    if (value->kind == JINJA_LIST || value->kind == JINJA_TUPLE || value->kind == JINJA_RANGE) {
-        *out = value->list;
-        return STATUS_OK;
+struct jinja_list *jinja_iterate(struct jinja_rendering *rendering, const struct jinja_value *value) {
+    switch (value->kind) {
+    case JINJA_LIST:
+    case JINJA_TUPLE:
+    case JINJA_RANGE: return value->list;
+    case JINJA_GENERATOR:
+        if (value->list->taken) return jinja_make_list(rendering, JINJA_LIST, 0).list;
+        value->list->taken = true;
+        return value->list;
+    case JINJA_STRING: return list_characters(rendering, value);
+    case JINJA_DICT: return jinja_list_dict(rendering, value->dict, JINJA_KEYS).list;
+    case JINJA_UNDEFINED: return jinja_make_list(rendering, JINJA_LIST, 0).list;
+    default: jinja_fail(rendering, "'%s' object is not iterable", jinja_type_name(value));
     }
-    if (value->kind == JINJA_GENERATOR) return take_generator(rendering, value, out);
-    if (value->kind == JINJA_STRING) {
-        TRY(list_characters(rendering, value, &list));
-    } else if (value->kind == JINJA_DICT || value->kind == JINJA_UNDEFINED) {
-        size_t count = value->kind == JINJA_DICT ? value->dict->count : 0;
-        TRY(jinja_make_list(rendering, JINJA_LIST, count, &list, &items));
-        for (size_t i = 0; i < count; i++)
-            items[i] = value->dict->pairs[i].key;
-    } else {
-        return jinja_fail(rendering, "'%s' object is not iterable", jinja_type_name(value));
-    }
-    *out = list.list;
-    return STATUS_OK;
 }
