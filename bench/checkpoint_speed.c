@@ -17,7 +17,7 @@
 #include "base/process.h"
 #include "support/median.h"
 #include "train/checkpoint_writer.h"
-#include "train/train_data.h"
+#include "train/data.h"
 
 enum { ROUNDS_MAX = 15, DIRECT_BYTES = 1 << 20, TOKENS = 1 << 18, HEADER_WORDS = 256 };
 

@@ -1,4 +1,4 @@
-/* Counts, by policy, the calls of a training step that CUDA graphs replace (src/runtime/graph_segments.h). Needs no
+/* Counts, by policy, the calls of a training step that CUDA graphs replace (src/runtime/segments.h). Needs no
  * GPU.
  *
  *     build/bench/graph_launches
@@ -13,7 +13,7 @@
 #include "base/process.h"
 #include "compiler/program.h"
 #include "plan/chunks.h"
-#include "runtime/graph_segments.h"
+#include "runtime/segments.h"
 #include "support/block_chunks.h"
 #include "support/step_graph.h"
 

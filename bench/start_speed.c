@@ -12,7 +12,7 @@
 #include "profile/profile.h"
 #include "session/engine.h"
 #include "support/median.h"
-#include "train/train_data.h"
+#include "train/data.h"
 
 enum { STEPS_MAX = 99 };
 

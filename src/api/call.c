@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "comm/comm.h"
-#include "session/machine.h"
+#include "session/session.h"
 
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), "a public number is the internal one")
 SAME(BALLAST_OK, STATUS_OK);

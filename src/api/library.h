@@ -16,7 +16,7 @@
 #include "ballast.h"
 #include "base/base.h"
 #include "generate/generate.h"
-#include "session/train_options.h"
+#include "session/options.h"
 #include "train/evaluate.h"
 #include "train/train.h"
 

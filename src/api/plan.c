@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "model/preset.h"
 #include "session/checkpoint/run_folder.h"
-#include "session/plan_document.h"
+#include "session/plan.h"
 
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), "a public number is the internal one")
 SAME(BALLAST_TIER_DEVICE, TIER_DEVICE);

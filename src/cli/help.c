@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 #include "cli/commands/command.h"
-#include "session/train_options.h"
+#include "session/options.h"
 
 enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
 

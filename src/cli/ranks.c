@@ -14,7 +14,7 @@
 #include "comm/launch.h"
 #include "comm/mpi_comm.h"
 #include "session/checkpoint/checkpoint.h"
-#include "session/machine.h"
+#include "session/session.h"
 
 /* What this process is: MPI begins once in a process. */
 static struct {

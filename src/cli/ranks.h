@@ -18,7 +18,7 @@
 
 #include "cli/options.h"
 #include "comm/comm.h"
-#include "session/train_options.h"
+#include "session/options.h"
 
 /* Which ranks carry the command out, by its bit. */
 enum ranks_part { RANKS_ALONE, RANKS_PARENT, RANKS_MEMBER, RANKS_IDLE };

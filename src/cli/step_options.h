@@ -3,7 +3,7 @@
 
 #include "cli/options.h"
 #include "generate/writer.h"
-#include "session/train_options.h"
+#include "session/options.h"
 
 /* The plan options that were given, all others "not given". `decided`: a run says what is left open, so no default is
  * taken from the machine. BAD_INPUT when the device that is asked for is not there. */

@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "data/forms.h"
 #include "data/jsonl.h"
-#include "generate/decode.h"
+#include "generate/writer.h"
 
 enum { FILE_LIMIT_BYTES = 1 << 30 };
 

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "generate/config.h"
-#include "generate/decode.h"
+#include "generate/generate.h"
+#include "generate/writer.h"
 #include "session/model_tokenizer.h"
 
 /* Appends {"role", "content"}; the text must be UTF-8. */

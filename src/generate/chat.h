@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "generate/config.h"
+#include "generate/generate.h"
 #include "generate/writer.h"
 #include "model/model.h"
 #include "text/chat/template.h"

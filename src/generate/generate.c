@@ -1,8 +1,13 @@
 #include "generate/generate.h"
 
+#include <stdarg.h>
+
 #include "base/clock.h"
-#include "generate/decode.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
 #include "generate/writer.h"
+#include "session/model_tokenizer.h"
 
 static const char *const finish_names[] = {
 #define GENERATE_FINISH_NAME(name, text) text,
@@ -28,38 +33,278 @@ enum status generate_options_check(const struct generate_options *options) {
     return STATUS_OK;
 }
 
-static enum status next_logits(struct decoding *decoding, const struct token_ids *ids, const float **logits) {
-    if (!decoding_continues(decoding, 0, ids->count)) return decoding_read(decoding, 0, ids->items, ids->count, logits);
-    struct decoding_token token = {.text = 0, .id = ids->items[ids->count - 1]};
-    return decoding_step(decoding, &token, 1, logits);
+static const char file_name[] = "generation_config.json";
+enum { FILE_LIMIT_BYTES = 1 << 20 };
+
+/* Keys that change nothing in what is written here: lengths are --tokens' and --stop's matter, the rest is about speed,
+ * memory, what Python's caller gets back, encoders, or beams (without `num_beams`, which is below). */
+static const char *const harmless[] = {
+    "_from_model_config",
+    "transformers_version",
+    "bos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "max_length",
+    "max_new_tokens",
+    "max_time",
+    "use_cache",
+    "cache_implementation",
+    "cache_config",
+    "return_legacy_cache",
+    "prefill_chunk_size",
+    "compile_config",
+    "disable_compile",
+    "low_memory",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "output_logits",
+    "return_dict_in_generate",
+    "early_stopping",
+    "length_penalty",
+    "diversity_penalty",
+    "is_assistant",
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold",
+    "assistant_early_exit",
+    "assistant_ensemble_weight",
+    "continuous_batching_config",
+    "max_cache_len",
+    "speculation_type",
+    "use_mtp",
+    "assistant_lookbehind",
+    "target_lookbehind",
+    "prompt_lookup_num_tokens",
+    "max_matching_ngram_size",
+    "encoder_no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "generation_kwargs",
+};
+
+/* Keys that change what is written unless they have this value (or null). */
+static const struct neutral_key {
+    const char *name, *value; /* JSON */
+} neutral[] = {
+    {"num_beams", "1"},
+    {"num_beam_groups", "1"},
+    {"penalty_alpha", "0"},
+    {"dola_layers", "null"},
+    {"min_length", "0"},
+    {"min_new_tokens", "0"},
+    {"stop_strings", "[]"},
+    {"min_p", "0"},
+    {"top_h", "null"},
+    {"typical_p", "1"},
+    {"epsilon_cutoff", "0"},
+    {"eta_cutoff", "0"},
+    {"no_repeat_ngram_size", "0"},
+    {"bad_words_ids", "[]"},
+    {"force_words_ids", "[]"},
+    {"constraints", "[]"},
+    {"forced_bos_token_id", "null"},
+    {"forced_eos_token_id", "null"},
+    {"forced_decoder_ids", "[]"},
+    {"suppress_tokens", "[]"},
+    {"begin_suppress_tokens", "[]"},
+    {"sequence_bias", "[]"},
+    {"exponential_decay_length_penalty", "null"},
+    {"remove_invalid_values", "false"},
+    {"renormalize_logits", "false"},
+    {"guidance_scale", "1"},
+    {"watermarking_config", "null"},
+    {"token_healing", "false"},
+};
+
+static const char *const used[] = {"eos_token_id", "do_sample", "temperature", "top_p", "top_k", "repetition_penalty"};
+
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+static bool is_among(const char *key, const char *const *names, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(key, names[i]) == 0) return true;
+    return false;
 }
 
-static enum status write_text(struct writer *writer, struct written_text *text, struct generate_result *result) {
-    int64_t start = clock_now_ns(), first = 0;
-    const float *logits;
-    TRY(decoding_read(&writer->decoding, 0, text->ids->items, text->ids->count, &logits));
-    first = clock_now_ns();
-    TRY(written_text_take(writer, text, logits));
-    while (!text->finished) {
-        TRY(next_logits(&writer->decoding, text->ids, &logits));
-        TRY(written_text_take(writer, text, logits));
+/* 1 and 1.0 are one value here. */
+static bool has_value(const json_t *value, const char *text) {
+    if (json_is_null(value)) return true;
+    json_t *wanted = json_loads(text, JSON_DECODE_ANY, NULL);
+    bool same = json_is_number(value) && json_is_number(wanted)
+                    ? !(json_number_value(value) < json_number_value(wanted)) &&
+                          !(json_number_value(value) > json_number_value(wanted))
+                    : wanted && json_equal(value, wanted);
+    json_decref(wanted);
+    return same;
+}
+
+static const struct neutral_key *find_neutral(const char *key) {
+    for (size_t i = 0; i < COUNT(neutral); i++)
+        if (strcmp(key, neutral[i].name) == 0) return &neutral[i];
+    return NULL;
+}
+
+static void warn_of_rest(const char *path, json_t *object) {
+    const char *key;
+    const json_t *value;
+    json_object_foreach(object, key, value) {
+        const struct neutral_key *known = find_neutral(key);
+        if (known ? has_value(value, known->value)
+                  : is_among(key, used, COUNT(used)) || is_among(key, harmless, COUNT(harmless)))
+            continue;
+        log_warning(known ? "%s: %s: is not applied; transformers would write another text"
+                          : "%s: %s: is not known here; it may change what transformers writes",
+                    path, key);
     }
-    result->prompt_seconds = (double)(first - start) * 1e-9;
-    result->seconds = (double)(clock_now_ns() - first) * 1e-9;
-    result->tokens = text->new_tokens;
-    result->finish = text->finish;
+}
+
+static enum status add_end(const char *path, const json_t *id, int64_t vocab, struct token_ids *ends) {
+    if (!json_is_integer(id))
+        return status_set(STATUS_BAD_INPUT, "%s: eos_token_id: must be a token's id, or a list of such", path);
+    json_int_t value = json_integer_value(id);
+    if (value < 0 || value >= vocab)
+        return status_set(STATUS_BAD_INPUT, "%s: eos_token_id: %lld is not among the model's %" PRId64 " tokens", path,
+                          (long long)value, vocab);
+    return vec_push(ends, (uint32_t)value);
+}
+
+static enum status read_ends(const char *path, const json_t *value, int64_t vocab, struct token_ids *ends) {
+    if (!json_is_array(value)) return add_end(path, value, vocab, ends);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        TRY(add_end(path, json_array_get(value, i), vocab, ends));
     return STATUS_OK;
 }
 
-enum status generate_continue(struct writer *writer, uint32_t text, struct token_ids *ids, generate_sink *sink,
-                              void *payload, struct generate_result *result) {
-    struct written_text written;
-    struct generate_result made = {.prompt_tokens = (int64_t)ids->count};
-    enum status status;
-    TRY_GOTO(status, written_text_begin(writer, text, ids, sink, payload, &written), done);
-    TRY_GOTO(status, write_text(writer, &written, &made), done);
-    if (result) *result = made;
-done:
-    written_text_free(&written);
+static bool is_given(const json_t *object, const struct setting *setting) {
+    const json_t *value = json_object_get(object, setting->key);
+    return value && !json_is_null(value);
+}
+
+static enum status read_float(const char *path, const json_t *object, enum setting_id id, struct settings_given *given,
+                              double *out) {
+    const struct setting *setting = &setting_table[id];
+    if (!is_given(object, setting)) return STATUS_OK;
+    TRY(json_read_double(path, object, setting->key, setting->float_min, setting->float_max, out));
+    if (setting->above && *out <= setting->float_min)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->key, setting->float_min);
+    given->of[id] = true;
+    return STATUS_OK;
+}
+
+static enum status read_draws(const char *path, const json_t *object, struct generation_config *out) {
+    const struct setting *top_k = &setting_table[SETTING_top_k];
+    TRY(read_float(path, object, SETTING_temperature, &out->given, &out->temperature));
+    TRY(read_float(path, object, SETTING_top_p, &out->given, &out->top_p));
+    TRY(read_float(path, object, SETTING_repetition_penalty, &out->given, &out->repetition_penalty));
+    if (!is_given(object, top_k)) return STATUS_OK;
+    SETTINGS_MARK(out, top_k);
+    return json_read_int(path, object, top_k->key, top_k->min, top_k->max, &out->top_k);
+}
+
+static enum status read_object(const char *path, const json_t *object, int64_t vocab, struct generation_config *out) {
+    const json_t *ends = json_object_get(object, "eos_token_id");
+    bool sample = true;
+    if (ends && !json_is_null(ends)) {
+        TRY(read_ends(path, ends, vocab, &out->ends));
+        out->ends_given = out->ends.count;
+        out->has_ends = true;
+    }
+    TRY(json_read_bool(path, object, "do_sample", &sample));
+    out->greedy = !sample;
+    return read_draws(path, object, out);
+}
+
+enum status generation_config_from_json(const char *path, const json_t *object, int64_t vocab,
+                                        struct generation_config *out) {
+    struct generation_config config = {0};
+    enum status status = read_object(path, object, vocab, &config);
+    if (status == STATUS_OK)
+        *out = config;
+    else
+        generation_config_free(&config);
     return status;
+}
+
+static enum status read_file(const char *path, json_t **object) {
+    if (file_exists(path)) return json_read_object(path, FILE_LIMIT_BYTES, object);
+    *object = json_object();
+    return *object ? STATUS_OK : status_no_memory(0, file_name);
+}
+
+/* End tokens given to model_set_ends replace those in the file. */
+static enum status read_model(const struct model *model, const struct tokenizer *tokenizer, bool warns,
+                              struct generation_config *out) {
+    struct generation_config config = {0};
+    json_t *object = NULL;
+    char *path = path_join(model_companion_folder(model, file_name), file_name);
+    enum status status;
+    TRY_GOTO(status, path ? read_file(path, &object) : STATUS_FAILED, done);
+    if (model->ends && json_object_set(object, "eos_token_id", model->ends) != 0)
+        TRY_GOTO(status, status_no_memory(0, file_name), done);
+    TRY_GOTO(status, generation_config_from_json(path, object, model->config.vocab_size, &config), done);
+    if (warns) warn_of_rest(path, object);
+    if (!config.has_ends) TRY_GOTO(status, model_end_tokens(model, tokenizer, &config.ends), done);
+    *out = config;
+    config = (struct generation_config){0};
+done:
+    generation_config_free(&config);
+    json_decref(object);
+    mem_free(path);
+    return status;
+}
+
+enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
+                                   struct generation_config *out) {
+    return read_model(model, tokenizer, true, out);
+}
+
+enum status generation_config_read_ends(const struct model *model, const struct tokenizer *tokenizer,
+                                        struct generation_config *out) {
+    return read_model(model, tokenizer, false, out);
+}
+
+void generation_config_free(struct generation_config *config) { vec_free(&config->ends); }
+
+bool generation_config_is_end(const struct generation_config *config, uint32_t token) {
+    for (size_t i = 0; i < config->ends.count; i++)
+        if (config->ends.items[i] == token) return true;
+    return false;
+}
+
+__attribute__((format(printf, 2, 3))) static void add_note(char note[GENERATION_NOTE_BYTES], const char *format, ...) {
+    size_t used_bytes = strlen(note);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(note + used_bytes, GENERATION_NOTE_BYTES - used_bytes, format, arguments);
+    va_end(arguments);
+}
+
+static void note_ends(const struct generation_config *config, char note[GENERATION_NOTE_BYTES]) {
+    for (size_t i = 0; i < config->ends_given; i++)
+        add_note(note, "%s%" PRIu32, i == 0 ? ", eos_token_id " : " ", config->ends.items[i]);
+}
+
+/* A value that is not given is the file's, else the default. */
+#define TAKE(field, default_value, format, note)                                                                       \
+    if (!SETTINGS_HAVE(options, field)) {                                                                              \
+        bool given = SETTINGS_HAVE(config, field);                                                                     \
+        SETTINGS_GIVE(options, field, given ? config->field : (default_value));                                        \
+        if (given) add_note(note, ", %s " format, #field, options->field);                                             \
+    }
+
+void generation_config_apply(const struct generation_config *config, struct generate_options *options,
+                             char note[GENERATION_NOTE_BYTES]) {
+    char text[GENERATION_NOTE_BYTES] = "", unused[GENERATION_NOTE_BYTES] = "";
+    if (!options->ignore_end) note_ends(config, text);
+    if (config->greedy && !SETTINGS_HAVE(options, temperature)) {
+        SETTINGS_GIVE(options, temperature, 0);
+        add_note(text, ", do_sample false");
+    }
+    TAKE(temperature, setting_table[SETTING_temperature].float_value, "%g", text)
+    char *of_draws = options->temperature > 0 ? text : unused;
+    TAKE(top_k, setting_table[SETTING_top_k].int_value, "%" PRId64, of_draws)
+    TAKE(top_p, setting_table[SETTING_top_p].float_value, "%g", of_draws)
+    TAKE(repetition_penalty, setting_table[SETTING_repetition_penalty].float_value, "%g", text)
+    snprintf(note, GENERATION_NOTE_BYTES, "%s", text[0] ? text + 2 : "");
 }

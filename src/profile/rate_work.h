@@ -4,7 +4,7 @@
 #include "machine/rates.h"
 #include "profile/operator_bench.h"
 #include "profile/profile_cache.h"
-#include "runtime/tier_copy.h"
+#include "runtime/store/arena.h"
 
 enum { RATE_WORK_CHANNELS = 2 };
 #define RATE_WORK_PIECE_BYTES ((int64_t)4 << 20)

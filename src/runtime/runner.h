@@ -2,14 +2,14 @@
  *
  * Files, in the order to read them: executable (a program with its kernels), runner (this; instructions and steps),
  * runner_state (what the runner's files share), streams (a thread per stream; a backend's streams and events),
- * tier_copy (copies between tiers), batches (kernels of one call), graph_segments (graphs).
+ * segments (instructions that are enqueued together: kernels of one call, graphs).
  *
  * On a backend with streams (backend.h) the workers only enqueue work and may be far ahead of it: the counts that they
  * wait for are of issues enqueued, and the backend's events order the execution. What workers do themselves (disk
  * copies, kernels in the host tier) waits for the events. A step ends when all work is done.
  *
  * Where such a backend has graphs (backend.h), steps from the second on launch whole segments of a stream at once
- * (runtime/graph_segments.h): the same work in the same order. A step that is recorded or observed is enqueued call by
+ * (runtime/segments.h): the same work in the same order. A step that is recorded or observed is enqueued call by
  * call.
  *
  * Addresses. runner_data returns addresses that the CPU can use. Where it cannot use a tier's memory (arena.mapped),

@@ -6,10 +6,9 @@
 
 #include "compiler/happens.h"
 #include "ir/ops/ops.h"
-#include "runtime/batches.h"
-#include "runtime/graph_segments.h"
 #include "runtime/runner.h"
-#include "runtime/tier_copy.h"
+#include "runtime/segments.h"
+#include "runtime/store/arena.h"
 
 struct worker {
     struct runner *runner;
@@ -61,7 +60,7 @@ struct runner {
     bool warm;        /* a step has been made */
     bool captured;    /* all graph segments that can be captured are */
     bool launches;    /* the present step launches its graph segments */
-    int32_t *batches; /* by instruction: the last of the batch that begins there (runtime/batches.h) */
+    int32_t *batches; /* by instruction: the last of the batch that begins there (segments.h) */
     /* Several streams: */
     pthread_mutex_t lock;
     int64_t *ended;      /* by instruction: issues that have ended, over all steps */
@@ -113,7 +112,7 @@ void runner_finish_stream(struct runner *runner, void *stream);
 /* Makes the backend's device current in the calling thread. */
 void runner_enter(struct runner *runner);
 
-/* Graph segments as graphs (graph_segments.c). All do nothing where the backend has none. */
+/* Graph segments as graphs (segments.c). All do nothing where the backend has none. */
 enum status runner_graph_segments_open(struct runner *runner);
 void runner_graph_segments_close(struct runner *runner);
 /* Chooses, with no work enqueued, whether the next step launches its graph segments; the first such step captures them.

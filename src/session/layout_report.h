@@ -6,7 +6,7 @@
 
 #include "plan/layout/joint_solution.h"
 #include "plan/layout/tensor_layout.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
 
 /* How a plan's model could be cut among its ranks: the strategies that cost least on their mesh, and those that do not
  * divide (plan/layout/joint_solution.h). Of all ranks, on the mesh of

@@ -11,8 +11,8 @@
 #include "profile/link_rates.h"
 #include "profile/profile_model.h"
 #include "search/sim/cost_fit.h"
-#include "session/machine.h"
 #include "session/programs.h"
+#include "session/session.h"
 
 /* Costs that all ranks know alike: rank 0 measures, and each rank fits them to its own steps (search/sim/cost_fit.h).
  */

@@ -1,4 +1,4 @@
-#include "session/plan_document.h"
+#include "session/plan.h"
 
 #include <math.h>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "search/search.h"
+#include "session/options.h"
 #include "session/programs.h"
-#include "session/train_options.h"
 
 /* A rank layout: how many ranks share each tensor and how it is partitioned among them (recipe.sequence_parallel,
  * recipe.layout), and how many stages a pipeline has. The other axis is that of data ranks (plan/ranks.h), among

@@ -1,10 +1,280 @@
 #include "session/session.h"
 
+#include <sched.h>
+#include <sys/statvfs.h>
+
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "machine/cluster_preset.h"
+#include "plan/chunks.h"
+#include "plan/ranks.h"
 #include "profile/described_device.h"
-#include "session/machine.h"
 #include "session/machine_costs.h"
+
+/* ---- memory ---- */
+
+static enum status find_memory(const struct backend *backend, const struct memory_options *limits,
+                               int64_t capacity_bytes[TIER_COUNT]) {
+    const bool one = !backend->memory; /* both tiers are memory of the process */
+    const bool device_given = SETTINGS_HAVE(limits, device_bytes), host_given = SETTINGS_HAVE(limits, host_bytes);
+    int64_t there[TIER_COUNT] = {[TIER_DEVICE] = limits->device_bytes, [TIER_HOST] = limits->host_bytes};
+    if (!device_given || (!one && !host_given)) TRY(backend->capacity(there));
+    capacity_bytes[TIER_DEVICE] = device_given ? limits->device_bytes : there[TIER_DEVICE];
+    capacity_bytes[TIER_HOST] = one || host_given ? limits->host_bytes : there[TIER_HOST];
+    /* Without a size of its own the device leaves space for the host in the same memory. */
+    if (one && !device_given) capacity_bytes[TIER_DEVICE] -= limits->host_bytes;
+    if (capacity_bytes[TIER_DEVICE] >= 0) return STATUS_OK;
+    char text[SIZE_TEXT];
+    return status_set(STATUS_BAD_INPUT, "host-memory: leaves nothing for the device tier of the %s that there are",
+                      size_print(there[TIER_DEVICE], text));
+}
+
+/* Measures again what arenas may take of device and host, where no limits are given. */
+static enum status machine_measure_memory(struct machine *machine) {
+    return find_memory(machine->backend, &machine->limits, machine->capacity_bytes);
+}
+
+/* ---- shares of the ranks ---- */
+
+/* `own_bytes`: what the capacity left out for one rank next to the tier; each of the others needs as much. */
+static void divide(struct machine *machine, enum tier tier, bool given, int64_t own_bytes, int sharers) {
+    if (given) return;
+    int64_t bytes = machine->capacity_bytes[tier] - (sharers - 1) * own_bytes;
+    machine->capacity_bytes[tier] = bytes > 0 ? bytes / sharers : 0;
+}
+
+static void divide_all(struct machine *machine, bool device_too, int sharers) {
+    const struct memory_options *limits = &machine->limits;
+    bool one = !machine->backend->memory; /* both tiers are memory of the process */
+    int64_t beside_device = one ? CLUSTER_PROCESS_BYTES + limits->host_bytes : 0;
+    machine->sharers = sharers;
+    if (device_too) divide(machine, TIER_DEVICE, SETTINGS_HAVE(limits, device_bytes), beside_device, sharers);
+    divide(machine, TIER_HOST, one || SETTINGS_HAVE(limits, host_bytes), CLUSTER_PROCESS_BYTES, sharers);
+    divide(machine, TIER_DISK, SETTINGS_HAVE(limits, disk_bytes), 0, sharers);
+}
+
+/* Declared nodes may be one host: memory is the host's. */
+static int count_sharers(const struct comm *comm) {
+    int sharers = 0;
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++)
+        sharers += strcmp(comm->host[rank], comm->host[comm->rank]) == 0;
+    return sharers;
+}
+
+/* Collective. Divides measured capacities among the ranks on this host, after each rank's CLUSTER_PROCESS_BYTES.
+ * Capacities from options, and those of connected devices (rank_devices_open), are a rank's already. Then all ranks get
+ * the least capacity of any rank, since all make the same plan. Does nothing on one rank. */
+static enum status rank_budget_share(struct comm *comm, struct machine *machine) {
+    struct comm_group all = comm_group_all(comm);
+    if (all.count == 1) return STATUS_OK;
+    divide_all(machine, !comm->devices, count_sharers(comm));
+    int64_t(*each)[TIER_COUNT] = mem_array((size_t)all.count, sizeof *each);
+    if (!each) return STATUS_FAILED;
+    enum status status = comm_all_gather(comm, &all, machine->capacity_bytes, sizeof machine->capacity_bytes, each);
+    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
+        for (int tier = 0; tier < TIER_COUNT; tier++)
+            if (each[rank][tier] < machine->capacity_bytes[tier]) machine->capacity_bytes[tier] = each[rank][tier];
+    mem_free(each);
+    return status;
+}
+
+enum status rank_budget_min(struct comm *comm, int64_t *bytes) {
+    struct comm_group all = comm_group_all(comm);
+    int64_t *each = mem_array((size_t)all.count, sizeof *each);
+    enum status status = comm_agree(comm, each ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_all_gather(comm, &all, bytes, sizeof *bytes, each);
+    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
+        if (each[rank] < *bytes) *bytes = each[rank];
+    mem_free(each);
+    return status;
+}
+
+void rank_budget_plan(int per_node, struct machine *machine) {
+    divide_all(machine, !machine->backend->memory && !machine->has_cluster, per_node);
+}
+
+/* ---- their cores ---- */
+
+/* The cores of every rank, in fresh memory; *mine are this one's. */
+static enum status gather(struct comm *comm, cpu_set_t *mine, cpu_set_t **out) {
+    struct comm_group all = comm_group_all(comm);
+    cpu_set_t *each = mem_array((size_t)all.count, sizeof *each);
+    if (!each) return STATUS_FAILED;
+    CPU_ZERO(mine);
+    if (sched_getaffinity(0, sizeof *mine, mine) != 0) memset(mine, 0xff, sizeof *mine);
+    enum status status = comm_all_gather(comm, &all, mine, sizeof *mine, each);
+    if (status == STATUS_OK)
+        *out = each;
+    else
+        mem_free(each);
+    return status;
+}
+
+static bool is_here(const struct comm *comm, int rank) { return strcmp(comm->host[rank], comm->host[comm->rank]) == 0; }
+
+enum status rank_cores_count_sharers(struct comm *comm, int *out) {
+    cpu_set_t mine, *each;
+    TRY(gather(comm, &mine, &each));
+    int sharers = 0;
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++) {
+        cpu_set_t both;
+        CPU_AND(&both, &mine, &each[rank]);
+        sharers += is_here(comm, rank) && CPU_COUNT(&both) > 0;
+    }
+    mem_free(each);
+    *out = sharers;
+    return STATUS_OK;
+}
+
+enum status rank_cores_find_contention(struct comm *comm, struct contention *out) {
+    cpu_set_t mine, *each;
+    struct contention contention = {.members = 1};
+    TRY(gather(comm, &mine, &each));
+    contention.cores[0] = mine;
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && contention.members < CONTENTION_MAX; rank++) {
+        if (rank == comm->rank || !is_here(comm, rank)) continue;
+        contention.bound |= !CPU_EQUAL(&mine, &each[rank]);
+        contention.cores[contention.members++] = each[rank];
+    }
+    mem_free(each);
+    if (!contention_is_allowed(&contention)) {
+        if (comm->rank == 0)
+            log_note(
+                "rank 0 may not use the cores of the %d other ranks on its host: operators are measured alone, and "
+                "may take longer because of them",
+                contention.members - 1);
+        contention = (struct contention){.members = 1};
+    }
+    *out = contention;
+    return STATUS_OK;
+}
+
+/* ---- their devices ---- */
+
+enum { GROUPS_MAX = 4 };
+
+/* Which of the ranks on its host this one is. */
+static int place_of(const struct comm *comm) {
+    int place = 0;
+    for (int rank = 0; comm && rank < comm->rank; rank++)
+        place += strcmp(comm->host[rank], comm->host[comm->rank]) == 0;
+    return place;
+}
+
+/* Where no option names a device, the ranks of a host take its GPUs in turn, if it has so many; else each takes the
+ * first. Selects it; false where there is none for this rank. NULL: one rank. */
+static bool rank_devices_select(const struct comm *comm, const struct backend *backend) {
+    int place = place_of(comm);
+    if (place == 0 || !backend->select) return false;
+    bool there = backend->select(place) == STATUS_OK && backend->check() == STATUS_OK;
+    if (!there) status_clear();
+    return there;
+}
+
+enum status rank_devices_find(const struct comm *comm, const char *device, const struct backend **out) {
+    for (int i = 0; i < backend_count && !device; i++) {
+        *out = backends[i];
+        if (rank_devices_select(comm, backends[i])) return STATUS_OK;
+    }
+    return backend_find(device, out);
+}
+
+/* This rank's groups that gather under the partition that is asked for; else those that partitions mostly have. */
+static int find_groups(const struct comm *comm, const char *partition, struct comm_group groups[GROUPS_MAX]) {
+    int ranks = mesh_ranks(&comm->mesh), rank = comm->rank;
+    struct partition cut;
+    if (!partition || partition_parse(partition, &comm->mesh, &cut) != STATUS_OK) { /* the plan will say why */
+        groups[0] = mesh_group(&comm->mesh, rank, MESH_NODE);
+        groups[1] = mesh_group(&comm->mesh, rank, MESH_PEERS);
+        return 2;
+    }
+    int parameters = partition_width(cut.parameters), gradients = partition_width(cut.gradients);
+    groups[0] = shard_group(rank, 1, parameters);
+    groups[1] = shard_group(rank, parameters, partition_width(cut.optimizer));
+    groups[2] = shard_group(rank, 1, gradients);
+    groups[3] = shard_group(rank, gradients, ranks);
+    return GROUPS_MAX;
+}
+
+static enum status connect(struct comm *comm, const char *partition, const struct backend *backend) {
+    struct comm_group groups[GROUPS_MAX];
+    int count = find_groups(comm, partition, groups);
+    return comm_device_open(comm, &(struct comm_device_settings){backend, groups, count});
+}
+
+/* Collective, before anything is planned. Connects the devices of the ranks (comm_device_open), unless the options say
+ * that the host is to be used, and measures anew what is left of the device's memory. Where they cannot be connected
+ * (no NCCL, two ranks on one GPU) the host is used, and rank 0 notes why; but BAD_INPUT where they were to be. Does
+ * nothing on one rank, and where devices have no memory of their own. */
+static enum status rank_devices_open(struct comm *comm, const struct plan_options *options, struct machine *machine) {
+    bool requested = options->gpu_collectives == GPU_COLLECTIVES_NCCL;
+    if (mesh_ranks(&comm->mesh) == 1 || options->gpu_collectives == GPU_COLLECTIVES_HOST) return STATUS_OK;
+    if (!machine->backend->memory && !requested) return STATUS_OK;
+    const char *partition = SETTINGS_HAVE(options, partition) ? options->partition : NULL;
+    enum status status = connect(comm, partition, machine->backend);
+    if (status == STATUS_BAD_INPUT && requested) return status_prefix(status, "--gpu-collectives nccl");
+    if (status == STATUS_BAD_INPUT) {
+        if (comm->rank == 0) log_note("collectives of GPUs go through the host's memory: %s", status_message());
+        return STATUS_OK;
+    }
+    TRY(status);
+    return comm_agree(comm, machine_measure_memory(machine));
+}
+
+/* ---- the machine ---- */
+
+enum status machine_measure_disk(const char *folder, int64_t *bytes) {
+    struct statvfs found;
+    int error = statvfs(folder, &found) != 0 ? errno : file_is_folder(folder) ? 0 : ENOTDIR;
+    if (error) {
+        enum status status = status_set(STATUS_BAD_INPUT, "disk: %s: %s", folder, strerror(error));
+        return status_hint(status, "--disk takes a directory that exists: DIR or DIR:SIZE");
+    }
+    *bytes = (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)found.f_bavail * (double)found.f_frsize);
+    return STATUS_OK;
+}
+
+static enum status find_disk(const struct memory_options *limits, int64_t *capacity_bytes) {
+    int64_t free_bytes = 0;
+    if (SETTINGS_HAVE(limits, disk_bytes) && !SETTINGS_HAVE(limits, disk_folder))
+        return status_set(STATUS_BAD_INPUT, "disk: names no directory before its size");
+    if (SETTINGS_HAVE(limits, disk_folder)) TRY(machine_measure_disk(limits->disk_folder, &free_bytes));
+    *capacity_bytes = SETTINGS_HAVE(limits, disk_bytes) ? limits->disk_bytes : free_bytes;
+    return STATUS_OK;
+}
+
+/* Of the process's own part (CLUSTER_PROCESS_BYTES) all counts as taken by now: what it does not take yet is not there
+ * for arenas either. */
+enum status machine_follow_memory(const struct machine *machine, int64_t open_bytes, int64_t *device_bytes) {
+    const struct memory_options *limits = &machine->limits;
+    struct cluster_memory memory;
+    *device_bytes = machine->capacity_bytes[TIER_DEVICE];
+    if (machine->backend->memory) return STATUS_OK;
+    if (SETTINGS_HAVE(limits, device_bytes)) *device_bytes = limits->device_bytes;
+    if (SETTINGS_HAVE(limits, device_bytes)) return STATUS_OK;
+    TRY(cluster_measure_memory(&memory));
+    int64_t sharers = machine->sharers > 0 ? machine->sharers : 1;
+    int64_t buffer = cluster_memory_headroom(&memory) / sharers + open_bytes + memory.process_bytes;
+    *device_bytes =
+        (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)buffer) - memory.process_bytes - limits->host_bytes;
+    if (*device_bytes < 0) *device_bytes = 0;
+    return STATUS_OK;
+}
+
+enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out) {
+    struct machine machine = {.backend = plan_options_backend(options, decided), .limits = options->memory};
+    /* A run or a plan names the kind of device, and no option the device. */
+    if (!SETTINGS_HAVE(options, backend)) (void)rank_devices_select(options->comm, machine.backend);
+    TRY(machine.backend->check());
+    machine.has_cluster = SETTINGS_HAVE(options, cluster_path);
+    if (machine.has_cluster) TRY(cluster_open(options->cluster_path, &machine.cluster));
+    TRY(machine_measure_memory(&machine));
+    TRY(find_disk(&machine.limits, &machine.capacity_bytes[TIER_DISK]));
+    *out = machine;
+    return STATUS_OK;
+}
 
 static enum status find_comm(struct session *session) {
     session->owns_comm = !session->comm;

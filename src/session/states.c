@@ -1,10 +1,286 @@
-#include "session/states.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "session/machine.h"
+#include "base/half.h"
+#include "base/wide_vectors.h"
+#include "session/engine.h"
+#include "session/session.h"
+
+/* The arenas' weights and optimizer state, from and to files. */
+
+int engine_width(const struct engine *engine, enum tensor_kind kind) {
+    const struct partition *partition = &engine->plan->chosen.policy.partition;
+    BUG_IF(kind != TENSOR_PARAMETER && kind != TENSOR_STATE, "nobody keeps tensors of kind %d", (int)kind);
+    return partition_width(kind == TENSOR_PARAMETER ? partition->parameters : partition->optimizer);
+}
+
+bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
+    const struct plan *plan = &engine->plan->chosen;
+    return engine_width(engine, kind) > 1 || recipe_tensor_parallel(&plan->recipe) > 1 ||
+           rank_place_pipeline_parallel(&plan->place) > 1;
+}
+
+static struct safetensors_run share_of(struct safetensors_run all, int64_t part, int64_t parts) {
+    int64_t begin = all.elements * part / parts, end = all.elements * (part + 1) / parts;
+    return (struct safetensors_run){all.first + begin, end - begin};
+}
+
+struct safetensors_run engine_share(const struct engine *engine, struct safetensors_run all) {
+    const struct comm *comm = engine->plan->session->comm;
+    return share_of(all, comm->rank, mesh_ranks(&comm->mesh));
+}
+
+/* The same elements have those at its place in other groups of `width` data ranks and, of what is whole, all ranks that
+ * share tensors, or those that have a copy of its part. */
+struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor) {
+    const struct rank_place *place = &engine->plan->chosen.place;
+    int width = engine_width(engine, tensor->kind), own = rank_place_data_rank(place) / width;
+    int groups = rank_place_data(place) / width;
+    int copies = tensor->part ? (int)tensor->part->copies : rank_place_tensor_parallel(place);
+    int copy = tensor->part ? (int)tensor->part->copy : rank_place_tensor_rank(place);
+    struct safetensors_run mine;
+    (void)runner_local_shard(engine->main, tensor, &mine.first, &mine.elements);
+    /* What stages share is written by the one that updates it. */
+    if (stage_of_tensor(&engine->spans, tensor) != rank_place_stage(place)) mine.elements = 0;
+    return share_of(mine, own * copies + copy, groups * copies);
+}
+
+/* What this rank has of `parameter` as it is kept in `stored_as`: itself or its master. */
+static struct weight_target target_of(const struct engine *engine, const struct tensor *parameter,
+                                      const struct tensor *stored_as) {
+    struct weight_target target = {
+        .tensor = parameter, .dtype = stored_as->shape.dtype, .store = &engine->state_store, .stored_as = stored_as};
+    target.data = runner_local_shard(engine->main, stored_as, &target.first, &target.elements);
+    return target;
+}
+
+enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
+                                struct weight_target **out, int *count) {
+    const struct graph *graph = engine_graph(engine);
+    struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
+    if (!targets) return STATUS_FAILED;
+    int found = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != kind) continue;
+        targets[found] = target_of(engine, tensor, tensor);
+        targets[found++].hash = hashes ? &hashes[tensor->id] : NULL;
+    }
+    *out = targets;
+    *count = found;
+    return STATUS_OK;
+}
+
+/* Without those of which this rank has nothing. */
+static int drop_empty(struct weight_target *targets, int count) {
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (targets[i].elements > 0) targets[kept++] = targets[i];
+    return kept;
+}
+
+static bool has_role(const struct tensor *tensor, const char *role) {
+    return tensor->kind == TENSOR_STATE && strcmp(tensor->role, role) == 0;
+}
+
+static bool is_master(const struct tensor *tensor) { return has_role(tensor, "master"); }
+
+WIDE_VECTORS static void round_block(const float *restrict master, uint16_t *restrict parameter, int64_t elements) {
+#pragma omp simd
+    for (int64_t e = 0; e < elements; e++)
+        parameter[e] = bf16_from_float(master[e]);
+}
+
+static void round_piece(const float *master, uint16_t *parameter, int64_t elements) {
+    enum { BLOCK = 1 << 16 };
+#pragma omp parallel for schedule(static)
+    for (int64_t e = 0; e < elements; e += BLOCK)
+        round_block(master + e, parameter + e, elements - e < BLOCK ? elements - e : BLOCK);
+}
+
+static enum status round_master(const struct engine *engine, const struct weight_target *master, float *buffer) {
+    enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
+    uint16_t *rounded = (uint16_t *)(void *)(buffer + PIECE_ELEMENTS);
+    int64_t end = master->first + master->elements;
+    for (int64_t at = master->first; at < end; at += PIECE_ELEMENTS) {
+        int64_t count = end - at < PIECE_ELEMENTS ? end - at : PIECE_ELEMENTS;
+        TRY(runner_read(engine->main, master->stored_as, 4 * at, 4 * count, buffer));
+        round_piece(buffer, rounded, count);
+        TRY(runner_write(engine->main, master->tensor, 2 * at, 2 * count, rounded));
+    }
+    return STATUS_OK;
+}
+
+/* Whether this rank has the same run of a parameter and of its master. Under a partition it may have more of the
+ * parameter. */
+static bool covers(const struct weight_target *parameter, const struct weight_target *master) {
+    return parameter->first == master->first && parameter->elements == master->elements;
+}
+
+/* Parameters of which the master is there become its rounding. */
+static enum status round_masters(const struct engine *engine) {
+    const struct graph *graph = engine_graph(engine);
+    float *buffer = mem_array(2 * BYTE_STORE_PIECE, 1);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (!is_master(tensor)) continue;
+        struct weight_target master = target_of(engine, tensor->parameter, tensor);
+        struct weight_target parameter = target_of(engine, tensor->parameter, tensor->parameter);
+        if (!covers(&parameter, &master)) continue;
+        if (master.data && parameter.data)
+            round_piece(master.data, parameter.data, master.elements);
+        else
+            status = round_master(engine, &master, buffer);
+    }
+    mem_free(buffer);
+    return status;
+}
+
+/* ---- masters in two halves ---- */
+
+WIDE_VECTORS static void split_block(const float *restrict values, int64_t count, uint16_t *restrict upper,
+                                     uint16_t *restrict lower) {
+#pragma omp simd
+    for (int64_t e = 0; e < count; e++)
+        float_split(values[e], &upper[e], &lower[e]);
+}
+
+struct halves {
+    struct runner *runner;
+    uint16_t upper[BYTE_STORE_PIECE / 4], lower[BYTE_STORE_PIECE / 4];
+};
+
+/* fp32 numbers of a parameter, by the tensor of its masters' lower halves, of which this rank may have fewer. */
+static enum status write_halves(void *payload, const void *key, int64_t offset, int64_t bytes, const void *from) {
+    struct halves *halves = payload;
+    const struct tensor *low = key;
+    int64_t begin = offset / 4, end = begin + bytes / 4, first, elements;
+    split_block(from, end - begin, halves->upper, halves->lower);
+    TRY(runner_write(halves->runner, low->parameter, 2 * begin, 2 * (end - begin), halves->upper));
+    (void)runner_local_shard(halves->runner, low, &first, &elements);
+    int64_t low_begin = begin > first ? begin : first, low_end = end < first + elements ? end : first + elements;
+    if (low_begin >= low_end) return STATUS_OK;
+    return runner_write(halves->runner, low, 2 * low_begin, 2 * (low_end - low_begin),
+                        halves->lower + (low_begin - begin));
+}
+
+/* Parameters with such masters are read in fp32, through the store. */
+static void split_sources(const struct engine *engine, const struct byte_store *store, struct weight_target *targets,
+                          int count) {
+    const struct graph *graph = engine_graph(engine);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *low = graph->tensors.items[i];
+        if (!has_role(low, "master_low")) continue;
+        for (int t = 0; t < count; t++) {
+            struct weight_target *target = &targets[t];
+            if (target->tensor != low->parameter) continue;
+            target->dtype = DTYPE_F32;
+            target->data = NULL;
+            target->store = store;
+            target->stored_as = low;
+        }
+    }
+}
+
+/* ---- all ---- */
+
+/* All parameters, those with a master as the master: their roundings follow. Where this rank has more of a parameter
+ * than of its master, both: what is read of a parameter is the rounding too. */
+static enum status list_sources(const struct engine *engine, const struct byte_store *halves,
+                                struct weight_target **out, int *count) {
+    const struct graph *graph = engine_graph(engine);
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, out, count));
+    split_sources(engine, halves, *out, *count);
+    int parameters = *count;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (!is_master(tensor)) continue;
+        struct weight_target master = target_of(engine, tensor->parameter, tensor);
+        for (int t = 0; t < parameters; t++) {
+            if ((*out)[t].tensor != tensor->parameter) continue;
+            bool same = covers(&(*out)[t], &master);
+            (*out)[same ? t : (*count)++] = master;
+        }
+    }
+    *count = drop_empty(*out, *count);
+    return STATUS_OK;
+}
+
+/* From the model's files, or, where `seed` is given, its initial values. */
+static enum status make_weights(struct engine *engine, const uint64_t *seed) {
+    struct halves *halves = mem_array(1, sizeof *halves);
+    if (!halves) return STATUS_FAILED;
+    halves->runner = engine->main;
+    const struct byte_store store = {.write = write_halves, .payload = halves};
+    struct weight_target *targets = NULL;
+    int count;
+    enum status status = list_sources(engine, &store, &targets, &count);
+    if (status == STATUS_OK)
+        status = seed ? model_initialise_weights(engine_model(engine), *seed, targets, count)
+                      : model_load_weights(engine_model(engine), targets, count);
+    mem_free(targets);
+    mem_free(halves);
+    return status == STATUS_OK ? round_masters(engine) : status;
+}
+
+enum status engine_load_weights(struct engine *engine) { return make_weights(engine, NULL); }
+
+enum status engine_initialise_weights(struct engine *engine, uint64_t seed) { return make_weights(engine, &seed); }
+
+static enum status add_load(const struct safetensors *set, const char *path, const struct weight_target *target,
+                            struct safetensors_loads *out) {
+    const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
+    if (!source) return status_set(STATUS_BAD_INPUT, "%s: %s is missing", path, target->tensor->name);
+    struct shape whole = tensor_whole_shape(target->tensor);
+    static const enum safetensors_dtype dtypes[] = {[DTYPE_F32] = SAFETENSORS_F32,
+                                                    [DTYPE_BF16] = SAFETENSORS_BF16,
+                                                    [DTYPE_U8] = SAFETENSORS_U8,
+                                                    [DTYPE_U16] = SAFETENSORS_U16};
+    if (source->dtype != dtypes[target->dtype] || !safetensors_has_shape(source, &whole)) {
+        char dims[SHAPE_TEXT], wanted[SHAPE_TEXT];
+        return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,
+                          safetensors_print_dims(source, dims), shape_print(&whole, wanted));
+    }
+    const struct safetensors_load load = {.set = set,
+                                          .tensor = source,
+                                          .first = (size_t)target->first,
+                                          .elements = (size_t)target->elements,
+                                          .dtype = target->dtype,
+                                          .out = target->data,
+                                          .store = target->store,
+                                          .key = target->stored_as};
+    return safetensors_add_part(&load, target->tensor, out);
+}
+
+static enum status load_state(const struct safetensors *set, const char *path, const struct weight_target *targets,
+                              size_t count) {
+    struct safetensors_loads loads = {0};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        status = add_load(set, path, &targets[i], &loads);
+    if (status == STATUS_OK && set->tensors.count != count)
+        status = status_set(STATUS_BAD_INPUT, "%s: holds %zu tensors, the optimizer has %zu", path, set->tensors.count,
+                            count);
+    if (status == STATUS_OK) status = safetensors_load(loads.items, loads.count);
+    vec_free(&loads);
+    return status;
+}
+
+enum status engine_load_state(struct engine *engine, const char *path) {
+    struct safetensors *set;
+    struct weight_target *targets = NULL;
+    int count = 0;
+    TRY(safetensors_open(path, &set));
+    enum status status;
+    TRY_GOTO(status, engine_list_tensors(engine, TENSOR_STATE, NULL, &targets, &count), done);
+    status = load_state(set, path, targets, (size_t)count);
+done:
+    mem_free(targets);
+    safetensors_close(set);
+    return status == STATUS_OK ? round_masters(engine) : status;
+}
 
 static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
 

@@ -1,4 +1,4 @@
-#include "session/step_collectives.h"
+#include "session/engine.h"
 
 #include <math.h>
 

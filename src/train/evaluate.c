@@ -10,8 +10,8 @@
 #include "base/terminal.h"
 #include "data/source.h"
 #include "session/checkpoint/checkpoint.h"
+#include "train/data.h"
 #include "train/reference.h"
-#include "train/train_data.h"
 
 /* What was given, with what the run adds. Zero-initialise; eval_origin_free. */
 struct eval_origin {

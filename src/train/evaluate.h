@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "session/checkpoint/run_folder.h"
 #include "session/engine.h"
-#include "session/train_options.h"
+#include "session/options.h"
 
 /* The loss over batches that ranks share. Batch b is computed by rank b % ranks; what the batches come to is added in
  * their order, so that the sum has the bits of one rank's. */

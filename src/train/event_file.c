@@ -1,4 +1,4 @@
-#include "train/event_file.h"
+#include "train/metrics.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* For builds without protobuf-c. */
-#include "train/event_file.h"
+#include "train/metrics.h"
 
 enum status event_file_open(const char *folder, int64_t done, struct event_file *out) {
     (void)folder, (void)done;

@@ -4,7 +4,10 @@
 #pragma once
 
 #include "base/base.h"
+#include "generate/generate.h"
 #include "runtime/runner.h"
+#include "session/engine.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/train.h"
 
 /* RUN_DIR/timeline.json: when each instruction of one settled step ran (search/sim/timeline.h). */
@@ -43,10 +46,6 @@ struct metrics_cut {
  * the file as it was. BAD_INPUT or FAILED when it cannot be read or written. */
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated);
 void metrics_close(struct metrics *metrics);
-
-/* None of them allocates. FAILED when the file cannot be written. They do nothing where it was never opened, as on all
- * ranks but one. */
-enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes); /* with the line's end */
 enum status metrics_write_step(struct metrics *metrics, const struct train_step *step);
 /* `figures`: means of the loss's (engine.h), all of them where they are of `pairs`, else the loss alone. */
 enum status metrics_write_validation(struct metrics *metrics, int64_t step, const double *figures, bool pairs);
@@ -57,3 +56,45 @@ enum status metrics_write_replan(struct metrics *metrics, const struct train_rep
 enum status metrics_sync(struct metrics *metrics);
 /* What the open file holds, even one that has no name any more, as a new file. */
 enum status metrics_copy(const struct metrics *metrics, const char *path);
+
+/* What the model writes while it is trained: to RUN_DIR/samples.jsonl, one JSON object a line. */
+
+struct samples {
+    struct tokenizer *tokenizer;
+    struct generation_config config;
+    struct token_ids prompt;
+    struct metrics file;
+};
+
+/* Tokenizer and prompt; nothing where the options want no samples. BAD_INPUT when the model has no tokenizer, or
+ * nothing to begin with. The caller calls samples_close in any case, on a struct that was zeroed. */
+enum status samples_prepare(const struct model *model, const struct train_options *options, struct samples *samples);
+/* Opens the file and cuts it to the samples before `step`. */
+enum status samples_open(const char *run_folder, int64_t step, struct samples *samples);
+void samples_close(struct samples *samples);
+
+/* Writes the model's continuation after `step`; the same for the same weights. `*text` is in fresh memory. */
+enum status samples_take(struct samples *samples, const struct engine *engine, const struct train_options *options,
+                         int64_t step, char **text);
+
+/* RUN_DIR/events.out.tfevents.*: the metrics' numbers for TensorBoard, as its event files: TFRecords of Event messages
+ * (event.proto). Each process that works on a run writes a file of its own; where a run goes on, TensorBoard drops what
+ * older files have from there on. A build without protobuf-c writes none (event_file_absent.c). */
+
+struct event_file {
+    char *path; /* NULL: closed */
+    int descriptor;
+};
+
+struct event_scalar {
+    const char *tag;
+    double value; /* left out when it is not finite */
+};
+enum { EVENT_SCALARS_MAX = 8 };
+
+/* A new file in the run's directory; `done` steps are in older ones (0: a new run). The caller calls event_file_close.
+ */
+enum status event_file_open(const char *folder, int64_t done, struct event_file *out);
+void event_file_close(struct event_file *file);
+/* Allocates nothing. FAILED when the file cannot be written. Nothing where it was never opened. */
+enum status event_file_write(struct event_file *file, int64_t step, const struct event_scalar *scalars, size_t count);

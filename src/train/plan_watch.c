@@ -3,11 +3,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "session/machine.h"
+#include "session/engine.h"
 #include "session/machine_costs.h"
-#include "session/plan_document.h"
-#include "session/states.h"
-#include "train/train_loop.h"
+#include "session/plan.h"
+#include "session/session.h"
+#include "train/loop.h"
 
 /* Predictions are wrong by some percent: less is no reason. */
 static const double GAIN_MIN = 0.05;

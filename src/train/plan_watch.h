@@ -11,7 +11,7 @@
 
 #include "search/sim/costs.h"
 #include "search/sim/timeline.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
 
 struct train_run;
 

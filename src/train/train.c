@@ -9,12 +9,11 @@
 #include "session/checkpoint/joint_folder.h"
 #include "session/checkpoint/run_folder.h"
 #include "session/machine_costs.h"
-#include "session/plan_document.h"
-#include "train/learning_rate.h"
-#include "train/run_end.h"
+#include "session/plan.h"
+#include "train/data.h"
+#include "train/loop.h"
 #include "train/run_origin.h"
-#include "train/train_data.h"
-#include "train/train_loop.h"
+#include "train/run_state.h"
 
 static const struct train_events no_events;
 

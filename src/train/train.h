@@ -11,19 +11,18 @@
  * are asked for, timeline.json (when each instruction of one step ran), checkpoints/step-00000100 … and, at the end,
  * model: each checkpoint and the model are Hugging Face directories.
  *
- * Files, in the order to read them:
- *     train: how a run begins and goes on; train_loop: its steps, and a directory that was renamed or removed
- * meanwhile; learning_rate: rates, and a length in epochs; train_data: the data of a model's run; reference: what
- * preferences are compared with; run_origin: where a run goes on from, and what was edited since; run_continue: whether
- * it begins or goes on; run_end: how it ended; checkpoint_writer: checkpoints during steps; metrics: metrics.jsonl and
- *     timeline.json; event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c;
- *     samples: texts on the way; plan_watch: another plan while steps go on; evaluate: the loss of a model on files. */
+ * Files, in the order to read them: train (how a run begins and goes on); loop (its steps, their learning rates, and a
+ * directory that was renamed or removed meanwhile); data (tokenizer and data of a run); reference (what preferences are
+ * compared with); run_origin (where a run goes on from, and what was edited since); run_state (whether it begins or
+ * goes on, and how it ended); checkpoint_writer (checkpoints during steps); metrics (metrics.jsonl, timeline.json and
+ * samples.jsonl); event_file, event_file_absent, event (the same for TensorBoard, or nothing without protobuf-c);
+ * plan_watch (another plan while steps go on); evaluate (the loss of a model on files). */
 #pragma once
 
 #include "base/base.h"
 #include "generate/generate.h"
-#include "session/session_plan.h"
-#include "session/train_options.h"
+#include "session/options.h"
+#include "session/plan.h"
 #include "train/evaluate.h"
 
 /* One step, as it goes to metrics.jsonl and to the console. */

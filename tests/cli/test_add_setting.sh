@@ -39,7 +39,7 @@ cat >"$place/main.c" <<'END'
 #include "cli/cli_run.h"
 #include "cli/commands/command.h"
 #include "cli/step_options.h"
-#include "session/train_options.h"
+#include "session/options.h"
 
 double logit_scale_of(const struct recipe *recipe);
 
@@ -114,7 +114,7 @@ compile() { # SOURCE OBJECT
     (cd "$build" && sh -c "$command") || fail "$1 does not compile"
 }
 for file in src/plan/settings.c src/plan/recipe.c src/plan/plan.c src/plan/plan_keys.c src/plan/policy.c \
-    src/session/train_options.c src/session/plan_resolve.c src/session/programs.c src/cli/options.c src/cli/run_config.c \
+    src/session/options.c src/session/programs.c src/cli/options.c src/cli/run_config.c \
     src/cli/help.c src/api/options.c src/api/call.c; do
     compile "$copy/$file" "$place/$(echo "$file" | tr / _).o"
 done

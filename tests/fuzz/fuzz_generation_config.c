@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "generate/config.h"
+#include "generate/generate.h"
 
 enum { VOCAB = 300 };
 

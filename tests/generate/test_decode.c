@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "generate/decode.h"
+#include "generate/writer.h"
 #include "support/harness.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

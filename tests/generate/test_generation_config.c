@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "generate/config.h"
+#include "generate/generate.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
 #include "support/text_writer.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "generate/decode.h"
+#include "generate/writer.h"
 #include "support/unit.h"
 
 static const float logits[5] = {0.0f, 2.0f, 1.0f, -1.0f, 2.0f};

@@ -16,7 +16,7 @@
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/run_end.h"
+#include "train/run_state.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 static char recorded[512], fixture[512]; /* runs */

@@ -2,7 +2,7 @@
  * follows each other on a stream, waits for nothing within, and touches nothing that another of it writes. */
 #include "base/mem.h"
 #include "ir/ops/ops.h"
-#include "runtime/batches.h"
+#include "runtime/segments.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/unit.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/graph_segments.h"
 #include "runtime/runner_state.h"
+#include "runtime/segments.h"
 #include "support/deferred_backend.h"
 #include "support/outcome.h"
 #include "support/random_policy.h"

@@ -9,7 +9,7 @@
 #include "profile/described_device.h"
 #include "search/scale/forecast.h"
 #include "search/scale/system.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 

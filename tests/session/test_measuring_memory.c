@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "session/machine.h"
 #include "session/machine_costs.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
+#include "session/session.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"

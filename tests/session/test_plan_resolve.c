@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "profile/described_device.h"
-#include "session/train_options.h"
+#include "session/options.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 

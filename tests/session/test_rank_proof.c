@@ -1,8 +1,8 @@
 /* Before a step is trained or planned on several ranks, the programs of all of them are proved together: ranks that
  * hold lanes, ranks that share tensors, stages of a pipeline. */
 /* link: -Wl,--wrap=program_compile */
+#include "session/plan.h"
 #include "session/programs.h"
-#include "session/session_plan.h"
 #include "support/shared_model.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"

@@ -4,7 +4,7 @@
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/train_data.h"
+#include "train/data.h"
 
 struct outcome {
     double loss, grad_norm;

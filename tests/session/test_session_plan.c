@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "session/evaluate.h"
+#include "session/candidate.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"

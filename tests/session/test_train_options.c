@@ -1,5 +1,5 @@
 /* Training options in run.json: what was given, what was not, and what versions before null wrote. */
-#include "session/train_options.h"
+#include "session/options.h"
 
 #include <stdio.h>
 #include <string.h>

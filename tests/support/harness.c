@@ -7,7 +7,7 @@
 
 #include "compiler/passes.h"
 #include "plan/recipe_lines.h"
-#include "session/choose.h"
+#include "session/candidate.h"
 #include "support/deferred_backend.h"
 #include "support/interleave.h"
 #include "support/small_graph.h"

@@ -14,7 +14,7 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 #include "train/checkpoint_writer.h"
-#include "train/train_data.h"
+#include "train/data.h"
 
 enum { STEPS = 6 };
 

@@ -9,7 +9,7 @@
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/event_file.h"
+#include "train/metrics.h"
 
 /* RFC 3720, B.4, and the check value of the catalogue of CRCs. */
 static void checksums_are_crc32c(void **state) {

@@ -4,7 +4,7 @@
 
 #include "model/safetensors.h"
 #include "support/unit.h"
-#include "train/learning_rate.h"
+#include "train/loop.h"
 
 static const double pi = 3.14159265358979323846;
 

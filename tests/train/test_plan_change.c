@@ -1,8 +1,8 @@
 /* A run that changes its policy between steps is the run that does not, bit for bit, and an error on the way costs
  * nothing. */
 /* ctest: PROCESSORS 2 */
+#include "train/loop.h"
 #include "train/plan_watch.h"
-#include "train/train_loop.h"
 
 #include <stdio.h>
 #include <stdlib.h>

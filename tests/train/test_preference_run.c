@@ -18,8 +18,8 @@
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
+#include "train/loop.h"
 #include "train/plan_watch.h"
-#include "train/train_loop.h"
 
 enum { PAIRS = 12, VALID_PAIRS = 5, LENGTH = 48, BATCH = 8 };
 static const char text[] =

@@ -16,8 +16,8 @@
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
+#include "train/loop.h"
 #include "train/plan_watch.h"
-#include "train/train_loop.h"
 
 static const uint64_t SEED = 20261124;
 enum { RANKS_MAX = 4, STEPS = 6 };

@@ -6,7 +6,7 @@
 #include "cli/commands/command.h"
 #include "cli/new_output.h"
 #include "model/stored_format.h"
-#include "session/train_options.h"
+#include "session/options.h"
 #include "text/tokenizer/tokenizer.h"
 
 static const char end_of_text[] = "<|endoftext|>";

@@ -12,7 +12,7 @@
 #include "profile/described_device.h"
 #include "report/console/partition_table.h"
 #include "report/console/plan_table.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
 
 /* Explains what "available" leaves out. */
 static void print_reserve(void) {

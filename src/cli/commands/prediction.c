@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "cli/step_options.h"
 #include "session/checkpoint/run_folder.h"
-#include "session/plan_document.h"
+#include "session/plan.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30 };
 

@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "search/sim/step_summary.h"
 #include "session/machine_costs.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
 
 /* What is simulated, and all that is found out about it. */
 struct prediction {

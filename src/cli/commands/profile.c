@@ -6,9 +6,9 @@
 #include "machine/cluster.h"
 #include "profile/link_rates.h"
 #include "report/console/profile_table.h"
-#include "session/machine.h"
 #include "session/machine_costs.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
+#include "session/session.h"
 
 /* The measurements; only the cluster and its rates without a model. */
 struct profiling {

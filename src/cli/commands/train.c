@@ -13,8 +13,7 @@
 #include "cli/stop_signal.h"
 #include "report/console/console.h"
 #include "report/page/serve.h"
-#include "train/run_continue.h"
-#include "train/run_end.h"
+#include "train/run_state.h"
 #include "train/train.h"
 
 struct run_views {

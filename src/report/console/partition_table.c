@@ -4,7 +4,7 @@
 
 #include "base/size.h"
 #include "machine/roofline.h"
-#include "session/plan_document.h"
+#include "session/plan.h"
 
 static void print_mesh(FILE *out, const struct plan_strategies *strategies) {
     const struct device_mesh *mesh = &strategies->question.mesh;

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "session/layout_report.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
 
 /* How a plan's model could be cut among its ranks (session/layout_report.h), as a table. */
 

@@ -6,7 +6,7 @@
 #include "plan/ranks.h"
 #include "search/sim/step_summary.h"
 #include "session/layout_report.h"
-#include "session/session_plan.h"
+#include "session/plan.h"
 
 /* What the solver chose of tensors that ranks share, next to Megatron-LM's assignment (session/layout_report.h). */
 

@@ -11,7 +11,7 @@
 #include "report/page/metrics_reader.h"
 #include "report/page/timeline.h"
 #include "session/checkpoint/run_folder.h"
-#include "train/run_end.h"
+#include "train/run_state.h"
 
 enum { FILE_LIMIT_BYTES = 1 << 24, MODEL_FIELDS_MAX = 64, MODEL_TEXT_MAX = 200 };
 

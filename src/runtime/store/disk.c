@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "runtime/store/arena.h"
-#include "runtime/store/disk_engine.h"
 #include "runtime/store/store.h"
 
 /* A short transfer is injected by requesting one block, so that the rest really stays undone. */

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "runtime/store/disk_engine.h"
+#include "runtime/store/disk.h"
 
 /* Of which some 8 KiB are touched. What the libraries keep for each thread is in it, too: with those of CUDA 64 KiB
  * are too few. */

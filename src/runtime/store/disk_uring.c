@@ -2,7 +2,7 @@
 #include <liburing.h>
 
 #include "base/fault.h"
-#include "runtime/store/disk_engine.h"
+#include "runtime/store/disk.h"
 
 struct ring {
     struct io_uring uring;

@@ -1,5 +1,5 @@
 /* In place of disk_uring.c where the build found no liburing. */
-#include "runtime/store/disk_engine.h"
+#include "runtime/store/disk.h"
 
 static enum status refuse(int descriptor, int channels, void **state) {
     (void)descriptor, (void)channels, (void)state;

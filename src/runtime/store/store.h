@@ -1,8 +1,8 @@
 /* The implementation of a tier: a table of functions. arena.c checks arguments.
  *
- * Files, in the order to read them: arena (a tier's memory, for all users), store (this), memory_stores (host memory,
- * host memory that the ranks of a node share, a backend's memory), disk (the disk tier: its file and requests),
- * disk_engine (who carries requests out), disk_threads, disk_uring, disk_uring_absent (the engines). */
+ * Files, in the order to read them: arena (a tier's memory, for all users: the host's, which ranks of a node may share,
+ * and a backend's; copies between tiers), store (this), disk (the disk tier: its file, its requests, and what an engine
+ * is that carries them out), disk_threads, disk_uring, disk_uring_absent (the engines). */
 #pragma once
 
 #include "runtime/store/arena.h"
@@ -16,7 +16,6 @@ struct store {
     void (*close)(struct arena *arena);
 };
 
-extern const struct store memory_store, shared_segment_store, device_store;
 extern const struct store disk_store;
 
 /* How an open disk tier works, for reports. */

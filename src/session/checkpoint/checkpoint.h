@@ -6,10 +6,9 @@
  * Weights go from the arena to the file: nothing is copied in memory. What is written is checked on its way: a
  * checkpoint with a value that is not finite never gets its name.
  *
- * Files, in the order to read them: run_folder (a run's directory and settings); run_change (the settings
- * that resume changed); joint_folder (a directory that ranks write together,
- * whether all ranks see one); checkpoint (which there are, what they say, their files against their checksums, and
- * how checkpoints and models are written). */
+ * Files, in the order to read them: run_folder (a run's directory and settings, also those that resume changed);
+ * joint_folder (a directory that ranks write together, whether all ranks see one); checkpoint (which there are, what
+ * they say, their files against their checksums, and how checkpoints and models are written). */
 #pragma once
 
 #include "base/manifest.h"

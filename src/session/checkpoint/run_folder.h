@@ -1,21 +1,61 @@
 /* The directory of a run: what it may be, its settings, its lock, and directories that appear whole or not at all.
  *
  *     run.json                    all settings; those that may change are read from here when it goes on
- *     plan.json                   session/plan_document.h
+ *     plan.json                   session/plan.h
  *     reference.safetensors       train/reference.h
  *     metrics.jsonl               train/metrics.h
- *     events.out.tfevents.*       train/event_file.h
- *     samples.jsonl               train/samples.h
+ *     events.out.tfevents.*       train/metrics.h
+ *     samples.jsonl               train/metrics.h
  *     timeline.json               train/metrics.h
  *     checkpoints/step-00000100   session/checkpoint/checkpoint.h
- *     end.json                    train/run_end.h
+ *     end.json                    train/run_state.h
  *     model                       the result
  *     .tmp-…                      being written or removed; cleared when a run begins or goes on */
 #pragma once
 
+#include <jansson.h>
+
 #include "base/base.h"
-#include "session/checkpoint/run_change.h"
-#include "session/train_options.h"
+#include "plan/plan.h"
+#include "session/options.h"
+
+/* The settings of a run that `ballast resume` changed, in run.json. They are of two kinds: fields of the recipe, where
+ * --allow-recipe-change moves a run to another machine, version or number of ranks; and training options, such as the
+ * learning rate, the number of steps and the intervals. */
+
+enum { RUN_CHANGE_BYTES = 64 };
+/* The version of run.json, and the first that has the changes of options and the field's terms. */
+enum { RUN_VERSION = 3, RUN_FIRST_CHANGES = 2, RUN_FIRST_TERMS = 3 };
+
+struct run_change {
+    int64_t step; /* the last one with the old value */
+    char field[RUN_CHANGE_BYTES], from[RUN_CHANGE_BYTES], to[RUN_CHANGE_BYTES];
+};
+/* In the order in which they were made; zero-initialise. */
+struct run_changes {
+    VEC(struct run_change) items;
+};
+
+/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor_parallel, sequence_parallel
+ * and round_micro_batches that is another in `to`. */
+enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, const struct recipe *from,
+                                   const struct recipe *to);
+/* Makes a checkpoint's recipe, of `step`, the one that the run continues with. The checkpoint lacks the changes that
+ * were made at its step or after it; those count from `step` then. */
+void run_changes_apply(struct run_changes *changes, int64_t step, struct recipe *recipe);
+
+/* Whether `resume` may change this training option. */
+bool run_change_is_option(const char *field);
+/* Removes the changes of options that were made at `step` or later: no step of the run was trained with them. */
+void run_changes_drop_options(struct run_changes *changes, int64_t step);
+/* Adds a change for each training option whose value differs between `from` (a checkpoint's options, of `step`) and
+ * `to`, both as train_options_to_json writes them. */
+enum status run_changes_add_options(struct run_changes *changes, int64_t step, const json_t *from, const json_t *to);
+
+/* [{"step": 120, "field": "learning_rate", "from": "0.0003", "to": "0.0001"}, ...]; NULL without memory. */
+json_t *run_changes_to_json(const struct run_changes *changes);
+/* The key of the list in a run.json of that version. */
+const char *run_changes_key(int64_t version);
 
 struct run_settings {
     const char *model_folder; /* absolute */

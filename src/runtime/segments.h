@@ -1,3 +1,18 @@
+/* Batches: instructions that follow each other on a stream and whose kernels do their work in one call
+ * (kernel->run_together of backend.h), as the updates of a chunk's parameters do on a GPU.
+ *
+ * A batch begins and ends at once for all other streams, so only its first instruction waits for others and only its
+ * last is waited for. Its kernels are the device's, all deferred or none; none of them uses what another one
+ * writes. */
+#pragma once
+
+#include "compiler/program.h"
+#include "runtime/executable.h"
+
+/* *last: by instruction, the last instruction of the batch that begins there; itself where none begins. FAILED only for
+ * lack of memory; the caller frees by mem_free in any case. */
+enum status batches_find(const struct executable *executable, int32_t **last);
+
 /* Graph segments: where a program's instructions on one stream can be asked for as a whole, by a graph that was
  * captured once (backend.h).
  *
@@ -8,9 +23,6 @@
  * in every step (not deferred: each forward kernel that reads a deferred update waits for it, so nothing would be won);
  * - all change parameters or the optimizer's state or none does, since these changes wait for the runner's gate;
  * - only the first waits for other streams, and only the last is waited for. */
-#pragma once
-
-#include "compiler/program.h"
 
 /* Launching a graph takes a processor some 2.5 us however long it is (NVIDIA, "Constant Time Launch for Straight-Line
  * CUDA Graphs", CUDA 12.6), which is what one or two kernels take: with fewer than four calls little is saved for what

@@ -1,13 +1,12 @@
-#include "session/session_plan.h"
+#include "session/plan.h"
 
 #include "base/json.h"
 #include "base/size.h"
 #include "machine/cluster.h"
 #include "plan/lane_shares.h"
 #include "profile/described_device.h"
-#include "session/choose.h"
+#include "session/candidate.h"
 #include "session/machine_costs.h"
-#include "session/plan_document.h"
 #include "session/programs.h"
 
 static struct model_figures figures_of(const struct session_plan *plan, const struct graph *graph) {

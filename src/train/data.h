@@ -4,7 +4,7 @@
 #include "data/dataset.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "session/train_options.h"
+#include "session/options.h"
 
 /* What a run reads, and the tokenizer by which it is made from text. */
 struct train_data {
@@ -23,3 +23,11 @@ enum status train_data_choose_packing(const struct train_options *options, bool 
 enum status train_data_check_0_1_0(const struct model *model, const struct train_data *data);
 /* What was never opened is left alone. */
 void train_data_close(struct train_data *data);
+
+/* For a run on files that the chat template renders: has the model written with the token by which its chat template
+ * ends an assistant's turn, where generation would not stop at it yet. It comes first in eos_token_id of
+ * generation_config.json, before the ends that the model had, as transformers' Trainer aligns them. config.json gets it
+ * too where the tokenizer names the end of documents, which config.json does otherwise. A model without a chat template
+ * stays as it is. `time_s`: chat_prompt_open.
+ */
+enum status turn_end_set(struct model *model, int64_t time_s);

@@ -68,7 +68,7 @@ struct plan_options {
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     bool adds_losses_alone;   /* nothing is trained: the default micro-batch is the same on any number of ranks */
     struct mesh planned;      /* ranks that a plan is for which are not here; 0x0: the plan is for those of `comm` */
-    int core_sharers;         /* ranks that share this process's cores (machine.h); 0: none but itself */
+    int core_sharers;         /* ranks that share this process's cores (session.h); 0: none but itself */
     const char *base_folder;  /* of a model that is an adapter: its base; NULL: where its config says */
     struct comm *comm; /* the ranks that train together, open for as long as the session is; NULL: one. Borrowed */
 };
@@ -84,7 +84,7 @@ int plan_options_threads(const struct plan_options *options);
 /* Nothing given. */
 void plan_options_init(struct plan_options *out);
 
-/* Learning rate over the steps: a linear warm-up, then one of these shapes (train/learning_rate.h has the formulas). */
+/* Learning rate over the steps: a linear warm-up, then one of these shapes (train/loop.h has the formulas). */
 #define LR_SCHEDULE_LIST(X) X(COSINE, "cosine") X(LINEAR, "linear") X(CONSTANT, "constant") X(WSD, "wsd")
 enum lr_schedule {
 #define LR_SCHEDULE_ENUM(name, text) LR_SCHEDULE_##name,

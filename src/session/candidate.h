@@ -1,5 +1,5 @@
 /* Evaluates one candidate for a session's plan: a lower bound before anything is compiled, then its programs, then a
- * simulated step. Which candidates there are, and which one is taken, is the choice of session/choose.h.
+ * simulated step (candidate.c). Which candidates there are, and which one is taken, is the choice of choose.c.
  *
  * A candidate is a complete `struct plan`: the rank layout (place), the partition of tensors (recipe.layout,
  * strategies), tiles, selective recomputation, pipeline cut, schedule, partition of states and tiers (policy). */
@@ -7,28 +7,6 @@
 
 #include "search/search.h"
 #include "session/plan_request.h"
-
-/* The steps of all stages of a plan's pipeline, simulated together: one rank of each, which wait for each other's
- * messages. Without a pipeline, the one step. */
-struct stage_step {
-    struct program *program;  /* NULL: that of `main` */
-    struct timeline timeline; /* step_s: of the slowest stage */
-    double compute_s;         /* the compute stream at work */
-    int64_t tier_bytes[TIER_COUNT];
-};
-struct stage_steps {
-    int count;
-    struct stage_step *list; /* by stage */
-    double step_s;
-    double bubble; /* the part of all stages' time in which they do not compute: Megatron-LM's measure of a pipeline
-                      (arXiv 2104.04473, section 2.2), with all other waiting in it */
-};
-/* `main`: a step of the plan's graph, and if the plan has one stage its program; `costs` are of that graph. Stages are
- * compiled, without their proof, for the ranks that differ from the plan's along this axis alone. The caller frees,
- * also after a failure. */
-enum status stage_steps_make(const struct executable *main, const struct plan *plan, const struct costs *costs,
-                             struct stage_steps *out);
-void stage_steps_free(struct stage_steps *steps);
 
 struct plan_candidate {
     const struct session *session;      /* borrowed, as is the request */
@@ -72,8 +50,6 @@ enum status candidate_bound(const struct plan_candidate *candidate, const struct
                             struct search_bound *out);
 /* Compiles its programs. NO_FIT: they have more operations between ranks than there can be. */
 enum status candidate_compile(struct plan_candidate *candidate);
-/* Adds to a BAD_INPUT the file that the plan comes from (request->origin): its policy is wrong for this model. */
-enum status candidate_name_origin(const struct plan_candidate *candidate, enum status status);
 /* Whether these fit the machine's tiers. */
 bool candidate_fits(const struct plan_candidate *candidate);
 /* Finds its costs, measuring what is not known. Does nothing where they are there. */
@@ -87,3 +63,47 @@ double candidate_seconds(const struct plan_candidate *candidate, const struct tr
  * second). The caller frees with costs_free. */
 enum status programs_measure_costs(const struct session *session, const struct plan_request *request,
                                    const struct programs *programs, struct costs *out);
+
+/* Compute and link rates of a machine for a micro-batch of so many sequences, whatever the tensor parallelism. */
+struct machine_rates {
+    int64_t micro_batch_sequences;
+    struct layout_rates work; /* without links */
+    struct transfer_rate message[MESH_AXES];
+};
+/* Whether the solver will partition the tensors and recipe.layout_rates are unknown. */
+bool candidate_lacks_rates(const struct plan_candidate *candidate);
+/* The best rates of the model's kernels, measured on one rank's graph of its micro-batch, and those of the links. */
+enum status candidate_measure_rates(const struct plan_candidate *candidate, struct machine_rates *out);
+/* Sets recipe.layout_rates: of links between the ranks of a tensor-parallel group; without such a tenth of the
+ * memory's. The memory limit is that of the devices of all stages together. */
+void candidate_take_rates(const struct machine_rates *rates, struct plan_candidate *candidate);
+/* Fills recipe.strategies in where the solver partitions the tensors and has not yet, at the recipe's rates. */
+enum status plan_fill_in_strategies(const struct session *session, struct plan *plan);
+
+/* The policy that the choice for a plan starts from: the plain one, but for what options fix and the pipeline's cut. */
+struct policy policy_begin(const struct plan_request *request, const struct policy *policy);
+/* Cuts a pipeline that is not cut yet, by FLOPs. `graph`: of the main program. BAD_INPUT: it has too few blocks. */
+enum status candidate_cut_stages(struct plan_candidate *candidate, const struct graph *graph);
+/* Fills in all that the candidate leaves open, but for tiles and the policy, and compiles it: strategies, larger
+ * micro-batches if there are too many operations between ranks, the pipeline's cut, selective recomputation. */
+enum status candidate_fill_in(struct plan_candidate *candidate);
+
+/* ---- the choice among the candidates that a request leaves open (choose.c) ---- */
+
+/* The best candidate. If the request's rank layouts are open (`shapes`), each of them gets its outcome: all are
+ * bounded before one is compiled, and those that cannot be faster than the best so far are not compiled. If none fits,
+ * it is the layout that needs the least device memory. Else it is the request's plan and, where that does not fit or
+ * moves or recomputes, the same with tiles of a few sizes. BAD_INPUT if the model cannot have that layout. The caller
+ * frees `out` with candidate_free. */
+enum status choose_candidate(const struct session *session, const struct plan_request *request,
+                             struct rank_shapes *shapes, struct plan_candidate *out);
+
+/* What a request takes under the policy that takes least of the device, of those that tiers of `capacity_bytes` below
+ * it hold. Measures nothing. */
+struct min_memory {
+    int64_t min_bytes;              /* of the device: candidate.min_bytes */
+    int64_t tier_bytes[TIER_COUNT]; /* of the programs that were compiled last */
+    bool fits;                      /* all of them, compiled and proved, fit */
+};
+enum status choose_min_memory(const struct session *session, const struct plan_request *request,
+                              const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out);
