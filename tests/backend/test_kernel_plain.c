@@ -397,14 +397,27 @@ static void check_not_finite(const char *name, const char *input, double value) 
 
 static void values_that_are_not_finite_stay(void **state) {
     (void)state;
-    const char *const with_x[] = {"linear",    "rms_norm",  "layer_norm", "gelu_tanh",   "gelu_erf", "relu",
-                                  "silu",      "rope",      "head_loss",  "head_logits", "swiglu",   "add",
-                                  "attention", "attention", "attention",  "squared_sums"};
-    const char *const inputs[] = {"x", "x", "x",    "x", "x", "x", "x", "x",
-                                  "x", "x", "gate", "a", "q", "k", "v", "gradient"};
-    for (unsigned i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-        check_not_finite(with_x[i], inputs[i], (double)NAN);
-        check_not_finite(with_x[i], inputs[i], (double)INFINITY);
+    static const struct {
+        const char *name, *input;
+    } cases[] = {{"linear", "x"},
+                 {"rms_norm", "x"},
+                 {"layer_norm", "x"},
+                 {"rope", "x"},
+                 {"head_loss", "x"},
+                 {"head_logits", "x"},
+                 {"swiglu", "gate"},
+                 {"add", "a"},
+                 {"attention", "q"},
+                 {"attention", "k"},
+                 {"attention", "v"},
+                 {"squared_sums", "gradient"},
+#define ACTIVATION_CASE(constant, name, ...) {name, "x"},
+                 ACTIVATION_LIST(ACTIVATION_CASE)
+#undef ACTIVATION_CASE
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_not_finite(cases[i].name, cases[i].input, (double)NAN);
+        check_not_finite(cases[i].name, cases[i].input, (double)INFINITY);
     }
 }
 
