@@ -10,6 +10,10 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 python=${1:-python3}
 case $python in */*) python=$(cd "$(dirname "$python")" && pwd)/${python##*/} ;; esac
 build=$(cd "${2:-$root/build}" && pwd)
+if [ ! -x "$build/bench/logits" ]; then
+    echo "transformers: $build/bench/logits is not there: ninja -C $build logits" >&2
+    exit 2
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 XDG_CACHE_HOME=$work/cache
@@ -18,11 +22,12 @@ export XDG_CACHE_HOME
 "$root/scripts/make-demo-text.sh" "$work/text.txt"
 check() {
     "$build/bench/logits" "$1" "$work/logits.safetensors"
-    "$python" "$root/tests/reference/check_transformers.py" "$1" "$work/logits.safetensors" 2>/dev/null
+    "$python" "$root/tests/reference/check_transformers.py" "$1" "$work/logits.safetensors" 2>"$work/errors" ||
+        { cat "$work/errors" >&2 && return 1; }
 }
 cd "$work"
 # The table's rows: "| `llama` | positions | norm | MLP | grouped queries | sliding window | ...".
-"$build/ballast" help models | awk -F ' *[|] *' '$2 ~ /^`[a-z0-9_]+`$/ { gsub("`", "", $2); print $2, $7 }' >families
+"$build/ballast" help models | awk -F ' *[|] *' '$2 ~ /^`[a-z0-9_]+`$/ && $2 != "`model_type`" { gsub("`", "", $2); print $2, $7 }' >families
 for arch in ${3:-$(cut -d' ' -f1 families)}; do
     dtype=bf16 window=
     case $arch in

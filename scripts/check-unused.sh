@@ -7,7 +7,7 @@
 set -eu
 LC_ALL=C
 export LC_ALL
-build=$(cd "$1" && pwd)
+build=$(cd "${1:?usage: scripts/check-unused.sh BUILD [ROOT]}" && pwd)
 cd "${2:-$(dirname "$0")/..}"
 
 # Names that stay external all the same, and why. A pattern that nothing needs any more is a fault.

@@ -33,8 +33,10 @@ figures() { # <packing> <batch>
     grep -q "12 examples in $2 rows" "$place/out" || echo "packing: not $2 rows: $(grep rows "$place/out")" >&2
     awk -v RS='[{,}]' -F': ' '/"(loss|grad_norm|val_loss)"/ { print $2 }' "$place/run/metrics.jsonl" | tr '\n' ' '
 }
-for family in gemma2 gemma3_text gpt2 gpt_oss granite llama mistral mixtral olmo2 olmoe opt phi3 qwen2 qwen2_moe qwen3 \
-    qwen3_moe smollm3; do
+# The table's rows begin with the names: "| `llama` | positions | ...".
+families=$("$BALLAST_PROGRAM" help models | sed -n 's/^| `\([a-z0-9_]*\)` |.*/\1/p' | grep -vx model_type | sort -u)
+[ "$(echo "$families" | wc -l)" -ge 17 ] || { echo "packing: help models names only: $families" >&2 && exit 1; }
+for family in $families; do
     rm -rf "$place/model"
     cp -r "$BALLAST_FIXTURES/models/$family" "$place/model"
     chmod -R u+w "$place/model"
