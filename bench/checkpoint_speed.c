@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "support/median.h"
 #include "train/checkpoint_writer.h"
 #include "train/data.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "backend/backend.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "compiler/passes.h"
 #include "plan/chunks.h"
 #include "support/block_chunks.h"

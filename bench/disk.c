@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "machine/cluster.h"
 #include "runtime/store/disk.h"
 #include "runtime/store/store.h"

@@ -19,8 +19,8 @@
 
 #include "backend/cpu/kernel.h"
 #include "base/mem.h"
-#include "base/process.h"
 #include "base/random.h"
+#include "base/terminal.h"
 #include "ir/differentiate.h"
 #include "support/op_instance.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/process.h"
+#include "base/terminal.h"
 #include "compiler/program.h"
 #include "plan/chunks.h"
 #include "runtime/segments.h"

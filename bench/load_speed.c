@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/half.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "session/engine.h"
 #include "support/median.h"
 

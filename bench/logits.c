@@ -5,8 +5,8 @@
  */
 #include <stdio.h>
 
-#include "base/process.h"
 #include "base/random.h"
+#include "base/terminal.h"
 #include "model/safetensors.h"
 #include "session/engine.h"
 

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/process.h"
-#include "machine/cluster_preset.h"
+#include "base/terminal.h"
+#include "machine/cluster.h"
 #include "machine/collective_cost.h"
 
 /* Of a collective called from PyTorch and timed by events: its smallest all-reduce compared with NCCL's latency for it.

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "support/op_instance.h"
 
 enum { MATRIX = 2048, RUNS_MIN = 3 };

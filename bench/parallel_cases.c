@@ -18,7 +18,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "support/case_results.h"
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)

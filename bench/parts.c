@@ -1,4 +1,4 @@
-/* How well large operators are told by a part of them (profile/part_node.h).
+/* How well large operators are told by a part of them (profile/points.h).
  *
  *     build/bench/parts [MODEL_DIR|PRESET [LENGTH [ROUNDS [OPERATOR]]]]
  *
@@ -15,9 +15,8 @@
 #include "cli/limit_spinning.h"
 #include "ir/differentiate.h"
 #include "model/model.h"
-#include "profile/operands.h"
 #include "profile/operator_bench.h"
-#include "profile/part_node.h"
+#include "profile/points.h"
 
 static const double LARGE_FLOPS = 20e9; /* a thread's, as in profile_model.c */
 

@@ -25,7 +25,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "cli/limit_spinning.h"
 #include "plan/activations.h"
 #include "profile/rate_work.h"

@@ -25,7 +25,7 @@
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/matmul/matmul.h"
 #include "base/mem.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "cli/limit_spinning.h"
 #include "support/median.h"
 

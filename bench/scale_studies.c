@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/process.h"
-#include "machine/cluster_preset.h"
+#include "base/terminal.h"
+#include "machine/cluster.h"
 #include "search/scale/choose.h"
 #include "search/scale/system.h"
 #include "support/scale_rows.h"

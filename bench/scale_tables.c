@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "support/scale_fit.h"
 #include "support/scale_rows.h"
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/process.h"
+#include "base/terminal.h"
 #include "support/policy_spread.h"
 #include "support/search_rows.h"
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/process.h"
+#include "base/terminal.h"
 #include "plan/layout/shard_program.h"
 #include "support/step_graph.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "profile/profile.h"
 #include "session/engine.h"
 #include "support/median.h"

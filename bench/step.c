@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/process.h"
+#include "base/terminal.h"
 #include "cli/limit_spinning.h"
 #include "session/machine_costs.h"
 #include "support/bench_options.h"

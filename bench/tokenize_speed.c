@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "text/tokenizer/tokenizer.h"
 
 enum { RUN_MIN = 1 << 18, LONGEST_RUN = 1 << 24 };

@@ -28,7 +28,7 @@ if [ ! -e /usr/include/histedit.h ]; then without="$without src/cli/line_edit.c"
 # The plugins are compiled against each MPI's own header; Open MPI's will do here.
 mpi=/usr/lib/$(cc -dumpmachine)/openmpi/include
 flags="$flags -idirafter $mpi -DPLUGIN_NAME=\"openmpi\""
-if [ ! -e "$mpi/mpi.h" ]; then without="$without src/comm/mpi/plugin.c"; fi
+if [ ! -e "$mpi/mpi.h" ]; then without="$without src/comm/mpi_plugin.c"; fi
 how=-fsyntax-only
 if [ -n "${BALLAST_LONG:-}" ]; then how="-c -o $out/object.o"; fi
 failed=0

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "base/process.h"
+#include "base/terminal.h"
 #include "support/median.h"
 #include "support/model_step.h"
 

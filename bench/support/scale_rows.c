@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "base/json.h"
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "search/scale/rank_memory.h"
 #include "search/scale/system.h"
 

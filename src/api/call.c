@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "api/library.h"
-#include "base/log.h"
 #include "base/terminal.h"
 #include "comm/comm.h"
 #include "session/session.h"

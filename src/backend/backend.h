@@ -16,7 +16,7 @@
 #include "base/base.h"
 #include "ir/graph.h"
 #include "machine/cluster.h"
-#include "machine/tier.h"
+#include "machine/rates.h"
 
 /* What a kernel is called with. Pointers are to first elements; shapes and row strides are the node's
  * (tensor_row_stride, for views). Absent optional operands are NULL. Outputs that the operator `updates` hold their old

@@ -5,6 +5,14 @@
 #include "base/folder.h"
 #include "base/manifest.h"
 
+/* Writing behind: a thread writes pieces of a file while their owner prepares the next ones. Private to src/base. */
+
+struct file_behind;
+
+/* Writes all, past the page cache while the descriptor has O_DIRECT, which it loses where the file system refuses a
+ * write for its alignment. 0 or an errno. */
+int file_write_fully(int descriptor, const void *data, size_t bytes);
+
 /* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT, naming the file, when
  * it cannot be opened, is not a regular file, or is larger than `limit_bytes`. No file is mapped (file.h says
  * why). */

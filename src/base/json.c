@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/file.h"
-#include "base/nearest.h"
+#include "base/text.h"
 
 static bool is_number(char c) { return (c >= '0' && c <= '9') || c == '-'; }
 

@@ -3,7 +3,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "base/wide_vectors.h"
+#include "base/base.h"
 
 static inline void philox_round(struct philox_key key, uint32_t *c0, uint32_t *c1, uint32_t *c2, uint32_t *c3) {
     uint64_t p0 = (uint64_t)0xD2511F53u * *c0, p1 = (uint64_t)0xCD9E8D57u * *c2;

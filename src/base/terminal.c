@@ -1,11 +1,14 @@
 #include "base/terminal.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 static pthread_mutex_t line_lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE *line_stream; /* where a live line stands without its end; NULL: nowhere */
@@ -120,4 +123,54 @@ void progress_end(void) {
     notify(PROGRESS_ENDS);
     if (state.depth > 0) state.depth--;
     pthread_mutex_unlock(&lock);
+}
+
+static atomic_bool quiet_notes;
+
+static _Atomic(log_listener *) listening;
+
+static void put_line(bool warning, const char *format, va_list arguments) {
+    char text[2048];
+    log_listener *listener = atomic_load(&listening);
+    if (!listener && !warning && atomic_load(&quiet_notes)) return;
+    vsnprintf(text, sizeof text, format, arguments);
+    terminal_make_plain(text, strlen(text));
+    if (listener) {
+        listener(warning, text);
+        return;
+    }
+    live_line_wipe();
+    fprintf(stderr, "%s%s\n", warning ? "warning: " : "", text);
+}
+
+void log_set_quiet(bool quiet) { atomic_store(&quiet_notes, quiet); }
+void log_listen(log_listener *listener) { atomic_store(&listening, listener); }
+
+void log_note(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    put_line(false, format, arguments);
+    va_end(arguments);
+}
+
+void log_warning(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    put_line(true, format, arguments);
+    va_end(arguments);
+}
+
+/* Without O_CLOEXEC: it holds the number for programs that are started from here too. */
+static enum status hold_descriptor(int number) {
+    if (fcntl(number, F_GETFD) != -1) return STATUS_OK;
+    int opened = open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (opened == number) return STATUS_OK; /* those below it are open, so it is the lowest that is free */
+    return status_set(STATUS_FAILED, "/dev/null: cannot open: %s", strerror(errno));
+}
+
+enum status process_begin(void) {
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
+        TRY(hold_descriptor(number));
+    signal(SIGXFSZ, SIG_IGN);
+    return STATUS_OK;
 }

@@ -16,7 +16,7 @@ void terminal_make_plain(char *text, size_t bytes);
 /* Writes and flushes text from others. On a terminal it replaces control characters. Returns false on a write error. */
 bool terminal_write(FILE *out, const char *text, size_t bytes);
 
-/* Draws the live line over its earlier text. From any thread; log.h clears it before it prints. */
+/* Draws the live line over its earlier text. From any thread; a log line clears it first. */
 void live_line_draw(FILE *out, const char *text);
 /* Clears it, for other lines to be printed in its place; nothing where none is drawn. */
 void live_line_wipe(void);
@@ -53,3 +53,24 @@ enum progress_moment { PROGRESS_BEGINS, PROGRESS_MOVES, PROGRESS_ENDS };
 typedef void progress_listener(void *payload, enum progress_moment moment, const struct progress *progress);
 /* Sets the listener, which any thread calls, one at a time; NULL: none. */
 void progress_listen(progress_listener *listener, void *payload);
+
+/* Warnings and notes for the user, one line each: on stderr, or to a listener in its place. */
+
+/* Quiet keeps warnings and drops notes. */
+void log_set_quiet(bool quiet);
+void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Sets the listener, which gets lines without a newline, from any thread; NULL (the default): stderr. It gets notes
+ * even where quiet is set. */
+typedef void log_listener(bool warning, const char *text);
+void log_listen(log_listener *listener);
+
+/* What a program does before anything else, `ballast` and benchmarks alike. */
+
+/* Opens /dev/null on each of the descriptors 0 to 2 that is closed: otherwise the next file that is opened gets that
+ * number, and what is printed goes into it. It is opened against its direction (0 for writing, 1 and 2 for reading), so
+ * that reading or printing there fails as on a closed descriptor. Also ignores SIGXFSZ: a write beyond `ulimit -f` then
+ * fails with EFBIG, which is reported like any other failed write. FAILED where /dev/null cannot be opened: the
+ * program should end. */
+enum status process_begin(void);

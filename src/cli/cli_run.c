@@ -6,9 +6,8 @@
 #include <sys/resource.h>
 
 #include "base/json.h"
-#include "base/log.h"
-#include "base/nearest.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "cli/alias.h"
 #include "cli/commands/command.h"
 #include "cli/effect.h"

@@ -1,6 +1,6 @@
 #include "cli/effect.h"
 
-#include "base/log.h"
+#include "base/terminal.h"
 #include "cli/commands/command.h"
 
 #define RULE(name) static bool name(const struct options *options, const struct train_info *info)

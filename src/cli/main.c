@@ -1,4 +1,4 @@
-#include "base/process.h"
+#include "base/terminal.h"
 #include "cli/cli_run.h"
 #include "cli/commands/command.h"
 #include "cli/limit_spinning.h"

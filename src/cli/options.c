@@ -2,8 +2,8 @@
 
 #include "base/folder.h"
 #include "base/json.h"
-#include "base/log.h"
-#include "base/nearest.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "cli/alias.h"
 #include "cli/commands/command.h"
 #include "model/model.h"

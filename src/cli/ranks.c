@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/hash.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "cli/commands/command.h"
 #include "cli/stop_signal.h"
 #include "comm/launch.h"

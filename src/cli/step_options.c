@@ -1,8 +1,8 @@
 #include "cli/step_options.h"
 
 #include "backend/backend.h"
-#include "base/log.h"
-#include "base/size.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "cli/ranks.h"
 
 /* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the directory's name. */

@@ -12,11 +12,11 @@
  *
  * SUMS are of fp32 and have one order, whatever the number of ranks: that of a tree (lane_tree.h) whose leaves are the
  * group's ranks, which lane_tree_top cuts from the recipe's lanes. A rank that holds several lanes adds them before, by
- * its own subtree (lane_tree_cut, lane_sum.h). A rank that has nothing to add (`empty`) contributes nothing, not even
+ * its own subtree (lane_tree_cut, lane_tree.h). A rank that has nothing to add (`empty`) contributes nothing, not even
  * zeros: those would turn -0 into 0. With `round_bf16` every edge of the tree rounds to bf16, also within a rank or a
  * node, and values travel as bf16. With `round_sum` an all-reduce rounds the sum too, and gathers it as bf16.
  *
- * ALGORITHMS (comm_schedule.h). Hierarchical: a reduction halves along the tree: in each of its ceil(log2 ranks) phases
+ * ALGORITHMS (schedule.h). Hierarchical: a reduction halves along the tree: in each of its ceil(log2 ranks) phases
  * a rank sends the half that its partner keeps. A gather runs the same phases backwards, along a tree of nodes over
  * ranks. So a reduction is first within nodes, then across them, and a gather the other way round. Flat: one phase, in
  * which each block goes from every rank to its owner, who adds by the same tree, or from its owner to every rank. Ranks
@@ -29,18 +29,57 @@
  * them. comm_read_traffic counts what was moved.
  *
  * Files, in the order to read them:
- * mesh: ranks by nodes, and groups of them;
- * lane_tree: the order of sums, as data;
- * lane_sum: sums by it;
- * collective: this; an operation on a buffer;
- * comm_schedule, schedule_maker, schedule_tree, schedule_flat: an operation as one rank's list of steps;
- * schedule_proof: that the lists of all ranks fit together;
- * schedule_walk, schedule_symbols, schedule_values: its clocks, the steps on symbols, what data must come to. */
+ * collective: this; ranks by nodes, groups of them, and an operation on a buffer;
+ * lane_tree: the order of sums as data, and sums by it;
+ * schedule: an operation as one rank's list of steps;
+ * proof: that the lists of all ranks fit together; walk: its clocks; symbols: the steps on symbols, and what data must
+ * come to. */
 #pragma once
 
 #include "base/base.h"
 #include "collective/lane_tree.h"
-#include "collective/mesh.h"
+
+/* Ranks by axes: `nodes` times `per_node`, rank = node * per_node + place in the node. */
+
+enum { MESH_HOST_BYTES = 64 };
+
+struct mesh {
+    int nodes, per_node;
+};
+
+/* Where two ranks are apart: within a node, or across nodes. */
+enum mesh_axis { MESH_IN_NODE, MESH_ACROSS, MESH_AXES };
+
+/* Some ranks, in ascending order: first + i * stride for i < count. */
+struct comm_group {
+    int first, stride, count;
+};
+
+/* MESH_ALL: all ranks; MESH_NODE: those of the rank's node; MESH_PEERS: those at its place in all nodes. */
+enum mesh_group_kind { MESH_ALL, MESH_NODE, MESH_PEERS };
+
+static inline int mesh_ranks(const struct mesh *mesh) { return mesh->nodes * mesh->per_node; }
+static inline int mesh_node(const struct mesh *mesh, int rank) { return rank / mesh->per_node; }
+static inline enum mesh_axis mesh_axis_between(const struct mesh *mesh, int a, int b) {
+    return mesh_node(mesh, a) == mesh_node(mesh, b) ? MESH_IN_NODE : MESH_ACROSS;
+}
+
+struct comm_group mesh_group(const struct mesh *mesh, int rank, enum mesh_group_kind kind);
+/* The part with this rank of a group that is cut into parts of `width` neighbours. Width divides the group's count. */
+struct comm_group mesh_group_part(const struct comm_group *group, int rank, int width);
+struct comm_group mesh_group_pair(int a, int b);
+/* The ranks at the positions `inner` of the group `outer`. */
+struct comm_group mesh_group_within(const struct comm_group *outer, const struct comm_group *inner);
+
+static inline int mesh_group_rank(const struct comm_group *group, int position) {
+    return group->first + position * group->stride;
+}
+
+/* The rank's position in the group, or -1. */
+int mesh_group_position(const struct comm_group *group, int rank);
+/* How many of its ranks each node has, where that is the same for all nodes it touches and these follow each other;
+ * else 0. */
+int mesh_group_per_node(const struct mesh *mesh, const struct comm_group *group);
 
 /* Operations that the programs of a rank may have together: messages are told apart by tags, of which MPI promises
  * 32767, two an operation. */

@@ -3,8 +3,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "collective/comm_schedule.h"
-#include "comm/comm_engine.h"
+#include "collective/schedule.h"
 #include "comm/launch.h"
 #include "comm/mpi_comm.h"
 #include "comm/nccl_comm.h"

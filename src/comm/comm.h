@@ -45,21 +45,60 @@
  * axes; plan and page compare comm_read_traffic with the schedules' traffic.
  *
  * Files, in the order to read them:
- * comm: the functions of this header, over the table of an engine; the engine of one rank;
- * comm_engine: what the engines share;
+ * comm: the functions of this header, over the table of an engine; the engine of one rank; what the engines share;
  * wire: the table that a message-passing library has to fill;
- * mpi_comm, mpi_thread: the engine of many ranks, and its thread;
+ * mpi_comm, mpi_thread: the engine of many ranks, its thread, and which rank is silent;
  * operation: an operation that this thread moves on;
  * shared_segment: memory that ranks of a node share;
- * heartbeat: whether a step moves on, and which rank is silent;
  * nccl_abi: NCCL's functions; nccl_comm, nccl_operation: how they are found; operations on the memory of devices;
- * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
+ * mpi_plugin: the wire of MPI, compiled once for each library;
  * launch, launch_report: starting ranks on this machine, and hearing how they end. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "base/base.h"
 #include "collective/collective.h"
-#include "comm/heartbeat.h"
+#include "comm/wire.h"
+
+/* Whether a step moves on. A thread that computes for ever uses processor time as one that works does; so in a step
+ * work is what ends instructions. The longest that one took so far says how long the next may take.
+ *
+ * The threads that execute a step call what is above the line, the heartbeat's thread what is below. */
+
+struct step_watch {
+    atomic_bool steps;           /* a step is under way */
+    atomic_int held;             /* threads in it that wait for something outside */
+    atomic_uint ended;           /* instructions */
+    _Atomic int64_t patience_ns; /* as the step asks */
+    /* The heartbeat's thread: */
+    unsigned seen;
+    int64_t moved_ns, looked_ns; /* since when `seen` stands; when it was last looked at */
+    int64_t longest_ns;          /* the longest that it was seen to stand in a step, with nobody waited for */
+    bool watched, waited;        /* at the last look; whether the rank waited for others since moved_ns */
+};
+
+/* `patience_s`: an instruction may take so long, however long others took. */
+void step_watch_begin(struct step_watch *watch, double patience_s);
+void step_watch_end(struct step_watch *watch);
+/* An instruction has ended, or was enqueued. */
+static inline void step_watch_note(struct step_watch *watch) {
+    atomic_fetch_add_explicit(&watch->ended, 1, memory_order_relaxed);
+}
+
+/* Between these a thread of the step waits for a thread that is not of it, such as one that writes a checkpoint. */
+void step_watch_hold(struct step_watch *watch);
+void step_watch_release(struct step_watch *watch);
+
+/* ---- */
+
+enum step_watch_answer {
+    WATCH_NOT,   /* no step is under way: other signs say whether the rank works */
+    WATCH_MOVES, /* an instruction ended since it was last asked, or may still take its time */
+    WATCH_STANDS /* none has ended for the step's patience, and for ten times the longest so far */
+};
+/* `waits`: the rank waits for others. */
+enum step_watch_answer step_watch_look(struct step_watch *watch, bool waits, int64_t now_ns);
 
 /* Memory that the ranks of a node share. All of it is there from the start, and none outlives the processes. */
 struct comm_shared_segment {
@@ -195,3 +234,18 @@ enum status comm_share(struct comm *comm, void *data, size_t bytes);
 enum status comm_share_text(struct comm *comm, char **text);
 /* BAD_INPUT on all ranks, with the same message, unless all have the same bytes of `what` ("the data's checksum"). */
 enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count);
+
+/* What the engines share; for this module alone. */
+
+enum { COMM_MESSAGE_BYTES = 4 << 20, COMM_MESSAGE_BYTES_MAX = 1 << 30 };
+
+/* The beginning of each engine's own. */
+struct comm_operation {
+    struct comm *comm;
+    const struct comm_engine *engine; /* that made it */
+    bool refused;                     /* the last start failed at its fault point */
+};
+
+/* `context` is the wire's. */
+enum status mpi_comm_open(const struct wire *wire, void *context, const struct comm_settings *settings,
+                          struct comm **out);

@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 #include "base/folder.h"
-#include "base/log.h"
-#include "comm/launch_report.h"
+#include "base/terminal.h"
 #include "comm/mpi_comm.h"
 
 static const char prefix[] = "ballast-";

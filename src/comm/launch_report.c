@@ -1,4 +1,4 @@
-#include "comm/launch_report.h"
+#include "comm/launch.h"
 
 #include <signal.h>
 #include <sys/epoll.h>
@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "comm/launch.h"
 
 socklen_t launch_address(const char *name, struct sockaddr_un *out) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};

@@ -11,8 +11,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/size.h"
-#include "comm/operation.h"
+#include "base/text.h"
 
 static const struct {
     const char *name, *package;

@@ -8,10 +8,68 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "comm/comm_engine.h"
-#include "comm/heartbeat.h"
-#include "comm/shared_segment.h"
+#include "collective/lane_tree.h"
+#include "collective/schedule.h"
+#include "comm/comm.h"
 #include "comm/wire.h"
+
+/* Who is silent. Each rank counts its own beats, how many operations it has started, and the periods in which it did
+ * anything, and passes on what it knows of all others to ranks 1, 2, 4, … further in turn, so that news of a rank
+ * reaches all after log2(ranks) passings. A rank whose beats have not risen for the time allowed is dead or stopped.
+ * The one that has started fewest operations is what the others wait for: as long as it works they wait, however long
+ * its step is; where it does nothing for the time allowed, it hangs. No messages here: mpi_thread.c sends them. */
+
+struct heartbeat_entry {
+    uint32_t beat, started, worked;
+};
+
+struct heartbeat {
+    int ranks, me;
+    struct heartbeat_entry *entry; /* by rank */
+    int64_t *heard_ns;             /* when the beat was last seen to rise */
+    int64_t *worked_ns;            /* the same of its work */
+    int64_t even_ns; /* since then all have started as many operations as this rank; -1: some rank has not */
+    int64_t timeout_ns;
+};
+
+enum status heartbeat_create(int ranks, int me, int64_t timeout_ns, int64_t now_ns, struct heartbeat *out);
+void heartbeat_free(struct heartbeat *heartbeat);
+/* Once a period: one's own. `worked`: it did something since the last beat. A rank that was itself stopped for half the
+ * timeout has heard nobody meanwhile: it begins to wait anew. */
+void heartbeat_beat(struct heartbeat *heartbeat, uint32_t started, bool worked, int64_t now_ns);
+/* What another rank knows. */
+void heartbeat_merge(struct heartbeat *heartbeat, const struct heartbeat_entry *theirs, int64_t now_ns);
+/* The lowest rank of those not heard of for longer than the timeout, or -1. */
+int heartbeat_silent(const struct heartbeat *heartbeat, int64_t now_ns);
+/* The lowest of the ranks that have started fewest operations, where that is fewer than this rank; else -1. */
+int heartbeat_behind(const struct heartbeat *heartbeat);
+/* That rank, or one that has started no more, where it has done nothing for longer than the timeout; else -1. */
+int heartbeat_hanging(const struct heartbeat *heartbeat, int64_t now_ns);
+/* How many ranks each passes on to; the k-th, from 0, is 2^k further. */
+int heartbeat_distances(int ranks);
+
+/* Memory that ranks of one node share: a memory file of each rank (memfd), mapped by the others by way of
+ * /proc/PID/fd. Such files have no name and no limit but the memory that there is, /dev/shm's size included, and are
+ * gone with the last process that has them mapped. */
+
+struct mpi_comm;
+
+struct shared_segment {
+    int number;
+    int64_t bytes;  /* of this rank's memory */
+    int ranks, me;  /* of the node */
+    void **base;    /* by place in the node; base[me] is one's own, the others NULL where it is private */
+    size_t *mapped; /* the same: whole pages */
+    bool shared;
+    struct mpi_comm *mpi;
+    struct shared_segment *next;
+};
+
+/* Together among all ranks. */
+enum status shared_segment_open(struct comm *comm, int64_t bytes, struct comm_shared_segment *out);
+void shared_segment_close(struct comm_shared_segment *shared_segment);
+/* The shared segment whose own memory has [address, address + bytes), or NULL. */
+const struct shared_segment *shared_segment_find(const struct mpi_comm *mpi, const void *address, int64_t bytes);
 
 /* Which MPI this process belongs to, and its plugin.
  *
@@ -132,3 +190,48 @@ enum status mpi_run_all_gather(struct mpi_comm *mpi, const struct comm_group *gr
  * that is silent or keeps operations waiting. Beginning and ending are collective. */
 enum status mpi_begin_heartbeat(struct mpi_comm *mpi);
 enum status mpi_end_heartbeat(struct mpi_comm *mpi);
+
+/* An operation on its way: its schedule, its requests, and how far it is. For this module alone. */
+
+enum operation_state { OPERATION_IDLE, OPERATION_STARTED, OPERATION_FAILED };
+
+/* What each rank of the group tells the others when an operation is created. */
+struct operation_offer {
+    bool good; /* could make its part */
+    /* What must be the same for all. */
+    int kind, root;
+    bool in_place, round_bf16, round_sum, flat;
+    int64_t bytes, block_bytes;
+    uint64_t owners; /* hash */
+    /* Its own. */
+    int slot;
+    uint64_t met;       /* what its counter of meetings stands at: from there it goes on */
+    int shared_segment; /* in_place: where its data is */
+    int64_t offset;
+};
+
+struct operation {
+    struct comm_operation base;
+    struct comm_spec spec; /* tree, empty and owner are gone */
+    struct comm_schedule schedule;
+    int me, slot;
+    struct operation_offer *offers; /* by position, as the following */
+    char **peer_data;               /* in_place: where ranks of the node have theirs; else NULL */
+    atomic_ullong **peer_meeting;   /* their counters */
+    struct lane_values *lanes;      /* for sums: what each has, from where the step begins */
+    int *message_request;
+    int *transfer_request; /* 0 bytes from receiver to sender: go on */
+    bool requests_made;
+
+    _Atomic(enum operation_state) state;
+    uint64_t generation;          /* starts */
+    size_t at;                    /* the step to take next */
+    int64_t started_ns, moved_ns; /* the last time that a step was taken */
+    struct operation *next;       /* in the queue, then among the active */
+};
+
+enum status operation_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
+void operation_free(struct comm_operation *operation);
+
+/* For the thread: takes steps until one has to wait. Whether any was taken. Over when at == steps. */
+bool operation_advance(struct operation *operation);

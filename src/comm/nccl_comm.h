@@ -18,7 +18,7 @@
 
 #include "backend/backend.h"
 #include "base/base.h"
-#include "comm/comm_engine.h"
+#include "comm/comm.h"
 #include "comm/nccl_abi.h"
 
 /* NCCL, opened when it is first used: a start without several GPUs neither needs nor looks for it. For this module and

@@ -1,7 +1,7 @@
 /* An operation on devices: made once into a list of NCCL's groups of calls and of the backend's kernels between them,
  * which each start queues on the one stream. */
 
-#include "collective/comm_schedule.h"
+#include "collective/schedule.h"
 #include "comm/nccl_comm.h"
 
 struct device_step {

@@ -1,4 +1,4 @@
-#include "comm/operation.h"
+#include "comm/mpi_comm.h"
 
 /* Data, or out, from an offset on. */
 static inline char *operation_place(const struct operation *operation, enum schedule_place place, int64_t offset) {

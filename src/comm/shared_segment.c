@@ -1,11 +1,10 @@
-#include "comm/shared_segment.h"
+#include "comm/mpi_comm.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "comm/mpi_comm.h"
 
 /* What a rank tells the others of its memory file. The mark, written at the beginning of the memory, shows that what
  * was opened is that file: process numbers may mean others in another container. */

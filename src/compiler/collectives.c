@@ -1,6 +1,6 @@
 #include "compiler/collectives.h"
 
-#include "collective/comm_schedule.h"
+#include "collective/schedule.h"
 #include "compiler/buffers.h"
 #include "ir/ops/ops.h"
 #include "plan/lane_shares.h"

@@ -29,7 +29,7 @@
 #include "base/base.h"
 #include "collective/collective.h"
 #include "ir/graph.h"
-#include "machine/tier.h"
+#include "machine/rates.h"
 #include "plan/lane_shares.h"
 #include "plan/plan.h"
 

@@ -1,7 +1,7 @@
 /* The proof that the programs of all ranks fit together. */
 #include "compiler/verify_ranks.h"
 
-#include "collective/schedule_proof.h"
+#include "collective/proof.h"
 #include "compiler/collectives.h"
 #include "compiler/verify_sums.h"
 

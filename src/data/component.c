@@ -1,6 +1,6 @@
 #include "data/component.h"
 
-#include "base/log.h"
+#include "base/terminal.h"
 #include "data/corpus.h"
 
 static enum status refuse_tokens(const struct component *component, int64_t tokens, int64_t sequence_tokens) {

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/log.h"
-#include "base/size.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "data/token_cache.h"
 #include "data/token_file.h"
 

@@ -3,7 +3,7 @@
 #include <omp.h>
 #include <xxhash.h>
 
-#include "base/log.h"
+#include "base/terminal.h"
 #include "data/component.h"
 #include "data/corpus.h"
 #include "data/rows.h"

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "base/log.h"
-#include "base/utf8.h"
+#include "base/terminal.h"
+#include "base/text.h"
 
 /* Keys of rows that would change the rendered text, and that no chat template reads. */
 static const char *const refused_keys[] = {"images",    "image",         "videos", "video",   "audios",    "audio",

@@ -1,7 +1,7 @@
 #include "data/jsonl.h"
 
 #include "base/json.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 static const char *const field_names[JSONL_FIELDS] = {
 #define JSONL_FIELD_NAME(name, key) [JSONL_##name] = key,

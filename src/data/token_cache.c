@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
-#include "base/size.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "data/forms.h"
 #include "data/jsonl.h"
 #include "data/token_file.h"

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/file_behind.h"
+#include "base/file.h"
 #include "base/folder.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "data/source.h"
 
 enum { HEADER_BYTES = 256 * 4, BLOCK_TOKENS = 1 << 16 };

@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 /* Ids in a file that another owns. */
 struct token_view {

@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "data/jsonl.h"
 #include "data/source.h"
 #include "text/chat/template.h"

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "data/forms.h"
 #include "data/jsonl.h"
 #include "generate/writer.h"

@@ -1,7 +1,7 @@
 #include "generate/chat.h"
 
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "generate/generate.h"
 #include "generate/writer.h"
 #include "session/model_tokenizer.h"

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "generate/writer.h"
 #include "session/model_tokenizer.h"
 

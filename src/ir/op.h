@@ -19,7 +19,7 @@ struct op_cost {
 };
 
 /* The class of an operator's work: what its FLOPs are spent on. It says how time is estimated where nothing can be
- * measured (machine/roofline.h), and how a large node is measured on a part of its operands (profile/part_node.h). */
+ * measured (machine/kernel_cost.h), and how a large node is measured on a part of its operands (profile/points.h). */
 enum op_work {
     OP_WORK_STREAM,           /* goes through its operands once; the default */
     OP_WORK_PRODUCT,          /* one GEMM, whose result is output 0 */
@@ -50,7 +50,7 @@ enum op_collective {
     OP_COLLECTIVE_ALL_TO_ALL /* x [parts, …] -> y [parts, …]: part i of x goes to rank i, part i of y is from it */
 };
 
-/* A text that is the same for two nodes exactly when they cost the same (operator_key of profile/operands.h). */
+/* A text that is the same for two nodes exactly when they cost the same (operator_key of profile/operator_bench.h). */
 enum { OP_KEY_BYTES = 4096 };
 struct op_key {
     char text[OP_KEY_BYTES];

@@ -1,8 +1,8 @@
 /* Shapes, dtypes, and where the bytes of a view are. */
 #include "ir/tensor.h"
 
+#include "base/base.h"
 #include "base/half.h"
-#include "base/wide_vectors.h"
 
 static const struct {
     int64_t bytes;

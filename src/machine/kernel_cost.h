@@ -1,6 +1,6 @@
 /* Seconds of kernels on a GPU that is only described: operator shape in, seconds out, by the data sheet's rates and by
- * what published measurements reach of them. Both depths of simulation use it: machine/roofline.h for the operators of
- * a compiled program, search/scale for the layers of a transformer. */
+ * what published measurements reach of them. Both depths of simulation use it: machine/kernel_cost.h for the operators
+ * of a compiled program, search/scale for the layers of a transformer. */
 #pragma once
 
 #include "ir/op.h"
@@ -67,11 +67,6 @@ struct gpu gpu_describe(const struct cluster_device *device, const struct calibr
 /* With Ballast's own kernels and the vendor's GEMMs. kernel_s is 0: cluster_rates.issue_s stands for it. */
 struct gpu gpu_describe_own(const struct cluster_device *device, const struct calibration *calibration,
                             enum roofline_case which);
-/* The same GPU on fp32 operands. */
-void gpu_use_fp32(struct gpu *gpu, const struct cluster_limits *limits);
-
-/* "GEMMs", "attention", …: of the operators of one class, for tables. */
-const char *kernel_class_name(enum op_work work);
 
 /* `count` GEMMs of m x k by k x n side by side in one kernel (batched), operands in 16 bits. */
 struct product {
@@ -94,13 +89,23 @@ struct attention_shape {
 };
 /* Causal attention; forward, or the gradient by itself. */
 double attention_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient);
-/* Attention that writes no scores, of so many pairs of a query and a key that it sees, over all heads and sequences.
- * `rows`: queries of all heads and sequences, whose tiles on the border of what they see are computed whole. */
-double attention_pairs_s(const struct gpu *gpu, enum attention_kind kind, double pairs, double rows, int64_t head_size,
-                         bool gradient);
 
 /* One kernel that moves so many bytes; of a class of Ballast's operators. */
 double streaming_s(const struct gpu *gpu, double bytes);
 double class_streaming_s(const struct gpu *gpu, enum op_work work, double bytes);
 /* The gradient of norms of rows of so many elements. */
 double norm_gradient_s(const struct gpu *gpu, int64_t row, double bytes);
+
+/* What operators cost on a device that is only described (cluster_limits): a node's shape, by the kernels of
+ * machine/kernel_cost.h. An estimate, to plan with and to hold the first measurement against. */
+
+struct roofline {
+    const char *class_name; /* "GEMMs", "attention", … */
+    double seconds;         /* of a call, expected, its launch not counted */
+    double limit_s;         /* of a call at the data sheet's rates: FLOPs and bytes of op_cost, the slower of the two */
+};
+
+struct roofline roofline_of(const struct node *node, const struct cluster_device *device, enum roofline_case which);
+
+/* Whether the class is bound by its products, which have kernels of their own in the slowdowns. */
+bool roofline_is_product(enum op_work work);

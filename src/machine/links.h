@@ -80,7 +80,7 @@ bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group,
  * extrapolated, where nothing was measured. On devices that are described, collective_cost, and *extrapolated. */
 double links_seconds(const struct cluster_links *links, const struct link_request *request, bool *extrapolated);
 
-/* --- in JSON: a part of cluster files (links_json.c) --- */
+/* --- in JSON: a part of cluster files (cluster.c) --- */
 
 /* {"mesh": "2x4", "shared", "messages": {"in node": {"latency_s", "bytes_per_s"}, "across nodes": …}, "read": {…},
  *  "operations": [{"kind", "group", "in_place", "flat", "bytes", "seconds"}],

@@ -1,5 +1,5 @@
 # cmake -DSOURCE=<directory> -DOUTPUT=<C file> -P make_cluster_presets.cmake
-# Writes the JSON files of the directory, sorted by name, as the C file that cluster_preset.h declares.
+# Writes the JSON files of the directory, sorted by name, as the C file that cluster.h declares.
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/EmbedFile.cmake")
 
 file(GLOB files "${SOURCE}/*.json")
@@ -14,6 +14,6 @@ foreach(file IN LISTS files)
     string(APPEND texts "static const unsigned char ${text}[] = {${bytes}};\n")
     string(APPEND table "    {\"${name}\", ${text}, sizeof ${text}},\n")
 endforeach()
-file(WRITE "${OUTPUT}" "#include \"machine/cluster_preset.h\"\n${texts}"
+file(WRITE "${OUTPUT}" "#include \"machine/cluster.h\"\n${texts}"
     "const struct cluster_preset cluster_presets[] = {\n${table}};\n"
     "const int cluster_preset_count = ${count};\n")

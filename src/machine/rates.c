@@ -2,6 +2,17 @@
 
 #include <math.h>
 
+static const char *const tier_names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host", [TIER_DISK] = "disk"};
+
+const char *tier_name(enum tier tier) { return tier_names[tier]; }
+
+enum tier tier_find(const char *name) {
+    enum tier tier = 0;
+    while (tier < TIER_COUNT && strcmp(tier_names[tier], name) != 0)
+        tier++;
+    return tier;
+}
+
 static const char *const names[] = {
 #define ACTIVITY_ROW(name, text) [ACTIVITY_##name] = text,
     ACTIVITY_LIST(ACTIVITY_ROW)

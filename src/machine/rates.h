@@ -6,7 +6,14 @@
 
 #include "base/base.h"
 #include "machine/links.h"
-#include "machine/tier.h"
+
+/* The memory tiers of a machine, from the fastest, on which kernels work, to the largest. */
+
+/* On a CPU the device tier is RAM within the budget, the host tier (if it is given one) a second block of RAM. */
+enum tier { TIER_DEVICE, TIER_HOST, TIER_DISK, TIER_COUNT };
+const char *tier_name(enum tier tier);
+/* TIER_COUNT when there is none of that name. */
+enum tier tier_find(const char *name);
 
 /* What an instruction keeps busy. How much two concurrent instructions slow each other down depends on their activities
  * alone. */
@@ -41,7 +48,7 @@ struct cluster_rates {
  * the slowdowns, which are quotients, of the less noisy measurement. */
 struct cluster_rates rates_lower(const struct cluster_rates *a, const struct cluster_rates *b);
 
-/* --- in JSON: a part of cluster files, and of what src/profile keeps (rates_json.c) --- */
+/* --- in JSON: a part of cluster files, and of what src/profile keeps (cluster.c) --- */
 
 /* Without `links`, which cluster files have besides the rates. A file of before version 3 has no slowdown by messages
  * or of them: they are then 1.

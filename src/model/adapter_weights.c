@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/terminal.h"
 #include "model/families/builder.h"
 #include "model/safetensors.h"

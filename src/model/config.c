@@ -1,7 +1,7 @@
 #include "model/config.h"
 
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "model/stored_format.h"
 
 /* Keys of every family that change nothing in training. */

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "model/adapter_weights.h"
 #include "model/config.h"
 #include "model/plain_layers.h"

@@ -2,7 +2,7 @@
 
 #include <strings.h>
 
-#include "base/nearest.h"
+#include "base/text.h"
 #include "model/model.h"
 
 #define GPT2(name, hub, hidden, layers, heads)                                                                         \

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <omp.h>
 
-#include "base/wide_vectors.h"
+#include "base/base.h"
 #include "ir/tensor.h"
 #include "ir/weight_part.h"
 #include "model/stored_format.h"

@@ -1,9 +1,9 @@
 /* Reads tensors, or runs of their elements, converted to another dtype, into memory or a store, by all threads. */
 
+#include "base/base.h"
 #include "base/folder.h"
 #include "base/half.h"
 #include "base/terminal.h"
-#include "base/wide_vectors.h"
 #include "model/safetensors.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian and used in place");

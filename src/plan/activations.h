@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "machine/tier.h"
+#include "machine/rates.h"
 #include "plan/recompute.h"
 
 /* A step is a whole block, so this is far more than any schedule needs. */

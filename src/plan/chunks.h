@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "collective/mesh.h"
+#include "collective/collective.h"
 #include "ir/graph.h"
 #include "plan/plan.h"
 #include "plan/ranks.h"

@@ -1,6 +1,6 @@
 #include "plan/lane_shares.h"
 
-#include "base/log.h"
+#include "base/terminal.h"
 
 struct micro_batch_range lane_shares_micro_batches(const struct recipe *recipe, int lane, int64_t round) {
     int64_t all = recipe_micro_batches(recipe), in_lane = recipe_lane_micro_batches(recipe),

@@ -16,7 +16,7 @@
 #include "collective/lane_tree.h"
 #include "ir/ops/ops.h"
 #include "ir/tensor.h"
-#include "machine/tier.h"
+#include "machine/rates.h"
 #include "plan/ranks.h"
 
 enum {
@@ -78,7 +78,7 @@ struct recipe {
     struct lane_shape lanes;     /* a step's micro-batches go to lanes in contiguous runs, each added up by itself, and
                                     lanes are     added by their tree (plan/lane_shares.h) */
     int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
-    /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
+    /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_tree.h), and travels so */
     enum dtype reduce_dtype;
     int tensor_parallel; /* ranks that share each tensor (plan/layout/shard_graph.h): they cut the sums of its GEMMs; 0
                             is

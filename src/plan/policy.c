@@ -1,7 +1,7 @@
 /* Policies: their limits, and policies as JSON. */
 
 #include "base/json.h"
-#include "base/nearest.h"
+#include "base/text.h"
 #include "plan/plan.h"
 
 enum status plan_check_range(const char *field, int64_t value, int64_t min, int64_t max, const char *rule) {

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "base/base.h"
-#include "collective/mesh.h"
-#include "machine/tier.h"
+#include "collective/collective.h"
+#include "machine/rates.h"
 
 struct rank_place {
     struct mesh mesh; /* of all ranks; 0x0: one */

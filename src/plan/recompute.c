@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/wide_vectors.h"
+#include "base/base.h"
 
 #define ROTOR_TABLE_BYTES_MAX ((size_t)256 << 20) /* 360 blocks in 500 slots, or 100 in 6600 */
 

@@ -4,8 +4,7 @@
 #include <time.h>
 
 #include "base/json.h"
-#include "base/nearest.h"
-#include "base/size.h"
+#include "base/text.h"
 #include "plan/plan.h"
 
 const struct setting setting_table[SETTING_COUNT] = {

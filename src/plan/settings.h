@@ -47,7 +47,7 @@ enum setting_type {
     SETTING_FLAG,  /* true or false */
     SETTING_INT,   /* a whole number within min..max */
     SETTING_FLOAT, /* a finite number within float_min..float_max; not float_min itself where `above` */
-    SETTING_SIZE,  /* base/size.h; at least 1 byte */
+    SETTING_SIZE,  /* base/text.h; at least 1 byte */
     SETTING_TEXT,  /* text and paths, not empty unless `may_be_empty` */
     SETTING_TEXTS, /* several of them */
     SETTING_DATE,  /* YYYY-MM-DD on the command line; elsewhere seconds since 1970 within min..max */

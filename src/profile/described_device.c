@@ -3,7 +3,7 @@
 #include "backend/cuda_constants.h"
 #include "backend/kernel_parts.h"
 #include "ir/ops/ops.h"
-#include "machine/tier.h"
+#include "machine/rates.h"
 #include "plan/gpu_micro_batch.h"
 
 /* Set by described_device_find before other threads are started. */

@@ -4,7 +4,7 @@
 
 #include "backend/backend.h"
 
-/* The device that described_device_find was last given; its kernels cannot be called. Costs: machine/roofline.h. */
+/* The device that described_device_find was last given; its kernels cannot be called. Costs: machine/kernel_cost.h. */
 extern const struct backend backend_described;
 
 /* Sets *out to the backend to plan with: `here` where the cluster's device is the one that `here` uses, and

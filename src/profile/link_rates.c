@@ -1,17 +1,40 @@
 #include "profile/link_rates.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/clock.h"
-#include "collective/comm_schedule.h"
-#include "profile/link_rows.h"
-#include "profile/profile_cache.h"
-#include "profile/slowdown.h"
+#include "base/fault.h"
+#include "collective/schedule.h"
+#include "plan/layout/device_mesh.h"
+#include "profile/cache.h"
+#include "profile/rate_work.h"
+
+/* A pair is far where another has at least so many times its bytes a second: less tells nothing of wires. */
+static const double LINK_ROWS_FAR = 2;
+
+/* One operation on the measurement's own memory. */
+struct link_bench {
+    struct comm *comm;
+    struct comm_shared_segment shared_segment; /* data; what all-to-all writes; staging, twice as much */
+    bool on_device;                            /* it is the device's memory */
+    int64_t max_bytes;                         /* of data */
+    double seconds, spread_s;                  /* of all trials, and of these times what was noise */
+};
+struct link_trial {
+    enum comm_kind kind;
+    struct comm_group group;
+    bool in_place, flat;
+    int64_t bytes;
+};
 
 static const int64_t POINT_BYTES[] = {4 << 10, 256 << 10, 2 << 20, 8 << 20};
 enum { POINT_SIZES = 4, REPEATS_SMALL = 12, REPEATS_LARGE = 4, SMALL = 0, LARGE = 2 };
 
-enum status link_bench_begin(struct link_bench *bench, const struct link_trial *trial, struct comm_operation **out) {
+/* Creates it, on all ranks of its group. */
+static enum status link_bench_begin(struct link_bench *bench, const struct link_trial *trial,
+                                    struct comm_operation **out) {
     char *base = bench->shared_segment.base;
     struct comm_spec spec = {.kind = trial->kind,
                              .group = trial->group,
@@ -35,7 +58,8 @@ static enum status gather(struct comm *comm, double mine, double **all) {
     return comm_all_gather(comm, &group, &mine, sizeof mine, *all);
 }
 
-enum status link_largest(struct comm *comm, double mine, double *out) {
+/* The largest of all ranks' values, and the mean, on all ranks. Also a barrier. */
+static enum status link_largest(struct comm *comm, double mine, double *out) {
     double *all = NULL;
     enum status status = gather(comm, mine, &all);
     for (int rank = 0; rank < mesh_ranks(&comm->mesh) && status == STATUS_OK; rank++)
@@ -44,13 +68,155 @@ enum status link_largest(struct comm *comm, double mine, double *out) {
     return status;
 }
 
-enum status link_mean(struct comm *comm, double mine, double *out) {
+static enum status link_mean(struct comm *comm, double mine, double *out) {
     double *all = NULL, sum = 0;
     enum status status = gather(comm, mine, &all);
     for (int rank = 0; rank < mesh_ranks(&comm->mesh) && status == STATUS_OK; rank++)
         sum += all[rank];
     *out = sum / mesh_ranks(&comm->mesh);
     mem_free(all);
+    return status;
+}
+
+static bool is_worth(const struct cluster_links *links) {
+    int ranks = mesh_ranks(&links->mesh);
+    double min = 0, max = 0;
+    for (int i = 0; i < links->pair_count; i++) {
+        double rate = links->pairs[i].rate.bytes_per_s;
+        if (rate <= 0) return false;
+        if (i == 0 || rate < min) min = rate;
+        if (rate > max) max = rate;
+    }
+    return ranks > 2 && links->pair_count == ranks * (ranks - 1) / 2 && max >= LINK_ROWS_FAR * min;
+}
+
+enum status link_rows_find(const struct cluster_links *links, struct link_rows *out) {
+    struct device_pair pairs[LINK_PAIRS_MAX];
+    struct mesh_rows found;
+    *out = (struct link_rows){.rows = 0};
+    if (!is_worth(links)) return STATUS_OK;
+    for (int i = 0; i < links->pair_count; i++) {
+        const struct link_pair *pair = &links->pairs[i];
+        pairs[i] = (struct device_pair){pair->first, pair->second, pair->rate.latency_s, 1 / pair->rate.bytes_per_s};
+    }
+    TRY(mesh_rows_search(mesh_ranks(&links->mesh), pairs, links->pair_count, &found));
+    out->rows = found.rows, out->columns = found.columns;
+    for (int i = 0; i < found.rows * found.columns; i++)
+        out->ranks[i] = found.devices[i];
+    mesh_rows_free(&found);
+    return STATUS_OK;
+}
+
+bool link_rows_are_nodes(const struct cluster_links *links) {
+    if (links->rows.rows != links->mesh.nodes) return false;
+    for (int i = 0; i < links->rows.rows * links->rows.columns; i++)
+        if (links->rows.ranks[i] != i) return false;
+    return true;
+}
+
+/* How much messages slow down kernels, and kernels messages: each rank repeats an operation in one thread and a kernel
+ * in another, all ranks at once. */
+
+enum { STARTS_MIN = 2, STARTS_MAX = 64, MESSAGE_BYTES = 512 };
+static const double INTERVAL_S = 0.03;
+
+/* The thread that repeats the operation. Every rank repeats it as often, since they wait for each other. */
+struct collective_run {
+    struct comm_operation *operation;
+    int starts;
+    enum status status;
+    char message[MESSAGE_BYTES];
+    double seconds; /* of one */
+    atomic_bool ended;
+};
+
+static void *repeat(void *argument) {
+    struct collective_run *collective_run = argument;
+    int64_t begin = clock_now_ns();
+    for (int i = 0; i < collective_run->starts && collective_run->status == STATUS_OK; i++) {
+        comm_start(collective_run->operation);
+        collective_run->status = comm_wait(collective_run->operation);
+    }
+    collective_run->seconds = (double)(clock_now_ns() - begin) * 1e-9 / collective_run->starts;
+    if (collective_run->status != STATUS_OK)
+        snprintf(collective_run->message, sizeof collective_run->message, "%s", status_message());
+    atomic_store(&collective_run->ended, true);
+    return NULL;
+}
+
+/* Repeats the kernel for a while, or until the collective has ended; seconds of one. */
+static enum status repeat_kernel(struct rate_work *work, const struct collective_run *collective_run, double *out) {
+    int64_t begin = clock_now_ns(), pieces = 0;
+    for (bool more = true; more; pieces++) {
+        TRY(rate_work_run(work));
+        more = collective_run ? !atomic_load(&collective_run->ended)
+                              : (double)(clock_now_ns() - begin) * 1e-9 < INTERVAL_S;
+    }
+    *out = (double)(clock_now_ns() - begin) * 1e-9 / (double)pieces;
+    return STATUS_OK;
+}
+
+static enum status run_beside(struct rate_work *work, struct collective_run *collective_run, double *kernel_s) {
+    pthread_t thread;
+    int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&thread, NULL, repeat, collective_run);
+    if (error) return status_set(STATUS_FAILED, "cannot start a thread to measure with: %s", strerror(error));
+    enum status status = repeat_kernel(work, collective_run, kernel_s);
+    pthread_join(thread, NULL);
+    if (status != STATUS_OK) return status;
+    return collective_run->status == STATUS_OK ? STATUS_OK
+                                               : status_set(collective_run->status, "%s", collective_run->message);
+}
+
+/* Slowdowns of this rank: of the kernel by messages, and of messages by the kernel. */
+struct slowed {
+    double kernel, messages;
+};
+
+static enum status measure_beside(struct link_bench *bench, struct rate_work *work, struct comm_operation *operation,
+                                  double alone_s, struct slowed *out) {
+    struct collective_run collective_run = {.operation = operation};
+    double starts = fmin(STARTS_MAX, fmax(STARTS_MIN, INTERVAL_S / alone_s)), kernel_alone_s, kernel_s, together;
+    collective_run.starts = (int)starts;
+    TRY(rate_work_run(work));
+    TRY(link_largest(bench->comm, 0, &together));
+    TRY(repeat_kernel(work, NULL, &kernel_alone_s));
+    TRY(link_largest(bench->comm, 0, &together));
+    TRY(run_beside(work, &collective_run, &kernel_s));
+    *out = (struct slowed){fmax(1, kernel_s / kernel_alone_s), fmax(1, collective_run.seconds / alone_s)};
+    return STATUS_OK;
+}
+
+/* Next to one activity. A rank without memory for its kernel tells the others before they wait for it. */
+static enum status measure_activity(struct link_bench *bench, struct comm_operation *operation, double alone_s,
+                                    const struct rate_machine *machine, enum activity activity,
+                                    struct cluster_rates *rates) {
+    struct rate_work work = {.machine = NULL};
+    struct slowed slowed = {1, 1};
+    enum status status = rate_work_open(machine, activity, 0, &work);
+    TRY_GOTO(status, comm_agree(bench->comm, status), done);
+    TRY_GOTO(status, measure_beside(bench, &work, operation, alone_s, &slowed), done);
+    TRY_GOTO(status, link_mean(bench->comm, slowed.kernel, &rates->slowdown[activity][ACTIVITY_MESSAGE]), done);
+    TRY_GOTO(status, link_mean(bench->comm, slowed.messages, &rates->slowdown[ACTIVITY_MESSAGE][activity]), done);
+done:
+    rate_work_close(&work);
+    return status;
+}
+
+/* Fills the slowdowns. `alone_s`: of the operation. */
+static enum status link_slowdown_measure(struct link_bench *bench, const struct link_trial *trial, double alone_s,
+                                         const struct rate_machine *machine, struct cluster_rates *rates) {
+    struct comm_operation *operation = NULL;
+    enum status status;
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        rates->slowdown[a][ACTIVITY_MESSAGE] = rates->slowdown[ACTIVITY_MESSAGE][a] = 1;
+    TRY_GOTO(status, link_bench_begin(bench, trial, &operation), done);
+    TRY_GOTO(status, measure_activity(bench, operation, alone_s, machine, ACTIVITY_PRODUCT, rates), done);
+    TRY_GOTO(status, measure_activity(bench, operation, alone_s, machine, ACTIVITY_STREAMING, rates), done);
+    /* Copies take memory's rate as streaming kernels do. */
+    rates->slowdown[ACTIVITY_COPY][ACTIVITY_MESSAGE] = rates->slowdown[ACTIVITY_STREAMING][ACTIVITY_MESSAGE];
+    rates->slowdown[ACTIVITY_MESSAGE][ACTIVITY_COPY] = rates->slowdown[ACTIVITY_MESSAGE][ACTIVITY_STREAMING];
+done:
+    if (operation) comm_free(operation);
     return status;
 }
 

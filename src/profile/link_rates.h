@@ -2,8 +2,17 @@
 #pragma once
 
 #include "comm/comm.h"
+#include "machine/links.h"
 #include "profile/profile.h"
 #include "profile/rate_work.h"
+
+/* Which ranks are near each other, by what was measured between pairs. */
+
+/* The ranks in rows of near ones (mesh_rows_search of plan/layout/device_mesh.h). None, with out->rows 0, where not
+ * every pair was measured, or no pair is far. FAILED without memory. */
+enum status link_rows_find(const struct cluster_links *links, struct link_rows *out);
+/* Whether links->rows are the nodes of the mesh. */
+bool link_rows_are_nodes(const struct cluster_links *links);
 
 struct link_options {
     bool thorough; /* all operations and pairs of ranks; else only sums and gathers of all ranks, and the axes */
@@ -34,29 +43,3 @@ enum status link_rates_keep(const struct backend *backend, const struct profile_
  * else what was measured that way, and was not noisy. */
 enum status link_rates_find(const struct backend *backend, const struct profile_options *options,
                             const struct mesh *mesh, const char *way, struct cluster_rates *rates);
-
-/* --- what the two files of it share --- */
-
-/* One operation on the measurement's own memory. */
-struct link_bench {
-    struct comm *comm;
-    struct comm_shared_segment shared_segment; /* data; what all-to-all writes; staging, twice as much */
-    bool on_device;                            /* it is the device's memory */
-    int64_t max_bytes;                         /* of data */
-    double seconds, spread_s;                  /* of all trials, and of these times what was noise */
-};
-struct link_trial {
-    enum comm_kind kind;
-    struct comm_group group;
-    bool in_place, flat;
-    int64_t bytes;
-};
-/* Creates it, on all ranks of its group. */
-enum status link_bench_begin(struct link_bench *bench, const struct link_trial *trial, struct comm_operation **out);
-/* The largest of all ranks' values, and the mean, on all ranks. Also a barrier. */
-enum status link_largest(struct comm *comm, double mine, double *out);
-enum status link_mean(struct comm *comm, double mine, double *out);
-
-/* Fills the slowdowns. `alone_s`: of the operation. */
-enum status link_slowdown_measure(struct link_bench *bench, const struct link_trial *trial, double alone_s,
-                                  const struct rate_machine *machine, struct cluster_rates *rates);

@@ -3,7 +3,8 @@
 
 #include "backend/backend.h"
 #include "machine/rates.h"
-#include "profile/contention.h"
+#include "profile/measurement.h"
+#include "profile/rate_work.h"
 
 struct rates_options {
     const char *disk_folder; /* directory of the disk tier; NULL: none */

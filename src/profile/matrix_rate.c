@@ -1,10 +1,10 @@
 /* The rate of GEMMs, from calls of the backend's linear operator at two sizes. */
 #include "base/half.h"
 #include "ir/ops/ops.h"
+#include "profile/cache.h"
 #include "profile/measurement.h"
 #include "profile/operator_bench.h"
 #include "profile/profile.h"
-#include "profile/profile_cache.h"
 
 enum { ALIGNMENT = 64, SIZES = 2, CALLS_MAX = 9 };
 

@@ -2,11 +2,89 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "base/base.h"
+#include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "profile/measurement.h"
-#include "profile/operands.h"
-#include "profile/work_clock.h"
 #include "runtime/store/arena.h"
+
+/* A node's operands as a measurement sees them: which share bytes, which are cold, which output is in place; and the
+ * text by which a measurement is kept. */
+
+enum { OPERAND_COUNT = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
+
+/* A tensor with bytes of its own, used by one or several operands. */
+struct operand_storage {
+    const struct tensor *tensor;
+    bool cold; /* no longer in the caches when the node begins: parameters, gradients, optimizer state, activations
+                  of another phase */
+};
+
+struct operands {
+    const struct node *node;
+    struct operand_storage storages[OPERAND_COUNT];
+    int storage_count;
+    int storage[OPERAND_COUNT]; /* of each operand (inputs by index, then outputs); -1: there is none */
+};
+
+/* Output 0 is in place (node_in_place_input) where no later node reads the input, as in programs without recomputation.
+ */
+void operands_find(const struct graph *graph, const struct node *node, struct operands *out);
+/* By tensor id: whether nodes of a later phase than the one that makes it read its bytes. The caller frees with
+ * mem_free; NULL without memory. */
+bool *operands_kept(const struct graph *graph);
+/* Bits of the storages that are in no cache when a step that goes through more bytes than these hold comes to the node:
+ * the cold ones, and the memory of outputs that are kept for another phase, which was last in use as long ago. Memory
+ * of shorter lives is taken again soon. */
+uint32_t operands_out_of_caches(const struct operands *operands, const bool *kept);
+
+/* NULL for an operand that is left out. */
+const struct tensor *operand_tensor(const struct node *node, int operand);
+
+/* Changes when the same text would stand for another measurement. */
+enum { OPERATOR_KEY_VERSION = 3 };
+/* Two nodes have the same text when they cost the same: the same operator, attributes, shapes, dtypes and row strides,
+ * with the same operands sharing bytes and the same operands cold. For example
+ * "linear kn=1 0w:fp32[1,1024,768] 1c:fp32[768,2304] … > 4w:fp32[1,1024,2304]": the number of the storage, w for warm
+ * or c for cold; a view ends with "/" and the elements of its base's rows. In `memory`; NULL when there is none. */
+const char *operator_key(const struct operands *operands, struct scratch *memory);
+
+/* Values to measure operators with: finite, small, legal. Zeros, denormals and NaNs have speeds of their own. */
+
+/* Fills all of a tensor of `node` with the operator's examples (op_example). */
+void operator_values_fill(const struct node *node, const struct tensor *tensor, void *to);
+/* Of a training step, and of decoding in the middle of its cache. */
+void operator_values_scalars(const struct node *node, double scalars[SCALAR_COUNT]);
+
+/* Takes bytes out of the processor's caches, as they are when a step comes to them: reading others instead replaces
+ * them only where it reads more than all caches hold, which may be hundreds of MB. */
+
+/* Whether this processor can. */
+bool evict_possible(void);
+/* They keep their values. Where it is not possible nothing happens. */
+void evict(const void *from, int64_t bytes);
+
+/* Times calls of a backend: on a processor by the clock around them, on a device by its own clock between two events of
+ * a stream. On a device several calls are queued in a row, as programs do, so that queueing one overlaps with the work
+ * of another. */
+
+struct work_clock {
+    const struct backend *backend;
+    void *stream;      /* queue the work on it; NULL where the backend has none */
+    void *begin, *end; /* timed events */
+};
+
+/* Zero-initialise, close in any case, with nothing under way. Enters the device. FAILED when the device does. */
+enum status work_clock_open(const struct backend *backend, struct work_clock *out);
+void work_clock_close(struct work_clock *clock);
+
+typedef enum status work_call(void *payload);
+/* Calls `work` `calls` times and returns when all of it is done; *out is the time of one call. FAILED when a call or
+ * the device does. */
+enum status work_clock_time(const struct work_clock *clock, work_call *work, void *payload, int calls,
+                            struct sample *out);
+/* Blocks until all work queued on the clock's stream is done. */
+enum status work_clock_finish(const struct work_clock *clock);
 
 /* Memory that benches use one after the other: it grows to what the largest takes. Zero-initialise; bench_memory_free.
  */
@@ -34,7 +112,7 @@ struct operator_bench {
 };
 
 /* Makes the kernel ready and fills its operands, in the backend's device tier. Those that are cold are taken out of the
- * caches before each call (`evicts`; evict.h), or else have several copies, which calls use in turn, and which are out
+ * caches before each call (`evicts`), or else have several copies, which calls use in turn, and which are out
  * of the caches at first, so that a copy is in none when its turn comes. The bench uses the memory until the next one
  * is opened in it. The backend's threads must be set before. FAILED without memory; what backend_kernel_create says. */
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands, bool evicts,

@@ -1,17 +1,14 @@
 /* Measures the machine, through the backend that will compute: seconds of operators, rates, slowdowns.
  *
- * Files, in the order to read them: profile (this), profile_model (a model's costs), measurement (repeated times and
- * their spread), profile_cache (what was measured, in a file); operators: operands (shared and cold ones, and the key
- * of equal operators), operator_values (operands' contents), operator_bench (timing one), node_walk (timing
- * many in the graph's order), evict (bytes out of the caches), points and walk_points (what is to be measured),
- * part_node (large ones on a part), size_curve (updates by size); contention (several measurements at once); rates:
- * machine_rates (all of them), matrix_rate (GEMMs), rate_work and work_clock (repeated work and its time),
- * transfer_rates (copies), issue_rate (an instruction without work), slowdown (concurrent activities); between ranks:
- * link_rates, link_slowdown, link_rows; without measuring: described_device. */
+ * Files, in the order to read them: profile (this); model: the costs of a model's operators; measurement: repeated
+ * times, their spread, and several measurements at once; cache: measurements kept in a file; operator_bench: an
+ * operator, its operands and their values, timed by itself; points: what is to be measured for a graph, updates by size
+ * and large operators by parts; graph_walk: points measured in the graph's order; machine_rates: copies between tiers
+ * and the cost of an instruction; matrix_rate: GEMMs; rate_work: repeated work of each activity, and how activities
+ * slow each other down; link_rates: messages between ranks; described_device: costs without measuring. */
 #pragma once
 
 #include "backend/backend.h"
-#include "profile/contention.h"
 #include "profile/measurement.h"
 
 struct profile_cache;
@@ -23,7 +20,7 @@ struct profile_options {
     bool anew;                /* measure everything again */
     int threads;
     double budget_s; /* seconds for operators, about; each distinct one is called at least once. 0: PROFILE_BUDGET_S */
-    int64_t memory_bytes; /* the most that measuring takes, about (profile_cache.h). 0: profile_memory_of the model, or
+    int64_t memory_bytes; /* the most that measuring takes, about (cache.h). 0: profile_memory_of the model, or
                              without one what the system leaves */
     const struct contention *contention; /* borrowed. NULL: one measurement at a time. A device's are always that */
 };

@@ -2,13 +2,11 @@
 #pragma once
 
 #include "machine/rates.h"
+#include "profile/cache.h"
 #include "profile/operator_bench.h"
-#include "profile/profile_cache.h"
 #include "runtime/store/arena.h"
 
 enum { RATE_WORK_CHANNELS = 2 };
-#define RATE_WORK_PIECE_BYTES ((int64_t)4 << 20)
-#define RATE_WORK_BLOCK_BYTES ((int64_t)16 << 20)
 /* Bytes of the disk that works use; the disk of a rate_machine has at least these. */
 #define RATE_WORK_DISK_BYTES ((int64_t)32 << 20)
 
@@ -49,3 +47,20 @@ void rate_work_close(struct rate_work *work);
  * device's pieces in memory are larger, as its micro-batches are, so that asking for them is little compared with them:
  * about half a millisecond. FAILED when disk or device does. */
 enum status rate_work_run(struct rate_work *work);
+
+/* How much each activity slows down each other one. */
+
+/* Fills rates->slowdown for a machine without concurrent streams: all are 1. */
+void slowdown_none(struct cluster_rates *rates);
+/* Measurements that slowdown_measure takes of the machine's allowance. */
+int slowdown_races(const bool present[ACTIVITY_COUNT]);
+
+/* Fills rates->slowdown and raises rates->noise, for the activities that are `present`; with others it is 1. Each pair
+ * works for up to 7 ms in two threads, as the runner's workers do: each with compute threads of its own, and the
+ * second at work half of the time. With t the time of a piece and f the part of the time that the other was at work,
+ *     slowdown = 1 + (t_beside / t_alone - 1) / f.
+ * Of two copies in memory one goes to the device and the other from it, as programs have them; that two reads or two
+ * writes of the disk are concurrent no program has. Goes beyond the
+ * machine's allowance only so far that each is measured once. */
+enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
+                             struct cluster_rates *rates);

@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "compiler/buffers.h"
-#include "machine/tier.h"
+#include "machine/rates.h"
 #include "plan/recompute.h"
 #include "search/sim/costs.h"
 

@@ -1,6 +1,6 @@
 #include "search/states.h"
 
-#include "collective/comm_schedule.h"
+#include "collective/schedule.h"
 #include "compiler/program.h"
 #include "plan/movement.h"
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/log.h"
+#include "base/terminal.h"
 #include "compiler/collectives.h"
 #include "ir/selective_recompute.h"
 #include "plan/layout/pipeline.h"

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/size.h"
+#include "base/text.h"
 #include "compiler/collectives.h"
 #include "ir/token_tiles.h"
 #include "search/search.h"

@@ -4,10 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/size.h"
+#include "base/text.h"
 #include "ir/tensor.h"
-#include "profile/operands.h"
-#include "profile/operator_values.h"
+#include "profile/operator_bench.h"
 
 enum { ALIGNMENT = 256 };
 

@@ -7,9 +7,9 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "machine/roofline.h"
+#include "machine/kernel_cost.h"
 #include "profile/link_rates.h"
-#include "profile/profile_model.h"
+#include "profile/model.h"
 #include "search/sim/cost_fit.h"
 #include "session/programs.h"
 #include "session/session.h"
@@ -44,7 +44,7 @@ void machine_costs_free(struct machine_costs *costs);
 /* The same without measuring: `out` has no kernels where something of it is not known. The caller frees with
  * costs_free. */
 enum status machine_costs_find(const struct machine *machine, const struct programs *programs, struct costs *out);
-/* Of a described device: costs at an end of its range (machine/roofline.h). The caller frees with costs_free. */
+/* Of a described device: costs at an end of its range (machine/kernel_cost.h). The caller frees with costs_free. */
 enum status machine_costs_described(const struct machine *machine, const struct programs *programs,
                                     enum roofline_case which, struct costs *out);
 

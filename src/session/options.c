@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "machine/cluster.h"
 #include "session/session.h"
 

@@ -1,7 +1,7 @@
 #include "session/plan.h"
 
 #include "base/json.h"
-#include "base/size.h"
+#include "base/text.h"
 #include "machine/cluster.h"
 #include "plan/lane_shares.h"
 #include "profile/described_device.h"

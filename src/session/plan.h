@@ -97,7 +97,7 @@ void plan_gains_find(const struct session_plan *plan, struct plan_gain out[PART_
 /* {"version", "recipe", "policy", "model", "model_shape", "step_s",
  *  "tiers": [{"name", "program_bytes", "capacity_bytes", "by_kind"}],
  *  "streams": [{"role", "busy_s", "waiting_s"}], "binds": [{"what", "seconds"}],
- *  "extrapolated_operators" (profile/part_node.h), "runners_up", "pareto_front", "tried":
+ *  "extrapolated_operators" (profile/points.h), "runners_up", "pareto_front", "tried":
  *  [{"step_s", "device_bytes", "host_bytes", "disk_bytes", "policy"}], "search": {"enumerated", "compiled", "proved"}
  * or null}. "tried" are all policies that the search compiled; a step_s of null: it does not fit. prediction: NULL
  * where none was made: step_s is null then. `model_folder` is absolute, or a preset's name. FAILED without memory or

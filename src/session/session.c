@@ -5,9 +5,9 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/log.h"
-#include "base/size.h"
-#include "machine/cluster_preset.h"
+#include "base/terminal.h"
+#include "base/text.h"
+#include "machine/cluster.h"
 #include "plan/chunks.h"
 #include "plan/ranks.h"
 #include "profile/described_device.h"

@@ -28,7 +28,7 @@
 #include "machine/cluster.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "profile/contention.h"
+#include "profile/measurement.h"
 #include "runtime/store/arena.h"
 #include "session/options.h"
 

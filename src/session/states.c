@@ -1,9 +1,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
 #include "base/half.h"
-#include "base/wide_vectors.h"
 #include "session/engine.h"
 #include "session/session.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/folder.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "generate/chat.h"
 #include "session/model_tokenizer.h"
 

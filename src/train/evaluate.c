@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/folder.h"
-#include "base/log.h"
 #include "base/terminal.h"
 #include "data/source.h"
 #include "session/checkpoint/checkpoint.h"

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/folder.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "generate/chat.h"
 #include "session/model_tokenizer.h"
 #include "train/evaluate.h"

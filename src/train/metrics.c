@@ -8,7 +8,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "generate/writer.h"
 #include "session/model_tokenizer.h"
 #include "train/plan_watch.h"

@@ -1,8 +1,8 @@
 #include "train/plan_watch.h"
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/size.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "session/engine.h"
 #include "session/machine_costs.h"
 #include "session/plan.h"

@@ -2,7 +2,7 @@
 #include "train/run_origin.h"
 
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "data/source.h"
 
 static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "data/source.h"
 #include "model/model.h"
 #include "session/checkpoint/joint_folder.h"

@@ -8,7 +8,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "ir/ops/ops.h"
-#include "profile/operator_values.h"
+#include "profile/operator_bench.h"
 #include "support/cuda_kernels.h"
 #include "support/quantized_numbers.h"
 #include "support/unit.h"

@@ -1,5 +1,5 @@
 /* The name that was probably meant. */
-#include "base/nearest.h"
+#include "base/text.h"
 
 #include <string.h>
 

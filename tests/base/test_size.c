@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "base/size.h"
+#include "base/text.h"
 #include "support/unit.h"
 
 static void known_sizes(void **state) {

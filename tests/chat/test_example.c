@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "support/data_files.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/folder.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "base/terminal.h"
 #include "data/dataset.h"
 #include "ir/ops/attributes.h"
 #include "support/data_files.h"

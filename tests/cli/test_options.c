@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "cli/commands/command.h"
 #include "cli/step_options.h"
 #include "model/model.h"

@@ -3,9 +3,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "collective/comm_schedule.h"
+#include "collective/schedule.h"
 #include "comm/comm.h"
-#include "comm/heartbeat.h"
 #include "comm/launch.h"
 #include "comm/mpi_comm.h"
 #include "support/fault_sweep.h"

@@ -4,7 +4,6 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "collective/lane_sum.h"
 #include "collective/lane_tree.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"

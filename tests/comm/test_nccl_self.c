@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "collective/lane_sum.h"
+#include "collective/lane_tree.h"
 #include "comm/nccl_comm.h"
 #include "support/deferred_backend.h"
 #include "support/unit.h"

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "collective/schedule_proof.h"
+#include "collective/proof.h"
 #include "plan/chunks.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"

@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/folder.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "base/terminal.h"
 #include "data/dataset.h"
 #include "data/token_cache.h"
 #include "data/token_file.h"

@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "base/file.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "data/component.h"
 #include "data/corpus.h"
 #include "data/dataset.h"

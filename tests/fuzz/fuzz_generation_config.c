@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "generate/generate.h"
 
 enum { VOCAB = 300 };

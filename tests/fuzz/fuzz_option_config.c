@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "cli/commands/command.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "generate/chat.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"

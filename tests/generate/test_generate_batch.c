@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "generate/batch.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"

@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "base/folder.h"
-#include "machine/cgroup.h"
 #include "machine/cluster.h"
-#include "machine/kernel_file.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

@@ -1,7 +1,7 @@
 /* Machines by name: all are read, say where their figures come from, and agree with each other where they must. */
 #include "base/folder.h"
 #include "base/mem.h"
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/folder.h"
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "report/page/scale_page.h"
 #include "search/scale/system.h"
 #include "support/fault_sweep.h"

@@ -1,7 +1,7 @@
 /* The bytes that a partition's operations move, by formula, against the schedules of these operations. */
 #include "base/mem.h"
 #include "base/random.h"
-#include "collective/comm_schedule.h"
+#include "collective/schedule.h"
 #include "plan/chunks.h"
 #include "support/partition_traffic.h"
 #include "support/unit.h"

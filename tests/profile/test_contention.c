@@ -5,10 +5,10 @@
 
 #include "base/fault.h"
 #include "base/folder.h"
-#include "profile/contention.h"
+#include "profile/cache.h"
 #include "profile/link_rates.h"
-#include "profile/profile_cache.h"
-#include "profile/profile_model.h"
+#include "profile/measurement.h"
+#include "profile/model.h"
 #include "support/kept_profile.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "profile/cache.h"
 #include "profile/link_rates.h"
-#include "profile/profile_cache.h"
 #include "profile/rate_work.h"
-#include "profile/slowdown.h"
 #include "support/thread_ranks.h"
 #include "support/unit.h"
 

@@ -1,5 +1,5 @@
 /* Ranks in rows of near ones, by rates of pairs. */
-#include "profile/link_rows.h"
+#include "profile/link_rates.h"
 #include "support/unit.h"
 
 /* Ranks of the same number modulo `apart` are near. */

@@ -1,10 +1,9 @@
 /* Nodes one after the other: on shared tensors, within the memory that there is, each timed. No time is checked. */
-#include "profile/node_walk.h"
+#include "profile/graph_walk.h"
 
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "profile/profile.h"
-#include "profile/walk_points.h"
 #include "support/unit.h"
 
 enum { NODES = 3, ROWS = 8, WIDTH = 16, TABLE = 32 };

@@ -1,5 +1,5 @@
 /* Which operands of a measured node share bytes: as in the program that a step is compiled to. */
-#include "profile/operands.h"
+#include "profile/operator_bench.h"
 #include "support/in_place_graph.h"
 #include "support/small_graph.h"
 #include "support/unit.h"

@@ -1,5 +1,5 @@
 /* Costs of a device that is only described. */
-#include "machine/roofline.h"
+#include "machine/kernel_cost.h"
 
 #include <math.h>
 #include <stdio.h>

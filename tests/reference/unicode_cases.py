@@ -1,4 +1,4 @@
-"""Prints the tables of src/base/utf8.c from Python's str: characters whose upper or title case is several, and
+"""Prints the tables of src/base/text.c from Python's str: characters whose upper or title case is several, and
 digits that are no decimal ones.
 
     python unicode_cases.py

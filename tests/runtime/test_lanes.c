@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "collective/lane_sum.h"
+#include "collective/lane_tree.h"
 #include "support/outcome.h"
 #include "support/policy_features.h"
 #include "support/policy_subject.h"

@@ -1,5 +1,5 @@
 /* Choosing layouts: the Pareto front is one, everything on it fits, and bounds rule out nothing that belongs there. */
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "search/scale/choose.h"
 #include "search/scale/system.h"
 #include "support/fault_sweep.h"

@@ -1,7 +1,7 @@
 /* Collective times: formulas worked out by hand, and what must hold for any group. */
 #include <math.h>
 
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "machine/collective_cost.h"
 #include "support/unit.h"
 

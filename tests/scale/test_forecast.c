@@ -1,7 +1,7 @@
 /* Steps of described jobs: what must hold whatever the numbers are, and memory worked out by hand. */
 #include <math.h>
 
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "search/scale/forecast.h"
 #include "search/scale/rank_memory.h"
 #include "search/scale/system.h"

@@ -1,7 +1,7 @@
 /* Kernels by shape: what tiles, tile waves, bytes and alignment do to their time. */
 #include <math.h>
 
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "machine/kernel_cost.h"
 #include "support/scale_fit.h"
 #include "support/unit.h"

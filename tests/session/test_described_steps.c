@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "machine/cluster_preset.h"
+#include "base/terminal.h"
+#include "machine/cluster.h"
 #include "profile/described_device.h"
 #include "search/scale/forecast.h"
 #include "search/scale/system.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/terminal.h"
 #include "plan/lane_shares.h"
 #include "support/unit.h"
 

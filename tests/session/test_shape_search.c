@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "profile/described_device.h"
 #include "search/search.h"
 #include "search/space.h"

@@ -7,8 +7,8 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "collective/comm_schedule.h"
-#include "collective/lane_sum.h"
+#include "collective/lane_tree.h"
+#include "collective/schedule.h"
 #include "plan/chunks.h"
 
 /* ---- The reference: one rank that adds the same lanes ---- */

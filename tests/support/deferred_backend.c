@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/mem.h"
-#include "collective/lane_sum.h"
+#include "collective/lane_tree.h"
 #include "ir/ops/ops.h"
 #include "plan/recipe_lines.h"
 #include "support/deferred_queues.h"

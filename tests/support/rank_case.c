@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "collective/comm_schedule.h"
 #include "collective/lane_tree.h"
+#include "collective/schedule.h"
 #include "compiler/collectives.h"
 #include "support/outcome.h"
 #include "support/policy_subject.h"

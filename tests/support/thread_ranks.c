@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
-#include "comm/comm_engine.h"
+#include "comm/comm.h"
 
 enum { REQUESTS_MAX = 4096, PIECES_MAX = 64 };
 

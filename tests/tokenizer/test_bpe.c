@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "text/tokenizer/bpe.h"

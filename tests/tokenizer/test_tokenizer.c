@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/random.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "support/packed_json.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"

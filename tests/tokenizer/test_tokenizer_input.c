@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "support/temp_folder.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"

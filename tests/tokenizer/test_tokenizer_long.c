@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "support/data_files.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"

@@ -2,7 +2,7 @@
  * in test_tokenizer.c.) */
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "support/fault_sweep.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "support/data_files.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"

@@ -4,7 +4,7 @@
 
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/parallel.h"
-#include "collective/lane_sum.h"
+#include "collective/lane_tree.h"
 
 static kernel_maker *maker(const struct op *op) {
 #define CPU_MAKER(name)                                                                                                \

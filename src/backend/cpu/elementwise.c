@@ -1,7 +1,7 @@
 /* Sums and multiples of activations. */
 #include "backend/cpu/kernel.h"
+#include "base/base.h"
 #include "base/half.h"
-#include "base/wide_vectors.h"
 
 static void add_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)

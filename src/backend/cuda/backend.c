@@ -6,7 +6,7 @@
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/matmul.h"
 #include "backend/cuda_constants.h"
-#include "base/size.h"
+#include "base/text.h"
 #include "plan/gpu_micro_batch.h"
 
 /* The lowest compute capability that the kernels are built for, the first with bf16 in hardware. */

@@ -2,7 +2,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/terminal.h"
 #include "cli/commands/command.h"
 #include "cli/line_edit.h"

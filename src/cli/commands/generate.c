@@ -1,7 +1,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/terminal.h"
 #include "cli/commands/command.h"
 #include "cli/new_output.h"

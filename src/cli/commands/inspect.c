@@ -4,10 +4,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/size.h"
+#include "base/text.h"
 #include "cli/commands/command.h"
 #include "data/token_file.h"
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "plan/plan.h"

@@ -1,5 +1,5 @@
 #include "base/folder.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "cli/commands/command.h"
 #include "cli/new_output.h"
 #include "session/checkpoint/checkpoint.h"

@@ -1,8 +1,8 @@
 #include <signal.h>
 
 #include "base/file.h"
-#include "base/log.h"
-#include "base/size.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "cli/commands/command.h"
 #include "cli/commands/prediction.h"
 #include "cli/new_output.h"

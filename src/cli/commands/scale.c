@@ -4,10 +4,10 @@
 
 #include "base/file.h"
 #include "base/folder.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "cli/commands/command.h"
 #include "cli/new_output.h"
-#include "machine/cluster_preset.h"
+#include "machine/cluster.h"
 #include "model/model.h"
 #include "report/page/scale_page.h"
 #include "search/scale/choose.h"

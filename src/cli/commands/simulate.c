@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/size.h"
+#include "base/text.h"
 #include "cli/commands/command.h"
 #include "cli/commands/prediction.h"
 #include "cli/new_output.h"

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
-#include "base/utf8.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "cli/commands/command.h"
 #include "cli/effect.h"
 #include "cli/options.h"

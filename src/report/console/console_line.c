@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/size.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "session/engine.h"
 
 struct field_line {

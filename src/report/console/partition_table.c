@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "base/size.h"
-#include "machine/roofline.h"
+#include "base/text.h"
+#include "machine/kernel_cost.h"
 #include "session/plan.h"
 
 static void print_mesh(FILE *out, const struct plan_strategies *strategies) {
@@ -305,7 +305,7 @@ enum status described_table_print(FILE *out, const struct session_plan *plan, do
     qsort(rows, count, sizeof *rows, longest_first);
     fprintf(out,
             "\nestimated operators on %s: data-sheet rates times the efficiency that published\n"
-            "measurements of comparable kernels reach (sources: src/machine/roofline.c)\n",
+            "measurements of comparable kernels reach (sources: src/machine/kernel_cost.c)\n",
             device->name);
     print_rows(out, rows, count);
     mem_free(rows);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/size.h"
+#include "base/text.h"
 #include "plan/layout/pipeline.h"
 #include "report/console/policy_text.h"
 #include "report/console/profile_table.h"

@@ -1,10 +1,10 @@
 #include "report/console/profile_table.h"
 
-#include "base/size.h"
+#include "base/text.h"
 #include "ir/ops/ops.h"
-#include "profile/link_rows.h"
+#include "profile/cache.h"
+#include "profile/link_rates.h"
 #include "profile/measurement.h"
-#include "profile/profile_cache.h"
 
 static void print_device(FILE *out, const struct cluster_device *device) {
     char capacity[SIZE_TEXT], page[SIZE_TEXT];

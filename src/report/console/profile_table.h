@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "machine/cluster.h"
-#include "profile/profile_model.h"
+#include "profile/model.h"
 
 /* An operator of a step. */
 struct profile_row {

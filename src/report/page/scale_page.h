@@ -1,7 +1,7 @@
 /* The page of a plan for many devices: one HTML file with the drawings below and a table of each layout. */
 #pragma once
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "search/scale/choose.h"
 
 /* Drawings as SVG: texts that stand alone as a file, for a paper, and inside the page alike. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "report/page/page.h"
 #include "report/page/page_data.h"
 #include "report/page/prometheus.h"

@@ -1,7 +1,7 @@
 #include "runtime/store/arena.h"
 
 #include "base/fault.h"
-#include "base/size.h"
+#include "base/text.h"
 #include "runtime/store/store.h"
 
 /* Tiers in this machine's memory. */

@@ -11,8 +11,8 @@
 
 #include "base/fault.h"
 #include "base/folder.h"
-#include "base/log.h"
-#include "base/size.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "runtime/store/arena.h"
 #include "runtime/store/store.h"
 

@@ -69,7 +69,7 @@ enum gradient_sum {
  */
 struct training_system {
     const char *name;
-    bool own_kernels; /* Ballast's operators: by the cost model of compiled programs (machine/roofline.h) */
+    bool own_kernels; /* Ballast's operators: by the cost model of compiled programs (machine/kernel_cost.h) */
     enum attention_kind attention;
     bool fused;              /* elementwise kernels are joined, by a compiler or by hand */
     bool rereads_norms;      /* LayerNorm by apex's first kernels, which read their rows again */

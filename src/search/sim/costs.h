@@ -7,7 +7,7 @@
 #pragma once
 
 #include "compiler/program.h"
-#include "machine/roofline.h"
+#include "machine/kernel_cost.h"
 
 struct kernel_cost {
     double seconds; /* one call with nothing concurrent, operands as cold as they are in a step */

@@ -3,7 +3,7 @@
 #include <xxhash.h>
 
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "session/checkpoint/run_folder.h"
 
 /* "step-00000100" */

@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "base/base.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/chat/example.h"
 #include "text/chat/template.h"
 

@@ -1,6 +1,6 @@
 #include "text/chat/example.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 enum {
     EXACT_BYTES = 1 << 22, /* as long as it takes no more, the text is encoded up to each border from its beginning */

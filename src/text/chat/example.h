@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/tokenizer/tokenizer.h"
 
 /* A marked id: the id in the low 29 bits, and marks. */

@@ -2,7 +2,7 @@
 #include <time.h>
 #include <utf8proc.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/template/render.h"
 
 static bool is_given(const struct jinja_value *value) { return value->kind != JINJA_UNDEFINED; }

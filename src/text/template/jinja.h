@@ -32,7 +32,7 @@
 #include <jansson.h>
 
 #include "base/base.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 struct jinja_template;
 

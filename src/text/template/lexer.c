@@ -1,6 +1,6 @@
 #include <stdarg.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/template/jinja.h"
 #include "text/template/parse.h"
 

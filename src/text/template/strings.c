@@ -2,7 +2,7 @@
 #include <math.h>
 #include <utf8proc.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/template/render.h"
 
 static void append(struct jinja_rendering *rendering, const char *text) { jinja_append(rendering, text, strlen(text)); }

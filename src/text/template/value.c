@@ -1,7 +1,7 @@
 /* Values as Python has them: making, comparing and going over them. */
 #include <math.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/template/render.h"
 
 bool jinja_is_space(uint32_t code) {

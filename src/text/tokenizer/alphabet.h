@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/tokenizer/tables.h"
 
 /* The byte of a character, or -1. */

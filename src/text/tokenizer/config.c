@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/terminal.h"
 #include "text/tokenizer/parts.h"
 
 enum { BESIDE_LIMIT_BYTES = 1 << 26 };

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 enum { PATTERN_CODES = 0x110000 };
 /* Appends the characters of a class as ranges \x{H}-\x{H}, to stand between [ and ]: those below `codes` for which

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/tokenizer/pattern.h"
 #include "text/tokenizer/tables.h"
 #include "text/tokenizer/tokenizer.h"

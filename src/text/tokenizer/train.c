@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/terminal.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/pattern.h"

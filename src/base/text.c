@@ -1,0 +1,436 @@
+#include "base/text.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <utf8proc.h>
+
+enum status text_append(struct text_buffer *buffer, const char *text, size_t bytes) {
+    if (bytes == 0) return STATUS_OK;
+    size_t wanted;
+    if (!mem_add(buffer->count, bytes, &wanted)) return status_no_memory(bytes, "text");
+    TRY(vec_reserve(buffer, wanted));
+    memcpy(buffer->items + buffer->count, text, bytes);
+    buffer->count = wanted;
+    return STATUS_OK;
+}
+
+enum status text_append_code(struct text_buffer *buffer, uint32_t code) {
+    char bytes[4];
+    return text_append(buffer, bytes, utf8_encode(code, bytes));
+}
+
+void utf8_add_damage(struct utf8_damage *damage, const char *text, size_t bytes, int64_t from) {
+    for (size_t place = utf8_valid_bytes(text, bytes), length; place < bytes; place += length) {
+        uint32_t code;
+        length = utf8_decode(text + place, bytes - place, &code);
+        if (damage->parts++ == 0) damage->first = from + (int64_t)place;
+        damage->bytes += (int64_t)length;
+        length += utf8_valid_bytes(text + place + length, bytes - place - length);
+    }
+}
+
+enum status text_append_repaired(struct text_buffer *buffer, const char *text, size_t bytes) {
+    while (bytes > 0) {
+        size_t valid = utf8_valid_bytes(text, bytes);
+        TRY(text_append(buffer, text, valid));
+        text += valid, bytes -= valid;
+        if (bytes == 0) break;
+        uint32_t code;
+        size_t length = utf8_decode(text, bytes, &code);
+        TRY(text_append_code(buffer, UTF8_REPLACEMENT));
+        text += length, bytes -= length;
+    }
+    return STATUS_OK;
+}
+
+/* The second byte decides what is ill-formed (overlong, surrogate, past U+10FFFF); those after it only need to be
+ * continuation bytes. */
+static bool second_byte_allowed(unsigned char first, unsigned char second) {
+    switch (first) {
+    case 0xE0: return second >= 0xA0 && second <= 0xBF;
+    case 0xED: return second >= 0x80 && second <= 0x9F;
+    case 0xF0: return second >= 0x90 && second <= 0xBF;
+    case 0xF4: return second >= 0x80 && second <= 0x8F;
+    default: return second >= 0x80 && second <= 0xBF;
+    }
+}
+
+size_t utf8_decode(const char *text, size_t bytes, uint32_t *code) {
+    const unsigned char *unit = (const unsigned char *)text;
+    unsigned char first = unit[0];
+    *code = first;
+    if (first < 0x80) return 1;
+    size_t length = first >= 0xC2 && first <= 0xDF   ? 2
+                    : (first & 0xF0) == 0xE0         ? 3
+                    : first >= 0xF0 && first <= 0xF4 ? 4
+                                                     : 0;
+    *code = UTF8_BAD;
+    if (length == 0) return 1;
+    uint32_t value = first & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if (i == bytes) {
+            *code = UTF8_CUT;
+            return i;
+        }
+        bool allowed = i == 1 ? second_byte_allowed(first, unit[1]) : (unit[i] & 0xC0) == 0x80;
+        if (!allowed) return i;
+        value = value << 6 | (unit[i] & 0x3Fu);
+    }
+    *code = value;
+    return length;
+}
+
+uint32_t utf8_decode_valid(const char *text, size_t *length) {
+    const unsigned char *unit = (const unsigned char *)text;
+    if (unit[0] < 0x80) return *length = 1, unit[0];
+    if (unit[0] < 0xE0) return *length = 2, (unit[0] & 0x1Fu) << 6 | (unit[1] & 0x3Fu);
+    if (unit[0] < 0xF0) return *length = 3, (unit[0] & 0x0Fu) << 12 | (unit[1] & 0x3Fu) << 6 | (unit[2] & 0x3Fu);
+    *length = 4;
+    return (unit[0] & 0x07u) << 18 | (unit[1] & 0x3Fu) << 12 | (unit[2] & 0x3Fu) << 6 | (unit[3] & 0x3Fu);
+}
+
+size_t utf8_floor(const char *text, size_t place) {
+    while (place > 0 && ((unsigned char)text[place] & 0xC0) == 0x80)
+        place--;
+    return place;
+}
+
+uint32_t utf8_decode_last(const char *text, size_t bytes, size_t *length) {
+    return utf8_decode_valid(text + utf8_floor(text, bytes - 1), length);
+}
+
+size_t utf8_encode(uint32_t code, char out[4]) {
+    if (code < 0x80) return out[0] = (char)code, 1;
+    size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = length; i-- > 1; code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3F));
+    out[0] = (char)((0xF00u >> length & 0xFFu) | code);
+    return length;
+}
+
+size_t utf8_ascii_bytes(const char *text, size_t bytes) {
+    size_t place = 0;
+    for (uint64_t word; bytes - place >= sizeof word; place += sizeof word) {
+        memcpy(&word, text + place, sizeof word);
+        if (word & 0x8080808080808080u) break;
+    }
+    while (place < bytes && (unsigned char)text[place] < 0x80)
+        place++;
+    return place;
+}
+
+size_t utf8_valid_bytes(const char *text, size_t bytes) {
+    size_t place = 0;
+    for (;;) {
+        place += utf8_ascii_bytes(text + place, bytes - place);
+        uint32_t code = 0x80;
+        while (place < bytes && code >= 0x80) {
+            size_t length = utf8_decode(text + place, bytes - place, &code);
+            if (code >= UTF8_BAD) return place;
+            place += length;
+        }
+        if (place == bytes) return place;
+    }
+}
+
+/* The tables are printed by tests/reference/unicode_cases.py. */
+
+/* Characters whose upper or title case is several, in order. */
+static const struct {
+    uint32_t code;
+    const char *upper, *title;
+} several[] = {
+    {0xDF, "\x53\x53", "\x53\x73"},
+    {0x149, "\xCA\xBC\x4E", "\xCA\xBC\x4E"},
+    {0x1F0, "\x4A\xCC\x8C", "\x4A\xCC\x8C"},
+    {0x390, "\xCE\x99\xCC\x88\xCC\x81", "\xCE\x99\xCC\x88\xCC\x81"},
+    {0x3B0, "\xCE\xA5\xCC\x88\xCC\x81", "\xCE\xA5\xCC\x88\xCC\x81"},
+    {0x587, "\xD4\xB5\xD5\x92", "\xD4\xB5\xD6\x82"},
+    {0x1E96, "\x48\xCC\xB1", "\x48\xCC\xB1"},
+    {0x1E97, "\x54\xCC\x88", "\x54\xCC\x88"},
+    {0x1E98, "\x57\xCC\x8A", "\x57\xCC\x8A"},
+    {0x1E99, "\x59\xCC\x8A", "\x59\xCC\x8A"},
+    {0x1E9A, "\x41\xCA\xBE", "\x41\xCA\xBE"},
+    {0x1F50, "\xCE\xA5\xCC\x93", "\xCE\xA5\xCC\x93"},
+    {0x1F52, "\xCE\xA5\xCC\x93\xCC\x80", "\xCE\xA5\xCC\x93\xCC\x80"},
+    {0x1F54, "\xCE\xA5\xCC\x93\xCC\x81", "\xCE\xA5\xCC\x93\xCC\x81"},
+    {0x1F56, "\xCE\xA5\xCC\x93\xCD\x82", "\xCE\xA5\xCC\x93\xCD\x82"},
+    {0x1F80, "\xE1\xBC\x88\xCE\x99", "\xE1\xBE\x88"},
+    {0x1F81, "\xE1\xBC\x89\xCE\x99", "\xE1\xBE\x89"},
+    {0x1F82, "\xE1\xBC\x8A\xCE\x99", "\xE1\xBE\x8A"},
+    {0x1F83, "\xE1\xBC\x8B\xCE\x99", "\xE1\xBE\x8B"},
+    {0x1F84, "\xE1\xBC\x8C\xCE\x99", "\xE1\xBE\x8C"},
+    {0x1F85, "\xE1\xBC\x8D\xCE\x99", "\xE1\xBE\x8D"},
+    {0x1F86, "\xE1\xBC\x8E\xCE\x99", "\xE1\xBE\x8E"},
+    {0x1F87, "\xE1\xBC\x8F\xCE\x99", "\xE1\xBE\x8F"},
+    {0x1F88, "\xE1\xBC\x88\xCE\x99", "\xE1\xBE\x88"},
+    {0x1F89, "\xE1\xBC\x89\xCE\x99", "\xE1\xBE\x89"},
+    {0x1F8A, "\xE1\xBC\x8A\xCE\x99", "\xE1\xBE\x8A"},
+    {0x1F8B, "\xE1\xBC\x8B\xCE\x99", "\xE1\xBE\x8B"},
+    {0x1F8C, "\xE1\xBC\x8C\xCE\x99", "\xE1\xBE\x8C"},
+    {0x1F8D, "\xE1\xBC\x8D\xCE\x99", "\xE1\xBE\x8D"},
+    {0x1F8E, "\xE1\xBC\x8E\xCE\x99", "\xE1\xBE\x8E"},
+    {0x1F8F, "\xE1\xBC\x8F\xCE\x99", "\xE1\xBE\x8F"},
+    {0x1F90, "\xE1\xBC\xA8\xCE\x99", "\xE1\xBE\x98"},
+    {0x1F91, "\xE1\xBC\xA9\xCE\x99", "\xE1\xBE\x99"},
+    {0x1F92, "\xE1\xBC\xAA\xCE\x99", "\xE1\xBE\x9A"},
+    {0x1F93, "\xE1\xBC\xAB\xCE\x99", "\xE1\xBE\x9B"},
+    {0x1F94, "\xE1\xBC\xAC\xCE\x99", "\xE1\xBE\x9C"},
+    {0x1F95, "\xE1\xBC\xAD\xCE\x99", "\xE1\xBE\x9D"},
+    {0x1F96, "\xE1\xBC\xAE\xCE\x99", "\xE1\xBE\x9E"},
+    {0x1F97, "\xE1\xBC\xAF\xCE\x99", "\xE1\xBE\x9F"},
+    {0x1F98, "\xE1\xBC\xA8\xCE\x99", "\xE1\xBE\x98"},
+    {0x1F99, "\xE1\xBC\xA9\xCE\x99", "\xE1\xBE\x99"},
+    {0x1F9A, "\xE1\xBC\xAA\xCE\x99", "\xE1\xBE\x9A"},
+    {0x1F9B, "\xE1\xBC\xAB\xCE\x99", "\xE1\xBE\x9B"},
+    {0x1F9C, "\xE1\xBC\xAC\xCE\x99", "\xE1\xBE\x9C"},
+    {0x1F9D, "\xE1\xBC\xAD\xCE\x99", "\xE1\xBE\x9D"},
+    {0x1F9E, "\xE1\xBC\xAE\xCE\x99", "\xE1\xBE\x9E"},
+    {0x1F9F, "\xE1\xBC\xAF\xCE\x99", "\xE1\xBE\x9F"},
+    {0x1FA0, "\xE1\xBD\xA8\xCE\x99", "\xE1\xBE\xA8"},
+    {0x1FA1, "\xE1\xBD\xA9\xCE\x99", "\xE1\xBE\xA9"},
+    {0x1FA2, "\xE1\xBD\xAA\xCE\x99", "\xE1\xBE\xAA"},
+    {0x1FA3, "\xE1\xBD\xAB\xCE\x99", "\xE1\xBE\xAB"},
+    {0x1FA4, "\xE1\xBD\xAC\xCE\x99", "\xE1\xBE\xAC"},
+    {0x1FA5, "\xE1\xBD\xAD\xCE\x99", "\xE1\xBE\xAD"},
+    {0x1FA6, "\xE1\xBD\xAE\xCE\x99", "\xE1\xBE\xAE"},
+    {0x1FA7, "\xE1\xBD\xAF\xCE\x99", "\xE1\xBE\xAF"},
+    {0x1FA8, "\xE1\xBD\xA8\xCE\x99", "\xE1\xBE\xA8"},
+    {0x1FA9, "\xE1\xBD\xA9\xCE\x99", "\xE1\xBE\xA9"},
+    {0x1FAA, "\xE1\xBD\xAA\xCE\x99", "\xE1\xBE\xAA"},
+    {0x1FAB, "\xE1\xBD\xAB\xCE\x99", "\xE1\xBE\xAB"},
+    {0x1FAC, "\xE1\xBD\xAC\xCE\x99", "\xE1\xBE\xAC"},
+    {0x1FAD, "\xE1\xBD\xAD\xCE\x99", "\xE1\xBE\xAD"},
+    {0x1FAE, "\xE1\xBD\xAE\xCE\x99", "\xE1\xBE\xAE"},
+    {0x1FAF, "\xE1\xBD\xAF\xCE\x99", "\xE1\xBE\xAF"},
+    {0x1FB2, "\xE1\xBE\xBA\xCE\x99", "\xE1\xBE\xBA\xCD\x85"},
+    {0x1FB3, "\xCE\x91\xCE\x99", "\xE1\xBE\xBC"},
+    {0x1FB4, "\xCE\x86\xCE\x99", "\xCE\x86\xCD\x85"},
+    {0x1FB6, "\xCE\x91\xCD\x82", "\xCE\x91\xCD\x82"},
+    {0x1FB7, "\xCE\x91\xCD\x82\xCE\x99", "\xCE\x91\xCD\x82\xCD\x85"},
+    {0x1FBC, "\xCE\x91\xCE\x99", "\xE1\xBE\xBC"},
+    {0x1FC2, "\xE1\xBF\x8A\xCE\x99", "\xE1\xBF\x8A\xCD\x85"},
+    {0x1FC3, "\xCE\x97\xCE\x99", "\xE1\xBF\x8C"},
+    {0x1FC4, "\xCE\x89\xCE\x99", "\xCE\x89\xCD\x85"},
+    {0x1FC6, "\xCE\x97\xCD\x82", "\xCE\x97\xCD\x82"},
+    {0x1FC7, "\xCE\x97\xCD\x82\xCE\x99", "\xCE\x97\xCD\x82\xCD\x85"},
+    {0x1FCC, "\xCE\x97\xCE\x99", "\xE1\xBF\x8C"},
+    {0x1FD2, "\xCE\x99\xCC\x88\xCC\x80", "\xCE\x99\xCC\x88\xCC\x80"},
+    {0x1FD3, "\xCE\x99\xCC\x88\xCC\x81", "\xCE\x99\xCC\x88\xCC\x81"},
+    {0x1FD6, "\xCE\x99\xCD\x82", "\xCE\x99\xCD\x82"},
+    {0x1FD7, "\xCE\x99\xCC\x88\xCD\x82", "\xCE\x99\xCC\x88\xCD\x82"},
+    {0x1FE2, "\xCE\xA5\xCC\x88\xCC\x80", "\xCE\xA5\xCC\x88\xCC\x80"},
+    {0x1FE3, "\xCE\xA5\xCC\x88\xCC\x81", "\xCE\xA5\xCC\x88\xCC\x81"},
+    {0x1FE4, "\xCE\xA1\xCC\x93", "\xCE\xA1\xCC\x93"},
+    {0x1FE6, "\xCE\xA5\xCD\x82", "\xCE\xA5\xCD\x82"},
+    {0x1FE7, "\xCE\xA5\xCC\x88\xCD\x82", "\xCE\xA5\xCC\x88\xCD\x82"},
+    {0x1FF2, "\xE1\xBF\xBA\xCE\x99", "\xE1\xBF\xBA\xCD\x85"},
+    {0x1FF3, "\xCE\xA9\xCE\x99", "\xE1\xBF\xBC"},
+    {0x1FF4, "\xCE\x8F\xCE\x99", "\xCE\x8F\xCD\x85"},
+    {0x1FF6, "\xCE\xA9\xCD\x82", "\xCE\xA9\xCD\x82"},
+    {0x1FF7, "\xCE\xA9\xCD\x82\xCE\x99", "\xCE\xA9\xCD\x82\xCD\x85"},
+    {0x1FFC, "\xCE\xA9\xCE\x99", "\xE1\xBF\xBC"},
+    {0xFB00, "\x46\x46", "\x46\x66"},
+    {0xFB01, "\x46\x49", "\x46\x69"},
+    {0xFB02, "\x46\x4C", "\x46\x6C"},
+    {0xFB03, "\x46\x46\x49", "\x46\x66\x69"},
+    {0xFB04, "\x46\x46\x4C", "\x46\x66\x6C"},
+    {0xFB05, "\x53\x54", "\x53\x74"},
+    {0xFB06, "\x53\x54", "\x53\x74"},
+    {0xFB13, "\xD5\x84\xD5\x86", "\xD5\x84\xD5\xB6"},
+    {0xFB14, "\xD5\x84\xD4\xB5", "\xD5\x84\xD5\xA5"},
+    {0xFB15, "\xD5\x84\xD4\xBB", "\xD5\x84\xD5\xAB"},
+    {0xFB16, "\xD5\x8E\xD5\x86", "\xD5\x8E\xD5\xB6"},
+    {0xFB17, "\xD5\x84\xD4\xBD", "\xD5\x84\xD5\xAD"},
+};
+
+/* Of Numeric_Type Digit, which category Nd has not, in order. */
+static const struct {
+    uint32_t first, last;
+} digit_ranges[] = {
+    {0xB2, 0xB3},     {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},   {0x2070, 0x2070},
+    {0x2074, 0x2079}, {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247C},   {0x2488, 0x2490},
+    {0x24EA, 0x24EA}, {0x24F5, 0x24FD},   {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},
+    {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A},
+};
+
+static const char *find_several(uint32_t code, enum unicode_case to) {
+    for (size_t i = 0; i < sizeof several / sizeof *several && several[i].code <= code; i++)
+        if (several[i].code == code) return to == UNICODE_UPPER ? several[i].upper : several[i].title;
+    return NULL;
+}
+
+enum status unicode_append_case(uint32_t code, enum unicode_case to, struct text_buffer *out) {
+    utf8proc_int32_t one = (utf8proc_int32_t)code;
+    if (to == UNICODE_LOWER) {
+        if (code == 0x130) return text_append(out, "i\xCC\x87", 3); /* the only one that becomes two */
+        return text_append_code(out, (uint32_t)utf8proc_tolower(one));
+    }
+    const char *text = code < 0xDF ? NULL : find_several(code, to);
+    if (text) return text_append(out, text, strlen(text));
+    return text_append_code(out, (uint32_t)(to == UNICODE_UPPER ? utf8proc_toupper(one) : utf8proc_totitle(one)));
+}
+
+bool unicode_is_cased(uint32_t code) {
+    utf8proc_int32_t one = (utf8proc_int32_t)code;
+    return utf8proc_islower(one) || utf8proc_isupper(one) || utf8proc_category(one) == UTF8PROC_CATEGORY_LT;
+}
+
+bool unicode_is_case_ignorable(uint32_t code) {
+    static const uint32_t marks[] = {'\'',   '.',    ':',    0xB7,   0x387,  0x55F,  0x5F4,  0x2018, 0x2019,
+                                     0x2024, 0x2027, 0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
+    switch (utf8proc_category((utf8proc_int32_t)code)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK: return true;
+    default: break;
+    }
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (marks[i] == code) return true;
+    return false;
+}
+
+bool unicode_is_digit(uint32_t code) {
+    if (utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_ND) return true;
+    for (size_t i = 0; i < sizeof digit_ranges / sizeof *digit_ranges && digit_ranges[i].first <= code; i++)
+        if (code <= digit_ranges[i].last) return true;
+    return false;
+}
+
+static const char units[] = "KMGTP";
+
+static enum status not_a_size(const char *text) {
+    return status_set(STATUS_BAD_INPUT, "'%s' is not a size (write 512M, 8G, 1.5T or plain bytes)", text);
+}
+
+/* "" or K to P in either case, then optionally "i" and "B". */
+static bool read_unit(const char *text, int64_t *scale) {
+    *scale = 1;
+    if (*text == '\0') return true;
+    const char *unit = strchr(units, toupper((unsigned char)*text));
+    if (!unit) return false;
+    *scale = (int64_t)1 << 10 * (unit - units + 1);
+    text++;
+    if (*text == 'i') text++;
+    if (*text == 'B') text++;
+    return *text == '\0';
+}
+
+enum status size_parse(const char *text, int64_t *bytes) {
+    size_t int_digits = strspn(text, "0123456789"), fraction = text[int_digits] == '.' ? 1 : 0;
+    if (fraction) fraction += strspn(text + int_digits + 1, "0123456789");
+    int64_t scale, result = 0;
+    if (int_digits == 0 || fraction == 1 || !read_unit(text + int_digits + fraction, &scale)) return not_a_size(text);
+    if (fraction > 0 && scale == 1) return not_a_size(text);
+    bool overflow = false;
+    for (size_t i = 0; i < int_digits && !overflow; i++) /* whole numbers exactly: a double holds only 53 bits */
+        overflow =
+            __builtin_mul_overflow(result, 10, &result) || __builtin_add_overflow(result, text[i] - '0', &result);
+    overflow = overflow || __builtin_mul_overflow(result, scale, &result);
+    if (fraction > 0) {
+        double rest = strtod(text + int_digits, NULL) * (double)scale;
+        overflow = overflow || __builtin_add_overflow(result, (int64_t)rest, &result);
+    }
+    if (overflow) return status_set(STATUS_BAD_INPUT, "'%s' is more bytes than any machine has", text);
+    *bytes = result;
+    return STATUS_OK;
+}
+
+enum status size_refuse_bare(const char *text) {
+    static const long max = 1 << 18; /* the memory of a large GPU in megabytes is below it */
+    bool bare = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
+    long number = bare && strlen(text) <= 7 ? strtol(text, NULL, 10) : max;
+    if (number < 1 || number >= max) return STATUS_OK;
+    status_set(STATUS_BAD_INPUT, "%s without a unit is %s byte%s, which holds nothing", text, text,
+               number == 1 ? "" : "s");
+    return status_hint(STATUS_BAD_INPUT, "did you mean %ld%s?", number, number < 1024 ? "G" : "M");
+}
+
+static char *print(int64_t bytes, double (*to_int)(double), char text[SIZE_TEXT]) {
+    double value = (double)bytes;
+    int unit = -1;
+    while (value >= (unit < 0 ? 1024 : 1023.5) && unit < 4) { /* what would be printed as 1024 is 1 of the next */
+        value /= 1024;
+        unit++;
+    }
+    int decimals = unit < 0 || value >= 99.95 ? 0 : value < 9.995 ? 2 : 1;
+    double scale = decimals == 2 ? 100 : decimals == 1 ? 10 : 1;
+    snprintf(text, SIZE_TEXT, "%.*f %.1s%sB", decimals, to_int(value * scale) / scale, unit < 0 ? "" : &units[unit],
+             unit < 0 ? "" : "i");
+    return text;
+}
+
+char *size_print(int64_t bytes, char text[SIZE_TEXT]) { return print(bytes, rint, text); }
+
+char *size_print_up(int64_t bytes, char text[SIZE_TEXT]) { return print(bytes, ceil, text); }
+
+char *size_print_option(int64_t bytes, char text[SIZE_TEXT]) {
+    char *space = strchr(size_print_up(bytes, text), ' ');
+    const char *unit = space[1] == 'B' ? "" : space + 1; /* plain bytes have none */
+    memmove(space, unit, strlen(unit) + 1);
+    return text;
+}
+
+char *count_print(int64_t count, char text[COUNT_TEXT]) {
+    char digits[COUNT_TEXT];
+    int length = snprintf(digits, sizeof digits, "%" PRId64, count), put = 0;
+    for (int i = 0; i < length; i++) {
+        text[put++] = digits[i];
+        int left = length - 1 - i;
+        if (left > 0 && left % 3 == 0 && digits[i] != '-') text[put++] = ',';
+    }
+    text[put] = '\0';
+    return text;
+}
+
+enum { LENGTH_MAX = 64 };
+
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Letters to insert, delete, replace or swap with their neighbour (optimal string alignment). */
+static size_t edit_distance(const char *a, const char *b) {
+    size_t rows[3][LENGTH_MAX + 1], a_length = strlen(a), b_length = strlen(b);
+    if (a_length > LENGTH_MAX || b_length > LENGTH_MAX) return LENGTH_MAX;
+    size_t *before = rows[0], *above = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= b_length; j++)
+        above[j] = before[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t replace = above[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = min(replace, min(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = min(row[j], before[j - 2] + 1);
+        }
+        size_t *oldest = before;
+        before = above, above = row, row = oldest;
+    }
+    return above[b_length];
+}
+
+void nearest_consider(struct nearest *nearest, const char *candidate) {
+    size_t distance = edit_distance(nearest->wanted, candidate), length = strlen(nearest->wanted);
+    /* A name that was begun and not finished is near too. */
+    if (length >= 3 && strncmp(nearest->wanted, candidate, length) == 0) distance = 1;
+    size_t limit = length / 3 > 2 ? length / 3 : 2;
+    if (distance > limit || distance >= length || (nearest->best && distance >= nearest->distance)) return;
+    nearest->best = candidate;
+    nearest->distance = distance;
+}
+
+enum status nearest_hint(enum status code, const char *thing, const char *wanted, const char *const *names,
+                         size_t count) {
+    struct nearest nearest = {.wanted = wanted};
+    for (size_t i = 0; i < count; i++)
+        nearest_consider(&nearest, names[i]);
+    if (nearest.best) return status_hint(code, "the nearest legal %s is %s", thing, nearest.best);
+    char all[512] = "";
+    for (size_t i = 0, used = 0; i < count && used < sizeof all; i++)
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s",
+                                 i == 0          ? ""
+                                 : i + 1 < count ? ", "
+                                                 : " and ",
+                                 names[i]);
+    return status_hint(code, "the legal %ss are %s", thing, all);
+}
