@@ -48,32 +48,7 @@ struct tokenizing {
     VEC(struct chunk) chunks;       /* as many as were ever encoded together */
 };
 
-static enum status keep_ids(void *payload, const uint32_t *ids, size_t count) {
-    struct token_ids *out = payload;
-    size_t total;
-    if (!mem_add(out->count, count, &total)) return status_no_memory(SIZE_MAX, "token ids");
-    TRY(vec_reserve(out, total));
-    if (count > 0) memcpy(out->items + out->count, ids, count * sizeof *ids);
-    out->count = total;
-    return STATUS_OK;
-}
-
-static enum status encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes, bool add_special_tokens,
-                          struct token_ids *out) {
-    return tokenizer_encoder_encode(encoder, text, bytes, add_special_tokens,
-                                    (struct token_sink){.write = keep_ids, .payload = out});
-}
-
 static const char *text_of(const struct chunk *chunk) { return chunk->buffer.items + chunk->before; }
-
-/* Text of a .txt file, from anywhere in it. */
-static enum status encode_part(struct tokenizer_encoder *encoder, bool first, const char *text, size_t bytes,
-                               struct token_ids *out) {
-    if (first) return encode(encoder, text, bytes, false, out);
-    TRY(tokenizer_encoder_continue(encoder, (struct token_sink){.write = keep_ids, .payload = out}));
-    TRY(tokenizer_encoder_push(encoder, text, bytes));
-    return tokenizer_encoder_finish(encoder);
-}
 
 /* Whether encoding a context about a place gives the same ids whole and cut there. Words that pre-tokenizers make and
  * added tokens are far shorter than the context, so the whole text then does too. */
@@ -84,9 +59,9 @@ static enum status examine_cut(struct tokenizing *t, const struct chunk *chunk, 
     bool first = chunk->first + at == before; /* the context begins where the text does */
     const char *from = text_of(chunk) + at - before;
     t->whole.count = t->halves.count = 0;
-    TRY(encode_part(encoder, first, from, before + after, &t->whole));
-    TRY(encode_part(encoder, first, from, before, &t->halves));
-    TRY(encode_part(encoder, false, from + before, after, &t->halves));
+    TRY(tokenizer_encoder_append(encoder, from, before + after, !first, false, &t->whole));
+    TRY(tokenizer_encoder_append(encoder, from, before, !first, false, &t->halves));
+    TRY(tokenizer_encoder_append(encoder, from + before, after, true, false, &t->halves));
     *good = t->whole.count == t->halves.count &&
             memcmp(t->whole.items, t->halves.items, t->whole.count * sizeof *t->whole.items) == 0;
     return STATUS_OK;
@@ -171,7 +146,7 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
 static enum status end_document(const struct tokenizing *t, struct token_ids *out) {
     uint32_t eos = (uint32_t)t->options.eos_token;
     bool ended = out->count > 0 && out->items[out->count - 1] == eos;
-    return t->options.eos_token < 0 || ended ? STATUS_OK : keep_ids(out, &eos, 1);
+    return t->options.eos_token < 0 || ended ? STATUS_OK : token_ids_append(out, &eos, 1);
 }
 
 static enum status encode_document(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
@@ -180,7 +155,7 @@ static enum status encode_document(const struct tokenizing *t, int thread, int64
     size_t bytes;
     TRY(jsonl_read_string(t->name, line, object, jsonl_key(t->options.columns, JSONL_TEXT), &text, &bytes));
     if (bytes == 0) return STATUS_OK;
-    TRY(encode(t->encoders.items[thread].plain, text, bytes, true, out));
+    TRY(tokenizer_encoder_append(t->encoders.items[thread].plain, text, bytes, false, true, out));
     return end_document(t, out);
 }
 
@@ -290,10 +265,11 @@ static enum status encode_chunk(const struct tokenizing *t, int thread, struct c
     bool first = chunk->first == 0, last = chunk->first + chunk->bytes == t->text->bytes;
     const struct token_ids *before = tokenizer_before(t->options.tokenizer);
     const struct token_ids *after = tokenizer_after(t->options.tokenizer);
-    if (first) TRY(keep_ids(&chunk->ids, before->items, before->count));
-    TRY(encode_part(t->encoders.items[thread].plain, first, text_of(chunk), chunk->bytes, &chunk->ids));
+    if (first) TRY(token_ids_append(&chunk->ids, before->items, before->count));
+    TRY(tokenizer_encoder_append(t->encoders.items[thread].plain, text_of(chunk), chunk->bytes, !first, false,
+                                 &chunk->ids));
     if (!last) return STATUS_OK;
-    TRY(keep_ids(&chunk->ids, after->items, after->count));
+    TRY(token_ids_append(&chunk->ids, after->items, after->count));
     return end_document(t, &chunk->ids);
 }
 

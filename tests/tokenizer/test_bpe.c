@@ -194,35 +194,11 @@ static void texts_without_pre_tokenizer_are_streamed(void **state) {
     tokenizer_free(tokenizer);
 }
 
-static void rank_sets_give_their_minimum(void **state) {
-    (void)state;
-    static const size_t bounds[] = {1, 63, 64, 65, 4096, 4097, 300000};
-    for (size_t b = 0; b < sizeof bounds / sizeof *bounds; b++) {
-        struct rank_set set = {0};
-        uint32_t min, last = (uint32_t)bounds[b] - 1, middle = last / 2;
-        assert_int_equal(rank_set_create(&set, bounds[b]), STATUS_OK);
-        assert_false(rank_set_min(&set, &min));
-        rank_set_add(&set, last);
-        assert_true(rank_set_min(&set, &min) && min == last);
-        rank_set_add(&set, middle);
-        rank_set_add(&set, 0);
-        assert_true(rank_set_has(&set, middle) && rank_set_min(&set, &min) && min == 0);
-        rank_set_remove(&set, 0);
-        if (middle > 0) assert_true(rank_set_min(&set, &min) && min == middle);
-        rank_set_remove(&set, middle);
-        if (middle < last) assert_true(rank_set_min(&set, &min) && min == last);
-        rank_set_remove(&set, last);
-        assert_false(rank_set_min(&set, &min));
-        rank_set_free(&set);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_have_the_ids_of_the_definition),
         cmocka_unit_test(merging_needs_no_cuts),
         cmocka_unit_test(texts_without_pre_tokenizer_are_streamed),
-        cmocka_unit_test(rank_sets_give_their_minimum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,9 @@
 /* Conversations as supervised examples: {"messages": [{"role", "content", …}, …], "tools": […],
  * "chat_template_kwargs": {…}}.
  *
+ * The top of src/text: a conversation is rendered by the model's template (text/template/jinja.h) and encoded by its
+ * tokenizer (text/tokenizer/tokenizer.h).
+ *
  * Files, in the order to read them:
  *   chat: this file; in chat.c, how the part of a rendering that an assistant says is found;
  *   template: the template of a model, and conversations rendered by it;

@@ -35,21 +35,6 @@ void example_encoder_free(struct example_encoder *encoder) {
     mem_free(encoder);
 }
 
-static enum status keep_ids(void *payload, const uint32_t *ids, size_t count) {
-    struct token_ids *out = payload;
-    TRY(vec_reserve(out, out->count + count));
-    if (count > 0) memcpy(out->items + out->count, ids, count * sizeof *ids);
-    out->count += count;
-    return STATUS_OK;
-}
-
-static enum status encode(struct example_encoder *encoder, const char *text, size_t bytes, bool add_special_tokens,
-                          struct token_ids *out) {
-    out->count = 0;
-    return tokenizer_encoder_encode(encoder->encoder, text, bytes, add_special_tokens,
-                                    (struct token_sink){.write = keep_ids, .payload = out});
-}
-
 /* A text that is being marked. Ids from `index` on equal those of the text from `at` on encoded by itself, so later
  * text need not be encoded from the beginning. */
 struct marking {
@@ -66,11 +51,9 @@ struct marking {
 static enum status encode_part(struct marking *m, size_t from, size_t to) {
     struct example_encoder *encoder = m->encoder;
     m->work_bytes += to - from;
-    if (from == 0) return encode(encoder, m->text, to, m->add_special_tokens, &encoder->prefix);
     encoder->prefix.count = 0;
-    TRY(tokenizer_encoder_continue(encoder->encoder, (struct token_sink){keep_ids, &encoder->prefix}));
-    TRY(tokenizer_encoder_push(encoder->encoder, m->text + from, to - from));
-    return tokenizer_encoder_finish(encoder->encoder);
+    return tokenizer_encoder_append(encoder->encoder, m->text + from, to - from, from > 0, m->add_special_tokens,
+                                    &encoder->prefix);
 }
 
 /* How many of the part's ids are those of the whole from `index` on. */
@@ -149,9 +132,10 @@ enum status example_encode(struct example_encoder *encoder, const char *text, si
                            struct token_ids *out) {
     const struct token_ids *whole = &encoder->whole;
     size_t first = out->count;
-    TRY(encode(encoder, text, bytes, add_special_tokens, &encoder->whole));
+    encoder->whole.count = 0;
+    TRY(tokenizer_encoder_append(encoder->encoder, text, bytes, false, add_special_tokens, &encoder->whole));
     TRY(check_ids(whole));
-    TRY(keep_ids(out, whole->items, whole->count));
+    TRY(token_ids_append(out, whole->items, whole->count));
     struct marking marking = {
         .encoder = encoder, .text = text, .bytes = bytes, .add_special_tokens = add_special_tokens};
     if (whole->count > 0) TRY(mark_ranges(&marking, ranges, count, out->items + first));

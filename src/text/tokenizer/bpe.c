@@ -2,16 +2,191 @@
 
 #include "base/hash.h"
 
-static const uint32_t BPE_NO_RANK = UINT32_MAX, BPE_NO_PLACE = UINT32_MAX, BPE_NOT_LISTED = UINT32_MAX - 1;
+static const uint32_t BPE_NO_PLACE = UINT32_MAX;
 
-/* Below this the heap alone is faster: its few entries lie side by side. */
-enum { LISTED_SYMBOLS_MIN = 96 };
+/* --- the alphabet of bytes, and the characters of a vocabulary --- */
 
-struct bpe_list {
-    uint32_t first, last; /* places */
-};
+/* Writes the token of a byte, with a NUL behind it. */
+static inline void byte_token_write(unsigned char byte, char out[BYTE_TOKEN_BYTES + 1]) {
+    static const char digits[] = "0123456789ABCDEF";
+    memcpy(out, "<0x00>", BYTE_TOKEN_BYTES + 1);
+    out[3] = digits[byte >> 4];
+    out[4] = digits[byte & 15];
+}
 
-/* --- the heap --- */
+static bool stands_for_itself(uint32_t code) {
+    return (code >= 0x21 && code <= 0x7E) || (code >= 0xA1 && code <= 0xFF && code != 0xAD);
+}
+
+/* The character of a byte. The bytes that do not stand for themselves are 0x00-0x20, 0x7F-0xA0 and 0xAD, numbered in
+ * this order. */
+static uint32_t byte_alphabet_code(unsigned char byte) {
+    if (stands_for_itself(byte)) return byte;
+    return byte <= 0x20 ? 0x100u + byte : byte == 0xAD ? 0x143u : 0x121u + (byte - 0x7Fu);
+}
+
+int byte_alphabet_byte(uint32_t code) {
+    if (stands_for_itself(code)) return (int)code;
+    if (code < 0x100 || code > 0x143) return -1;
+    return code <= 0x120 ? (int)(code - 0x100) : code == 0x143 ? 0xAD : (int)(code - 0x121 + 0x7F);
+}
+
+/* Appends bytes as text of the alphabet. */
+static enum status byte_alphabet_write(struct text_buffer *out, const char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        TRY(text_append_code(out, byte_alphabet_code((unsigned char)bytes[i])));
+    return STATUS_OK;
+}
+
+enum status byte_alphabet_read(struct text_buffer *out, const char *text, size_t bytes) {
+    size_t before = out->count;
+    for (size_t place = 0, length; place < bytes; place += length) {
+        int byte = byte_alphabet_byte(utf8_decode_valid(text + place, &length));
+        if (byte < 0) {
+            out->count = before;
+            return text_append(out, text, bytes);
+        }
+        TRY(text_append(out, &(char){(char)byte}, 1));
+    }
+    return STATUS_OK;
+}
+
+enum { PAGE_CODES = 256 };
+
+static size_t token_write(const struct bpe_alphabet *alphabet, uint32_t code, char out[4]) {
+    return utf8_encode(alphabet->bytes ? byte_alphabet_code((unsigned char)code) : code, out);
+}
+
+static enum status character_add(struct bpe_alphabet *alphabet, uint32_t code, uint32_t id) {
+    struct bpe_character **page = &alphabet->pages[code / PAGE_CODES];
+    if (!*page) *page = mem_array(PAGE_CODES, sizeof **page);
+    if (!*page) return STATUS_FAILED;
+    (*page)[code % PAGE_CODES] = (struct bpe_character){.id = id, .known = true};
+    return STATUS_OK;
+}
+
+/* The code of a token that is one character. */
+static bool token_read(const struct bpe_alphabet *alphabet, const char *text, size_t bytes, uint32_t *code) {
+    size_t length = 0;
+    if (bytes == 0 || bytes > 4) return false;
+    *code = utf8_decode_valid(text, &length);
+    if (length != bytes || !alphabet->bytes) return length == bytes;
+    int byte = byte_alphabet_byte(*code);
+    *code = (uint32_t)byte;
+    return byte >= 0;
+}
+
+static void byte_tokens_find(struct bpe_alphabet *alphabet, const struct string_table *vocabulary) {
+    bool all = alphabet->byte_fallback;
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char text[BYTE_TOKEN_BYTES + 1];
+        uint32_t id;
+        byte_token_write((unsigned char)byte, text);
+        bool found = alphabet->byte_fallback && string_table_find(vocabulary, text, BYTE_TOKEN_BYTES, &id);
+        alphabet->byte_ids[byte] = found ? (int64_t)id : BPE_NO_ID;
+        all &= found;
+    }
+    alphabet->all_known = all;
+}
+
+enum status bpe_alphabet_read(struct bpe_alphabet *alphabet, const struct string_table *vocabulary) {
+    size_t count = 0;
+    for (size_t i = 0; i < vocabulary->slot_count; i++) {
+        const struct string_slot *slot = &vocabulary->slots[i];
+        uint32_t code;
+        if (!slot->text || !token_read(alphabet, slot->text, slot->bytes, &code)) continue;
+        TRY(character_add(alphabet, code, slot->id));
+        count++;
+    }
+    byte_tokens_find(alphabet, vocabulary);
+    alphabet->all_known |= alphabet->bytes && count == 256;
+    return STATUS_OK;
+}
+
+/* NULL when the vocabulary has no token for it. */
+static const struct bpe_character *bpe_alphabet_find(const struct bpe_alphabet *alphabet, uint32_t code) {
+    const struct bpe_character *page = alphabet->pages[code / PAGE_CODES];
+    return page && page[code % PAGE_CODES].known ? &page[code % PAGE_CODES] : NULL;
+}
+
+/* What stands at the beginning of a word: its length in bytes, and its code (the byte where `bytes` is set). */
+static size_t bpe_alphabet_next(const struct bpe_alphabet *alphabet, const char *text, uint32_t *code) {
+    size_t length = 1;
+    *code = alphabet->bytes ? (unsigned char)text[0] : utf8_decode_valid(text, &length);
+    return length;
+}
+
+/* The code of the last character of a text that is not empty. */
+static void bpe_alphabet_last(const struct bpe_alphabet *alphabet, const char *text, size_t bytes, uint32_t *code) {
+    size_t length;
+    *code = alphabet->bytes ? (unsigned char)text[bytes - 1] : utf8_decode_last(text, bytes, &length);
+}
+
+/* The ids of a character that is no token by its bytes; returns their number, 0 where one has none. */
+static size_t bpe_alphabet_fall_back(const struct bpe_alphabet *alphabet, uint32_t code,
+                                     uint32_t ids[BPE_START_IDS_MAX]) {
+    if (!alphabet->byte_fallback) return 0;
+    char text[4];
+    size_t length = token_write(alphabet, code, text);
+    for (size_t i = 0; i < length; i++) {
+        int64_t id = alphabet->byte_ids[(unsigned char)text[i]];
+        if (id == BPE_NO_ID) return 0;
+        ids[i] = (uint32_t)id;
+    }
+    return length;
+}
+
+static bool is_start_token(const struct bpe_alphabet *alphabet, const char *text, size_t bytes) {
+    unsigned char byte;
+    return alphabet->byte_fallback && byte_token_read(text, bytes, &byte);
+}
+
+/* The character at one end of a token, or NULL when it is not in the vocabulary: then no word begins with its token. */
+static struct bpe_character *end_find(struct bpe_alphabet *alphabet, const char *text, size_t bytes, bool last,
+                                      uint32_t *code) {
+    size_t length;
+    *code = last ? utf8_decode_last(text, bytes, &length) : utf8_decode_valid(text, &length);
+    if (alphabet->bytes) {
+        int byte = byte_alphabet_byte(*code);
+        if (byte < 0) return NULL;
+        *code = (uint32_t)byte;
+    }
+    return (struct bpe_character *)bpe_alphabet_find(alphabet, *code);
+}
+
+enum status bpe_alphabet_note_merge(struct bpe_alphabet *alphabet, const char *left, size_t left_bytes,
+                                    const char *right, size_t right_bytes) {
+    uint32_t codes[2];
+    /* Tokens whose meaning is not the characters that they are written with. */
+    if (left_bytes == 0 || right_bytes == 0 || is_start_token(alphabet, left, left_bytes) ||
+        is_start_token(alphabet, right, right_bytes))
+        return alphabet->uncut = true, STATUS_OK;
+    struct bpe_character *before = end_find(alphabet, left, left_bytes, true, &codes[0]);
+    struct bpe_character *after = end_find(alphabet, right, right_bytes, false, &codes[1]);
+    if (!before || !after) return STATUS_OK;
+    before->left = after->right = true;
+    return pair_table_set(&alphabet->borders, codes[0], codes[1], 0);
+}
+
+/* Whether a word may be cut between two characters. */
+static bool bpe_alphabet_may_cut(const struct bpe_alphabet *alphabet, uint32_t left, uint32_t right) {
+    if (alphabet->uncut) return false;
+    const struct bpe_character *before = bpe_alphabet_find(alphabet, left);
+    const struct bpe_character *after = bpe_alphabet_find(alphabet, right);
+    /* Unknown characters may become one token, or come out late: see character_start. */
+    if (!before || !after) return alphabet->all_known;
+    if (!before->left || !after->right) return true;
+    return pair_table_find(&alphabet->borders, left, right) == PAIR_NONE;
+}
+
+static void bpe_alphabet_free(struct bpe_alphabet *alphabet) {
+    for (size_t i = 0; i < sizeof alphabet->pages / sizeof *alphabet->pages; i++)
+        mem_free(alphabet->pages[i]);
+    pair_table_free(&alphabet->borders);
+    *alphabet = (struct bpe_alphabet){0};
+}
+
+/* --- the merges of a vocabulary, and words to ids by them --- */
 
 static void heap_sink(uint64_t *heap, size_t count) {
     uint64_t entry = heap[0];
@@ -24,151 +199,35 @@ static void heap_sink(uint64_t *heap, size_t count) {
     heap[place] = entry;
 }
 
-static enum status heap_add(struct bpe_queue *queue, uint64_t entry) {
-    TRY(vec_push(&queue->heap, entry));
-    uint64_t *heap = queue->heap.items;
-    size_t place = queue->heap.count - 1;
+static enum status heap_add(struct bpe_workspace *workspace, uint64_t entry) {
+    TRY(vec_push(&workspace->heap, entry));
+    uint64_t *heap = workspace->heap.items;
+    size_t place = workspace->heap.count - 1;
     for (size_t parent; place > 0 && entry < heap[parent = (place - 1) / 2]; place = parent)
         heap[place] = heap[parent];
     heap[place] = entry;
     return STATUS_OK;
 }
 
-static void heap_drop_first(struct bpe_queue *queue) {
-    uint64_t *heap = queue->heap.items;
-    heap[0] = heap[--queue->heap.count];
-    if (queue->heap.count > 1) heap_sink(heap, queue->heap.count);
+static void heap_drop_first(struct bpe_workspace *workspace) {
+    uint64_t *heap = workspace->heap.items;
+    heap[0] = heap[--workspace->heap.count];
+    if (workspace->heap.count > 1) heap_sink(heap, workspace->heap.count);
 }
 
-/* The first entry that is not out of date. */
-static bool heap_first(struct bpe_queue *queue, const struct bpe_symbol *symbols, uint64_t *entry) {
-    while (queue->heap.count > 0) {
-        *entry = queue->heap.items[0];
-        if (symbols[(uint32_t)*entry].rank == *entry >> 32) return true;
-        heap_drop_first(queue);
+/* Takes the first pair that is not out of date; false when there is none. */
+static bool heap_take(struct bpe_workspace *workspace, uint32_t *place) {
+    while (workspace->heap.count > 0) {
+        uint64_t entry = workspace->heap.items[0];
+        *place = (uint32_t)entry;
+        heap_drop_first(workspace);
+        if (workspace->symbols.items[*place].rank == entry >> 32) return true;
     }
     return false;
 }
 
-/* --- the lists --- */
-
-/* Makes the (empty) queue ready for a word of `count` symbols and a model of `ranks` merges. */
-static enum status bpe_queue_open(struct bpe_queue *queue, size_t count, size_t ranks) {
-    queue->uses_lists = count >= LISTED_SYMBOLS_MIN;
-    if (!queue->uses_lists || queue->lists || ranks == 0) return STATUS_OK;
-    TRY(rank_set_create(&queue->listed, ranks));
-    queue->lists = mem_array(ranks, sizeof *queue->lists);
-    if (!queue->lists) return rank_set_free(&queue->listed), STATUS_FAILED;
-    return STATUS_OK;
-}
-
-/* Adds the pair of a symbol, whose rank is set. */
-static enum status bpe_queue_add(struct bpe_queue *queue, struct bpe_symbol *symbols, uint32_t place) {
-    struct bpe_symbol *symbol = &symbols[place];
-    uint64_t entry = (uint64_t)symbol->rank << 32 | place;
-    symbol->before = BPE_NOT_LISTED;
-    if (!queue->uses_lists) return heap_add(queue, entry);
-    struct bpe_list *list = &queue->lists[symbol->rank];
-    bool listed = rank_set_has(&queue->listed, symbol->rank);
-    if (listed && list->last > place) return heap_add(queue, entry);
-    symbol->before = listed ? list->last : BPE_NO_PLACE;
-    symbol->after = BPE_NO_PLACE;
-    if (listed) {
-        symbols[list->last].after = place;
-    } else {
-        list->first = place;
-        rank_set_add(&queue->listed, symbol->rank);
-    }
-    list->last = place;
-    return STATUS_OK;
-}
-
-/* Removes a symbol's pair, before its rank changes. */
-static void bpe_queue_remove(struct bpe_queue *queue, struct bpe_symbol *symbols, uint32_t place) {
-    struct bpe_symbol *symbol = &symbols[place];
-    if (symbol->rank == BPE_NO_RANK || symbol->before == BPE_NOT_LISTED) return;
-    struct bpe_list *list = &queue->lists[symbol->rank];
-    if (symbol->before == BPE_NO_PLACE)
-        list->first = symbol->after;
-    else
-        symbols[symbol->before].after = symbol->after;
-    if (symbol->after == BPE_NO_PLACE)
-        list->last = symbol->before;
-    else
-        symbols[symbol->after].before = symbol->before;
-    symbol->before = BPE_NOT_LISTED;
-    if (list->first == BPE_NO_PLACE) rank_set_remove(&queue->listed, symbol->rank);
-}
-
-/* Takes the first pair; false when there is none. */
-static bool bpe_queue_take(struct bpe_queue *queue, struct bpe_symbol *symbols, uint32_t *place) {
-    uint32_t rank;
-    uint64_t entry = 0;
-    bool heaped = heap_first(queue, symbols, &entry);
-    if (queue->uses_lists && rank_set_min(&queue->listed, &rank)) {
-        uint64_t listed = (uint64_t)rank << 32 | queue->lists[rank].first;
-        if (!heaped || listed < entry) {
-            *place = (uint32_t)listed;
-            return bpe_queue_remove(queue, symbols, *place), true;
-        }
-    }
-    if (!heaped) return false;
-    *place = (uint32_t)entry;
-    bpe_queue_remove(queue, symbols, *place); /* it may have come to the list as well */
-    return heap_drop_first(queue), true;
-}
-
-/* Empties it. */
-static void bpe_queue_clear(struct bpe_queue *queue) {
-    uint32_t rank;
-    queue->heap.count = 0;
-    while (rank_set_min(&queue->listed, &rank))
-        rank_set_remove(&queue->listed, rank);
-}
-
-static void bpe_queue_free(struct bpe_queue *queue) {
-    vec_free(&queue->heap);
-    mem_free(queue->lists);
-    rank_set_free(&queue->listed);
-    *queue = (struct bpe_queue){0};
-}
-
-/* The merges of a vocabulary, and words to ids by them. */
-
-static struct bpe_pair *pair_find(const struct bpe_model *model, uint32_t left, uint32_t right) {
-    size_t mask = model->pair_slots - 1, place = hash_mix((uint64_t)left << 32 | right) & mask;
-    for (;; place = (place + 1) & mask) {
-        struct bpe_pair *pair = &model->pairs[place];
-        if ((pair->left == left && pair->right == right) || pair->rank == BPE_NO_RANK) return pair;
-    }
-}
-
-/* Rank of a pair, BPE_NO_RANK when it is not merged. */
-static uint32_t bpe_model_rank(const struct bpe_model *model, uint32_t left, uint32_t right) {
-    return model->pair_count > 0 ? pair_find(model, left, right)->rank : BPE_NO_RANK;
-}
-
-static enum status pairs_grow(struct bpe_model *model) {
-    struct bpe_model grown = {.pair_slots = model->pair_slots ? 2 * model->pair_slots : 64};
-    grown.pairs = mem_array(grown.pair_slots, sizeof *grown.pairs);
-    if (!grown.pairs) return STATUS_FAILED;
-    for (size_t i = 0; i < grown.pair_slots; i++)
-        grown.pairs[i].rank = BPE_NO_RANK;
-    for (size_t i = 0; i < model->pair_slots; i++) {
-        const struct bpe_pair *pair = &model->pairs[i];
-        if (pair->rank != BPE_NO_RANK) *pair_find(&grown, pair->left, pair->right) = *pair;
-    }
-    mem_free(model->pairs);
-    model->pairs = grown.pairs;
-    model->pair_slots = grown.pair_slots;
-    return STATUS_OK;
-}
-
 enum status bpe_model_add_merge(struct bpe_model *model, uint32_t left, uint32_t right, uint32_t result) {
-    if (2 * (model->pair_count + 1) > model->pair_slots) TRY(pairs_grow(model));
-    struct bpe_pair *pair = pair_find(model, left, right);
-    model->pair_count += pair->rank == BPE_NO_RANK;
-    *pair = (struct bpe_pair){left, right, (uint32_t)model->results.count};
+    TRY(pair_table_set(&model->ranks, left, right, (uint32_t)model->results.count));
     return vec_push(&model->results, result);
 }
 
@@ -179,7 +238,7 @@ enum status bpe_model_add_token(struct bpe_model *model, const char *text, uint3
 
 void bpe_model_free(struct bpe_model *model) {
     string_table_free(&model->vocabulary);
-    mem_free(model->pairs);
+    pair_table_free(&model->ranks);
     vec_free(&model->results);
     bpe_alphabet_free(&model->alphabet);
     *model = (struct bpe_model){0};
@@ -193,10 +252,8 @@ struct word_start {
 
 static enum status symbol_add(struct bpe_workspace *workspace, uint32_t id) {
     uint32_t place = (uint32_t)workspace->symbols.count;
-    return vec_push(
-        &workspace->symbols,
-        (struct bpe_symbol){
-            .id = id, .previous = place - 1, .next = place + 1, .rank = BPE_NO_RANK, .before = BPE_NOT_LISTED});
+    return vec_push(&workspace->symbols,
+                    (struct bpe_symbol){.id = id, .previous = place - 1, .next = place + 1, .rank = PAIR_NONE});
 }
 
 static enum status unknown_flush(struct word_start *start) {
@@ -243,19 +300,17 @@ static enum status symbols_fill(const struct bpe_alphabet *alphabet, struct bpe_
 /* Ranks the pair that begins at `place` anew. */
 static enum status pair_renew(const struct bpe_model *model, struct bpe_workspace *workspace, uint32_t place) {
     struct bpe_symbol *symbols = workspace->symbols.items, *symbol = &symbols[place];
-    bpe_queue_remove(&workspace->queue, symbols, place);
-    symbol->rank = BPE_NO_RANK;
+    symbol->rank = PAIR_NONE;
     if (symbol->next == BPE_NO_PLACE) return STATUS_OK;
-    symbol->rank = bpe_model_rank(model, symbol->id, symbols[symbol->next].id);
-    return symbol->rank == BPE_NO_RANK ? STATUS_OK : bpe_queue_add(&workspace->queue, symbols, place);
+    symbol->rank = pair_table_find(&model->ranks, symbol->id, symbols[symbol->next].id);
+    return symbol->rank == PAIR_NONE ? STATUS_OK : heap_add(workspace, (uint64_t)symbol->rank << 32 | place);
 }
 
 static enum status pair_merge(const struct bpe_model *model, struct bpe_workspace *workspace, uint32_t place) {
     struct bpe_symbol *symbols = workspace->symbols.items, *left = &symbols[place], *right = &symbols[left->next];
-    bpe_queue_remove(&workspace->queue, symbols, left->next);
     left->id = model->results.items[left->rank];
     left->next = right->next;
-    right->rank = BPE_NO_RANK;
+    right->rank = PAIR_NONE;
     if (left->next != BPE_NO_PLACE) symbols[left->next].previous = place;
     if (left->previous != BPE_NO_PLACE) TRY(pair_renew(model, workspace, left->previous));
     return pair_renew(model, workspace, place);
@@ -263,10 +318,10 @@ static enum status pair_merge(const struct bpe_model *model, struct bpe_workspac
 
 static enum status pairs_merge(const struct bpe_model *model, struct bpe_workspace *workspace) {
     uint32_t place;
-    TRY(bpe_queue_open(&workspace->queue, workspace->symbols.count, model->results.count));
+    workspace->heap.count = 0;
     for (uint32_t i = 0; i < workspace->symbols.count; i++)
         TRY(pair_renew(model, workspace, i));
-    while (bpe_queue_take(&workspace->queue, workspace->symbols.items, &place))
+    while (heap_take(workspace, &place))
         TRY(pair_merge(model, workspace, place));
     return STATUS_OK;
 }
@@ -289,15 +344,14 @@ static enum status word_find(const struct bpe_model *model, struct bpe_workspace
 
 enum status bpe_model_encode(const struct bpe_model *model, struct bpe_workspace *workspace, const char *word,
                              size_t bytes, struct token_ids *out) {
-    if (bytes >= BPE_NOT_LISTED)
+    if (bytes >= BPE_NO_PLACE)
         return status_set(STATUS_BAD_INPUT, "a word of %zu bytes: the tokenizer never splits it", bytes);
     int64_t id;
     TRY(word_find(model, workspace, word, bytes, &id));
     if (id != BPE_NO_ID) return vec_push(out, (uint32_t)id);
     TRY(symbols_fill(&model->alphabet, workspace, word, bytes));
     if (workspace->symbols.count == 0) return STATUS_OK;
-    enum status status = pairs_merge(model, workspace);
-    if (status != STATUS_OK) return bpe_queue_clear(&workspace->queue), status;
+    TRY(pairs_merge(model, workspace));
     const struct bpe_symbol *symbols = workspace->symbols.items;
     for (uint32_t place = 0; place != BPE_NO_PLACE; place = symbols[place].next)
         TRY(vec_push(out, symbols[place].id));
@@ -306,7 +360,7 @@ enum status bpe_model_encode(const struct bpe_model *model, struct bpe_workspace
 
 void bpe_workspace_free(struct bpe_workspace *workspace) {
     vec_free(&workspace->symbols);
-    bpe_queue_free(&workspace->queue);
+    vec_free(&workspace->heap);
     vec_free(&workspace->text);
 }
 

@@ -1,49 +1,85 @@
-/* The pairs of a word in the order in which they are merged: lowest rank first, of equal ones the leftmost.
+/* Byte-pair encoding (Sennrich et al., "Neural machine translation of rare words with subword units", ACL 2016) over
+ * the bytes or characters of words: a vocabulary, and pairs of tokens in the order in which they are merged.
  *
- * Pairs of a rank are mostly added from left to right, since merging another rank, from left to right, makes them. So
- * each rank has a list in that order, and adding and taking are constant time. Pairs that come out of order, and those
- * of short words, go to a binary heap next to the lists; the earlier of the two heads is taken. */
+ * A vocabulary writes single bytes in an alphabet of its own, which has one printable character for each byte, so that
+ * any bytes can be written as text. Printable Latin-1 stands for itself; the other 68 bytes, in order, are U+0100 to
+ * U+0143 (a space is U+0120). */
 #pragma once
 
 #include "base/base.h"
-#include "text/tokenizer/alphabet.h"
+#include "base/text.h"
 #include "text/tokenizer/steps.h"
 #include "text/tokenizer/tables.h"
 #include "text/tokenizer/tokenizer.h"
 
-/* A word is a list of symbols, at first its characters or bytes. A merge turns the left one into the pair and removes
- * the right one. Places are indices; BPE_NO_PLACE at the ends. */
-struct bpe_symbol {
+/* The byte of a character, or -1. */
+int byte_alphabet_byte(uint32_t code);
+/* Appends the bytes of a text of the alphabet; a (valid) text with any other character is appended as it is. */
+enum status byte_alphabet_read(struct text_buffer *out, const char *text, size_t bytes);
+
+/* --- tokens of single bytes, where a vocabulary falls back to them: "<0x00>" to "<0xFF>" --- */
+
+enum { BYTE_TOKEN_BYTES = 6 };
+
+static inline int byte_token_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Whether a text is such a token, and of which byte. As in the `tokenizers` library, digits may be small letters, and
+ * a plus may stand for the first one. */
+static inline bool byte_token_read(const char *text, size_t bytes, unsigned char *byte) {
+    if (bytes != BYTE_TOKEN_BYTES || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return false;
+    int high = text[3] == '+' ? 0 : byte_token_digit(text[3]), low = byte_token_digit(text[4]);
+    if (high < 0 || low < 0) return false;
+    *byte = (unsigned char)(high << 4 | low);
+    return true;
+}
+
+/* The first tokens of a word's characters, and the places where a word may be cut.
+ *
+ * A merge joins two neighbours, so it spans the border between the last character of one token and the first one of
+ * another. Where no merge spans the border between two characters, the text before it and the text after it are never
+ * merged: the ids of the whole are those of the two parts. So even a text without a pre-tokenizer is cut into short
+ * words. */
+
+enum { BPE_NO_ID = -1, BPE_START_IDS_MAX = 4 };
+
+/* What the vocabulary says of a character. */
+struct bpe_character {
     uint32_t id;
-    uint32_t previous, next; /* in the word */
-    uint32_t rank;           /* of the pair that it forms with the next one; BPE_NO_RANK: it forms none */
-    uint32_t before, after;  /* in its rank's list; before is BPE_NOT_LISTED when it is not there */
+    bool known; /* it is a token */
+    bool left;  /* a merge spans the border after it ... */
+    bool right; /* ... the one before it */
 };
 
-/* Zero-initialise, bpe_queue_open, ..., bpe_queue_free. */
-struct bpe_queue {
-    VEC(uint64_t) heap;     /* rank << 32 | place; entries whose symbol has another rank by now are out of date */
-    struct bpe_list *lists; /* [rank]: of those in `listed` */
-    struct rank_set listed; /* ranks whose list is not empty */
-    bool uses_lists;
+/* Zero-initialise, bpe_alphabet_read, bpe_alphabet_note_merge for each merge; bpe_model_free frees it. */
+struct bpe_alphabet {
+    bool bytes;         /* characters are bytes, and their tokens written in the byte alphabet; else they are UTF-8's */
+    bool byte_fallback; /* characters that are no token become the tokens of their bytes */
+    bool fuse_unknown;  /* unknown characters in a row become one unknown token */
+    bool uncut;         /* some merge joins tokens that are no characters: words are never cut */
+    int64_t unknown_id; /* stands for characters that are not known; BPE_NO_ID: they are dropped */
+    int64_t byte_ids[256];             /* of byte_fallback: BPE_NO_ID where there is none */
+    bool all_known;                    /* no character is unknown */
+    struct bpe_character *pages[4352]; /* [code / 256]: 256 characters, or NULL */
+    struct pair_table borders;         /* those that merges span; the values mean nothing */
 };
 
-/* Byte-pair encoding (Sennrich et al., "Neural machine translation of rare words with subword units", ACL 2016) over
- * the bytes or characters of words: a vocabulary, and pairs of tokens in the order in which they are merged. */
-
-struct bpe_pair {
-    uint32_t left, right;
-    uint32_t rank; /* the lower, the earlier it is merged; BPE_NO_RANK in a free slot */
-};
+/* Finds all characters in the vocabulary: set `bytes`, `byte_fallback` and `unknown_id` first. */
+enum status bpe_alphabet_read(struct bpe_alphabet *alphabet, const struct string_table *vocabulary);
+/* Notes the border that a merge of two tokens spans. */
+enum status bpe_alphabet_note_merge(struct bpe_alphabet *alphabet, const char *left, size_t left_bytes,
+                                    const char *right, size_t right_bytes);
 
 /* Zero-initialise, set the alphabet's `bytes` and `byte_fallback`, bpe_model_add_token for each, bpe_alphabet_read,
  * bpe_model_add_merge for each (and bpe_alphabet_note_merge), bpe_model_free. */
 struct bpe_model {
     struct string_table vocabulary; /* as in the file; texts are borrowed */
     size_t longest_token_bytes;
-    struct bpe_pair *pairs; /* a table with a power of two slots, at most half of them used */
-    size_t pair_slots, pair_count;
-    VEC(uint32_t) results; /* [rank]: the id that the pair becomes */
+    struct pair_table ranks; /* of pairs: the lower, the earlier it is merged */
+    VEC(uint32_t) results;   /* [rank]: the id that the pair becomes */
     struct bpe_alphabet alphabet;
     bool ignore_merges; /* a word that is a token is not taken apart */
 };
@@ -53,15 +89,23 @@ enum status bpe_model_add_token(struct bpe_model *model, const char *text, uint3
 enum status bpe_model_add_merge(struct bpe_model *model, uint32_t left, uint32_t right, uint32_t result);
 void bpe_model_free(struct bpe_model *model);
 
+/* A word is a list of symbols, at first its characters or bytes. A merge turns the left one into the pair and removes
+ * the right one. Places are indices; BPE_NO_PLACE at the ends. */
+struct bpe_symbol {
+    uint32_t id;
+    uint32_t previous, next; /* in the word */
+    uint32_t rank;           /* of the pair that it forms with the next one; PAIR_NONE: it forms none */
+};
+
 /* Working memory of one thread: zero-initialise, bpe_workspace_free. */
 struct bpe_workspace {
     VEC(struct bpe_symbol) symbols;
-    struct bpe_queue queue;
+    VEC(uint64_t) heap; /* of pairs, rank << 32 | place; one whose symbol has another rank by now is out of date */
     struct text_buffer text;
 };
 void bpe_workspace_free(struct bpe_workspace *workspace);
-/* Appends the ids of one word (any bytes where the alphabet is bytes, else UTF-8), in time linear in its length (n log
- * n where merges do not go from left to right). */
+/* Appends the ids of one word (any bytes where the alphabet is bytes, else UTF-8), in n log n time: pairs are merged
+ * lowest rank first, of equal ones the leftmost. */
 enum status bpe_model_encode(const struct bpe_model *model, struct bpe_workspace *workspace, const char *word,
                              size_t bytes, struct token_ids *out);
 

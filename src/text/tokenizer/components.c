@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "text/tokenizer/parts.h"
-#include "text/tokenizer/unicode.h"
+#include "text/tokenizer/pattern.h"
 
 /* --- fields --- */
 

@@ -1,5 +1,4 @@
 /* Ids to text, whole or as they come, by steps whose segments are tokens: fuse, byte level, byte fallback. */
-#include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/steps.h"
 
@@ -18,14 +17,10 @@ static enum status segment_finish(const void *settings, void *state, const struc
 
 const struct text_step_type text_fuse_step = {.name = "fuse", .apply = fuse_apply, .finish = segment_finish};
 
-struct byte_level_state {
-    struct text_buffer bytes;
-};
-
 static enum status byte_level_apply(const void *settings, void *state, struct text_view view,
                                     const struct text_output *output, size_t *consumed) {
     (void)settings;
-    struct text_buffer *bytes = &((struct byte_level_state *)state)->bytes;
+    struct text_buffer *bytes = state;
     *consumed = view.end ? view.bytes : 0;
     if (!view.end) return STATUS_OK;
     bytes->count = 0;
@@ -33,20 +28,18 @@ static enum status byte_level_apply(const void *settings, void *state, struct te
     return output->next.write(output->next.payload, bytes->items, bytes->count, false);
 }
 
-static void byte_level_stop(void *state) { vec_free(&((struct byte_level_state *)state)->bytes); }
-
 const struct text_step_type text_byte_level_step = {
     .name = "byte level",
-    .state_bytes = sizeof(struct byte_level_state),
+    .state_bytes = sizeof(struct text_buffer),
     .apply = byte_level_apply,
     .finish = segment_finish,
-    .stop = byte_level_stop,
+    .stop = text_step_free_buffer,
 };
 
 static const char replacement[] = "\xEF\xBF\xBD";
 
 struct fallback_state {
-    struct text_buffer bytes; /* of the byte tokens in a row that were not handed on yet */
+    struct text_buffer bytes; /* of the byte tokens in a row that were not handed on yet; first, for the stop */
     bool open;                /* early: some of these bytes were handed on */
     bool broken;              /* ... and what follows in it is not UTF-8 */
 };
@@ -135,15 +128,13 @@ static void fallback_drop(void *state) {
     own->open = own->broken = false;
 }
 
-static void fallback_stop(void *state) { vec_free(&((struct fallback_state *)state)->bytes); }
-
 const struct text_step_type text_byte_fallback_step = {
     .name = "byte fallback",
     .state_bytes = sizeof(struct fallback_state),
     .apply = fallback_apply,
     .finish = fallback_finish,
     .drop = fallback_drop,
-    .stop = fallback_stop,
+    .stop = text_step_free_buffer,
 };
 
 /* The same, but each character is handed on as soon as it is complete, so only the bytes after it become U+FFFD. */
@@ -153,7 +144,7 @@ static const struct text_step_type byte_fallback_early_step = {
     .apply = fallback_early_apply,
     .finish = fallback_early_finish,
     .drop = fallback_drop,
-    .stop = fallback_stop,
+    .stop = text_step_free_buffer,
 };
 
 /* --- decoders --- */

@@ -1,8 +1,8 @@
 /* Text to ids, whole or in parts, and the steps that find added tokens and split. */
 
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/pattern.h"
 #include "text/tokenizer/steps.h"
-#include "text/tokenizer/unicode.h"
 
 enum { LONGEST_CHARACTER_BYTES = 4 };
 
@@ -116,13 +116,10 @@ static enum status added_apply(const void *settings, void *state, struct text_vi
     return STATUS_OK;
 }
 
-static void added_reset(void *state) { *(struct added_state *)state = (struct added_state){0}; }
-
 const struct text_step_type text_added_step = {
     .name = "added tokens",
     .state_bytes = sizeof(struct added_state),
     .apply = added_apply,
-    .reset = added_reset,
 };
 
 /* --- cutting a segment into pieces by the matches of a pattern --- */
@@ -294,11 +291,6 @@ enum status tokenizer_encoder_begin(struct tokenizer_encoder *encoder, bool add_
     return add_special_tokens ? ids_take(encoder, before->items, before->count) : STATUS_OK;
 }
 
-enum status tokenizer_encoder_continue(struct tokenizer_encoder *encoder, struct token_sink sink) {
-    encoder_open(encoder, false, true, sink);
-    return STATUS_OK;
-}
-
 enum status tokenizer_encoder_push(struct tokenizer_encoder *encoder, const char *text, size_t bytes) {
     BUG_IF(!encoder->begun, "tokenizer_encoder_push without tokenizer_encoder_begin");
     for (size_t part; bytes > 0; text += part, bytes -= part) {
@@ -325,19 +317,32 @@ enum status tokenizer_encoder_encode(struct tokenizer_encoder *encoder, const ch
 }
 
 static enum status ids_append(void *payload, const uint32_t *ids, size_t count) {
-    struct token_ids *out = payload;
-    TRY(vec_reserve(out, out->count + count));
-    memcpy(out->items + out->count, ids, count * sizeof *ids);
-    out->count += count;
+    return token_ids_append(payload, ids, count);
+}
+
+enum status token_ids_append(struct token_ids *out, const uint32_t *ids, size_t count) {
+    size_t total;
+    if (!mem_add(out->count, count, &total)) return status_no_memory(SIZE_MAX, "token ids");
+    TRY(vec_reserve(out, total));
+    if (count > 0) memcpy(out->items + out->count, ids, count * sizeof *ids);
+    out->count = total;
     return STATUS_OK;
+}
+
+enum status tokenizer_encoder_append(struct tokenizer_encoder *encoder, const char *text, size_t bytes, bool continues,
+                                     bool add_special_tokens, struct token_ids *out) {
+    struct token_sink sink = {ids_append, out};
+    if (!continues) return tokenizer_encoder_encode(encoder, text, bytes, add_special_tokens, sink);
+    encoder_open(encoder, false, true, sink);
+    TRY(tokenizer_encoder_push(encoder, text, bytes));
+    return tokenizer_encoder_finish(encoder);
 }
 
 enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes, bool add_special_tokens,
                              struct token_ids *out) {
     struct tokenizer_encoder *encoder;
     TRY(tokenizer_encoder_create(tokenizer, &encoder));
-    enum status status =
-        tokenizer_encoder_encode(encoder, text, bytes, add_special_tokens, (struct token_sink){ids_append, out});
+    enum status status = tokenizer_encoder_append(encoder, text, bytes, false, add_special_tokens, out);
     tokenizer_encoder_free(encoder);
     return status;
 }

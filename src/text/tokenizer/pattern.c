@@ -3,8 +3,6 @@
 
 #include <pcre2.h>
 
-#include "text/tokenizer/unicode.h"
-
 enum { LAST_CODE = PATTERN_CODES - 1 };
 
 /* --- classes of characters, as they stand between [ and ] --- */

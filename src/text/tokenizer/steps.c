@@ -1,4 +1,9 @@
+/* The chain of steps, and the steps that change text. */
 #include "text/tokenizer/steps.h"
+
+#include <utf8proc.h>
+
+#include "text/tokenizer/pattern.h"
 
 enum { LONG_BYTES_MIN = 64 };
 
@@ -20,7 +25,9 @@ struct text_chain {
 static void step_reset(struct text_step *step) {
     step->kept.count = 0;
     step->retry_bytes = 0;
-    if (step->spec.type->reset) step->spec.type->reset(step->state);
+    const struct text_step_type *type = step->spec.type;
+    if (type->reset) type->reset(step->state);
+    if (!type->reset && !type->stop) memset(step->state, 0, type->state_bytes);
 }
 
 static enum status keep_rest(struct text_step *step, struct text_view view, size_t consumed) {
@@ -114,3 +121,421 @@ void text_chain_free(struct text_chain *chain) {
     }
     mem_free(chain);
 }
+
+void text_step_free_buffer(void *state) { vec_free((struct text_buffer *)state); }
+
+/* --- Unicode normalization (UAX #15) in parts ---
+ *
+ * The text is cut into clusters at characters that neither combine with nor are reordered past what stands before
+ * them, and each cluster is normalized by itself. Data and composition are utf8proc's; marks are put in order here,
+ * since there may be many in a row. */
+
+struct text_normal_form {
+    utf8proc_option_t options;
+    bool composes;
+};
+
+const struct text_normal_form text_nfc = {UTF8PROC_STABLE | UTF8PROC_COMPOSE, true};
+const struct text_normal_form text_nfd = {UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, false};
+const struct text_normal_form text_nfkc = {UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT, true};
+const struct text_normal_form text_nfkd = {UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, false};
+
+enum { LONGEST_DECOMPOSITION = 32 }; /* U+FDFA takes 18 */
+
+struct normalize_state {
+    VEC(utf8proc_int32_t) codes, sorted;
+    struct text_buffer text; /* what differs from the view */
+};
+
+/* The `tokenizers` library normalizes by the data of Unicode 9, where these characters are not assigned: they neither
+ * decompose nor combine. Found by asking it and utf8proc 2.8 for every code point. */
+static const struct unicode_range newer[] = {
+    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
+    {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
+    {0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},   {0xA82C, 0xA82C},   {0xAB69, 0xAB69},   {0x10781, 0x10785},
+    {0x10787, 0x107B0}, {0x107B2, 0x107BA}, {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF},
+    {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E},
+    {0x11839, 0x1183A}, {0x11938, 0x11938}, {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0},
+    {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45},
+    {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x16FF0, 0x16FF1}, {0x1E030, 0x1E06D}, {0x1E08F, 0x1E08F},
+    {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1F16C, 0x1F16C},
+    {0x1FBF0, 0x1FBF9},
+};
+
+static bool is_newer(utf8proc_int32_t code) {
+    return unicode_is_within(newer, sizeof newer / sizeof *newer, (uint32_t)code);
+}
+
+static int combining_class(utf8proc_int32_t code) {
+    int class = utf8proc_get_property(code)->combining_class;
+    return class > 0 && is_newer(code) ? 0 : class;
+}
+
+/* Appends the decomposition of a character, unordered. */
+static enum status decompose(struct normalize_state *state, const struct text_normal_form *form, uint32_t code) {
+    TRY(vec_reserve(&state->codes, state->codes.count + LONGEST_DECOMPOSITION));
+    if (is_newer((utf8proc_int32_t)code)) return vec_push(&state->codes, (utf8proc_int32_t)code);
+    int boundary = 0;
+    utf8proc_ssize_t count = utf8proc_decompose_char((utf8proc_int32_t)code, state->codes.items + state->codes.count,
+                                                     LONGEST_DECOMPOSITION, form->options, &boundary);
+    BUG_IF(count < 0 || count > LONGEST_DECOMPOSITION, "U+%X decomposes to %td characters", code, (ptrdiff_t)count);
+    state->codes.count += (size_t)count;
+    return STATUS_OK;
+}
+
+/* Sorts marks by combining class, equal ones in their order: by counting, in linear time. */
+static enum status sort_marks(struct normalize_state *state, size_t start, size_t stop) {
+    utf8proc_int32_t *codes = state->codes.items;
+    size_t places[257] = {0}; /* [class]: where the next mark of this class goes */
+    for (size_t i = start; i < stop; i++)
+        places[combining_class(codes[i]) + 1]++;
+    for (size_t class = 1; class < 257; class ++)
+        places[class] += places[class - 1];
+    TRY(vec_reserve(&state->sorted, stop - start));
+    for (size_t i = start; i < stop; i++)
+        state->sorted.items[places[combining_class(codes[i])]++] = codes[i];
+    memcpy(codes + start, state->sorted.items, (stop - start) * sizeof *codes);
+    return STATUS_OK;
+}
+
+static enum status order_marks(struct normalize_state *state) {
+    const utf8proc_int32_t *codes = state->codes.items;
+    for (size_t start = 0, stop; start < state->codes.count; start = stop + 1) {
+        int previous = 0;
+        bool ordered = true;
+        for (stop = start; stop < state->codes.count; stop++) {
+            int class = combining_class(codes[stop]);
+            if (class == 0) break;
+            ordered &= previous <= class;
+            previous = class;
+        }
+        if (!ordered) TRY(sort_marks(state, start, stop));
+    }
+    return STATUS_OK;
+}
+
+static enum status cluster_normalize(struct normalize_state *state, const struct text_normal_form *form,
+                                     const char *text, size_t bytes) {
+    state->codes.count = 0;
+    for (size_t place = 0, length; place < bytes; place += length)
+        TRY(decompose(state, form, utf8_decode_valid(text + place, &length)));
+    TRY(order_marks(state));
+    utf8proc_ssize_t count = (utf8proc_ssize_t)state->codes.count;
+    if (form->composes) count = utf8proc_normalize_utf32(state->codes.items, count, form->options);
+    BUG_IF(count < 0, "composition failed: %s", utf8proc_errmsg(count));
+    for (utf8proc_ssize_t i = 0; i < count; i++)
+        TRY(text_append_code(&state->text, (uint32_t)state->codes.items[i]));
+    return STATUS_OK;
+}
+
+struct cluster_kind {
+    bool begins; /* nothing before it reaches into it */
+    bool plain;  /* stays as it is when nothing follows that combines with it */
+};
+
+/* Characters that may combine with one before them are marks (category M) and the Jamo vowels and finals. (U+11A7,
+ * just before the finals, is none; utf8proc 2.8 takes it for one, but never sees it behind a syllable here.) */
+static bool may_attach(utf8proc_int32_t code) {
+    if (is_newer(code)) return false;
+    utf8proc_propval_t category = utf8proc_get_property(code)->category;
+    return combining_class(code) > 0 || category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+           category == UTF8PROC_CATEGORY_ME || (code >= 0x1161 && code <= 0x1175) || (code >= 0x11A8 && code <= 0x11C2);
+}
+
+static enum status code_classify(struct normalize_state *state, const struct text_normal_form *form, uint32_t code,
+                                 struct cluster_kind *kind) {
+    state->codes.count = 0;
+    TRY(decompose(state, form, code));
+    kind->begins = state->codes.count > 0 && !may_attach(state->codes.items[0]);
+    kind->plain = kind->begins && state->codes.count == 1 && (uint32_t)state->codes.items[0] == code;
+    return STATUS_OK;
+}
+
+struct normalize_pass {
+    struct normalize_state *state;
+    const struct text_normal_form *form;
+    struct text_view view;
+    const struct text_sink *next;
+    size_t plain_start; /* what was not handed on begins here */
+    size_t start;       /* the cluster under way begins here */
+    bool plain;         /* it is one plain character so far */
+};
+
+/* The cluster under way ends at `stop`. */
+static enum status cluster_finish(struct normalize_pass *pass, size_t stop) {
+    if (pass->plain || stop == pass->start) return STATUS_OK;
+    const struct text_sink *next = pass->next;
+    const char *text = pass->view.text;
+    pass->state->text.count = 0;
+    TRY(cluster_normalize(pass->state, pass->form, text + pass->start, stop - pass->start));
+    if (pass->start > pass->plain_start)
+        TRY(next->write(next->payload, text + pass->plain_start, pass->start - pass->plain_start, false));
+    pass->plain_start = stop;
+    return next->write(next->payload, pass->state->text.items, pass->state->text.count, false);
+}
+
+static enum status normalize_apply(const void *settings, void *state, struct text_view view,
+                                   const struct text_output *output, size_t *consumed) {
+    struct normalize_pass pass = {state, settings, view, &output->next, 0, 0, true};
+    for (size_t place = 0, length; place < view.bytes; place += length) {
+        size_t ascii = utf8_ascii_bytes(view.text + place, view.bytes - place);
+        if (ascii > 0) {
+            TRY(cluster_finish(&pass, place));
+            pass.start = place + ascii - 1; /* marks may follow the last one */
+            pass.plain = true;
+            length = ascii;
+            continue;
+        }
+        struct cluster_kind kind;
+        TRY(code_classify(pass.state, pass.form, utf8_decode_valid(view.text + place, &length), &kind));
+        if (kind.begins) {
+            TRY(cluster_finish(&pass, place));
+            pass.start = place;
+        }
+        pass.plain = kind.begins && kind.plain;
+    }
+    size_t stop = view.end ? view.bytes : pass.start;
+    if (view.end) TRY(cluster_finish(&pass, stop));
+    *consumed = stop;
+    const struct text_sink *next = pass.next;
+    return next->write(next->payload, view.text + pass.plain_start, stop - pass.plain_start, view.end);
+}
+
+static void normalize_stop(void *state) {
+    struct normalize_state *own = state;
+    vec_free(&own->codes);
+    vec_free(&own->sorted);
+    vec_free(&own->text);
+}
+
+const struct text_step_type text_normalize_step = {
+    .name = "normalize",
+    .state_bytes = sizeof(struct normalize_state),
+    .apply = normalize_apply,
+    .stop = normalize_stop,
+};
+
+/* --- steps that change single characters: fix, prefix, map, strip --- */
+
+static enum status fix_apply(const void *settings, void *state, struct text_view view, const struct text_output *output,
+                             size_t *consumed) {
+    (void)settings, (void)state;
+    static const char replacement[] = "\xEF\xBF\xBD";
+    const struct text_sink *next = &output->next;
+    size_t place = 0;
+    while (place < view.bytes) {
+        size_t valid = utf8_valid_bytes(view.text + place, view.bytes - place);
+        if (valid > 0) TRY(next->write(next->payload, view.text + place, valid, false));
+        place += valid;
+        if (place == view.bytes) break;
+        uint32_t code;
+        size_t length = utf8_decode(view.text + place, view.bytes - place, &code);
+        if (code == UTF8_CUT && !view.end) break;
+        TRY(next->write(next->payload, replacement, 3, false));
+        place += length;
+    }
+    *consumed = place;
+    return view.end ? next->write(next->payload, "", 0, true) : STATUS_OK;
+}
+
+const struct text_step_type text_fix_step = {.name = "fix", .apply = fix_apply};
+
+struct prefix_state {
+    bool begun; /* the segment's beginning was handed on */
+};
+
+static bool has_place(enum text_prefix_place place, enum text_position position) {
+    if (position == SEGMENT_CONTINUES) return false;
+    return place == PREFIX_EACH || (place == PREFIX_FIRST) == (position == SEGMENT_FIRST);
+}
+
+static bool is_there(const struct text_prefix *prefix, struct text_view view) {
+    return view.bytes >= prefix->bytes && memcmp(view.text, prefix->text, prefix->bytes) == 0;
+}
+
+static enum status prefix_apply(const void *settings, void *state, struct text_view view,
+                                const struct text_output *output, size_t *consumed) {
+    const struct text_prefix *prefix = settings;
+    struct prefix_state *now = state;
+    const struct text_sink *next = &output->next;
+    bool begins = !now->begun && (view.bytes > 0 || (view.end && prefix->empty_too));
+    now->begun |= begins;
+    if (begins && has_place(prefix->place, view.position) && !(prefix->unless_there && is_there(prefix, view)))
+        TRY(next->write(next->payload, prefix->text, prefix->bytes, false));
+    *consumed = view.bytes;
+    return next->write(next->payload, view.text, view.bytes, view.end);
+}
+
+const struct text_step_type text_prefix_step = {
+    .name = "prefix",
+    .state_bytes = sizeof(struct prefix_state),
+    .apply = prefix_apply,
+};
+
+enum { CODES_MAX = 2 };
+
+struct text_map {
+    size_t (*map)(uint32_t code, uint32_t out[CODES_MAX]); /* returns how many it wrote */
+};
+
+/* Lowercase_Mapping character by character. Only U+0130 becomes two (SpecialCasing.txt, unconditional mappings). */
+static size_t lowercase(uint32_t code, uint32_t out[CODES_MAX]) {
+    out[0] = code == 0x130 ? 'i' : unicode_to_lower(code);
+    out[1] = 0x307;
+    return code == 0x130 ? 2 : 1;
+}
+
+static size_t strip_accent(uint32_t code, uint32_t out[CODES_MAX]) {
+    out[0] = code;
+    return unicode_is_mark(code) ? 0 : 1;
+}
+
+const struct text_map text_lowercase = {lowercase}, text_strip_accents = {strip_accent};
+
+static enum status map_apply(const void *settings, void *state, struct text_view view, const struct text_output *output,
+                             size_t *consumed) {
+    const struct text_map *map = settings;
+    struct text_buffer *text = state;
+    text->count = 0;
+    for (size_t place = 0, length; place < view.bytes; place += length) {
+        uint32_t codes[CODES_MAX];
+        size_t count = map->map(utf8_decode_valid(view.text + place, &length), codes);
+        for (size_t i = 0; i < count; i++)
+            TRY(text_append_code(text, codes[i]));
+    }
+    *consumed = view.bytes;
+    return output->next.write(output->next.payload, text->items, text->count, view.end);
+}
+
+const struct text_step_type text_map_step = {
+    .name = "map",
+    .state_bytes = sizeof(struct text_buffer),
+    .apply = map_apply,
+    .stop = text_step_free_buffer,
+};
+
+struct strip_state {
+    size_t taken; /* from the beginning of the segment */
+    bool begun;   /* something else was seen */
+};
+
+static bool is_taken(const struct text_strip *strip, uint32_t code) {
+    return strip->code == STRIP_SPACE ? unicode_is_space(code) : code == strip->code;
+}
+
+static size_t start_find(const struct text_strip *strip, struct strip_state *state, struct text_view view) {
+    size_t place = 0;
+    for (size_t length; !state->begun && place < view.bytes; place += length) {
+        bool taken = state->taken < strip->start && is_taken(strip, utf8_decode_valid(view.text + place, &length));
+        if (!taken) return state->begun = true, place;
+        state->taken++;
+    }
+    return place;
+}
+
+/* Where those at the end begin, which are taken if nothing else follows. */
+static size_t stop_find(const struct text_strip *strip, struct text_view view, size_t start) {
+    size_t place = view.bytes, length;
+    for (size_t taken = 0; place > start && taken < strip->stop; taken++, place -= length)
+        if (!is_taken(strip, utf8_decode_last(view.text, place, &length))) break;
+    return place;
+}
+
+static enum status strip_apply(const void *settings, void *state, struct text_view view,
+                               const struct text_output *output, size_t *consumed) {
+    struct strip_state *own = state;
+    own->begun |= view.position == SEGMENT_CONTINUES;
+    size_t start = start_find(settings, own, view), stop = stop_find(settings, view, start);
+    *consumed = view.end ? view.bytes : stop;
+    return output->next.write(output->next.payload, view.text + start, stop - start, view.end);
+}
+
+const struct text_step_type text_strip_step = {
+    .name = "strip",
+    .state_bytes = sizeof(struct strip_state),
+    .apply = strip_apply,
+};
+
+/* --- replacing the matches of a pattern or a string --- */
+
+struct replace_state {
+    struct split_matcher *matcher; /* NULL for a string */
+    struct text_buffer text;       /* what a view becomes */
+};
+
+static enum status string_find(const struct text_replace *replace, struct text_view view, size_t from,
+                               enum split_result *result, size_t *start, size_t *stop) {
+    size_t bytes = replace->string_bytes;
+    const char *place = memmem(view.text + from, view.bytes - from, replace->string, bytes);
+    *result = place ? SPLIT_FOUND : SPLIT_NONE;
+    if (place) *start = (size_t)(place - view.text);
+    *stop = *start + bytes;
+    return STATUS_OK;
+}
+
+/* How much of the view's end may be the beginning of the string. */
+static size_t string_begun(const struct text_replace *replace, struct text_view view, size_t from) {
+    size_t bytes = replace->string_bytes - 1;
+    if (bytes > view.bytes - from) bytes = view.bytes - from;
+    while (bytes > 0 && memcmp(view.text + view.bytes - bytes, replace->string, bytes) != 0)
+        bytes--;
+    return bytes;
+}
+
+static enum status match_find(const struct text_replace *replace, struct replace_state *state, struct text_view view,
+                              size_t from, enum split_result *result, size_t *start, size_t *stop) {
+    if (!replace->pattern) return string_find(replace, view, from, result, start, stop);
+    return split_pattern_find(replace->pattern, state->matcher, view.text, view.bytes, from, view.end, result, start,
+                              stop);
+}
+
+static enum status replace_apply(const void *settings, void *state, struct text_view view,
+                                 const struct text_output *output, size_t *consumed) {
+    const struct text_replace *replace = settings;
+    struct replace_state *own = state;
+    const struct text_sink *next = &output->next;
+    size_t place = 0, start = 0, stop = 0;
+    enum split_result result = SPLIT_FOUND;
+    bool drops = replace->drop_in_first && view.position == SEGMENT_FIRST;
+    own->text.count = 0;
+    while (place < view.bytes) {
+        TRY(match_find(replace, own, view, place, &result, &start, &stop));
+        if (result != SPLIT_FOUND) break;
+        TRY(text_append(&own->text, view.text + place, start - place));
+        if (!drops) TRY(text_append(&own->text, replace->content, replace->content_bytes));
+        place = stop;
+    }
+    stop = view.bytes;
+    if (!view.end && place < view.bytes) stop = replace->pattern ? place : stop - string_begun(replace, view, place);
+    *consumed = stop;
+    if (replace->pattern) split_matcher_pass(own->matcher, view.text, stop);
+    if (own->text.count == 0) return next->write(next->payload, view.text + place, stop - place, view.end);
+    TRY(text_append(&own->text, view.text + place, stop - place));
+    return next->write(next->payload, own->text.items, own->text.count, view.end);
+}
+
+static enum status replace_start(const void *settings, void *state) {
+    const struct text_replace *replace = settings;
+    struct replace_state *own = state;
+    return replace->pattern ? split_matcher_create(replace->pattern, &own->matcher) : STATUS_OK;
+}
+
+static void replace_reset(void *state) {
+    struct replace_state *own = state;
+    if (own->matcher) split_matcher_reset(own->matcher);
+}
+
+static void replace_stop(void *state) {
+    struct replace_state *own = state;
+    split_matcher_free(own->matcher);
+    vec_free(&own->text);
+}
+
+const struct text_step_type text_replace_step = {
+    .name = "replace",
+    .state_bytes = sizeof(struct replace_state),
+    .start = replace_start,
+    .apply = replace_apply,
+    .reset = replace_reset,
+    .stop = replace_stop,
+};

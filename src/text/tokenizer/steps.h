@@ -46,7 +46,7 @@ struct text_step_type {
      * view.end is set it must consume all bytes and close the segment. */
     enum status (*apply)(const void *settings, void *state, struct text_view view, const struct text_output *output,
                          size_t *consumed);
-    /* Makes the state ready for a new segment; may be NULL. */
+    /* Makes the state ready for a new segment; NULL: a state without `stop` is zeroed, another stays. */
     void (*reset)(void *state);
     /* For steps that join segments, else NULL: `finish` hands on what is left when the text ends, `drop` discards it
      * when a new text begins instead. */
@@ -54,6 +54,8 @@ struct text_step_type {
     void (*drop)(void *state);
     void (*stop)(void *state); /* may be NULL */
 };
+/* A `stop` of states that begin with a struct text_buffer. */
+void text_step_free_buffer(void *state);
 
 /* A step of a tokenizer: what it does and its settings, which several chains may share. */
 struct text_step_spec {

@@ -1,7 +1,5 @@
 #include "text/tokenizer/tables.h"
 
-#include "base/hash.h"
-
 static struct string_slot *slot_find(const struct string_table *table, const char *text, size_t bytes) {
     size_t mask = table->slot_count - 1, place = hash_bytes(text, bytes) & mask;
     for (;; place = (place + 1) & mask) {
@@ -108,4 +106,32 @@ size_t token_trie_match(const struct token_trie *trie, const char *text, size_t 
 void token_trie_free(struct token_trie *trie) {
     vec_free(&trie->nodes);
     *trie = (struct token_trie){0};
+}
+
+static enum status pair_table_grow(struct pair_table *table) {
+    struct pair_table grown = {.slot_count = table->slot_count ? 2 * table->slot_count : 64, .count = table->count};
+    grown.slots = mem_array(grown.slot_count, sizeof *grown.slots);
+    if (!grown.slots) return STATUS_FAILED;
+    for (size_t i = 0; i < grown.slot_count; i++)
+        grown.slots[i].value = PAIR_NONE;
+    for (size_t i = 0; i < table->slot_count; i++) {
+        const struct pair_slot *slot = &table->slots[i];
+        if (slot->value != PAIR_NONE) *pair_table_slot(&grown, slot->left, slot->right) = *slot;
+    }
+    mem_free(table->slots);
+    *table = grown;
+    return STATUS_OK;
+}
+
+enum status pair_table_set(struct pair_table *table, uint32_t left, uint32_t right, uint32_t value) {
+    if (2 * (table->count + 1) > table->slot_count) TRY(pair_table_grow(table));
+    struct pair_slot *slot = pair_table_slot(table, left, right);
+    table->count += slot->value == PAIR_NONE;
+    *slot = (struct pair_slot){left, right, value};
+    return STATUS_OK;
+}
+
+void pair_table_free(struct pair_table *table) {
+    mem_free(table->slots);
+    *table = (struct pair_table){0};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/hash.h"
 
 struct string_slot {
     const char *text; /* NULL in a free slot */
@@ -36,56 +37,30 @@ enum status token_trie_add(struct token_trie *trie, const char *text, size_t byt
 size_t token_trie_match(const struct token_trie *trie, const char *text, size_t bytes, uint32_t *value);
 void token_trie_free(struct token_trie *trie);
 
-/* A set of whole numbers below a bound; finds the least. Bits, and above them bits that say which words are not 0. */
-
-enum { RANK_SET_LEVELS = 6 }; /* of 64 each: enough for 32-bit numbers */
-
-/* Zero-initialise, rank_set_create, rank_set_free. */
-struct rank_set {
-    uint64_t *levels[RANK_SET_LEVELS]; /* [0]: the numbers; the last one in use is one word */
-    size_t level_count;
+/* A table from pairs of numbers to numbers: zero-initialise, use, pair_table_free. */
+struct pair_slot {
+    uint32_t left, right, value; /* PAIR_NONE in a free slot */
 };
+struct pair_table {
+    struct pair_slot *slots; /* a power of two of them, at most half used */
+    size_t slot_count, count;
+};
+#define PAIR_NONE UINT32_MAX
 
-static inline void rank_set_free(struct rank_set *set) {
-    for (size_t i = 0; i < set->level_count; i++)
-        mem_free(set->levels[i]);
-    *set = (struct rank_set){0};
-}
-
-/* An empty set of numbers below `bound`. */
-static inline enum status rank_set_create(struct rank_set *set, size_t bound) {
-    *set = (struct rank_set){0};
-    for (size_t words = bound; set->level_count == 0 || words > 1;) {
-        words = words / 64 + 1;
-        uint64_t **level = &set->levels[set->level_count];
-        *level = mem_array(words, sizeof **level);
-        if (!*level) return rank_set_free(set), STATUS_FAILED;
-        set->level_count++;
-    }
-    return STATUS_OK;
-}
-
-static inline bool rank_set_has(const struct rank_set *set, uint32_t number) {
-    return set->levels[0][number / 64] >> number % 64 & 1;
-}
-
-static inline void rank_set_add(struct rank_set *set, uint32_t number) {
-    for (size_t level = 0; level < set->level_count; level++, number /= 64)
-        set->levels[level][number / 64] |= (uint64_t)1 << number % 64;
-}
-
-static inline void rank_set_remove(struct rank_set *set, uint32_t number) {
-    for (size_t level = 0; level < set->level_count; level++, number /= 64) {
-        set->levels[level][number / 64] &= ~((uint64_t)1 << number % 64);
-        if (set->levels[level][number / 64] != 0) return;
+/* Where a pair is or belongs; the table has slots. */
+static inline struct pair_slot *pair_table_slot(const struct pair_table *table, uint32_t left, uint32_t right) {
+    size_t mask = table->slot_count - 1, place = hash_mix((uint64_t)left << 32 | right) & mask;
+    for (;; place = (place + 1) & mask) {
+        struct pair_slot *slot = &table->slots[place];
+        if ((slot->left == left && slot->right == right) || slot->value == PAIR_NONE) return slot;
     }
 }
 
-/* False when it is empty. */
-static inline bool rank_set_min(const struct rank_set *set, uint32_t *number) {
-    if (set->level_count == 0 || set->levels[set->level_count - 1][0] == 0) return false;
-    *number = 0;
-    for (size_t level = set->level_count; level-- > 0;)
-        *number = *number * 64 + (uint32_t)__builtin_ctzll(set->levels[level][*number]);
-    return true;
+/* PAIR_NONE when it is not there. */
+static inline uint32_t pair_table_find(const struct pair_table *table, uint32_t left, uint32_t right) {
+    return table->count > 0 ? pair_table_slot(table, left, right)->value : PAIR_NONE;
 }
+
+/* Adds the pair, or gives it another value; below PAIR_NONE. */
+enum status pair_table_set(struct pair_table *table, uint32_t left, uint32_t right, uint32_t value);
+void pair_table_free(struct pair_table *table);

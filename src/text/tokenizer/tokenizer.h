@@ -22,11 +22,11 @@
  * Files, in the order to read them:
  *   tokenizer: this file; parts: what a tokenizer is made of;
  *   open: reads a tokenizer.json; components: all that it may name; config: what the files next to it change;
- *   steps: a chain of steps that a text goes through in parts, and the steps there are;
- *   encode, decode: text to ids and back, with the steps that only they have; normalize: the steps that change text;
- *   bpe: words to ids; alphabet: a word's characters, and where it may be cut;
+ *   steps: a chain of steps that a text goes through in parts, and those that change text;
+ *   encode, decode: text to ids and back, with the steps that only they have;
+ *   bpe: words to ids, and where a word may be cut;
  *   pattern, unicode: regular expressions with the meaning of the `tokenizers` library, and the characters they know;
- *   tables: strings to ids, the longest token at a place, the lowest rank;
+ *   tables: strings and pairs to numbers, the longest token at a place;
  *   train: a new tokenizer from a text. */
 #pragma once
 
@@ -42,6 +42,7 @@ struct token_ids {
     uint32_t *items;
     size_t count, capacity;
 };
+enum status token_ids_append(struct token_ids *out, const uint32_t *ids, size_t count);
 
 /* Reads a tokenizer.json. BAD_INPUT, naming file and field, when it is malformed or asks for what is not supported. */
 enum status tokenizer_open(const char *path, struct tokenizer **out);
@@ -124,11 +125,12 @@ enum status tokenizer_encoder_encode(struct tokenizer_encoder *encoder, const ch
 /* The same for a text that comes in parts, cut anywhere, even within a character: begin, any number of push, finish.
  * The sink may be called from each of them. */
 enum status tokenizer_encoder_begin(struct tokenizer_encoder *encoder, bool add_special_tokens, struct token_sink sink);
-/* Begins in the middle of a text whose beginning another encoder encodes: nothing is added to or removed from the text
- * as at a beginning, and no special tokens of the template are added. */
-enum status tokenizer_encoder_continue(struct tokenizer_encoder *encoder, struct token_sink sink);
 enum status tokenizer_encoder_push(struct tokenizer_encoder *encoder, const char *text, size_t bytes);
 enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);
+/* Appends the ids of a text. `continues`: its beginning is encoded elsewhere, so that nothing is added to or removed
+ * from it as at a beginning, and no special tokens of the template are added. */
+enum status tokenizer_encoder_append(struct tokenizer_encoder *encoder, const char *text, size_t bytes, bool continues,
+                                     bool add_special_tokens, struct token_ids *out);
 
 /* Trains a byte-level BPE tokenizer with GPT-2's split on a text and writes it as a tokenizer.json (in place of the
  * file, or not at all). Ids: the special tokens in their order, the 256 bytes, then the merges; a pair is merged only

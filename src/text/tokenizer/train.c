@@ -2,11 +2,9 @@
  * frequent. Used while merges are learned. */
 #include <jansson.h>
 
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/pattern.h"
 #include "text/tokenizer/steps.h"
@@ -27,8 +25,7 @@ struct bpe_pair_entry {
 /* Zero-initialise, use, bpe_pairs_free. */
 struct bpe_pairs {
     VEC(struct bpe_pair_count) items;
-    uint32_t *slots; /* hash table of indices of items + 1, 0 for a free slot */
-    size_t slot_count;
+    struct pair_table places;         /* index of items */
     VEC(struct bpe_pair_entry) queue; /* binary heap, the most frequent first, then the smallest ids */
 };
 
@@ -58,40 +55,18 @@ struct bpe_vocabulary {
     struct scratch memory;
 };
 
-static uint32_t *slot_find(const struct bpe_pairs *pairs, uint32_t left, uint32_t right) {
-    size_t mask = pairs->slot_count - 1, place = hash_mix((uint64_t)left << 32 | right) & mask;
-    for (;; place = (place + 1) & mask) {
-        uint32_t *slot = &pairs->slots[place];
-        if (*slot == 0) return slot;
-        const struct bpe_pair_count *pair = &pairs->items.items[*slot - 1];
-        if (pair->left == left && pair->right == right) return slot;
-    }
-}
-
-static enum status slots_grow(struct bpe_pairs *pairs) {
-    size_t slot_count = pairs->slot_count ? 2 * pairs->slot_count : 1024;
-    uint32_t *slots = mem_array(slot_count, sizeof *slots);
-    if (!slots) return STATUS_FAILED;
-    mem_free(pairs->slots);
-    pairs->slots = slots;
-    pairs->slot_count = slot_count;
-    for (size_t i = 0; i < pairs->items.count; i++)
-        *slot_find(pairs, pairs->items.items[i].left, pairs->items.items[i].right) = (uint32_t)i + 1;
-    return STATUS_OK;
-}
-
 /* Adds `change` to the count of a pair in a word. Words must come in ascending order, except that a merge (all of
  * whose new pairs have not occurred before) begins again. */
 static enum status bpe_pairs_count(struct bpe_pairs *pairs, uint32_t left, uint32_t right, uint32_t word,
                                    int64_t change) {
-    if (2 * (pairs->items.count + 1) > pairs->slot_count) TRY(slots_grow(pairs));
-    uint32_t *slot = slot_find(pairs, left, right);
-    if (*slot == 0) {
-        if (pairs->items.count >= UINT32_MAX - 1) return status_no_memory(pairs->items.count, "pairs of tokens");
+    uint32_t place = pair_table_find(&pairs->places, left, right);
+    if (place == PAIR_NONE) {
+        if (pairs->items.count >= PAIR_NONE) return status_no_memory(pairs->items.count, "pairs of tokens");
+        place = (uint32_t)pairs->items.count;
         TRY(vec_push(&pairs->items, (struct bpe_pair_count){.left = left, .right = right}));
-        *slot = (uint32_t)pairs->items.count;
+        TRY(pair_table_set(&pairs->places, left, right, place));
     }
-    struct bpe_pair_count *pair = &pairs->items.items[*slot - 1];
+    struct bpe_pair_count *pair = &pairs->items.items[place];
     pair->count += change;
     bool known = pair->words.count > 0 && pair->words.items[pair->words.count - 1] == word;
     return change < 0 || known ? STATUS_OK : vec_push(&pair->words, word);
@@ -149,7 +124,7 @@ static void bpe_pairs_free(struct bpe_pairs *pairs) {
     for (size_t i = 0; i < pairs->items.count; i++)
         vec_free(&pairs->items.items[i].words);
     vec_free(&pairs->items);
-    mem_free(pairs->slots);
+    pair_table_free(&pairs->places);
     vec_free(&pairs->queue);
 }
 

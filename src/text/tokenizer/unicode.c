@@ -1,4 +1,4 @@
-#include "text/tokenizer/unicode.h"
+#include "text/tokenizer/pattern.h"
 
 #include <utf8proc.h>
 
