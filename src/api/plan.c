@@ -5,7 +5,6 @@
 #include "api/library.h"
 #include "base/json.h"
 #include "model/model.h"
-#include "model/preset.h"
 #include "session/checkpoint/run_folder.h"
 #include "session/plan.h"
 

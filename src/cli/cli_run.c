@@ -13,7 +13,6 @@
 #include "cli/effect.h"
 #include "cli/ranks.h"
 #include "model/model.h"
-#include "model/preset.h"
 #include "report/console/console_line.h"
 #include "text/chat/chat.h"
 #include "text/tokenizer/tokenizer.h"

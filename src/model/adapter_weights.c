@@ -1,5 +1,5 @@
 /* Adapters in a model: the nodes that they add, what is frozen, and where a model with adapters comes from. */
-#include "model/adapter_weights.h"
+#include "model/weights.h"
 
 #include <fnmatch.h>
 
@@ -9,7 +9,6 @@
 #include "base/terminal.h"
 #include "model/families/builder.h"
 #include "model/safetensors.h"
-#include "model/weights.h"
 
 enum { ADAPTER_LAYER_BYTES = 256 };
 

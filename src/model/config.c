@@ -8,72 +8,26 @@
 const struct config_key config_common_keys[] = {
     KEY_ELSEWHERE("model_type"),
     KEY_ELSEWHERE("quantization_config"),
-    /* where the file comes from, and what else it was used for */
-    KEY_IGNORED("_name_or_path"),
-    KEY_IGNORED("transformers_version"),
-    KEY_IGNORED("transformers.js_config"),
-    KEY_IGNORED("finetuning_task"),
-    KEY_IGNORED("auto_map"), /* a program of the model's own, next to transformers' */
-    KEY_IGNORED("unsloth_fixed"),
-    KEY_IGNORED("unsloth_version"),
-    KEY_IGNORED("task_specific_params"),
-    KEY_IGNORED("problem_type"),
-    KEY_IGNORED("id2label"),
-    KEY_IGNORED("label2id"),
-    KEY_IGNORED("_num_labels"),
-    KEY_IGNORED("num_labels"),
+    /* where the file comes from, and what else it was used for; auto_map: a program of the model's own */
+    KEYS_IGNORED("_name_or_path", "transformers_version", "transformers.js_config", "finetuning_task", "auto_map",
+                 "unsloth_fixed", "unsloth_version", "task_specific_params", "problem_type", "id2label", "label2id",
+                 "_num_labels", "num_labels"),
     /* dtype of the stored weights: the files themselves say it */
-    KEY_IGNORED("dtype"),
-    KEY_IGNORED("torch_dtype"),
-    KEY_IGNORED("use_bfloat16"),
+    KEYS_IGNORED("dtype", "torch_dtype", "use_bfloat16"),
     /* tokens: the tokenizer and generation decide on them */
-    KEY_IGNORED("bos_token_id"),
-    KEY_IGNORED("eos_token_id"),
-    KEY_IGNORED("pad_token_id"),
-    KEY_IGNORED("sep_token_id"),
-    KEY_IGNORED("decoder_start_token_id"),
-    KEY_IGNORED("tokenizer_class"),
-    KEY_IGNORED("prefix"),
-    /* how transformers runs the model and what it returns */
-    KEY_IGNORED("_attn_implementation"),
-    KEY_IGNORED("_attn_implementation_autoset"),
-    KEY_IGNORED("attn_implementation"),
-    KEY_IGNORED("_flash_attn_2_enabled"),
-    KEY_IGNORED("gradient_checkpointing"),
-    KEY_IGNORED("use_cache"),
-    KEY_IGNORED("output_attentions"),
-    KEY_IGNORED("output_hidden_states"),
-    KEY_IGNORED("output_past"),
-    KEY_IGNORED("return_dict"),
-    KEY_IGNORED("torchscript"),
-    KEY_IGNORED("tf_legacy_loss"),
-    KEY_IGNORED("chunk_size_feed_forward"), /* the same result in pieces */
+    KEYS_IGNORED("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+                 "tokenizer_class", "prefix"),
+    /* how transformers runs the model and what it returns; chunk_size_feed_forward: the same result in pieces */
+    KEYS_IGNORED("_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "_flash_attn_2_enabled",
+                 "gradient_checkpointing", "use_cache", "output_attentions", "output_hidden_states", "output_past",
+                 "return_dict", "torchscript", "tf_legacy_loss", "chunk_size_feed_forward"),
     /* generation, which older releases kept here */
-    KEY_IGNORED("max_length"),
-    KEY_IGNORED("min_length"),
-    KEY_IGNORED("do_sample"),
-    KEY_IGNORED("early_stopping"),
-    KEY_IGNORED("num_beams"),
-    KEY_IGNORED("num_beam_groups"),
-    KEY_IGNORED("diversity_penalty"),
-    KEY_IGNORED("temperature"),
-    KEY_IGNORED("top_k"),
-    KEY_IGNORED("top_p"),
-    KEY_IGNORED("typical_p"),
-    KEY_IGNORED("repetition_penalty"),
-    KEY_IGNORED("length_penalty"),
-    KEY_IGNORED("no_repeat_ngram_size"),
-    KEY_IGNORED("encoder_no_repeat_ngram_size"),
-    KEY_IGNORED("bad_words_ids"),
-    KEY_IGNORED("num_return_sequences"),
-    KEY_IGNORED("output_scores"),
-    KEY_IGNORED("return_dict_in_generate"),
-    KEY_IGNORED("forced_bos_token_id"),
-    KEY_IGNORED("forced_eos_token_id"),
-    KEY_IGNORED("remove_invalid_values"),
-    KEY_IGNORED("exponential_decay_length_penalty"),
-    KEY_IGNORED("suppress_tokens"),
-    KEY_IGNORED("begin_suppress_tokens"),
+    KEYS_IGNORED("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
+                 "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+                 "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
+                 "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
+                 "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
+                 "begin_suppress_tokens"),
     /* settings that would make it another model */
     KEY_FIXED("is_decoder", "false"),
     KEY_FIXED("is_encoder_decoder", "false"),
@@ -83,6 +37,13 @@ const struct config_key config_common_keys[] = {
     KEY_FIXED("pruned_heads", "{}"),
     {0},
 };
+
+json_t *config_put(json_t *object, const char *key, json_t *value) {
+    if (object && json_object_set_new(object, key, value) == 0) return object;
+    if (!object) json_decref(value);
+    json_decref(object);
+    return NULL;
+}
 
 /* Number `index` of all functions' names, and whose it is. */
 static const char *activation_at(int index, enum activation *function) {
@@ -100,8 +61,12 @@ const char *config_activation_name(int index) {
 }
 
 static const struct config_key *find_key(const struct config_key *keys, const char *name) {
-    for (; keys->name; keys++)
-        if (strcmp(keys->name, name) == 0) return keys;
+    for (; keys->name; keys++) {
+        const char *const *own = keys->names;
+        while (own && *own && strcmp(*own, name) != 0)
+            own++;
+        if ((own && *own) || strcmp(keys->name, name) == 0) return keys;
+    }
     return NULL;
 }
 
@@ -340,9 +305,7 @@ json_t *config_write_keys(const struct model_config *config, const struct config
                                "eos_token_id", "pad_token_id");
     for (const struct config_key *key = keys; object && key->name; key++) {
         if (key->use >= CONFIG_FIXED) continue; /* what need not be said */
-        if (json_object_set_new(object, key->name, written_value(config, key)) == 0) continue;
-        json_decref(object);
-        object = NULL;
+        object = config_put(object, key->name, written_value(config, key));
     }
     return object;
 }
@@ -360,7 +323,7 @@ static enum status read_size(const char *file, const json_t *object, int64_t *wi
     return json_read_int(file, object, "sliding_window", 1, (int64_t)CONFIG_CONTEXT_MAX, window);
 }
 
-enum status config_read_window(const char *file, const json_t *object, struct model_config *config) {
+static enum status read_window(const char *file, const json_t *object, struct model_config *config) {
     TRY(read_size(file, object, &config->window));
     for (int64_t layer = 0; layer < config->layers; layer++)
         config->windowed[layer] = config->window > 0;
@@ -396,19 +359,6 @@ enum status config_read_layer_types(const char *file, const json_t *object, stru
     return *listed ? read_types(file, types, config) : STATUS_OK;
 }
 
-enum status config_read_listed_windows(const char *file, const json_t *object, struct model_config *config,
-                                       int64_t pattern) {
-    bool listed, any = false;
-    TRY(read_size(file, object, &config->window));
-    TRY(config_read_layer_types(file, object, config, &listed));
-    for (int64_t layer = 0; layer < config->layers; layer++) {
-        if (!listed) config->windowed[layer] = config->window > 0 && (layer + 1) % pattern != 0;
-        any = any || config->windowed[layer];
-    }
-    if (!any) config->window = 0;
-    return STATUS_OK;
-}
-
 static int64_t first_windowed(const struct model_config *config) {
     int64_t layer = 0;
     while (layer < config->layers && !config->windowed[layer])
@@ -416,30 +366,53 @@ static int64_t first_windowed(const struct model_config *config) {
     return layer;
 }
 
-enum status config_read_layer_windows(const char *file, const json_t *object, struct model_config *config) {
-    bool used = false;
+void config_drop_unused_window(struct model_config *config) {
+    if (first_windowed(config) == config->layers) config->window = 0;
+}
+
+static enum status read_listed_windows(const char *file, const json_t *object, int64_t pattern,
+                                       struct model_config *config) {
+    bool listed;
+    TRY(read_size(file, object, &config->window));
+    TRY(config_read_layer_types(file, object, config, &listed));
+    for (int64_t layer = 0; !listed && layer < config->layers; layer++)
+        config->windowed[layer] = config->window > 0 && (layer + 1) % pattern != 0;
+    config_drop_unused_window(config);
+    return STATUS_OK;
+}
+
+static enum status read_layer_windows(const char *file, const json_t *object, struct model_config *config) {
+    bool used = false, listed;
     int64_t first = 28; /* this and the window are what transformers assumes where the keys are missing */
     config->window = 4096;
     TRY(json_read_bool(file, object, "use_sliding_window", &used));
     TRY(read_size(file, object, &config->window));
     TRY(json_read_int(file, object, "max_window_layers", 0, (int64_t)CONFIG_CONTEXT_MAX, &first));
     if (!used) config->window = 0;
-    bool listed;
     TRY(config_read_layer_types(file, object, config, &listed));
     for (int64_t layer = 0; !listed && layer < config->layers; layer++)
         config->windowed[layer] = config->window > 0 && layer >= first;
-    if (first_windowed(config) == config->layers) config->window = 0;
+    config_drop_unused_window(config);
     return STATUS_OK;
 }
 
-static json_t *window_value(const struct model_config *config) {
-    return config->window > 0 ? json_integer(config->window) : json_null();
+static enum status refuse_windows(const char *file, const json_t *object, struct model_config *config) {
+    bool listed;
+    TRY(config_read_layer_types(file, object, config, &listed));
+    if (first_windowed(config) == config->layers) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: layer_types: must be full_attention in all layers", file);
 }
 
-json_t *config_write_window(const struct model_config *config, json_t *object) {
-    if (object && json_object_set_new(object, "sliding_window", window_value(config)) == 0) return object;
-    json_decref(object);
-    return NULL;
+enum status config_read_windows(const char *file, const json_t *object, enum config_windows windows, int64_t pattern,
+                                struct model_config *config) {
+    switch (windows) {
+    case CONFIG_WINDOWS_NONE: return STATUS_OK;
+    case CONFIG_WINDOWS_ALL: return read_window(file, object, config);
+    case CONFIG_WINDOWS_FROM_LAYER: return read_layer_windows(file, object, config);
+    case CONFIG_WINDOWS_LISTED: return read_listed_windows(file, object, pattern, config);
+    case CONFIG_WINDOWS_REFUSED: return refuse_windows(file, object, config);
+    }
+    BUG("windows %d", (int)windows);
 }
 
 static json_t *types_value(const struct model_config *config) {
@@ -452,29 +425,30 @@ static json_t *types_value(const struct model_config *config) {
     return types;
 }
 
-/* Releases of transformers before 4.53 read max_window_layers, later ones layer_types. */
-json_t *config_write_layer_windows(const struct model_config *config, json_t *object) {
-    object = config_write_layer_types(config, object);
-    if (object && json_object_set_new(object, "max_window_layers", json_integer(first_windowed(config))) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+static json_t *write_listed_windows(const struct model_config *config, json_t *object) {
+    json_t *size = json_integer(config->window > 0 ? config->window : UNUSED_WINDOW);
+    return config_put(config_put(object, "sliding_window", size), "layer_types", types_value(config));
+}
+
+static json_t *write_window(const struct model_config *config, json_t *object) {
+    return config_put(object, "sliding_window", config->window > 0 ? json_integer(config->window) : json_null());
 }
 
 json_t *config_write_layer_types(const struct model_config *config, json_t *object) {
-    object = config_write_listed_windows(config, object);
-    if (object && json_object_set_new(object, "use_sliding_window", json_boolean(config->window > 0)) == 0)
-        return config_write_window(config, object);
-    json_decref(object);
-    return NULL;
+    object = config_put(write_listed_windows(config, object), "use_sliding_window", json_boolean(config->window > 0));
+    return write_window(config, object);
 }
 
-json_t *config_write_listed_windows(const struct model_config *config, json_t *object) {
-    json_t *size = json_integer(config->window > 0 ? config->window : UNUSED_WINDOW);
-    bool good = object && json_object_set(object, "sliding_window", size) == 0 &&
-                json_object_set_new(object, "layer_types", types_value(config)) == 0;
-    json_decref(size);
-    if (good) return object;
-    json_decref(object);
-    return NULL;
+json_t *config_write_windows(const struct model_config *config, enum config_windows windows, json_t *object) {
+    switch (windows) {
+    case CONFIG_WINDOWS_ALL: return write_window(config, object);
+    case CONFIG_WINDOWS_FROM_LAYER: /* releases of transformers before 4.53 read max_window_layers, later ones the list
+                                     */
+        return config_put(config_write_layer_types(config, object), "max_window_layers",
+                          json_integer(first_windowed(config)));
+    case CONFIG_WINDOWS_LISTED: return write_listed_windows(config, object);
+    case CONFIG_WINDOWS_NONE:
+    case CONFIG_WINDOWS_REFUSED: break;
+    }
+    return object;
 }

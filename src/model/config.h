@@ -28,39 +28,42 @@ struct config_key {
     size_t offset; /* of the field in struct model_config */
     double min, max;
     const char *text;
+    const char *const *names; /* of CONFIG_IGNORED: several keys, NULL ends the list; `name` is "" */
 };
 
 /* Rows of a table, which ends with a zeroed one. */
 #define CONFIG_FIELD(field) offsetof(struct model_config, field)
 #define KEY_SIZE(name, field, max)                                                                                     \
-    { name, CONFIG_INT, true, CONFIG_FIELD(field), 1, max, NULL }
+    { name, CONFIG_INT, true, CONFIG_FIELD(field), 1, max, NULL, NULL }
 
 #define KEY_OPTIONAL_SIZE(name, field, max)                                                                            \
-    { name, CONFIG_INT, false, CONFIG_FIELD(field), 1, max, NULL }
+    { name, CONFIG_INT, false, CONFIG_FIELD(field), 1, max, NULL, NULL }
 
 #define KEY_DOUBLE(name, field, min, max)                                                                              \
-    { name, CONFIG_DOUBLE, false, CONFIG_FIELD(field), min, max, NULL }
+    { name, CONFIG_DOUBLE, false, CONFIG_FIELD(field), min, max, NULL, NULL }
 
 #define KEY_BOOL(name, field)                                                                                          \
-    { name, CONFIG_BOOL, false, CONFIG_FIELD(field), 0, 0, NULL }
+    { name, CONFIG_BOOL, false, CONFIG_FIELD(field), 0, 0, NULL, NULL }
 
 #define KEY_ACTIVATION(name, field)                                                                                    \
-    { name, CONFIG_ACTIVATION, false, CONFIG_FIELD(field), 0, 0, NULL }
+    { name, CONFIG_ACTIVATION, false, CONFIG_FIELD(field), 0, 0, NULL, NULL }
 
 #define KEY_DROPOUT(name)                                                                                              \
-    { name, CONFIG_DROPOUT, false, CONFIG_FIELD(dropout), 0, 1, NULL }
+    { name, CONFIG_DROPOUT, false, CONFIG_FIELD(dropout), 0, 1, NULL, NULL }
 
 #define KEY_ARCHITECTURES(text)                                                                                        \
-    { "architectures", CONFIG_ARCHITECTURES, false, 0, 0, 0, text }
+    { "architectures", CONFIG_ARCHITECTURES, false, 0, 0, 0, text, NULL }
 
 #define KEY_FIXED(name, text)                                                                                          \
-    { name, CONFIG_FIXED, false, 0, 0, 0, text }
+    { name, CONFIG_FIXED, false, 0, 0, 0, text, NULL }
 
-#define KEY_IGNORED(name)                                                                                              \
-    { name, CONFIG_IGNORED, false, 0, 0, 0, NULL }
+#define KEYS_IGNORED(...)                                                                                              \
+    {                                                                                                                  \
+        "", CONFIG_IGNORED, .names = (const char *const[]) { __VA_ARGS__, NULL }                                       \
+    }
 
 #define KEY_ELSEWHERE(name)                                                                                            \
-    { name, CONFIG_ELSEWHERE, false, 0, 0, 0, NULL }
+    { name, CONFIG_ELSEWHERE, false, 0, 0, 0, NULL, NULL }
 
 /* Upper limits, far above any model's, that keep products of two sizes within 64 bits. */
 #define CONFIG_VOCAB_MAX 0x1p27
@@ -77,6 +80,9 @@ enum status config_hint_quantised(enum status status);
 /* Fills kv_heads, head_dim and embedding_width where they are 0, and checks that the sizes make a model and that its
  * bytes can be counted. Messages name the table's keys. */
 enum status config_complete(const char *file, const struct config_key *keys, struct model_config *config);
+/* The object with this key too; NULL, and the object is dropped, when it is NULL or memory ran out. Takes over the
+ * value; a NULL one is memory that ran out. */
+json_t *config_put(json_t *object, const char *key, json_t *value);
 /* A new object with model_type, all used keys, no special tokens (null), and dropout 0; NULL when out of memory. */
 json_t *config_write_keys(const struct model_config *config, const struct config_key *keys);
 /* The width of the MLP: what the config says or, in a new model that does not, by the family's rule. */
@@ -87,28 +93,35 @@ extern const struct config_key config_common_keys[];
 const char *config_activation_name(int index);
 const char *config_rope_type_name(int index);
 
-/* A window for all layers: "sliding_window", null for none; where the key is missing, config->window stays. */
+/* How a family's configs say which layers have windows. */
+enum config_windows {
+    CONFIG_WINDOWS_NONE,
+    /* KEYS_WINDOW, "sliding_window": all layers; null: none. Where the key is missing, config->window stays. */
+    CONFIG_WINDOWS_ALL,
+    /* KEYS_LAYER_WINDOWS, as Qwen2 and Qwen3 have it: by layer_types or, where that is missing, in the layers from
+     * max_window_layers on. */
+    CONFIG_WINDOWS_FROM_LAYER,
+    /* KEYS_LISTED_WINDOWS, as Gemma has it: by layer_types or, where that is missing, in all layers but every
+     * `pattern`-th. */
+    CONFIG_WINDOWS_LISTED,
+    CONFIG_WINDOWS_REFUSED, /* "layer_types" alone, which must be full_attention in all layers */
+};
 #define KEYS_WINDOW                                                                                                    \
-    { "sliding_window", CONFIG_ELSEWHERE, false, CONFIG_FIELD(window), 0, 0, NULL }
-
-enum status config_read_window(const char *file, const json_t *object, struct model_config *config);
-/* A window for some layers, as the configs of Qwen2 and Qwen3 have it: by layer_types or, where that is missing, in the
- * layers from max_window_layers on. */
+    { "sliding_window", CONFIG_ELSEWHERE, false, CONFIG_FIELD(window), 0, 0, NULL, NULL }
 #define KEYS_LAYER_WINDOWS                                                                                             \
     KEY_ELSEWHERE("use_sliding_window"), KEYS_WINDOW, KEY_ELSEWHERE("max_window_layers"), KEY_ELSEWHERE("layer_types")
-enum status config_read_layer_windows(const char *file, const json_t *object, struct model_config *config);
+#define KEYS_LISTED_WINDOWS KEYS_WINDOW, KEY_ELSEWHERE("layer_types")
+
+enum status config_read_windows(const char *file, const json_t *object, enum config_windows windows, int64_t pattern,
+                                struct model_config *config);
+/* Adds those keys, as config_put. */
+json_t *config_write_windows(const struct model_config *config, enum config_windows windows, json_t *object);
 /* "layer_types" alone; *listed: whether the config has it. Else config->windowed stays. */
 enum status config_read_layer_types(const char *file, const json_t *object, struct model_config *config, bool *listed);
-/* As Gemma's configs have it: by layer_types or, where that is missing, in all layers but every `pattern`-th. */
-#define KEYS_LISTED_WINDOWS KEYS_WINDOW, KEY_ELSEWHERE("layer_types")
-enum status config_read_listed_windows(const char *file, const json_t *object, struct model_config *config,
-                                       int64_t pattern);
-/* Add those keys and return the object; NULL when it is NULL or memory ran out, and it is dropped then. */
-json_t *config_write_window(const struct model_config *config, json_t *object);
-json_t *config_write_layer_windows(const struct model_config *config, json_t *object);
-json_t *config_write_layer_types(const struct model_config *config, json_t *object); /* without max_window_layers */
-
-json_t *config_write_listed_windows(const struct model_config *config, json_t *object);
+/* The keys of KEYS_LISTED_WINDOWS and "use_sliding_window", as config_put. */
+json_t *config_write_layer_types(const struct model_config *config, json_t *object);
+/* Where no layer has a window, there is none. */
+void config_drop_unused_window(struct model_config *config);
 
 /* rope_parameters (transformers 5), or rope_theta and rope_scaling (before). partial_rotary_factor is read where
  * rope->partial is not 0, else it must be 1. Then config_complete_rope. */
@@ -122,5 +135,5 @@ enum status config_complete_rope(const char *file, struct model_config *config, 
 #define KEYS_LOCAL_ROPE KEY_ELSEWHERE("rope_local_base_freq")
 enum status config_read_rope_by_type(const char *file, const json_t *object, struct rope_table_attributes *rope,
                                      struct rope_table_attributes *local);
-/* Adds rope_theta and, with a scaling, rope_scaling, which all releases read; false when out of memory. */
-bool config_write_rope(const struct rope_table_attributes *rope, json_t *object);
+/* Adds rope_theta and, with a scaling, rope_scaling, which all releases read; as config_put. */
+json_t *config_write_rope(const struct rope_table_attributes *rope, json_t *object);

@@ -214,17 +214,14 @@ static enum status print_family_row(const struct model_family *family, FILE *out
 static void print_keys(const char *what, const struct config_key *keys, enum config_use use, FILE *out) {
     bool any = false;
     for (; keys->name; keys++) {
-        if (keys->use != use) continue;
-        if (any)
-            fputs(", ", out);
-        else
-            fprintf(out, "- %s: ", what);
-        fprintf(out, "`%s", keys->name);
-        if (use == CONFIG_FIXED) fprintf(out, ": %s", keys->text);
-        fputc('`', out);
-        any = true;
+        const char *const one[] = {keys->name, NULL}, *const *name = keys->names ? keys->names : one;
+        for (; keys->use == use && *name; name++) {
+            fprintf(out, "%s%s%s`%s", any ? "" : "- ", any ? "" : what, any ? ", " : ": ", *name);
+            fprintf(out, "%s%s`", use == CONFIG_FIXED ? ": " : "", use == CONFIG_FIXED ? keys->text : "");
+            any = true;
+        }
     }
-    if (any) fputc('\n', out);
+    if (any) fputs("\n", out);
 }
 
 static const char *classes_of(const struct config_key *keys) {

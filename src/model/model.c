@@ -4,10 +4,7 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/terminal.h"
-#include "model/adapter_weights.h"
 #include "model/config.h"
-#include "model/plain_layers.h"
-#include "model/preset.h"
 #include "model/stored_format.h"
 #include "model/weights.h"
 

@@ -20,8 +20,52 @@
 #include "base/manifest.h"
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
-#include "model/adapter.h"
 #include "model/safetensors.h"
+
+/* LoRA adapters (Hu et al., arXiv 2106.09685): next to a frozen linear layer's W, y = W x + (alpha / rank) B (A x),
+ * with A [rank, in] and B [out, rank].
+ *
+ * Their names and files are those of the library peft: a directory with adapter_config.json and
+ * adapter_model.safetensors, which says where the base model is. A and B are parameters of the graph, named as in that
+ * file. */
+#include "base/base.h"
+
+enum { ADAPTER_TEXT_BYTES = 1024, ADAPTER_TARGETS_BYTES = 896 };
+
+struct adapter {
+    int64_t rank; /* 0: there is none */
+    double alpha;
+    char targets[ADAPTER_TARGETS_BYTES]; /* ends of linear layers' names, separated by commas; or "all-linear" */
+};
+
+/* From "RANK,ALPHA,TARGET[,TARGET]…". BAD_INPUT names what is wrong. */
+enum status adapter_parse(const char *text, struct adapter *out);
+/* The same text again, in one spelling; returns `text`. */
+char *adapter_print(const struct adapter *adapter, char text[ADAPTER_TEXT_BYTES]);
+/* Whether the linear layer of this name ("model.layers.0.self_attn.q_proj") gets an adapter. */
+bool adapter_wanted(const struct adapter *adapter, const char *layer);
+/* Whether a layer's name is `target` or ends with it, after a dot. */
+bool adapter_matches(const char *layer, const char *target, size_t target_length);
+
+/* Calls `each` with every target; stops when it returns something else than OK, and returns that. */
+enum status adapter_each_target(const struct adapter *adapter,
+                                enum status (*each)(void *payload, const char *target, size_t length), void *payload);
+
+/* The same as an array; NULL when out of memory. */
+json_t *adapter_list_targets(const struct adapter *adapter);
+
+/* Names in the graph and the files. */
+extern const char adapter_prefix[];   /* before the layer's name */
+extern const char adapter_suffix_a[]; /* and after it */
+extern const char adapter_suffix_b[];
+/* Whether a parameter of this name is an adapter's. */
+bool adapter_owns(const char *parameter);
+
+/* adapter_config.json: settings that peft knows and this program does not are BAD_INPUT by name, unless they say that
+ * they are off. `*base` is borrowed from the object, or NULL. */
+enum status adapter_read_config(const char *file, const json_t *object, struct adapter *out, const char **base);
+/* `targets`: an array of names, which is taken over. NULL when out of memory. */
+json_t *adapter_write_config(const struct adapter *adapter, const char *base, json_t *targets, bool weight_is_kn);
 
 /* Every family, by its model_type in config.json. */
 #define MODEL_FAMILY_LIST(X)                                                                                           \
@@ -99,7 +143,26 @@ struct model_config {
     double dropout;                          /* the largest that the file asks for; not applied, model_open says so */
 };
 
-struct model_preset;
+/* Published models by name: their config.json's dimensions, built in, so that "will it fit?" can be asked before
+ * anything is downloaded. */
+#include "base/base.h"
+
+struct model_preset {
+    const char *name;   /* "llama-3.1-8b" */
+    const char *hub;    /* where the model is published: "meta-llama/Llama-3.1-8B" */
+    const char *config; /* what matters of its config.json */
+};
+extern const struct model_preset model_presets[];
+extern const int model_preset_count;
+
+/* By its name, or by that on the hub with or without the owner, in upper or lower case; NULL: there is none. */
+const struct model_preset *model_preset_find(const char *name);
+/* Adds as a hint to the current message which preset was probably meant, or where all are listed; returns `code`. */
+enum status model_preset_hint(enum status code, const char *name);
+/* The config as a JSON object, which the caller drops. FAILED without memory. */
+enum status model_preset_config(const struct model_preset *preset, json_t **out);
+/* All of them in a table: `ballast help presets`. FAILED without memory. */
+enum status model_preset_print_list(FILE *out);
 
 struct model {
     struct model_config config;
@@ -134,6 +197,7 @@ enum model_purpose {
 
 struct builder;
 struct config_key;
+struct expert_names;
 
 /* Of a new model whose ffn is not given: hidden * numerator / denominator, up to a multiple. */
 struct model_ffn {
@@ -159,14 +223,26 @@ struct model_family {
      * yet, so a list by layer is filled to its end. Where a config lacks a key, transformers may assume something else:
      * that is read_config's. */
     void (*set_defaults)(struct model_config *config);
+    /* What transformers assumes where keys are missing. For decoder_read_config. */
+    void (*set_assumed)(struct model_config *config);
     /* Reads and checks every key into a config that is zeroed but for `family`; a key or value that the family does
      * not know is BAD_INPUT by name. */
     enum status (*read_config)(const char *file, const json_t *object, struct model_config *config);
     /* Adds parameters and nodes; returns the loss or the logits (NULL: see graph_status). */
     struct tensor *(*build)(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                             struct graph *graph);
-    /* Families built by decoder_build (else NULL): one layer, for their build; `table` is that of ops_rope_table. */
+    /* Families built by decoder_build: one layer, for their build; `table` is that of ops_rope_table. NULL: that of
+     * most, by what follows. */
     struct tensor *(*layer)(struct builder *builder, struct tensor *x, struct tensor *table);
+    enum decoder_heads_norm {
+        HEADS_UNNORMED,
+        HEADS_NORMED,
+        HEADS_NORMED_TOGETHER
+    } heads_norm;                       /* of queries and keys */
+    bool output_unbiased;               /* attention_bias is not of the output's projection */
+    const struct expert_names *experts; /* in place of the MLP */
+    int windows;                        /* enum config_windows */
+    int64_t window_pattern;             /* of CONFIG_WINDOWS_LISTED */
     /* config.json for a model made from scratch; NULL when out of memory. model_create reads it back, so a field that
      * is not written is lost. */
     json_t *(*write_config)(const struct model_config *config);

@@ -1,5 +1,5 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "model/plain_layers.h"
+#include "model/stored_format.h"
 
 #include <pcre2.h>
 

@@ -1,9 +1,8 @@
-#include "model/preset.h"
+#include "model/model.h"
 
 #include <strings.h>
 
 #include "base/text.h"
-#include "model/model.h"
 
 #define GPT2(name, hub, hidden, layers, heads)                                                                         \
     {                                                                                                                  \

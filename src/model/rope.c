@@ -239,29 +239,28 @@ static json_t *list_value(const float *values, int64_t count) {
 }
 
 /* Of the given type alone; what is 0 was not given. */
-static bool write_scaling(const struct rope_table_attributes *rope, int type, json_t *scaling) {
-    bool good = json_object_set_new(scaling, "rope_type", json_string(types[type].name)) == 0;
-    for (int i = 1; good && i < SETTINGS; i++) {
+static json_t *scaling_value(const struct rope_table_attributes *rope, int type) {
+    json_t *scaling = config_put(json_object(), "rope_type", json_string(types[type].name));
+    for (int i = 1; i < SETTINGS; i++) {
         double value = *(const double *)(const void *)((const char *)rope + settings[i].offset);
         if (!(settings[i].types & types[type].bit) || value == 0) continue;
-        json_t *number = settings[i].is_int ? json_integer((json_int_t)value) : json_real(value);
-        good = json_object_set_new(scaling, settings[i].name, number) == 0;
+        scaling = config_put(scaling, settings[i].name,
+                             settings[i].is_int ? json_integer((json_int_t)value) : json_real(value));
     }
-    if (good && rope->untruncated) good = json_object_set_new(scaling, truncate_name, json_false()) == 0;
-    if (!good || rope->scaling != ROPE_SCALING_LONGROPE) return good;
-    return json_object_set_new(scaling, short_name, list_value(rope->short_factor, rope->factors)) == 0 &&
-           json_object_set_new(scaling, long_name, list_value(rope->long_factor, rope->factors)) == 0;
+    if (rope->untruncated) scaling = config_put(scaling, truncate_name, json_false());
+    if (rope->scaling != ROPE_SCALING_LONGROPE) return scaling;
+    scaling = config_put(scaling, short_name, list_value(rope->short_factor, rope->factors));
+    return config_put(scaling, long_name, list_value(rope->long_factor, rope->factors));
 }
 
-bool config_write_rope(const struct rope_table_attributes *rope, json_t *object) {
-    if (json_object_set_new(object, "rope_theta", json_real(rope->theta)) != 0) return false;
-    if (rope->partial != 0 && json_object_set_new(object, partial_name, json_real(rope->partial)) != 0) return false;
-    if (rope->scaling == ROPE_SCALING_NONE) return true;
+json_t *config_write_rope(const struct rope_table_attributes *rope, json_t *object) {
     int type = 0;
+    object = config_put(object, "rope_theta", json_real(rope->theta));
+    if (rope->partial != 0) object = config_put(object, partial_name, json_real(rope->partial));
+    if (rope->scaling == ROPE_SCALING_NONE) return object;
     while (types[type].scaling != rope->scaling)
         type++;
-    json_t *scaling = json_object();
-    return json_object_set_new(object, "rope_scaling", scaling) == 0 && write_scaling(rope, type, scaling);
+    return config_put(object, "rope_scaling", scaling_value(rope, type));
 }
 
 enum status config_complete_rope(const char *file, struct model_config *config, struct rope_table_attributes *rope) {

@@ -8,7 +8,6 @@
 #include "base/random.h"
 #include "model/config.h"
 #include "model/families/builder.h"
-#include "model/plain_layers.h"
 #include "model/quantise.h"
 #include "model/stored_format.h"
 

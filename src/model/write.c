@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "model/adapter_weights.h"
 #include "model/weights.h"
 
 static const char ends_key[] = "eos_token_id";

@@ -47,7 +47,7 @@ struct plan_options {
 #define PLAN_OPTIONS_FIELD(field, ...) __typeof__(((struct recipe *)0)->field) field;
     SETTING_LIST_RECIPE(PLAN_OPTIONS_FIELD)
 #undef PLAN_OPTIONS_FIELD
-    const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
+    const char *lora;          /* "RANK,ALPHA,TARGETS" (model/model.h) */
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;
     /* These never change a result. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/plain_layers.h"
 #include "model/stored_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "model/model.h"
-#include "model/preset.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

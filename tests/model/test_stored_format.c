@@ -7,7 +7,6 @@
 #include "base/half.h"
 #include "base/json.h"
 #include "cli/commands/init.h"
-#include "model/plain_layers.h"
 #include "model/stored_format.h"
 #include "support/fault_sweep.h"
 #include "support/quantized_numbers.h"

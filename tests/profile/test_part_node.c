@@ -4,7 +4,6 @@
 
 #include "ir/differentiate.h"
 #include "model/model.h"
-#include "model/preset.h"
 #include "profile/points.h"
 #include "profile/profile.h"
 #include "support/unit.h"

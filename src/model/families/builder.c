@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "model/plain_layers.h"
+#include "model/stored_format.h"
 
 struct tensor *build_input(struct builder *builder, const char *name) {
     struct graph *graph = builder->graph;
@@ -142,18 +142,27 @@ void decoder_set_defaults(struct model_config *config) {
 
 enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config) {
     TRY(decoder_read_sizes(file, object, config));
-    TRY(config_read_rope(file, object, &config->rope));
-    return config_complete_rope(file, config, &config->rope);
+    return decoder_read_positions(file, object, config);
 }
 
 enum status decoder_read_sizes(const char *file, const json_t *object, struct model_config *config) {
-    const struct config_key *keys = config->family->keys;
-    TRY(config_read_keys(file, object, keys, config));
-    TRY(config_complete(file, keys, config));
+    const struct model_family *family = config->family;
+    (family->set_assumed ? family->set_assumed : decoder_set_defaults)(config);
+    TRY(config_read_keys(file, object, family->keys, config));
+    TRY(config_complete(file, family->keys, config));
     if (config->head_dim % 2 != 0)
         return status_set(STATUS_BAD_INPUT, "%s: head_dim: %lld is odd; rotary embeddings turn pairs", file,
                           (long long)config->head_dim);
-    return STATUS_OK;
+    if (config->experts_per_token <= config->experts) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: num_experts_per_tok: %lld, but there are %lld experts", file,
+                      (long long)config->experts_per_token, (long long)config->experts);
+}
+
+enum status decoder_read_positions(const char *file, const json_t *object, struct model_config *config) {
+    const struct model_family *family = config->family;
+    TRY(config_read_rope(file, object, &config->rope));
+    TRY(config_complete_rope(file, config, &config->rope));
+    return config_read_windows(file, object, family->windows, family->window_pattern, config);
 }
 
 json_t *decoder_write_config(const struct model_config *config) {
@@ -161,10 +170,14 @@ json_t *decoder_write_config(const struct model_config *config) {
     written.ffn = config_ffn(config);
     if (written.kv_heads == 0) written.kv_heads = written.heads;
     if (written.head_dim == 0 && written.heads > 0) written.head_dim = written.hidden / written.heads;
-    json_t *object = config_write_keys(&written, config->family->keys);
-    if (!object || config_write_rope(&written.rope, object)) return object;
-    json_decref(object);
-    return NULL;
+    if (written.expert_ffn == 0) written.expert_ffn = written.ffn;
+    if (written.shared_ffn == 0 && written.experts > 0)
+        written.shared_ffn = written.expert_ffn * written.experts_per_token;
+    if (written.query_scalar == 0) written.query_scalar = written.head_dim;
+    if (written.attention_multiplier == 0 && written.head_dim > 0)
+        written.attention_multiplier = 1 / (double)written.head_dim;
+    json_t *object = config_write_rope(&written.rope, config_write_keys(&written, config->family->keys));
+    return config_write_windows(config, config->family->windows, object);
 }
 
 const char decoder_initial[] = "normal with deviation 0.02 (`initializer_range`); biases 0, norm weights 1";
@@ -185,23 +198,19 @@ struct tensor *decoder_norm(struct builder *builder, const char *name, struct te
     return ops_rms_norm(builder->graph, build_node_name(builder, name), x, weight, norm_of(builder->config));
 }
 
-struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias) {
+struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed) {
     const struct model_config *config = builder->config;
+    enum decoder_heads_norm norm = config->family->heads_norm;
+    bool has_bias = config->attention_bias;
     int64_t width = config->heads * config->head_dim, kv_width = config->kv_heads * config->head_dim;
-    return (struct decoder_heads){
+    struct decoder_heads heads = {
         .q = build_layer_linear(builder, "self_attn.q_proj", normed, config->hidden, width, has_bias, NULL),
         .k = build_layer_linear(builder, "self_attn.k_proj", normed, config->hidden, kv_width, has_bias, NULL),
         .v = build_layer_linear(builder, "self_attn.v_proj", normed, config->hidden, kv_width, has_bias, NULL),
     };
-}
-
-struct decoder_heads decoder_project_normed(struct builder *builder, struct tensor *normed, bool by_head) {
-    const struct model_config *config = builder->config;
-    int64_t q_size = by_head ? config->head_dim : config->heads * config->head_dim;
-    int64_t k_size = by_head ? config->head_dim : config->kv_heads * config->head_dim;
-    struct decoder_heads heads = decoder_project(builder, normed, config->attention_bias);
-    heads.q = decoder_norm(builder, "self_attn.q_norm", heads.q, q_size);
-    heads.k = decoder_norm(builder, "self_attn.k_norm", heads.k, k_size);
+    if (norm == HEADS_UNNORMED) return heads;
+    heads.q = decoder_norm(builder, "self_attn.q_norm", heads.q, norm == HEADS_NORMED ? config->head_dim : width);
+    heads.k = decoder_norm(builder, "self_attn.k_norm", heads.k, norm == HEADS_NORMED ? config->head_dim : kv_width);
     return heads;
 }
 
@@ -212,9 +221,10 @@ static double score_scale(const struct model_config *config) {
 }
 
 struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
-                                 bool has_bias, struct tensor *x) {
+                                 struct tensor *x) {
     const struct model_config *config = builder->config;
     struct graph *graph = builder->graph;
+    bool has_bias = config->attention_bias && !config->family->output_unbiased;
     struct attention_attributes attributes = {
         .heads = config->heads,
         .kv_heads = config->kv_heads,
@@ -223,7 +233,7 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
         .window = config->windowed[builder->layer] ? config->window : 0,
         .softcap = config->attention_softcap,
     };
-    if (table) {
+    if (!config->without_rope[builder->layer]) {
         heads.q = ops_rope(graph, build_node_name(builder, "rope.q"), heads.q, table, config->heads, config->head_dim);
         heads.k =
             ops_rope(graph, build_node_name(builder, "rope.k"), heads.k, table, config->kv_heads, config->head_dim);
@@ -233,19 +243,15 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
                               has_bias, x);
 }
 
-struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, bool has_bias, struct tensor *x) {
+struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, struct tensor *x) {
     const struct model_config *config = builder->config;
+    bool has_bias = config->mlp_bias;
     int64_t hidden = config->hidden, ffn = config->ffn;
     struct tensor *gate = build_layer_linear(builder, "mlp.gate_proj", normed, hidden, ffn, has_bias, NULL);
     struct tensor *up = build_layer_linear(builder, "mlp.up_proj", normed, hidden, ffn, has_bias, NULL);
     struct tensor *active =
         ops_gated_activation(builder->graph, build_node_name(builder, "mlp.act"), gate, up, config->activation);
     return build_layer_linear(builder, "mlp.down_proj", active, ffn, hidden, has_bias, x);
-}
-
-struct tensor *decoder_normed_mlp(struct builder *builder, struct tensor *x, bool has_bias) {
-    struct tensor *normed = decoder_norm(builder, "post_attention_layernorm", x, builder->config->hidden);
-    return decoder_mlp(builder, normed, has_bias, x);
 }
 
 struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part) {
@@ -276,6 +282,15 @@ static struct rope_tables add_tables(struct graph *graph, const struct model_con
     return tables;
 }
 
+static struct tensor *llama_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
+    const struct model_config *config = builder->config;
+    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
+    x = decoder_attention(builder, decoder_project(builder, normed), table, x);
+    normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
+    if (config->family->experts) return experts_mlp(builder, config->family->experts, normed, x);
+    return decoder_mlp(builder, normed, x);
+}
+
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                              struct graph *graph) {
     struct builder builder = {
@@ -289,7 +304,8 @@ struct tensor *decoder_build(const struct model_config *config, const char *pref
                                 config->embedding_multiplier);
     for (; builder.layer < config->layers; builder.layer++) {
         build_begin_layer(&builder);
-        x = config->family->layer(&builder, x, config->windowed[builder.layer] ? tables.local : tables.global);
+        struct tensor *table = config->windowed[builder.layer] ? tables.local : tables.global;
+        x = (config->family->layer ? config->family->layer : llama_layer)(&builder, x, table);
     }
     graph_begin_block(graph, "head");
     struct tensor *weight = build_parameter(&builder, "norm.weight", config->hidden, 0);
@@ -305,29 +321,6 @@ void experts_set_defaults(struct model_config *config) {
     config->experts = 8;
     config->experts_per_token = 2;
     config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
-}
-
-enum status experts_check_config(const char *file, const struct model_config *config) {
-    if (config->experts_per_token <= config->experts) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: num_experts_per_tok: %lld, but there are %lld experts", file,
-                      (long long)config->experts_per_token, (long long)config->experts);
-}
-
-enum status experts_read_config(const char *file, const json_t *object, struct model_config *config) {
-    TRY(decoder_read_config(file, object, config));
-    TRY(experts_check_config(file, config));
-    bool listed;
-    TRY(config_read_layer_types(file, object, config, &listed));
-    for (int64_t layer = 0; layer < config->layers; layer++)
-        if (config->windowed[layer])
-            return status_set(STATUS_BAD_INPUT, "%s: layer_types: must be full_attention in all layers", file);
-    return STATUS_OK;
-}
-
-json_t *experts_write_config(const struct model_config *config) {
-    struct model_config written = *config;
-    if (written.expert_ffn == 0) written.expert_ffn = config_ffn(config);
-    return decoder_write_config(&written);
 }
 
 const struct expert_names expert_names_mlp = {

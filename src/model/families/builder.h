@@ -91,12 +91,13 @@ bool name_ends(const char *name, const char *end);
 
 /* What transformers assumes where keys are missing. */
 void decoder_set_defaults(struct model_config *config);
-/* Reads all keys of the family, and rope; windows are the family's. */
+/* All keys of the family, over what it assumes where they are missing, and the positions. */
 enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config);
-/* The same without rope. */
+/* The first part of that. */
 enum status decoder_read_sizes(const char *file, const json_t *object, struct model_config *config);
-/* All of that again, for a new model; NULL when out of memory. A family with no keys besides these has it as
- * write_config. */
+/* The second: rotary positions and the family's windows. */
+enum status decoder_read_positions(const char *file, const json_t *object, struct model_config *config);
+/* All of that again, for a new model, whose missing sizes follow from others; NULL when out of memory. */
 json_t *decoder_write_config(const struct model_config *config);
 /* Normal with initial_range; norm weights 1, biases 0. */
 double decoder_initial_deviation(const struct model_config *config, const struct tensor *parameter);
@@ -109,23 +110,19 @@ struct tensor *decoder_norm(struct builder *builder, const char *name, struct te
 struct decoder_heads {
     struct tensor *q, *k, *v, *sinks;
 };
-/* By q_proj, k_proj and v_proj. */
-struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias);
-/* The same with the config's attention_bias; queries and keys are then normalised, by head or over all heads. */
-struct decoder_heads decoder_project_normed(struct builder *builder, struct tensor *normed, bool by_head);
-/* Rotates queries and keys by `table` (NULL: not at all, in layers without positions), attends within the layer's
- * window, and adds the output's projection to x (NULL: to nothing). */
+/* By q_proj, k_proj and v_proj; queries and keys are then normalised as the family has it. */
+struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed);
+/* Rotates queries and keys by `table`, but for layers without positions, attends within the layer's window, and adds
+ * the output's projection to x (NULL: to nothing). */
 struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
-                                 bool has_bias, struct tensor *x);
+                                 struct tensor *x);
 /* x (NULL: nothing) + down_proj(f(gate_proj(normed)) * up_proj(normed)) */
-struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, bool has_bias, struct tensor *x);
-/* The same of x's norm by post_attention_layernorm, as most families have it. */
-struct tensor *decoder_normed_mlp(struct builder *builder, struct tensor *x, bool has_bias);
+struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, struct tensor *x);
 /* x + part, for families that change what is added. */
 struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part);
 
-/* Embedding, layers (by the family's `layer`), norm and head. Windowed layers have a table of their own where
- * config->local_rope says so. */
+/* Embedding, layers (by the family's `layer`, or Llama's), norm and head. Windowed layers have a table of their own
+ * where config->local_rope says so. */
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                              struct graph *graph);
 
@@ -151,21 +148,13 @@ extern const char *const decoder_buffers[];
 #define EXPERT_KEYS_QWEN                                                                                               \
     EXPERT_KEY_NORMALISED, KEY_OPTIONAL_SIZE("moe_intermediate_size", expert_ffn, CONFIG_WIDTH_MAX),                   \
         KEY_FIXED("decoder_sparse_step", "1"), KEY_FIXED("mlp_only_layers", "[]"),                                     \
-        KEY_FIXED("use_sliding_window", "false"), KEY_IGNORED("sliding_window"), KEY_IGNORED("max_window_layers"),     \
+        KEY_FIXED("use_sliding_window", "false"), KEYS_IGNORED("sliding_window", "max_window_layers"),                 \
         KEY_ELSEWHERE("layer_types")
 
 /* router_aux_loss_coef of all families but OLMoE. */
 #define EXPERTS_BALANCE_COEFFICIENT 0.001
 /* Of a new model: 8 experts, of which a token takes 2. */
 void experts_set_defaults(struct model_config *config);
-/* Reads the family's keys, and refuses what does not fit: more experts of a token than there are; layers with windows
- * where the family has none. */
-enum status experts_read_config(const char *file, const json_t *object, struct model_config *config);
-/* decoder_write_config, experts as wide as an MLP would be where nothing is said. */
-json_t *experts_write_config(const struct model_config *config);
-
-/* BAD_INPUT where a token takes more experts than there are. */
-enum status experts_check_config(const char *file, const struct model_config *config);
 
 /* Names within a layer: of the router's weight, which may have a bias, and of an expert's number and parts. */
 struct expert_names {

@@ -11,11 +11,10 @@
     KEY_ACTIVATION("hidden_activation", activation), KEYS_LISTED_WINDOWS, KEY_BOOL("attention_bias", attention_bias),  \
         KEY_OPTIONAL_SIZE("query_pre_attn_scalar", query_scalar, CONFIG_WIDTH_MAX),                                    \
         KEY_ELSEWHERE("final_logit_softcapping"), KEY_FIXED("use_bidirectional_attention", "false"),                   \
-        KEY_IGNORED("hidden_act"), /* older files have it too; transformers reads hidden_activation alone */           \
-        KEY_IGNORED("cache_implementation")
+        KEYS_IGNORED("hidden_act", "cache_implementation") /* transformers reads hidden_activation alone */
 #define GEMMA_FAMILY                                                                                                   \
     .initial = gemma_initial, .embedding = "embed_tokens.weight", .buffers = decoder_buffers, .build = gemma_build,    \
-    .initial_deviation = decoder_initial_deviation
+    .layer = gemma_layer, .windows = CONFIG_WINDOWS_LISTED, .initial_deviation = decoder_initial_deviation
 
 static const char logits_softcap[] = "final_logit_softcapping";
 
@@ -36,33 +35,18 @@ static enum status gemma_read_softcap(const char *file, const json_t *object, co
 
 static json_t *gemma_softcap_value(double softcap) { return softcap > 0 ? json_real(softcap) : json_null(); }
 
-/* What both write; NULL when out of memory. */
 static json_t *gemma_write_config(const struct model_config *config) {
-    struct model_config written = *config;
-    if (written.head_dim == 0 && written.heads > 0) written.head_dim = written.hidden / written.heads;
-    if (written.query_scalar == 0) written.query_scalar = written.head_dim;
-    json_t *object = config_write_listed_windows(config, decoder_write_config(&written));
-    if (object && json_object_set_new(object, logits_softcap, gemma_softcap_value(config->logits_softcap)) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static struct tensor *attention(struct builder *builder, struct tensor *x, struct tensor *table, bool norms_heads) {
-    const struct model_config *config = builder->config;
-    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    struct decoder_heads heads = norms_heads ? decoder_project_normed(builder, normed, true)
-                                             : decoder_project(builder, normed, config->attention_bias);
-    return decoder_attention(builder, heads, table, config->attention_bias, NULL);
+    return config_put(decoder_write_config(config), logits_softcap, gemma_softcap_value(config->logits_softcap));
 }
 
 /* x + norm(attention(norm(x))), then the same with the MLP. */
-static struct tensor *gemma_layer(struct builder *builder, struct tensor *x, struct tensor *table, bool norms_heads) {
+static struct tensor *gemma_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     int64_t hidden = builder->config->hidden;
-    struct tensor *part = attention(builder, x, table, norms_heads);
+    struct tensor *part = decoder_norm(builder, "input_layernorm", x, hidden);
+    part = decoder_attention(builder, decoder_project(builder, part), table, NULL);
     x = decoder_add(builder, "attention.add", x, decoder_norm(builder, "post_attention_layernorm", part, hidden));
     part = decoder_norm(builder, "pre_feedforward_layernorm", x, hidden);
-    part = decoder_mlp(builder, part, false, NULL);
+    part = decoder_mlp(builder, part, NULL);
     return decoder_add(builder, "mlp.add", x, decoder_norm(builder, "post_feedforward_layernorm", part, hidden));
 }
 
@@ -89,45 +73,34 @@ static const struct config_key gemma2_keys[] = {
     DECODER_KEY_KV_HEADS_REQUIRED,
     GEMMA_KEYS,
     KEY_ELSEWHERE(scores_softcap),
-    KEY_IGNORED("sliding_window_size"), /* in the authors' files, next to sliding_window */
+    KEYS_IGNORED("sliding_window_size"), /* in the authors' files, next to sliding_window */
     {0},
 };
 
 enum { GEMMA2_HEAD_DIM = 256, GEMMA2_PATTERN = 2 }; /* what transformers assumes, whatever the hidden size */
 
-static void set_softcaps(struct model_config *config) {
-    config->attention_softcap = 50;
-    config->logits_softcap = 30;
-}
-
 static void gemma2_set_defaults(struct model_config *config) {
     gemma_set_defaults(config);
-    set_softcaps(config);
+    config->attention_softcap = 50;
+    config->logits_softcap = 30;
     for (int64_t layer = 0; layer < MODEL_LAYERS_MAX; layer++)
         config->windowed[layer] = (layer + 1) % GEMMA2_PATTERN != 0;
 }
 
-static enum status gemma2_read_config(const char *file, const json_t *object, struct model_config *config) {
+static void gemma2_set_assumed(struct model_config *config) {
+    gemma2_set_defaults(config);
     config->head_dim = GEMMA2_HEAD_DIM;
     config->query_scalar = GEMMA2_HEAD_DIM;
-    gemma_set_defaults(config);
-    set_softcaps(config);
+}
+
+static enum status gemma2_read_config(const char *file, const json_t *object, struct model_config *config) {
     TRY(decoder_read_config(file, object, config));
-    TRY(config_read_listed_windows(file, object, config, GEMMA2_PATTERN));
     TRY(gemma_read_softcap(file, object, scores_softcap, &config->attention_softcap));
-    return gemma_read_softcap(file, object, "final_logit_softcapping", &config->logits_softcap);
+    return gemma_read_softcap(file, object, logits_softcap, &config->logits_softcap);
 }
 
 static json_t *gemma2_write_config(const struct model_config *config) {
-    json_t *object = gemma_write_config(config);
-    if (object && json_object_set_new(object, scores_softcap, gemma_softcap_value(config->attention_softcap)) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static struct tensor *gemma2_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    return gemma_layer(builder, x, table, false);
+    return config_put(gemma_write_config(config), scores_softcap, gemma_softcap_value(config->attention_softcap));
 }
 
 const struct model_family family_gemma2 = {
@@ -138,8 +111,9 @@ const struct model_family family_gemma2 = {
     GEMMA_FAMILY,
     .prefix = "model.",
     .set_defaults = gemma2_set_defaults,
+    .set_assumed = gemma2_set_assumed,
+    .window_pattern = GEMMA2_PATTERN,
     .read_config = gemma2_read_config,
-    .layer = gemma2_layer,
     .write_config = gemma2_write_config,
 };
 
@@ -165,51 +139,43 @@ static const struct config_key gemma3_keys[] = {
     GEMMA_KEYS,
     KEY_ELSEWHERE("sliding_window_pattern"),
     KEY_FIXED("attn_logit_softcapping", "null"), /* transformers' class does not read it */
-    KEY_IGNORED("_sliding_window_pattern"),
+    KEYS_IGNORED("_sliding_window_pattern"),
     {0},
 };
 
-static void set_common(struct model_config *config) {
+static void gemma3_set_defaults(struct model_config *config) {
     gemma_set_defaults(config);
     config->rope.theta = THETA;
     config->local_rope.theta = LOCAL_THETA;
-}
-
-static void gemma3_set_defaults(struct model_config *config) {
-    set_common(config);
     config->window = 1024;
     for (int64_t layer = 0; layer < MODEL_LAYERS_MAX; layer++)
         config->windowed[layer] = (layer + 1) % GEMMA3_PATTERN != 0;
 }
 
-static enum status gemma3_read_config(const char *file, const json_t *object, struct model_config *config) {
+static void gemma3_set_assumed(struct model_config *config) {
+    gemma3_set_defaults(config);
+    config->window = 4096;
     config->vocab_size = VOCAB;
     config->context = CONTEXT;
     config->heads = HEADS;
     config->kv_heads = KV_HEADS;
     config->head_dim = GEMMA3_HEAD_DIM;
     config->query_scalar = GEMMA3_HEAD_DIM;
+}
+
+static enum status gemma3_read_config(const char *file, const json_t *object, struct model_config *config) {
     int64_t pattern = GEMMA3_PATTERN;
-    set_common(config);
     TRY(decoder_read_sizes(file, object, config));
     TRY(config_read_rope_by_type(file, object, &config->rope, &config->local_rope));
     TRY(json_read_int(file, object, "sliding_window_pattern", 1, (int64_t)CONFIG_CONTEXT_MAX, &pattern));
-    TRY(config_read_listed_windows(file, object, config, pattern));
-    TRY(gemma_read_softcap(file, object, "final_logit_softcapping", &config->logits_softcap));
+    TRY(config_read_windows(file, object, CONFIG_WINDOWS_LISTED, pattern, config));
+    TRY(gemma_read_softcap(file, object, logits_softcap, &config->logits_softcap));
     TRY(config_complete_rope(file, config, &config->rope));
     return config_complete_rope(file, config, &config->local_rope);
 }
 
 static json_t *gemma3_write_config(const struct model_config *config) {
-    json_t *object = gemma_write_config(config);
-    if (object && json_object_set_new(object, "rope_local_base_freq", json_real(config->local_rope.theta)) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static struct tensor *gemma3_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    return gemma_layer(builder, x, table, true);
+    return config_put(gemma_write_config(config), "rope_local_base_freq", json_real(config->local_rope.theta));
 }
 
 const struct model_family family_gemma3_text = {
@@ -221,8 +187,9 @@ const struct model_family family_gemma3_text = {
     GEMMA_FAMILY,
     .prefix = "model.",
     .set_defaults = gemma3_set_defaults,
+    .set_assumed = gemma3_set_assumed,
     .read_config = gemma3_read_config,
-    .layer = gemma3_layer,
+    .heads_norm = HEADS_NORMED,
     .write_config = gemma3_write_config,
 };
 
@@ -231,13 +198,9 @@ static const struct config_key wrapper_keys[] = {
     KEY_ARCHITECTURES("[\"Gemma3ForConditionalGeneration\"]"),
     KEY_ELSEWHERE("text_config"),
     KEY_FIXED("tie_word_embeddings", "true"),
-    KEY_IGNORED("initializer_range"),
-    /* of images, which the text model does not see */
-    KEY_IGNORED("vision_config"),
-    KEY_IGNORED("mm_tokens_per_image"),
-    KEY_IGNORED("image_token_index"),
-    KEY_IGNORED("boi_token_index"),
-    KEY_IGNORED("eoi_token_index"),
+    /* but for the first of images, which the text model does not see */
+    KEYS_IGNORED("initializer_range", "vision_config", "mm_tokens_per_image", "image_token_index", "boi_token_index",
+                 "eoi_token_index"),
     {0},
 };
 
@@ -273,6 +236,7 @@ const struct model_family family_gemma3 = {
     .prefix = "model.language_model.",
     .stored_prefix = "language_model.model.",
     .carried = carried,
+    .set_assumed = gemma3_set_assumed,
     .read_config = read_wrapper,
-    .layer = gemma3_layer,
+    .heads_norm = HEADS_NORMED,
 };

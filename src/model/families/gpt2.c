@@ -24,16 +24,9 @@ static const struct config_key keys[] = {
     KEY_DROPOUT("resid_pdrop"),
     KEY_DROPOUT("attn_pdrop"),
     KEY_ELSEWHERE("n_ctx"),
-    /* another order of the same GEMMs */
-    KEY_IGNORED("reorder_and_upcast_attn"),
-    /* the classifier of GPT2DoubleHeadsModel, and of the first releases */
-    KEY_IGNORED("summary_activation"),
-    KEY_IGNORED("summary_first_dropout"),
-    KEY_IGNORED("summary_proj_to_labels"),
-    KEY_IGNORED("summary_type"),
-    KEY_IGNORED("summary_use_proj"),
-    KEY_IGNORED("n_special"),
-    KEY_IGNORED("predict_special_tokens"),
+    /* another order of the same GEMMs; the classifier of GPT2DoubleHeadsModel, and of the first releases */
+    KEYS_IGNORED("reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+                 "summary_type", "summary_use_proj", "n_special", "predict_special_tokens"),
     {0},
 };
 

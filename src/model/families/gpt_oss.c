@@ -18,8 +18,8 @@ static const struct config_key keys[] = {
     KEY_DOUBLE("swiglu_alpha", glu_alpha, 1e-6, 1e6),
     KEY_DOUBLE("swiglu_limit", glu_limit, 1e-6, 1e6),
     KEY_FIXED("hidden_act", "\"silu\""),
-    KEY_IGNORED("initial_context_length"), /* of the authors' own code: in rope_scaling too */
-    KEY_IGNORED("experts_per_token"),      /* likewise: num_experts_per_tok */
+    /* of the authors' own code: in rope_scaling, and as num_experts_per_tok, too */
+    KEYS_IGNORED("initial_context_length", "experts_per_token"),
     {0},
 };
 
@@ -58,31 +58,25 @@ static bool is_set(const json_t *object, const char *key) {
     return value && !json_is_null(value);
 }
 
-static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
+static void set_assumed(struct model_config *config) {
+    set_common(config);
     config->kv_heads = KV_HEADS;
     config->head_dim = HEAD_DIM;
     config->experts = EXPERTS;
     config->experts_per_token = EXPERTS_OF_TOKEN;
-    set_common(config);
+}
+
+static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
     TRY(decoder_read_sizes(file, object, config));
-    TRY(experts_check_config(file, config));
-    TRY(config_read_listed_windows(file, object, config, PATTERN));
     if (!is_set(object, "rope_parameters") && !is_set(object, "rope_scaling")) set_rope(&config->rope);
-    TRY(config_read_rope(file, object, &config->rope));
-    return config_complete_rope(file, config, &config->rope);
+    return decoder_read_positions(file, object, config);
 }
 
 /* A config that says nothing of scaling is read as YaRN's. */
-static bool write_plain_rope(json_t *object) {
-    return json_object_set_new(object, "rope_scaling", json_pack("{s:s}", "rope_type", "default")) == 0;
-}
-
 static json_t *write_config(const struct model_config *config) {
-    json_t *object = config_write_listed_windows(config, decoder_write_config(config));
-    if (!object || config->rope.scaling != ROPE_SCALING_NONE || write_plain_rope(object)) return object;
-    json_decref(object);
-    (void)status_no_memory(0, "a config");
-    return NULL;
+    json_t *object = decoder_write_config(config);
+    if (config->rope.scaling != ROPE_SCALING_NONE) return object;
+    return config_put(object, "rope_scaling", json_pack("{s:s}", "rope_type", "default"));
 }
 
 /* Sinks and the router's bias start as matrices do. */
@@ -137,9 +131,9 @@ static struct tensor *add_experts(struct builder *builder, struct tensor *normed
 static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     const struct model_config *config = builder->config;
     struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    struct decoder_heads heads = decoder_project(builder, normed, config->attention_bias);
+    struct decoder_heads heads = decoder_project(builder, normed);
     heads.sinks = build_layer_parameter(builder, "self_attn.sinks", config->heads, 0, true);
-    x = decoder_attention(builder, heads, table, config->attention_bias, x);
+    x = decoder_attention(builder, heads, table, x);
     normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
     return add_experts(builder, normed, x);
 }
@@ -158,7 +152,10 @@ const struct model_family family_gpt_oss = {
     .initial_deviation = initial_deviation,
     .expert_format = WEIGHT_MXFP4,
     .set_defaults = set_defaults,
+    .set_assumed = set_assumed,
     .read_config = read_config,
+    .windows = CONFIG_WINDOWS_LISTED,
+    .window_pattern = PATTERN,
     .layer = layer,
     .write_config = write_config,
 };

@@ -27,22 +27,12 @@ static void set_defaults(struct model_config *config) {
     config->logits_divisor = 8;
 }
 
-/* What transformers assumes where keys are missing. */
-static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
+static void set_assumed(struct model_config *config) {
+    decoder_set_defaults(config);
     config->attention_multiplier = 1;
     config->embedding_multiplier = 1;
     config->residual_multiplier = 1;
     config->logits_divisor = 1;
-    decoder_set_defaults(config);
-    return decoder_read_config(file, object, config);
-}
-
-static json_t *write_config(const struct model_config *config) {
-    struct model_config written = *config;
-    int64_t head_dim = written.head_dim;
-    if (head_dim == 0 && written.heads > 0) head_dim = written.hidden / written.heads;
-    if (written.attention_multiplier == 0 && head_dim > 0) written.attention_multiplier = 1 / (double)head_dim;
-    return decoder_write_config(&written);
 }
 
 static struct tensor *add_scaled(struct builder *builder, const char *part_of, struct tensor *x, struct tensor *part) {
@@ -55,11 +45,10 @@ static struct tensor *add_scaled(struct builder *builder, const char *part_of, s
 static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     const struct model_config *config = builder->config;
     struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    struct decoder_heads heads = decoder_project(builder, normed, config->attention_bias);
-    struct tensor *part = decoder_attention(builder, heads, table, config->attention_bias, NULL);
+    struct tensor *part = decoder_attention(builder, decoder_project(builder, normed), table, NULL);
     x = add_scaled(builder, "attention", x, part);
     normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
-    return add_scaled(builder, "mlp", x, decoder_mlp(builder, normed, config->mlp_bias, NULL));
+    return add_scaled(builder, "mlp", x, decoder_mlp(builder, normed, NULL));
 }
 
 const struct model_family family_granite = {
@@ -69,7 +58,8 @@ const struct model_family family_granite = {
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,
-    .read_config = read_config,
+    .set_assumed = set_assumed,
+    .read_config = decoder_read_config,
     .layer = layer,
-    .write_config = write_config,
+    .write_config = decoder_write_config,
 };

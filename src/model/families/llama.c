@@ -10,27 +10,13 @@ static const struct config_key keys[] = {
     KEY_BOOL("mlp_bias", mlp_bias),
     KEY_FIXED("pretraining_tp", "1"),
     KEY_FIXED("rope_interleaved", "false"),
-    KEY_IGNORED("is_llama_config"),     /* a mark in some models' files */
-    KEY_IGNORED("max_sequence_length"), /* the context again, in files of the first release */
+    KEYS_IGNORED("is_llama_config", "max_sequence_length"), /* of some models' files; the context again */
     {0},
 };
 
 static void set_defaults(struct model_config *config) {
     decoder_set_defaults(config);
     config->norm_epsilon = 1e-5;
-}
-
-static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
-    decoder_set_defaults(config);
-    return decoder_read_config(file, object, config);
-}
-
-static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    const struct model_config *config = builder->config;
-    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    struct decoder_heads heads = decoder_project(builder, normed, config->attention_bias);
-    x = decoder_attention(builder, heads, table, config->attention_bias, x);
-    return decoder_normed_mlp(builder, x, config->mlp_bias);
 }
 
 const struct model_family family_llama = {
@@ -40,7 +26,6 @@ const struct model_family family_llama = {
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,
-    .read_config = read_config,
-    .layer = layer,
+    .read_config = decoder_read_config,
     .write_config = decoder_write_config,
 };

@@ -15,19 +15,17 @@ static void olmo2_set_defaults(struct model_config *config) {
     config->rope.theta = 5e5;
 }
 
-/* What transformers assumes where keys are missing. */
-static enum status olmo2_read_config(const char *file, const json_t *object, struct model_config *config) {
+static void olmo_set_assumed(struct model_config *config) {
     decoder_set_defaults(config);
     config->norm_epsilon = 1e-5;
-    return decoder_read_config(file, object, config);
 }
 
 static struct tensor *olmo2_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     int64_t hidden = builder->config->hidden;
-    struct decoder_heads heads = decoder_project_normed(builder, x, false);
-    struct tensor *part = decoder_attention(builder, heads, table, builder->config->attention_bias, NULL);
+    struct decoder_heads heads = decoder_project(builder, x);
+    struct tensor *part = decoder_attention(builder, heads, table, NULL);
     x = decoder_add(builder, "attention.add", x, decoder_norm(builder, "post_attention_layernorm", part, hidden));
-    part = decoder_mlp(builder, x, false, NULL);
+    part = decoder_mlp(builder, x, NULL);
     return decoder_add(builder, "mlp.add", x, decoder_norm(builder, "post_feedforward_layernorm", part, hidden));
 }
 
@@ -38,7 +36,9 @@ const struct model_family family_olmo2 = {
     .keys = olmo2_keys,
     DECODER_FAMILY,
     .set_defaults = olmo2_set_defaults,
-    .read_config = olmo2_read_config,
+    .set_assumed = olmo_set_assumed,
+    .read_config = decoder_read_config,
+    .heads_norm = HEADS_NORMED_TOGETHER,
     .layer = olmo2_layer,
     .write_config = decoder_write_config,
 };
@@ -66,26 +66,18 @@ static void olmoe_set_defaults(struct model_config *config) {
     config->norm_epsilon = 1e-5;
 }
 
-/* What transformers assumes where keys are missing. */
-static enum status olmoe_read_config(const char *file, const json_t *object, struct model_config *config) {
+static void olmoe_set_assumed(struct model_config *config) {
+    olmo_set_assumed(config);
     config->experts = 64;
     config->experts_per_token = 8;
     config->balance_coefficient = BALANCE_COEFFICIENT;
-    decoder_set_defaults(config);
-    config->norm_epsilon = 1e-5;
-    TRY(experts_read_config(file, object, config));
+}
+
+static enum status olmoe_read_config(const char *file, const json_t *object, struct model_config *config) {
+    TRY(decoder_read_config(file, object, config));
     if (config->heads * config->head_dim != config->hidden)
         return status_set(STATUS_BAD_INPUT, "%s: head_dim: must be hidden_size / num_attention_heads", file);
     return STATUS_OK;
-}
-
-static struct tensor *olmoe_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    const struct model_config *config = builder->config;
-    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    struct decoder_heads heads = decoder_project_normed(builder, normed, false);
-    x = decoder_attention(builder, heads, table, config->attention_bias, x);
-    normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
-    return experts_mlp(builder, &expert_names_mlp, normed, x);
 }
 
 const struct model_family family_olmoe = {
@@ -95,7 +87,9 @@ const struct model_family family_olmoe = {
     .keys = olmoe_keys,
     DECODER_FAMILY,
     .set_defaults = olmoe_set_defaults,
+    .set_assumed = olmoe_set_assumed,
     .read_config = olmoe_read_config,
-    .layer = olmoe_layer,
+    .heads_norm = HEADS_NORMED_TOGETHER,
+    .experts = &expert_names_mlp,
     .write_config = decoder_write_config,
 };

@@ -57,11 +57,7 @@ static json_t *write_config(const struct model_config *config) {
     struct model_config written = *config;
     written.ffn = config_ffn(config);
     if (written.embedding_width == 0) written.embedding_width = written.hidden;
-    json_t *object = config_write_keys(&written, keys);
-    if (object && json_object_set_new(object, "do_layer_norm_before", json_boolean(!config->norm_after)) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+    return config_put(config_write_keys(&written, keys), "do_layer_norm_before", json_boolean(!config->norm_after));
 }
 
 /* Where the norm stands: before `part` of the layer, or after the residual sum. */

@@ -19,7 +19,7 @@ static const struct config_key keys[] = {
     KEY_ELSEWHERE(original_context),
     KEY_FIXED("full_attn_mod", "1"),
     KEY_FIXED("interpolate_factor", "1"),
-    KEY_IGNORED("auto_map"), /* where the authors' own code is */
+    KEYS_IGNORED("auto_map"), /* where the authors' own code is */
     {0},
 };
 
@@ -38,13 +38,12 @@ static enum status read_original_context(const char *file, const json_t *object,
 }
 
 static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
-    set_defaults(config);
     TRY(decoder_read_sizes(file, object, config));
     TRY(config_read_partial_rope(file, object, &config->rope));
     TRY(config_read_rope(file, object, &config->rope));
     TRY(read_original_context(file, object, config));
     TRY(config_complete_rope(file, config, &config->rope));
-    TRY(config_read_window(file, object, config));
+    TRY(config_read_windows(file, object, CONFIG_WINDOWS_ALL, 0, config));
     if (config->rope.scaling != ROPE_SCALING_NONE && config->rope.scaling != ROPE_SCALING_LONGROPE)
         return status_set(STATUS_BAD_INPUT,
                           "%s: rope_type: only default and longrope are supported for models of type phi3", file);
@@ -52,12 +51,9 @@ static enum status read_config(const char *file, const json_t *object, struct mo
 }
 
 static json_t *write_config(const struct model_config *config) {
-    json_t *object = config_write_window(config, decoder_write_config(config));
+    json_t *object = decoder_write_config(config);
     json_int_t context = (json_int_t)config->rope.original_context;
-    if (!object || context == 0 || json_object_set_new(object, original_context, json_integer(context)) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+    return context == 0 ? object : config_put(object, original_context, json_integer(context));
 }
 
 static struct decoder_heads project(struct builder *builder, struct tensor *normed) {
@@ -87,7 +83,7 @@ static struct tensor *mlp(struct builder *builder, struct tensor *x) {
 
 static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     struct tensor *normed = decoder_norm(builder, "input_layernorm", x, builder->config->hidden);
-    return mlp(builder, decoder_attention(builder, project(builder, normed), table, false, x));
+    return mlp(builder, decoder_attention(builder, project(builder, normed), table, x));
 }
 
 const struct model_family family_phi3 = {
@@ -99,7 +95,9 @@ const struct model_family family_phi3 = {
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,
+    .set_assumed = set_defaults,
     .read_config = read_config,
+    .windows = CONFIG_WINDOWS_ALL,
     .layer = layer,
     .write_config = write_config,
 };

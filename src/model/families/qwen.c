@@ -12,27 +12,14 @@ static const struct config_key qwen2_keys[] = {
     {0},
 };
 
+static void qwen2_set_assumed(struct model_config *config) {
+    decoder_set_defaults(config);
+    config->attention_bias = true;
+}
+
 static void qwen2_set_defaults(struct model_config *config) {
-    decoder_set_defaults(config);
-    config->attention_bias = true;
+    qwen2_set_assumed(config);
     config->rope.theta = 1e6;
-}
-
-static enum status qwen2_read_config(const char *file, const json_t *object, struct model_config *config) {
-    config->attention_bias = true;
-    decoder_set_defaults(config);
-    TRY(decoder_read_config(file, object, config));
-    return config_read_layer_windows(file, object, config);
-}
-
-static json_t *qwen2_write_config(const struct model_config *config) {
-    return config_write_layer_windows(config, decoder_write_config(config));
-}
-
-static struct tensor *qwen2_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, builder->config->hidden);
-    x = decoder_attention(builder, decoder_project(builder, normed, true), table, false, x);
-    return decoder_normed_mlp(builder, x, false);
 }
 
 const struct model_family family_qwen2 = {
@@ -42,15 +29,15 @@ const struct model_family family_qwen2 = {
     .keys = qwen2_keys,
     DECODER_FAMILY,
     .set_defaults = qwen2_set_defaults,
-    .read_config = qwen2_read_config,
-    .layer = qwen2_layer,
-    .write_config = qwen2_write_config,
+    .set_assumed = qwen2_set_assumed,
+    .read_config = decoder_read_config,
+    .output_unbiased = true,
+    .windows = CONFIG_WINDOWS_FROM_LAYER,
+    .write_config = decoder_write_config,
 };
 
 /* Qwen1.5-MoE and Qwen2-MoE (Yang et al., arXiv 2407.10671): Qwen2 with experts in place of the MLP, and one next to
  * them that all tokens take by a gate of its own, as transformers' Qwen2MoeForCausalLM computes it. */
-
-enum { SHARED_FFN = 5632 };
 
 static const struct config_key qwen2_moe_keys[] = {
     KEY_ARCHITECTURES("[\"Qwen2MoeForCausalLM\", \"Qwen2MoeModel\"]"),
@@ -70,24 +57,13 @@ static void qwen2_moe_set_defaults(struct model_config *config) {
     config->rope.theta = 1e6;
 }
 
-/* What transformers assumes where keys are missing. */
-static enum status qwen2_moe_read_config(const char *file, const json_t *object, struct model_config *config) {
+static void qwen2_moe_set_assumed(struct model_config *config) {
+    qwen2_set_assumed(config);
     config->experts = 60;
     config->experts_per_token = 4;
     config->expert_ffn = 1408;
-    config->shared_ffn = SHARED_FFN;
+    config->shared_ffn = 5632;
     config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
-    config->attention_bias = true;
-    decoder_set_defaults(config);
-    return experts_read_config(file, object, config);
-}
-
-/* A new one's shared expert is as wide as those that a token takes together. */
-static json_t *qwen2_moe_write_config(const struct model_config *config) {
-    struct model_config written = *config;
-    if (written.expert_ffn == 0) written.expert_ffn = config_ffn(config);
-    if (written.shared_ffn == 0) written.shared_ffn = written.expert_ffn * written.experts_per_token;
-    return decoder_write_config(&written);
 }
 
 /* residual + sigmoid(shared_expert_gate(normed)) * shared_expert(normed) */
@@ -106,7 +82,7 @@ static struct tensor *shared_expert(struct builder *builder, struct tensor *norm
 static struct tensor *qwen2_moe_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     const struct model_config *config = builder->config;
     struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    x = decoder_attention(builder, decoder_project(builder, normed, config->attention_bias), table, false, x);
+    x = decoder_attention(builder, decoder_project(builder, normed), table, x);
     normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
     return shared_expert(builder, normed, experts_mlp(builder, &expert_names_mlp, normed, x));
 }
@@ -118,9 +94,12 @@ const struct model_family family_qwen2_moe = {
     .keys = qwen2_moe_keys,
     DECODER_FAMILY,
     .set_defaults = qwen2_moe_set_defaults,
-    .read_config = qwen2_moe_read_config,
+    .set_assumed = qwen2_moe_set_assumed,
+    .read_config = decoder_read_config,
+    .output_unbiased = true,
+    .windows = CONFIG_WINDOWS_REFUSED,
     .layer = qwen2_moe_layer,
-    .write_config = qwen2_moe_write_config,
+    .write_config = decoder_write_config,
 };
 
 /* Qwen3 (Yang et al., arXiv 2505.09388): Llama whose queries and keys are normalised by head, as transformers'
@@ -135,30 +114,14 @@ static const struct config_key qwen3_keys[] = {
     {0},
 };
 
-enum { HEAD_DIM = 128 }; /* what transformers assumes where the key is missing, whatever the hidden size */
+static void qwen3_set_assumed(struct model_config *config) {
+    decoder_set_defaults(config);
+    config->head_dim = 128; /* whatever the hidden size */
+}
 
 static void qwen3_set_defaults(struct model_config *config) {
     decoder_set_defaults(config);
     config->rope.theta = 1e6;
-}
-
-static enum status qwen3_read_config(const char *file, const json_t *object, struct model_config *config) {
-    config->head_dim = HEAD_DIM;
-    decoder_set_defaults(config);
-    TRY(decoder_read_config(file, object, config));
-    return config_read_layer_windows(file, object, config);
-}
-
-static json_t *qwen3_write_config(const struct model_config *config) {
-    return config_write_layer_windows(config, decoder_write_config(config));
-}
-
-static struct tensor *qwen3_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    const struct model_config *config = builder->config;
-    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    struct decoder_heads heads = decoder_project_normed(builder, normed, true);
-    x = decoder_attention(builder, heads, table, config->attention_bias, x);
-    return decoder_normed_mlp(builder, x, false);
 }
 
 const struct model_family family_qwen3 = {
@@ -168,9 +131,11 @@ const struct model_family family_qwen3 = {
     .keys = qwen3_keys,
     DECODER_FAMILY,
     .set_defaults = qwen3_set_defaults,
-    .read_config = qwen3_read_config,
-    .layer = qwen3_layer,
-    .write_config = qwen3_write_config,
+    .set_assumed = qwen3_set_assumed,
+    .read_config = decoder_read_config,
+    .heads_norm = HEADS_NORMED,
+    .windows = CONFIG_WINDOWS_FROM_LAYER,
+    .write_config = decoder_write_config,
 };
 
 /* Qwen3-MoE (Yang et al., arXiv 2505.09388): Qwen3 with experts in place of the MLP, as transformers'
@@ -206,23 +171,16 @@ static enum status read_experts(const char *file, const json_t *object, struct m
     return STATUS_OK;
 }
 
-/* What transformers assumes where keys are missing. */
-static enum status qwen3_moe_read_config(const char *file, const json_t *object, struct model_config *config) {
+static void qwen3_moe_set_assumed(struct model_config *config) {
+    decoder_set_defaults(config);
     config->experts_per_token = 8;
     config->expert_ffn = 768;
     config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
-    decoder_set_defaults(config);
-    TRY(read_experts(file, object, config));
-    return experts_read_config(file, object, config);
 }
 
-static struct tensor *qwen3_moe_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    const struct model_config *config = builder->config;
-    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    struct decoder_heads heads = decoder_project_normed(builder, normed, true);
-    x = decoder_attention(builder, heads, table, config->attention_bias, x);
-    normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
-    return experts_mlp(builder, &expert_names_mlp, normed, x);
+static enum status qwen3_moe_read_config(const char *file, const json_t *object, struct model_config *config) {
+    TRY(read_experts(file, object, config));
+    return decoder_read_config(file, object, config);
 }
 
 const struct model_family family_qwen3_moe = {
@@ -232,7 +190,10 @@ const struct model_family family_qwen3_moe = {
     .keys = qwen3_moe_keys,
     DECODER_FAMILY,
     .set_defaults = qwen3_moe_set_defaults,
+    .set_assumed = qwen3_moe_set_assumed,
     .read_config = qwen3_moe_read_config,
-    .layer = qwen3_moe_layer,
-    .write_config = experts_write_config,
+    .heads_norm = HEADS_NORMED,
+    .experts = &expert_names_mlp,
+    .windows = CONFIG_WINDOWS_REFUSED,
+    .write_config = decoder_write_config,
 };

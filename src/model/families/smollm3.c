@@ -16,12 +16,10 @@ static const struct config_key keys[] = {
     KEY_ELSEWHERE("no_rope_layer_interval"),
     KEY_BOOL("attention_bias", attention_bias),
     KEY_BOOL("mlp_bias", mlp_bias),
-    KEY_IGNORED("max_window_layers"), /* in the authors' files; their class does not read them */
-    KEY_IGNORED("pretraining_tp"),
+    KEYS_IGNORED("max_window_layers", "pretraining_tp"), /* in the authors' files; their class does not read them */
     {0},
 };
 
-/* What transformers assumes where keys are missing. */
 static void set_assumed(struct model_config *config) {
     decoder_set_defaults(config);
     config->rope.theta = 2e6;
@@ -66,20 +64,16 @@ static enum status read_rope_layers(const char *file, const json_t *object, stru
 static enum status read_windows(const char *file, const json_t *object, struct model_config *config) {
     bool used = false, listed;
     TRY(json_read_bool(file, object, "use_sliding_window", &used));
-    TRY(config_read_window(file, object, config));
+    TRY(config_read_windows(file, object, CONFIG_WINDOWS_ALL, 0, config));
     if (!used) config->window = 0;
     TRY(config_read_layer_types(file, object, config, &listed));
-    bool any = false;
-    for (int64_t layer = 0; layer < config->layers; layer++) {
-        if (!listed) config->windowed[layer] = config->window > 0 && config->without_rope[layer];
-        any = any || config->windowed[layer];
-    }
-    if (!any) config->window = 0;
+    for (int64_t layer = 0; !listed && layer < config->layers; layer++)
+        config->windowed[layer] = config->window > 0 && config->without_rope[layer];
+    config_drop_unused_window(config);
     return STATUS_OK;
 }
 
 static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
-    set_assumed(config);
     TRY(decoder_read_config(file, object, config));
     TRY(read_rope_layers(file, object, config));
     return read_windows(file, object, config);
@@ -97,18 +91,7 @@ static json_t *rope_layers_value(const struct model_config *config) {
 
 static json_t *write_config(const struct model_config *config) {
     json_t *object = config_write_layer_types(config, decoder_write_config(config));
-    if (object && json_object_set_new(object, no_rope_layers, rope_layers_value(config)) == 0) return object;
-    json_decref(object);
-    return NULL;
-}
-
-static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    const struct model_config *config = builder->config;
-    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    struct decoder_heads heads = decoder_project(builder, normed, config->attention_bias);
-    if (config->without_rope[builder->layer]) table = NULL;
-    x = decoder_attention(builder, heads, table, config->attention_bias, x);
-    return decoder_normed_mlp(builder, x, config->mlp_bias);
+    return config_put(object, no_rope_layers, rope_layers_value(config));
 }
 
 const struct model_family family_smollm3 = {
@@ -118,7 +101,7 @@ const struct model_family family_smollm3 = {
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,
+    .set_assumed = set_assumed,
     .read_config = read_config,
-    .layer = layer,
     .write_config = write_config,
 };

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "model/preset.h"
+#include "model/model.h"
 #include "plan/plan.h"
 #include "plan/plan_keys.h"
 #include "report/page/metrics_reader.h"
