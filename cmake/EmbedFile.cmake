@@ -4,3 +4,16 @@ function(embed_file variable file)
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
     set(${variable} "${bytes}" PARENT_SCOPE)
 endfunction()
+
+# embed_prose(<target> <variable> <file>): the text of a document as `const unsigned char <variable>[]` in the target. Its
+# parts, between lines "%%", each end with a zero byte.
+function(embed_prose target variable file)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+    file(READ "${CMAKE_CURRENT_SOURCE_DIR}/${file}" bytes HEX)
+    string(REPLACE "0a25250a" "0a00" bytes "${bytes}")
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${variable}.c")
+    file(CONFIGURE OUTPUT "${source}" @ONLY
+        CONTENT "extern const unsigned char @variable@[];\nconst unsigned char @variable@[] = {@bytes@0};\n")
+    target_sources(${target} PRIVATE "${source}")
+endfunction()

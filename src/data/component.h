@@ -4,7 +4,6 @@
 
 #include "base/base.h"
 #include "data/corpus.h"
-#include "data/packing.h"
 #include "data/rows.h"
 #include "data/source.h"
 

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "data/token_cache.h"
 #include "data/token_file.h"
+#include "data/tokenize.h"
 
 static const int64_t progress_ns = 3000000000;
 

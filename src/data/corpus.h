@@ -5,7 +5,6 @@
 
 #include "base/base.h"
 #include "data/source.h"
-#include "data/token_cache.h"
 #include "data/tokenize.h"
 
 struct corpus;

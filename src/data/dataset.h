@@ -32,11 +32,11 @@
  * them takes some (dataset_tokenize_beside).
  *
  * Files, in the order to read them:
- *   dataset: this file; source: which files are meant; component: the files of one weight;
- *   rows: whose turn it is, which row comes, and one sequence of a batch; packing: which examples share a row;
+ *   dataset: this file; source: which files are meant, and what their lines are; component: the files of one weight;
+ *   rows: whose turn it is, which row comes, one sequence of a batch, and which examples share one;
  *   corpus: files as one sequence of tokens that may still grow, also during training;
  *   tokenize: a text to ids, in parallel; token_cache: ids that later runs find; token_file: ids as they lie in files;
- *   jsonl: lines of JSON; forms: rows as conversations, prompts and answers, and keys that nothing reads. */
+ *   forms: rows as conversations, prompts and answers, and keys that nothing reads. */
 #pragma once
 
 #include "base/base.h"
@@ -63,7 +63,7 @@ struct dataset_options {
     const char *chat_folder;           /* for conversations: where their template is (text/chat/template.h) */
     int64_t chat_time_s;               /* what the template is told of the time */
     const char *columns;               /* keys of .jsonl files, as jsonl_columns_parse reads them; NULL: none given */
-    const char *cache_folder;          /* for the ids of text files (token_cache.h) */
+    const char *cache_folder;          /* for the ids of text files (tokenize.h) */
     int64_t vocab_size;                /* of the model: every id must be below it */
     int64_t sequence_tokens;           /* T */
     int64_t context_tokens;            /* the most that the model takes, for advice; 0: not known */

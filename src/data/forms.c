@@ -1,10 +1,11 @@
-#include "data/forms.h"
+#include "data/source.h"
 
 #include <math.h>
 
 #include "base/json.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "text/chat/template.h"
 
 /* Keys of rows that would change the rendered text, and that no chat template reads. */
 static const char *const refused_keys[] = {"images",    "image",         "videos", "video",   "audios",    "audio",
@@ -34,23 +35,22 @@ static bool is_empty(const char *key, const json_t *value) {
     if (strcmp(key, "label") == 0) return !json_is_false(value);
     if (strcmp(key, "weight") == 0 && json_is_number(value)) return fabs(json_number_value(value) - 1) < 1e-12;
     if (json_is_string(value)) return json_string_length(value) == 0;
-    return (json_is_array(value) && json_array_size(value) == 0) ||
-           (json_is_object(value) && json_object_size(value) == 0);
+    return (json_is_array(value) || json_is_object(value)) && json_array_size(value) + json_object_size(value) == 0;
 }
 
-static enum status refuse_others(const char *name, int64_t line, const json_t *object) {
+static enum status refuse_others(const struct jsonl_row *row) {
     for (size_t i = 0; refused_keys[i]; i++)
-        if (!is_empty(refused_keys[i], json_object_get(object, refused_keys[i])))
-            return jsonl_refuse(name, line, refused_keys[i], ": cannot be applied; leave the key out");
+        if (!is_empty(refused_keys[i], json_object_get(row->object, refused_keys[i])))
+            return jsonl_refuse(row, refused_keys[i], ": cannot be applied; leave the key out");
     return STATUS_OK;
 }
 
-enum status jsonl_refuse_beside(const char *name, int64_t line, const json_t *object) {
+enum status jsonl_refuse_beside(const struct jsonl_row *row) {
     static const char *const keys[] = {"tools", "system", "chat_template_kwargs"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!is_empty(keys[i], json_object_get(object, keys[i])))
-            return jsonl_refuse(name, line, keys[i], ": needs messages, which a chat template renders, and not texts");
-    return refuse_others(name, line, object);
+        if (!is_empty(keys[i], json_object_get(row->object, keys[i])))
+            return jsonl_refuse(row, keys[i], ": needs messages, which a chat template renders, and not texts");
+    return refuse_others(row);
 }
 
 /* Integers beyond 64 bits are read as reals, which a template would print in another way. */
@@ -69,9 +69,8 @@ static bool has_wide_number(const json_t *value) {
 }
 
 /* A list, or JSON text of one; *out is NULL for null, an empty text or no value, and is dropped by the caller. */
-static enum status jsonl_read_list(const char *name, int64_t line, const json_t *object, const char *key,
-                                   json_t **out) {
-    json_t *value = json_object_get(object, key);
+static enum status jsonl_read_list(const struct jsonl_row *row, const char *key, json_t **out) {
+    json_t *value = json_object_get(row->object, key);
     json_error_t error;
     *out = NULL;
     if (!value || json_is_null(value) || (json_is_string(value) && is_empty(key, value))) return STATUS_OK;
@@ -86,45 +85,44 @@ static enum status jsonl_read_list(const char *name, int64_t line, const json_t 
     }
     bool null = json_is_null(value);
     json_decref(value);
-    return null ? STATUS_OK : jsonl_refuse(name, line, key, ": must be a list, or JSON text of one");
+    return null ? STATUS_OK : jsonl_refuse(row, key, ": must be a list, or JSON text of one");
 }
 
-static enum status add_tools(const char *name, int64_t line, const json_t *object, json_t *conversation) {
+static enum status add_tools(const struct jsonl_row *row, json_t *conversation) {
     json_t *tools;
-    TRY(jsonl_read_list(name, line, object, "tools", &tools));
+    TRY(jsonl_read_list(row, "tools", &tools));
     if (!tools) return STATUS_OK;
     for (size_t i = 0; i < json_array_size(tools); i++)
         if (!json_is_object(json_array_get(tools, i))) {
             json_decref(tools);
-            return jsonl_refuse(name, line, "tools", ": must be a list of objects, each the JSON schema of a function");
+            return jsonl_refuse(row, "tools", ": must be a list of objects, each the JSON schema of a function");
         }
     return json_object_set_new(conversation, "tools", tools) == 0 ? STATUS_OK : status_no_memory(0, "tools");
 }
 
-static enum status add_variables(const char *name, int64_t line, const json_t *object, json_t *conversation) {
+static enum status add_variables(const struct jsonl_row *row, json_t *conversation) {
     static const char key[] = "chat_template_kwargs";
-    json_t *variables = json_object_get(object, key);
+    json_t *variables = json_object_get(row->object, key);
     if (!variables || json_is_null(variables)) return STATUS_OK;
-    if (!json_is_object(variables)) return jsonl_refuse(name, line, key, ": must be an object");
+    if (!json_is_object(variables)) return jsonl_refuse(row, key, ": must be an object");
     for (size_t i = 0; reserved[i]; i++)
         if (json_object_get(variables, reserved[i])) {
-            (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s.%s: is not a variable of chat templates", name,
-                             (long long)line, key, reserved[i]);
+            (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s.%s: is not a variable of chat templates", row->name,
+                             (long long)row->line, key, reserved[i]);
             return status_hint(STATUS_BAD_INPUT, "messages and tools belong next to chat_template_kwargs");
         }
     return json_object_set(conversation, key, variables) == 0 ? STATUS_OK : status_no_memory(0, key);
 }
 
-static enum status add_system(const char *name, int64_t line, const json_t *object, json_t *messages, size_t *first) {
-    const json_t *system = json_object_get(object, "system"), *begin = json_array_get(messages, 0);
+static enum status add_system(const struct jsonl_row *row, json_t *messages, size_t *first) {
+    const json_t *system = json_object_get(row->object, "system"), *begin = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(begin, "role"));
     if (!system || json_is_null(system)) return STATUS_OK;
-    if (!json_is_string(system)) return jsonl_refuse(name, line, "system", ": must be a string");
+    if (!json_is_string(system)) return jsonl_refuse(row, "system", ": must be a string");
     if (json_string_length(system) == 0) return STATUS_OK;
     if (role && strcmp(role, "system") == 0) {
         if (json_equal(system, json_object_get(begin, "content"))) return STATUS_OK;
-        return jsonl_refuse(name, line, "system",
-                            ": differs from the system message that the conversation begins with");
+        return jsonl_refuse(row, "system", ": differs from the system message that the conversation begins with");
     }
     json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
     if (json_array_insert_new(messages, 0, message) != 0) return status_no_memory(0, "messages");
@@ -132,25 +130,23 @@ static enum status add_system(const char *name, int64_t line, const json_t *obje
     return STATUS_OK;
 }
 
-static enum status fill_conversation(const char *name, int64_t line, const json_t *object, json_t *conversation,
-                                     size_t *first) {
+static enum status fill_conversation(const struct jsonl_row *row, json_t *conversation, size_t *first) {
     json_t *messages = json_object_get(conversation, "messages");
-    TRY(refuse_others(name, line, object));
-    if (json_is_array(messages)) TRY(add_system(name, line, object, messages, first));
-    TRY(add_tools(name, line, object, conversation));
-    TRY(add_variables(name, line, object, conversation));
+    TRY(refuse_others(row));
+    if (json_is_array(messages)) TRY(add_system(row, messages, first));
+    TRY(add_tools(row, conversation));
+    TRY(add_variables(row, conversation));
     if (!has_wide_number(conversation)) return STATUS_OK;
-    return jsonl_refuse(name, line, "messages", ": hold a number beyond 64 bits");
+    return jsonl_refuse(row, "messages", ": hold a number beyond 64 bits");
 }
 
-enum status jsonl_make_conversation(const char *name, int64_t line, const json_t *object, json_t *messages,
-                                    json_t **out, size_t *first) {
+enum status jsonl_make_conversation(const struct jsonl_row *row, json_t *messages, json_t **out, size_t *first) {
     /* A copy, so that the row's own list does not change. */
     json_t *own = json_is_array(messages) ? json_copy(messages) : json_incref(messages);
     json_t *conversation = own ? json_pack("{s:o}", "messages", own) : NULL;
     json_decref(messages);
     if (!conversation) return status_no_memory(0, "messages");
-    enum status status = fill_conversation(name, line, object, conversation, first);
+    enum status status = fill_conversation(row, conversation, first);
     if (status == STATUS_OK)
         *out = conversation;
     else
@@ -217,49 +213,46 @@ static json_t *form_turn(const json_t *turn) {
     return NULL;
 }
 
-static enum status add_turns(const char *name, int64_t line, const json_t *list, json_t *messages) {
+static enum status add_turns(const struct jsonl_row *row, const json_t *list, json_t *messages) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *message = form_turn(json_array_get(list, i));
         if (message && json_array_append_new(messages, message) == 0) continue;
         (void)status_set(STATUS_BAD_INPUT,
                          "%s: line %lld: conversations[%zu]: must be {\"from\": human, gpt, system, tool, observation "
                          "or function_call, \"value\": \"...\"}",
-                         name, (long long)line, i);
+                         row->name, (long long)row->line, i);
         return status_hint(STATUS_BAD_INPUT, "the value of function_call is JSON text: {\"name\", \"arguments\"}");
     }
     return STATUS_OK;
 }
 
 /* Prompt and completion as messages, of which those from *first on are the completion. */
-static enum status join_completion(const struct jsonl_columns *columns, const char *name, int64_t line,
-                                   const json_t *object, json_t **messages, size_t *first) {
-    const char *keys[] = {jsonl_key(columns, JSONL_PROMPT), jsonl_key(columns, JSONL_COMPLETION)};
+static enum status join_completion(const struct jsonl_row *row, json_t **messages, size_t *first) {
+    const char *keys[] = {jsonl_key(row->columns, JSONL_PROMPT), jsonl_key(row->columns, JSONL_COMPLETION)};
     json_t *parts[2], *all = json_array();
     for (int i = 0; i < 2; i++) {
-        parts[i] = keys[i] ? json_object_get(object, keys[i]) : NULL;
+        parts[i] = keys[i] ? json_object_get(row->object, keys[i]) : NULL;
         if (json_is_array(parts[i]) && json_array_extend(all, parts[i]) == 0) continue;
         json_decref(all);
-        return jsonl_refuse(name, line, keys[i] ? keys[i] : "completion", ": must be a list of messages");
+        return jsonl_refuse(row, keys[i] ? keys[i] : "completion", ": must be a list of messages");
     }
     *first = json_array_size(parts[0]);
     *messages = all;
     return STATUS_OK;
 }
 
-static enum status find_messages(const struct jsonl_columns *columns, const char *name, int64_t line,
-                                 const json_t *object, json_t **messages, size_t *first) {
-    const char *key = jsonl_key(columns, JSONL_MESSAGES), *prompt = jsonl_key(columns, JSONL_PROMPT);
-    json_t *list = key ? json_object_get(object, key) : NULL;
-    if (!list && prompt && json_object_get(object, prompt))
-        return join_completion(columns, name, line, object, messages, first);
-    if (!list) list = json_object_get(object, "conversations");
-    if (!list) return jsonl_refuse_missing(name, line, key ? key : "messages", object);
+static enum status find_messages(const struct jsonl_row *row, json_t **messages, size_t *first) {
+    const char *key = jsonl_key(row->columns, JSONL_MESSAGES), *prompt = jsonl_key(row->columns, JSONL_PROMPT);
+    json_t *list = key ? json_object_get(row->object, key) : NULL;
+    if (!list && prompt && json_object_get(row->object, prompt)) return join_completion(row, messages, first);
+    if (!list) list = json_object_get(row->object, "conversations");
+    if (!list) return jsonl_refuse_missing(row, key ? key : "messages");
     if (!json_object_get(json_array_get(list, 0), "from")) {
         *messages = json_incref(list);
         return STATUS_OK;
     }
     json_t *made = json_array();
-    enum status status = made ? add_turns(name, line, list, made) : status_no_memory(0, "messages");
+    enum status status = made ? add_turns(row, list, made) : status_no_memory(0, "messages");
     if (status == STATUS_OK)
         *messages = made;
     else
@@ -267,12 +260,11 @@ static enum status find_messages(const struct jsonl_columns *columns, const char
     return status;
 }
 
-enum status jsonl_form_conversation(const struct jsonl_columns *columns, const char *name, int64_t line, json_t *object,
-                                    json_t **out, size_t *first) {
+enum status jsonl_form_conversation(const struct jsonl_row *row, json_t **out, size_t *first) {
     json_t *messages = NULL;
     *first = 0;
-    TRY(find_messages(columns, name, line, object, &messages, first));
-    return jsonl_make_conversation(name, line, object, messages, out, first);
+    TRY(find_messages(row, &messages, first));
+    return jsonl_make_conversation(row, messages, out, first);
 }
 
 /* The fields of a line; input and system are "" where there is none. */
@@ -282,23 +274,20 @@ struct alpaca {
 };
 
 /* A text that need not be there. */
-static enum status read_optional(const char *name, int64_t line, const json_t *object, const char *key,
-                                 const char **text, size_t *bytes) {
-    const json_t *value = key ? json_object_get(object, key) : NULL;
+static enum status read_optional(const struct jsonl_row *row, const char *key, const char **text, size_t *bytes) {
+    const json_t *value = key ? json_object_get(row->object, key) : NULL;
     *text = "";
     *bytes = 0;
     if (!value || json_is_null(value)) return STATUS_OK;
-    return jsonl_read_string(name, line, object, key, text, bytes);
+    return jsonl_read_string(row, key, text, bytes);
 }
 
-static enum status read_alpaca(const struct jsonl_columns *columns, const char *name, int64_t line,
-                               const json_t *object, struct alpaca *out) {
+static enum status read_alpaca(const struct jsonl_row *row, struct alpaca *out) {
     *out = (struct alpaca){0};
-    TRY(jsonl_read_string(name, line, object, jsonl_key(columns, JSONL_INSTRUCTION), &out->instruction,
-                          &out->instruction_bytes));
-    TRY(jsonl_read_string(name, line, object, jsonl_key(columns, JSONL_OUTPUT), &out->output, &out->output_bytes));
-    TRY(read_optional(name, line, object, "system", &out->system, &out->system_bytes));
-    return read_optional(name, line, object, jsonl_key(columns, JSONL_INPUT), &out->input, &out->input_bytes);
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_INSTRUCTION), &out->instruction, &out->instruction_bytes));
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_OUTPUT), &out->output, &out->output_bytes));
+    TRY(read_optional(row, "system", &out->system, &out->system_bytes));
+    return read_optional(row, jsonl_key(row->columns, JSONL_INPUT), &out->input, &out->input_bytes);
 }
 
 static enum status write_question(const struct alpaca *alpaca, struct text_buffer *out) {
@@ -326,14 +315,14 @@ static enum status write_prompt(const struct alpaca *alpaca, struct text_buffer 
 }
 
 /* Earlier questions and answers: a list of pairs, or JSON text of one. */
-static enum status add_history(const char *name, int64_t line, const json_t *object, json_t *messages) {
+static enum status add_history(const struct jsonl_row *row, json_t *messages) {
     json_t *history;
-    TRY(jsonl_read_list(name, line, object, "history", &history));
+    TRY(jsonl_read_list(row, "history", &history));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < json_array_size(history) && status == STATUS_OK; i++) {
         const json_t *pair = json_array_get(history, i), *turn[2] = {json_array_get(pair, 0), json_array_get(pair, 1)};
         if (json_array_size(pair) != 2 || !json_is_string(turn[0]) || !json_is_string(turn[1]))
-            status = jsonl_refuse(name, line, "history", ": must be a list of pairs, [\"question\", \"answer\"]");
+            status = jsonl_refuse(row, "history", ": must be a list of pairs, [\"question\", \"answer\"]");
         else if ((status = add_message(messages, "user", turn[0])) == STATUS_OK)
             status = add_message(messages, "assistant", turn[1]);
     }
@@ -341,16 +330,17 @@ static enum status add_history(const char *name, int64_t line, const json_t *obj
     return status;
 }
 
-static enum status make_alpaca_chat(const char *name, int64_t line, const json_t *object, const json_t *question,
-                                    const json_t *answer, json_t **out) {
-    json_t *messages = json_array(), *rest = json_copy((json_t *)(uintptr_t)object);
+static enum status make_alpaca_chat(const struct jsonl_row *row, const json_t *question, const json_t *answer,
+                                    json_t **out) {
+    json_t *messages = json_array(), *rest = json_copy((json_t *)(uintptr_t)row->object);
     enum status status;
     TRY_GOTO(status, messages && rest ? STATUS_OK : status_no_memory(0, "messages"), done);
-    TRY_GOTO(status, add_history(name, line, object, messages), done);
+    TRY_GOTO(status, add_history(row, messages), done);
     TRY_GOTO(status, add_message(messages, "user", question), done);
     TRY_GOTO(status, add_message(messages, "assistant", answer), done);
     (void)json_object_del(rest, "history"); /* it is read */
-    status = jsonl_make_conversation(name, line, rest, json_incref(messages), out, NULL);
+    status = jsonl_make_conversation(&(struct jsonl_row){row->columns, row->name, row->line, rest},
+                                     json_incref(messages), out, NULL);
 done:
     json_decref(rest);
     json_decref(messages);
@@ -358,21 +348,20 @@ done:
 }
 
 /* Refuses what only a chat template could apply. */
-static enum status refuse_beside_alpaca(const char *name, int64_t line, const json_t *object) {
-    json_t *rest = json_copy((json_t *)(uintptr_t)object);
+static enum status refuse_beside_alpaca(const struct jsonl_row *row) {
+    json_t *rest = json_copy((json_t *)(uintptr_t)row->object);
     if (!rest) return status_no_memory(0, "an example");
     (void)json_object_del(rest, "system"); /* it is read */
-    enum status status = jsonl_refuse_beside(name, line, rest);
+    enum status status = jsonl_refuse_beside(&(struct jsonl_row){row->columns, row->name, row->line, rest});
     json_decref(rest);
     return status;
 }
 
-enum status jsonl_form_alpaca(const struct jsonl_columns *columns, const char *name, int64_t line, const json_t *object,
-                              bool chat, json_t **out) {
+enum status jsonl_form_alpaca(const struct jsonl_row *row, bool chat, json_t **out) {
     struct alpaca alpaca;
     struct text_buffer text = {0};
-    TRY(read_alpaca(columns, name, line, object, &alpaca));
-    if (!chat) TRY(refuse_beside_alpaca(name, line, object));
+    TRY(read_alpaca(row, &alpaca));
+    if (!chat) TRY(refuse_beside_alpaca(row));
     enum status status = chat ? write_question(&alpaca, &text) : write_prompt(&alpaca, &text);
     if (status != STATUS_OK) return vec_free(&text), status;
     json_t *question = json_stringn(text.count > 0 ? text.items : "", text.count);
@@ -381,7 +370,7 @@ enum status jsonl_form_alpaca(const struct jsonl_columns *columns, const char *n
     if (!question || !answer)
         status = status_no_memory(0, "an example");
     else if (chat)
-        status = make_alpaca_chat(name, line, object, question, answer, out);
+        status = make_alpaca_chat(row, question, answer, out);
     else
         *out = json_pack("{s:O, s:O}", "prompt", question, "completion", answer);
     json_decref(question);
@@ -390,14 +379,13 @@ enum status jsonl_form_alpaca(const struct jsonl_columns *columns, const char *n
 }
 
 /* A line of texts. */
-static enum status form_texts(const struct jsonl_columns *columns, const char *name, int64_t line, const json_t *object,
-                              const char *field, json_t **out) {
-    const char *prompt, *answer, *key = jsonl_key(columns, JSONL_PROMPT);
+static enum status form_texts(const struct jsonl_row *row, const char *field, json_t **out) {
+    const char *prompt, *answer, *key = jsonl_key(row->columns, JSONL_PROMPT);
     size_t prompt_bytes, answer_bytes;
-    if (!key) return jsonl_refuse_missing(name, line, "prompt", object);
-    TRY(jsonl_refuse_beside(name, line, object));
-    TRY(jsonl_read_string(name, line, object, key, &prompt, &prompt_bytes));
-    TRY(jsonl_read_string(name, line, object, field, &answer, &answer_bytes));
+    if (!key) return jsonl_refuse_missing(row, "prompt");
+    TRY(jsonl_refuse_beside(row));
+    TRY(jsonl_read_string(row, key, &prompt, &prompt_bytes));
+    TRY(jsonl_read_string(row, field, &answer, &answer_bytes));
     *out = json_pack("{s:s%, s:s%}", "prompt", prompt, prompt_bytes, "completion", answer, answer_bytes);
     return *out ? STATUS_OK : status_no_memory(0, "an example");
 }
@@ -428,39 +416,37 @@ static json_t *join_messages(json_t *prompt, json_t *answer) {
     return NULL;
 }
 
-static enum status form_messages(const struct jsonl_columns *columns, const char *name, int64_t line,
-                                 const json_t *object, const char *field, const char *other, json_t **out,
+static enum status form_messages(const struct jsonl_row *row, const char *field, const char *other, json_t **out,
                                  size_t *first) {
-    const char *key = jsonl_key(columns, JSONL_PROMPT);
-    json_t *prompt = key ? json_object_get(object, key) : NULL, *answer = json_object_get(object, field);
+    const char *key = jsonl_key(row->columns, JSONL_PROMPT);
+    json_t *prompt = key ? json_object_get(row->object, key) : NULL, *answer = json_object_get(row->object, field);
     bool begun = json_is_array(prompt);
     if (prompt && !begun && !json_is_string(prompt) && !json_is_null(prompt))
-        return jsonl_refuse(name, line, key, ": must be a list of messages");
-    if (!answers(answer)) return jsonl_refuse(name, line, field, ": has no assistant's turn");
-    *first = begun ? json_array_size(prompt) : count_common(answer, json_object_get(object, other));
+        return jsonl_refuse(row, key, ": must be a list of messages");
+    if (!answers(answer)) return jsonl_refuse(row, field, ": has no assistant's turn");
+    *first = begun ? json_array_size(prompt) : count_common(answer, json_object_get(row->object, other));
     if (*first == 0 && json_string_length(prompt) > 0)
-        return jsonl_refuse(name, line, key, ": is a text, and the answers' messages do not begin with it");
+        return jsonl_refuse(row, key, ": is a text, and the answers' messages do not begin with it");
     json_t *messages = begun ? join_messages(prompt, answer) : json_incref(answer);
-    return jsonl_make_conversation(name, line, object, messages, out, first);
+    return jsonl_make_conversation(row, messages, out, first);
 }
 
-enum status jsonl_form_preference(const struct jsonl_columns *columns, const char *name, int64_t line,
-                                  const json_t *object, enum jsonl_field field, json_t **out, size_t *first) {
-    const char *keys[] = {jsonl_key(columns, JSONL_CHOSEN), jsonl_key(columns, JSONL_REJECTED)};
+enum status jsonl_form_preference(const struct jsonl_row *row, enum jsonl_field field, json_t **out, size_t *first) {
+    const char *keys[] = {jsonl_key(row->columns, JSONL_CHOSEN), jsonl_key(row->columns, JSONL_REJECTED)};
     const char *own = keys[field == JSONL_REJECTED], *other = keys[field == JSONL_CHOSEN];
-    const json_t *chosen = json_object_get(object, keys[0]), *rejected = json_object_get(object, keys[1]);
+    const json_t *chosen = json_object_get(row->object, keys[0]), *rejected = json_object_get(row->object, keys[1]);
     *first = 0;
     for (int i = 0; i < 2; i++)
-        if (!json_object_get(object, keys[i])) return jsonl_refuse_missing(name, line, keys[i], object);
+        if (!json_object_get(row->object, keys[i])) return jsonl_refuse_missing(row, keys[i]);
     for (int i = 0; i < 2; i++) {
         const json_t *value = i == 0 ? chosen : rejected;
         if (!json_is_string(value) && !json_is_array(value))
-            return jsonl_refuse(name, line, keys[i], ": must be a string or a list of messages");
+            return jsonl_refuse(row, keys[i], ": must be a string or a list of messages");
     }
     if (json_is_string(chosen) != json_is_string(rejected))
-        return jsonl_refuse(name, line, keys[1], ": must be of the type of the chosen answer");
-    if (json_is_string(chosen)) return form_texts(columns, name, line, object, own, out);
-    return form_messages(columns, name, line, object, own, other, out, first);
+        return jsonl_refuse(row, keys[1], ": must be of the type of the chosen answer");
+    if (json_is_string(chosen)) return form_texts(row, own, out);
+    return form_messages(row, own, other, out, first);
 }
 
 /* --- keys that nothing reads --- */
@@ -498,7 +484,7 @@ static bool is_field(const char *key, unsigned fields, const struct jsonl_column
     return false;
 }
 
-/* Those next to the fields are applied or refused (forms.h). */
+/* Those next to the fields are applied or refused (source.h). */
 static bool is_read(const char *key, unsigned fields, enum source_kind kind, const struct jsonl_columns *columns) {
     static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history"};
     if (is_field(key, fields, columns)) return true;
@@ -535,19 +521,13 @@ static bool names_one_of(const struct chat_template *chat, const char *const *li
     return *list;
 }
 
-static bool is_unset(const json_t *value) {
-    return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_array(value) && json_array_size(value) == 0) ||
-           (json_is_object(value) && json_object_size(value) == 0);
-}
-
 /* Keys of an object, apart from `known`, that the template does not name. */
 static enum status add_unnamed(const json_t *object, const char *const *known, const struct chat_template *chat,
                                json_t **names) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        bool read = is_unset(value) || is_one_of(key, known) || chat_template_names(chat, key);
+        bool read = is_empty("", value) || is_one_of(key, known) || chat_template_names(chat, key);
         if (!read) TRY(add_name(key, names));
     }
     return STATUS_OK;
@@ -578,7 +558,7 @@ static enum status add_of_template(const json_t *row, const struct chat_template
     static const char *const none[] = {NULL};
     const json_t *tools = json_object_get(row, "tools");
     const char *text = json_string_value(tools);
-    bool given = tools && !is_unset(tools) && !(text && strcmp(text, "[]") == 0);
+    bool given = !is_empty("", tools) && !(text && strcmp(text, "[]") == 0);
     if (given && !chat_template_names(chat, "tools")) TRY(add_name("tools", names));
     return add_unnamed(json_object_get(row, "chat_template_kwargs"), none, chat, names);
 }

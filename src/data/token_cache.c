@@ -1,4 +1,4 @@
-#include "data/token_cache.h"
+#include "data/tokenize.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -7,10 +7,8 @@
 #include "base/file.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "data/forms.h"
-#include "data/jsonl.h"
+#include "data/source.h"
 #include "data/token_file.h"
-#include "data/tokenize.h"
 #include "text/chat/chat.h"
 
 enum { NARROW_IDS = 1 << 16 };

@@ -99,7 +99,7 @@ char *token_cache_path(const char *folder, const char *text_path);
 /* Properties of a text, which later runs report too. */
 struct text_notes {
     struct utf8_damage damage; /* as far as it was tokenized */
-    json_t *unread;            /* keys of its rows (forms.h); NULL: none */
+    json_t *unread;            /* keys of its rows (source.h); NULL: none */
 };
 
 /* Opens a cache and reads all of it; false when it is not there, damaged or has another key. `view` borrows `file`; the

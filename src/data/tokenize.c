@@ -2,7 +2,7 @@
 
 #include <omp.h>
 
-#include "data/forms.h"
+#include "data/source.h"
 #include "text/chat/chat.h"
 #include "text/chat/example.h"
 
@@ -149,23 +149,23 @@ static enum status end_document(const struct tokenizing *t, struct token_ids *ou
     return t->options.eos_token < 0 || ended ? STATUS_OK : token_ids_append(out, &eos, 1);
 }
 
-static enum status encode_document(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
+static enum status encode_document(const struct tokenizing *t, int thread, const struct jsonl_row *row,
                                    struct token_ids *out) {
     const char *text;
     size_t bytes;
-    TRY(jsonl_read_string(t->name, line, object, jsonl_key(t->options.columns, JSONL_TEXT), &text, &bytes));
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_TEXT), &text, &bytes));
     if (bytes == 0) return STATUS_OK;
     TRY(tokenizer_encoder_append(t->encoders.items[thread].plain, text, bytes, false, true, out));
     return end_document(t, out);
 }
 
-static enum status encode_prompt(const struct tokenizing *t, const struct jsonl_columns *columns, int thread,
-                                 int64_t line, const json_t *object, struct token_ids *out) {
+static enum status encode_prompt(const struct tokenizing *t, int thread, const struct jsonl_row *row,
+                                 struct token_ids *out) {
     const char *prompt, *completion;
     size_t prompt_bytes, completion_bytes;
-    TRY(jsonl_refuse_beside(t->name, line, object));
-    TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_PROMPT), &prompt, &prompt_bytes));
-    TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_COMPLETION), &completion, &completion_bytes));
+    TRY(jsonl_refuse_beside(row));
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_PROMPT), &prompt, &prompt_bytes));
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_COMPLETION), &completion, &completion_bytes));
     struct text_buffer text = {0};
     enum status status;
     TRY_GOTO(status, text_append(&text, prompt, prompt_bytes), done);
@@ -175,71 +175,70 @@ static enum status encode_prompt(const struct tokenizing *t, const struct jsonl_
                             t->options.eos_token, out);
 done:
     vec_free(&text);
-    return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)line) : status;
+    return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)row->line) : status;
 }
 
 /* Converts lines in other tools' forms first. */
-static enum status encode_formed(const struct tokenizing *t, int thread, int64_t line, json_t *object,
+static enum status encode_formed(const struct tokenizing *t, int thread, const struct jsonl_row *row,
                                  struct token_ids *out) {
     struct chat_encoder *chats = t->encoders.items[thread].chats;
-    const struct jsonl_columns *columns = t->options.columns;
     json_t *formed = NULL;
     size_t first = 0;
     if (t->options.kind == SOURCE_ALPACA)
-        TRY(jsonl_form_alpaca(columns, t->name, line, object, chats != NULL, &formed));
+        TRY(jsonl_form_alpaca(row, chats != NULL, &formed));
     else
-        TRY(jsonl_form_conversation(columns, t->name, line, object, &formed, &first));
-    enum status status = chats ? chat_encode(chats, t->name, line, formed, first, out)
-                               : encode_prompt(t, NULL, thread, line, formed, out);
+        TRY(jsonl_form_conversation(row, &formed, &first));
+    enum status status = chats ? chat_encode(chats, t->name, row->line, formed, first, out)
+                               : encode_prompt(t, thread, &(struct jsonl_row){NULL, t->name, row->line, formed}, out);
     json_decref(formed);
     return status;
 }
 
 /* Nothing but one example, in which something is trained on. */
-static enum status require_one_example(const struct tokenizing *t, int64_t line, enum jsonl_field field, size_t first,
+static enum status require_one_example(const struct jsonl_row *row, enum jsonl_field field, size_t first,
                                        const struct token_ids *out) {
-    const char *key = jsonl_key(t->options.columns, field);
+    const char *key = jsonl_key(row->columns, field);
     size_t examples = 0, trained = 0;
     for (size_t i = first; i < out->count; i++) {
         examples += (out->items[i] & EXAMPLE_FIRST) != 0;
         trained += (out->items[i] & EXAMPLE_TRAINED) != 0;
     }
     if (examples > 1)
-        return jsonl_refuse(t->name, line, key,
+        return jsonl_refuse(row, key,
                             ": has turns that the chat template renders otherwise once others "
                             "follow; give an answer of one turn");
-    return trained > 0 ? STATUS_OK : jsonl_refuse(t->name, line, key, ": has nothing to train on");
+    return trained > 0 ? STATUS_OK : jsonl_refuse(row, key, ": has nothing to train on");
 }
 
-static enum status encode_answer(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
+static enum status encode_answer(const struct tokenizing *t, int thread, const struct jsonl_row *row,
                                  enum jsonl_field field, struct token_ids *out) {
     struct chat_encoder *chats = t->encoders.items[thread].chats;
     size_t first = 0, before = out->count;
     json_t *formed = NULL;
-    TRY(jsonl_form_preference(t->options.columns, t->name, line, object, field, &formed, &first));
+    TRY(jsonl_form_preference(row, field, &formed, &first));
     bool messages = json_object_get(formed, "messages") != NULL;
     enum status status = STATUS_OK;
     if (messages != (chats != NULL))
-        status = jsonl_refuse(t->name, line, jsonl_key(t->options.columns, field),
+        status = jsonl_refuse(row, jsonl_key(row->columns, field),
                               messages ? ": is a list of messages, and those of the first line are texts"
                                        : ": is a text, and those of the first line are lists of messages");
     else if (messages)
-        status = chat_encode(chats, t->name, line, formed, first, out);
+        status = chat_encode(chats, t->name, row->line, formed, first, out);
     else
-        status = encode_prompt(t, NULL, thread, line, formed, out);
+        status = encode_prompt(t, thread, &(struct jsonl_row){NULL, t->name, row->line, formed}, out);
     json_decref(formed);
-    return status == STATUS_OK ? require_one_example(t, line, field, before, out) : status;
+    return status == STATUS_OK ? require_one_example(row, field, before, out) : status;
 }
 
-static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, json_t *object,
+static enum status encode_line(const struct tokenizing *t, int thread, const struct jsonl_row *row,
                                struct token_ids *out) {
-    if (t->options.kind == SOURCE_JSONL) return encode_document(t, thread, line, object, out);
-    if (t->options.kind == SOURCE_PROMPTS) return encode_prompt(t, t->options.columns, thread, line, object, out);
+    if (t->options.kind == SOURCE_JSONL) return encode_document(t, thread, row, out);
+    if (t->options.kind == SOURCE_PROMPTS) return encode_prompt(t, thread, row, out);
     if (source_is_of_pairs(t->options.kind)) {
-        TRY(encode_answer(t, thread, line, object, JSONL_CHOSEN, out));
-        return encode_answer(t, thread, line, object, JSONL_REJECTED, out);
+        TRY(encode_answer(t, thread, row, JSONL_CHOSEN, out));
+        return encode_answer(t, thread, row, JSONL_REJECTED, out);
     }
-    return encode_formed(t, thread, line, object, out);
+    return encode_formed(t, thread, row, out);
 }
 
 static enum status encode_lines(const struct tokenizing *t, int thread, struct chunk *chunk) {
@@ -249,7 +248,8 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
     while (line_read(&reader, &line, &bytes)) {
         json_t *object;
         TRY(jsonl_parse_object(t->name, reader.line, line, bytes, &object));
-        enum status status = object ? encode_line(t, thread, reader.line, object, &chunk->ids) : STATUS_OK;
+        const struct jsonl_row row = {t->options.columns, t->name, reader.line, object};
+        enum status status = object ? encode_line(t, thread, &row, &chunk->ids) : STATUS_OK;
         if (object && status == STATUS_OK)
             status = jsonl_unread_add(object, t->options.kind, t->options.columns, t->options.chat, &chunk->unread);
         json_decref(object);

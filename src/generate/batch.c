@@ -3,8 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "data/forms.h"
-#include "data/jsonl.h"
+#include "data/source.h"
 #include "generate/writer.h"
 
 enum { FILE_LIMIT_BYTES = 1 << 30 };
@@ -61,13 +60,14 @@ static enum status add_conversation(struct prompt_encoder *encoder, const json_t
 
 static enum status add_object(struct prompt_encoder *encoder, const char *path, int64_t line, const json_t *object,
                               struct prompts *prompts) {
+    const struct jsonl_row row = {NULL, path, line, object};
     json_t *text = json_object_get(object, "prompt"), *messages = json_object_get(object, "messages"), *conversation;
     enum status status;
     if (json_is_string(text) && !messages) {
-        TRY(jsonl_refuse_beside(path, line, object));
+        TRY(jsonl_refuse_beside(&row));
         status = prompts_add_text(encoder, json_string_value(text), prompts);
     } else if (messages && !text) {
-        TRY(jsonl_make_conversation(path, line, object, json_incref(messages), &conversation, NULL));
+        TRY(jsonl_make_conversation(&row, json_incref(messages), &conversation, NULL));
         status = add_conversation(encoder, conversation, prompts);
         json_decref(conversation);
     } else {

@@ -263,68 +263,34 @@ static void print_ffn(const struct model_ffn *ffn, FILE *out) {
     fputs("\n", out);
 }
 
-static void print_experts(FILE *out) {
-    fputs("\n## Mixtures of experts\n\n"
-          "No token is dropped: memory holds every choice of an expert, however tokens are spread. Of equal router "
-          "logits\n"
-          "the expert of the lowest number is taken. The loss that balances experts is a part of the loss where "
-          "config.json\n"
-          "says `output_router_logits: true`, with its `router_aux_loss_coef`. It is taken over a micro-batch, without "
-          "padding,\n"
-          "as transformers does with an attention mask; elsewhere it is off. `metrics.jsonl` and the page tell how "
-          "many tokens\n"
-          "each expert got. An expert's matrices move by themselves where they are not in memory (`--disk`), "
-          "`--partition`\n"
-          "spreads them over ranks, and `--tensor-parallel` cuts each by its inner features. Files may have the "
-          "experts of a "
-          "layer\n"
-          "fused, as `mlp.experts.gate_up_proj` and `mlp.experts.down_proj` of transformers 5 (`save_original_format="
-          "False`);\n"
-          "Ballast writes each expert's matrices separately.\n",
-          out);
+extern const unsigned char model_prose[]; /* document.md, in parts */
+
+/* Prints a part; returns the next one. */
+static const char *print_part(const char *prose, FILE *out) {
+    fputs(prose, out);
+    return prose + strlen(prose) + 1;
 }
 
-static void print_common(FILE *out) {
-    fputs("\n## All families\n\n", out);
-    print_names("activations", config_activation_name, out);
-    print_names("`rope_type` in `rope_parameters` (transformers 5) or `rope_scaling` (before)", config_rope_type_name,
-                out);
-    fputs(
-        "- weights: `model.safetensors`, or shards with an index; F32, BF16 or F16; with or without the prefix that\n"
-        "  models have inside their class with a head; as the frozen base of adapters also bitsandbytes' nf4 (scales "
-        "in\n"
-        "  8 bits or fp32) and int8, and compressed-tensors' mxfp4-pack-quantized, pack-quantized (4 and 8 bits) and\n"
-        "  int-quantized (weights alone), of any family, experts included, with layers that `ignore` or\n"
-        "  `llm_int8_skip_modules` leaves plain; another `quantization_config` is refused by name. `ballast init\n"
-        "  --quantize-base` writes all of them but integers of compressed-tensors\n",
-        out);
-    print_keys("only with this value", config_common_keys, CONFIG_FIXED, out);
-    print_keys("change nothing", config_common_keys, CONFIG_IGNORED, out);
-    fputs("\nThe row of the padding token (`pad_token_id`) in the embedding is trained like any other where the token\n"
-          "occurs; PyTorch holds it fixed. Data is packed here, so that none is padded.\n",
-          out);
+static void print_family(const struct model_family *family, FILE *out) {
+    fprintf(out, "\n## `%s`\n\n%s.\n\n- classes: `%s`\n", family->name, family->models, classes_of(family->keys));
+    print_settings(family->keys, out);
+    fprintf(out, "- `ballast init` starts from: %s\n", family->initial);
+    print_ffn(&family->ffn, out);
 }
 
 enum status model_print_document(FILE *out) {
-    fputs(
-        "# Models\n\nMade by `ballast help models > docs/models.md`; a test compares.\n\n"
-        "The `model_type` in a model's config.json names its family. A family reads the settings listed here; any\n"
-        "other, and any value that would make another model, is refused by name, and so is a model that holds one of\n"
-        "these and other parts, but for `gemma3`. Each family has reference models from transformers, in\n"
-        "`tests/fixtures/models`, to which logits, gradients and training are held.\n\n"
-        "| `model_type` | positions | norm | MLP | grouped queries | sliding window | head of a new model |\n"
-        "|---|---|---|---|---|---|---|\n",
-        out);
+    const char *prose = print_part((const char *)model_prose, out);
     for (int i = 0; i < model_family_count; i++)
         TRY(print_family_row(model_families[i], out));
-    for (int i = 0; i < model_family_count; i++) {
-        const struct model_family *family = model_families[i];
-        fprintf(out, "\n## `%s`\n\n%s.\n\n- classes: `%s`\n", family->name, family->models, classes_of(family->keys));
-        print_settings(family->keys, out);
-        fprintf(out, "- `ballast init` starts from: %s\n", family->initial);
-        print_ffn(&family->ffn, out);
-    }
-    print_experts(out);
-    print_common(out);
+    for (int i = 0; i < model_family_count; i++)
+        print_family(model_families[i], out);
+    prose = print_part(prose, out);
+    print_names("activations", config_activation_name, out);
+    print_names("`rope_type` in `rope_parameters` (transformers 5) or `rope_scaling` (before)", config_rope_type_name,
+                out);
+    prose = print_part(prose, out);
+    print_keys("only with this value", config_common_keys, CONFIG_FIXED, out);
+    print_keys("change nothing", config_common_keys, CONFIG_IGNORED, out);
+    (void)print_part(prose, out);
     return STATUS_OK;
 }

@@ -129,7 +129,7 @@ struct train_options {
     size_t valid_path_count;
     int64_t chat_time_s;   /* what the template of conversations is told of the time, in seconds since 1970; not given:
                               today */
-    const char *columns;   /* "": keys of .jsonl files, as data/jsonl.h reads them. Borrowed */
+    const char *columns;   /* "": keys of .jsonl files, as data/source.h reads them. Borrowed */
     bool loss_on_all;      /* false: of supervised examples train on the completions only */
     double valid_fraction; /* part of the training sequences held out where there is no other validation data */
 };

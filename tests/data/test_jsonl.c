@@ -9,15 +9,15 @@
 /* cmocka.h needs the headers above. */
 #include <cmocka.h>
 
-#include "data/forms.h"
-#include "data/jsonl.h"
+#include "data/source.h"
 
 /* A document's object, or NULL for a blank line, and its text, which is borrowed from *out. */
 static enum status parse_document(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
                                   const char **text, size_t *bytes) {
     json_t *value;
     TRY(jsonl_parse_object(name, line, json, json_bytes, &value));
-    enum status status = value ? jsonl_read_string(name, line, value, "text", text, bytes) : STATUS_OK;
+    enum status status =
+        value ? jsonl_read_string(&(struct jsonl_row){NULL, name, line, value}, "text", text, bytes) : STATUS_OK;
     if (status != STATUS_OK)
         json_decref(value);
     else
@@ -176,17 +176,17 @@ static void other_forms_become_ours(void **state) {
     const char *expected =
         "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},"
         "{\"role\":\"assistant\",\"content\":\"a\"}]}";
-    expect_form(jsonl_form_conversation(NULL, "a", 1, line, &out, &first), &out, expected);
+    expect_form(jsonl_form_conversation(&(struct jsonl_row){NULL, "a", 1, line}, &out, &first), &out, expected);
     json_array_append_new(json_object_get(line, "conversations"), json_pack("{s:s,s:s}", "from", "bard", "value", "x"));
-    assert_int_equal(jsonl_form_conversation(NULL, "a", 3, line, &out, &first), STATUS_BAD_INPUT);
+    assert_int_equal(jsonl_form_conversation(&(struct jsonl_row){NULL, "a", 3, line}, &out, &first), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a: line 3: conversations[2]: must be"));
     json_decref(line);
     line = json_loads("{\"talk\": [{\"role\": \"user\", \"content\": \"u\"}], \"tools\": [{}]}", 0, NULL);
     assert_int_equal(jsonl_columns_parse("messages=talk", &talk), STATUS_OK);
-    expect_form(jsonl_form_conversation(&talk, "a", 1, line, &out, &first), &out,
+    expect_form(jsonl_form_conversation(&(struct jsonl_row){&talk, "a", 1, line}, &out, &first), &out,
                 "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"tools\":[{}]}");
     json_object_del(line, "talk");
-    assert_int_equal(jsonl_form_conversation(&talk, "a", 4, line, &out, &first), STATUS_BAD_INPUT);
+    assert_int_equal(jsonl_form_conversation(&(struct jsonl_row){&talk, "a", 4, line}, &out, &first), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a: line 4: talk: missing: the keys are tools"));
     jsonl_columns_free(&talk);
     json_decref(line);
@@ -195,7 +195,7 @@ static void other_forms_become_ours(void **state) {
 static json_t *conversation_of(const char *json, size_t *first) {
     json_t *out = NULL, *line;
     assert_int_equal(jsonl_parse_object("a", 5, json, strlen(json), &line), STATUS_OK);
-    enum status status = jsonl_form_conversation(NULL, "a", 5, line, &out, first);
+    enum status status = jsonl_form_conversation(&(struct jsonl_row){NULL, "a", 5, line}, &out, first);
     json_decref(line);
     return status == STATUS_OK ? out : NULL;
 }
@@ -269,32 +269,32 @@ static void alpaca_is_read(void **state) {
     json_t *out = NULL, *line = json_pack("{s:s, s:s, s:s, s:s}", "instruction", "add", "input", "1 2", "output", "3",
                                           "system", "s");
     expect_form(
-        jsonl_form_alpaca(NULL, "a", 1, line, true, &out), &out,
+        jsonl_form_alpaca(&(struct jsonl_row){NULL, "a", 1, line}, true, &out), &out,
         "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"add\\n\\n1 2\"},"
         "{\"role\":\"assistant\",\"content\":\"3\"}]}");
-    expect_form(jsonl_form_alpaca(NULL, "a", 1, line, false, &out), &out,
+    expect_form(jsonl_form_alpaca(&(struct jsonl_row){NULL, "a", 1, line}, false, &out), &out,
                 "{\"prompt\":\"s\\n\\n### Instruction:\\n"
                 "add\\n\\n### Input:\\n1 2\\n\\n### Response:\\n\",\"completion\":\"3\"}");
     json_object_set_new(line, "system", json_string(""));
-    expect_form(jsonl_form_alpaca(NULL, "a", 1, line, false, &out), &out,
+    expect_form(jsonl_form_alpaca(&(struct jsonl_row){NULL, "a", 1, line}, false, &out), &out,
                 "{\"prompt\":\"" ALPACA_TASK ", paired with an input that provides further context" ALPACA_REST
                 "add\\n\\n### Input:\\n1 2\\n\\n### Response:\\n\",\"completion\":\"3\"}");
     json_object_set_new(line, "input", json_string(""));
-    expect_form(jsonl_form_alpaca(NULL, "a", 1, line, false, &out), &out,
+    expect_form(jsonl_form_alpaca(&(struct jsonl_row){NULL, "a", 1, line}, false, &out), &out,
                 "{\"prompt\":\"" ALPACA_TASK ALPACA_REST "add\\n\\n### Response:\\n\",\"completion\":\"3\"}");
     json_object_set_new(line, "system", json_string("s"));
     json_object_set_new(line, "history", json_string("[[\"q\", \"a\"]]"));
-    expect_form(jsonl_form_alpaca(NULL, "a", 2, line, true, &out), &out,
+    expect_form(jsonl_form_alpaca(&(struct jsonl_row){NULL, "a", 2, line}, true, &out), &out,
                 "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"q\"},"
                 "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"add\"},"
                 "{\"role\":\"assistant\",\"content\":\"3\"}]}");
-    assert_int_equal(jsonl_form_alpaca(NULL, "a", 2, line, false, &out), STATUS_BAD_INPUT);
+    assert_int_equal(jsonl_form_alpaca(&(struct jsonl_row){NULL, "a", 2, line}, false, &out), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a: line 2: history: cannot be applied"));
     json_object_set_new(line, "history", json_string("q"));
-    assert_int_equal(jsonl_form_alpaca(NULL, "a", 2, line, true, &out), STATUS_BAD_INPUT);
+    assert_int_equal(jsonl_form_alpaca(&(struct jsonl_row){NULL, "a", 2, line}, true, &out), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a: line 2: history: must be a list"));
     json_object_del(line, "output");
-    assert_int_equal(jsonl_form_alpaca(NULL, "a", 2, line, true, &out), STATUS_BAD_INPUT);
+    assert_int_equal(jsonl_form_alpaca(&(struct jsonl_row){NULL, "a", 2, line}, true, &out), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a: line 2: output: missing: the keys are instruction, input"));
     json_decref(line);
 }

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "data/packing.h"
+#include "data/rows.h"
 #include "ir/ops/attributes.h"
 #include "support/data_files.h"
 #include "support/fault_sweep.h"

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "data/dataset.h"
-#include "data/forms.h"
+#include "data/source.h"
 #include "support/data_place.h"
 #include "support/dataset_fill.h"
 #include "support/fault_sweep.h"
@@ -158,7 +158,7 @@ static void what_is_wrong_with_a_line_is_named(void **state) {
 static json_t *form(const char *line, enum jsonl_field field, size_t *first) {
     json_t *object = json_loads(line, 0, NULL), *out = NULL;
     assert_non_null(object);
-    if (jsonl_form_preference(NULL, "lines", 1, object, field, &out, first) != STATUS_OK)
+    if (jsonl_form_preference(&(struct jsonl_row){NULL, "lines", 1, object}, field, &out, first) != STATUS_OK)
         fail_msg("%s", status_message());
     json_decref(object);
     return out;
@@ -208,11 +208,13 @@ static void a_prompt_that_is_left_out_is_refused(void **state) {
                                 0, NULL);
     json_t *out = NULL;
     size_t first;
-    assert_int_equal(jsonl_form_preference(NULL, "lines", 4, object, JSONL_CHOSEN, &out, &first), STATUS_BAD_INPUT);
+    assert_int_equal(jsonl_form_preference(&(struct jsonl_row){NULL, "lines", 4, object}, JSONL_CHOSEN, &out, &first),
+                     STATUS_BAD_INPUT);
     if (!strstr(status_message(), "lines: line 4: prompt: is a text, and the answers' messages do not begin with it"))
         fail_msg("%s", status_message());
     json_object_set_new(object, "prompt", json_string(""));
-    assert_int_equal(jsonl_form_preference(NULL, "lines", 4, object, JSONL_CHOSEN, &out, &first), STATUS_OK);
+    assert_int_equal(jsonl_form_preference(&(struct jsonl_row){NULL, "lines", 4, object}, JSONL_CHOSEN, &out, &first),
+                     STATUS_OK);
     json_decref(out);
     json_decref(object);
 }
@@ -221,7 +223,8 @@ static enum status form_both(void *payload) {
     for (int field = JSONL_CHOSEN; field <= JSONL_REJECTED; field++) {
         json_t *out = NULL;
         size_t first;
-        TRY(jsonl_form_preference(NULL, "lines", 1, payload, (enum jsonl_field)field, &out, &first));
+        TRY(jsonl_form_preference(&(struct jsonl_row){NULL, "lines", 1, payload}, (enum jsonl_field)field, &out,
+                                  &first));
         json_decref(out);
     }
     return STATUS_OK;

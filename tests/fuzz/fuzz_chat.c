@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/jsonl.h"
+#include "data/source.h"
 #include "text/chat/chat.h"
 
 int LLVMFuzzerInitialize(int *count, char ***arguments);

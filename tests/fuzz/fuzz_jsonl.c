@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/forms.h"
-#include "data/jsonl.h"
+#include "data/source.h"
 
 static void expect_text(const char *text, size_t bytes) {
     json_t *again = json_stringn(text, bytes); /* NULL unless UTF-8 */
@@ -21,7 +20,7 @@ static void read_document(const char *line, size_t bytes, int64_t number) {
     enum status status = jsonl_parse_object("input", number, line, bytes, &value);
     if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
     if (status != STATUS_OK || !value) return;
-    if (jsonl_read_string("input", number, value, "text", &text, &text_bytes) == STATUS_OK)
+    if (jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "text", &text, &text_bytes) == STATUS_OK)
         expect_text(text, text_bytes);
     else if (!strstr(status_message(), "input: line "))
         abort();
@@ -33,8 +32,10 @@ static void read_example(const char *line, size_t bytes, int64_t number) {
     const char *prompt, *completion;
     size_t prompt_bytes, completion_bytes;
     if (jsonl_parse_object("input", number, line, bytes, &value) != STATUS_OK || !value) return;
-    if (jsonl_read_string("input", number, value, "prompt", &prompt, &prompt_bytes) == STATUS_OK &&
-        jsonl_read_string("input", number, value, "completion", &completion, &completion_bytes) == STATUS_OK) {
+    if (jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "prompt", &prompt, &prompt_bytes) ==
+            STATUS_OK &&
+        jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "completion", &completion,
+                          &completion_bytes) == STATUS_OK) {
         expect_text(prompt, prompt_bytes);
         expect_text(completion, completion_bytes);
     } else if (!strstr(status_message(), "input: line ")) {
@@ -50,8 +51,9 @@ static void read_form(const char *line, size_t bytes, int64_t number) {
     for (int form = 0; form < 3; form++) {
         formed = NULL;
         status_clear();
-        enum status status = form < 2 ? jsonl_form_alpaca(NULL, "input", number, value, form == 1, &formed)
-                                      : jsonl_form_conversation(NULL, "input", number, value, &formed, &first);
+        enum status status =
+            form < 2 ? jsonl_form_alpaca(&(struct jsonl_row){NULL, "input", number, value}, form == 1, &formed)
+                     : jsonl_form_conversation(&(struct jsonl_row){NULL, "input", number, value}, &formed, &first);
         if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
         json_decref(formed);
     }
@@ -66,8 +68,8 @@ static void read_preference(const char *line, size_t bytes, int64_t number) {
         json_t *formed = NULL;
         size_t first = 0;
         status_clear();
-        enum status status =
-            jsonl_form_preference(NULL, "input", number, value, (enum jsonl_field)field, &formed, &first);
+        enum status status = jsonl_form_preference(&(struct jsonl_row){NULL, "input", number, value},
+                                                   (enum jsonl_field)field, &formed, &first);
         const json_t *messages = json_object_get(formed, "messages");
         if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
         if (status == STATUS_OK && messages && first >= json_array_size(messages)) abort();
@@ -82,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (!text) return 0;
     memcpy(text, data, bytes);
     struct file_input file = file_input_of_memory(text, bytes);
-    enum jsonl_kind kind;
+    enum source_kind kind;
     if (jsonl_find_file_kind(&file, NULL, &kind) != STATUS_OK) abort();
     struct line_reader reader = {.text = text, .bytes = bytes};
     const char *line;

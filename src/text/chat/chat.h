@@ -6,9 +6,8 @@
  *
  * Files, in the order to read them:
  *   chat: this file; in chat.c, how the part of a rendering that an assistant says is found;
- *   template: the template of a model, and conversations rendered by it;
- *   example: ids with marks, which tokens are trained on;
- *   document: prints docs/chat.md. */
+ *   template: the template of a model, conversations rendered by it, marks of words in these, and docs/chat.md;
+ *   example: ids with marks, which tokens are trained on. */
 #pragma once
 
 #include <jansson.h>
@@ -44,6 +43,3 @@ void chat_encoder_free(struct chat_encoder *encoder);
  */
 enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
                         size_t first, struct token_ids *out);
-
-/* docs/chat.md: conversations as data, and what their templates may hold, from the tables by which they are read. */
-void chat_print_document(FILE *out);

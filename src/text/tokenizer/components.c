@@ -557,37 +557,16 @@ enum status tokenizer_read_component(struct tokenizer *tokenizer, const char *na
     return reader.where ? component_read(&kinds[kind], reader, 0) : STATUS_FAILED;
 }
 
+extern const unsigned char tokenizer_prose[]; /* document.md: before the tables, and behind them */
+
 void tokenizer_print_document(FILE *out) {
-    fputs(
-        "# Tokenizers\n\nMade by `ballast help tokenizers > docs/tokenizers.md`; a test compares.\n\n"
-        "A model's `tokenizer.json` may hold what is listed here; all else is refused by name. Ids and decoded text "
-        "are\n"
-        "those of the `tokenizers` library 0.23, which made the fixtures in `tests/fixtures/tokenizers`. `truncation`\n"
-        "and `padding` are ignored, as transformers clears them. `added_tokens` are read with all their settings.\n\n"
-        "As in transformers 5, special tokens that only files next to `tokenizer.json` name become added tokens:\n"
-        "`tokenizer_config.json` (`added_tokens_decoder`, `eos_token` and its like, `extra_special_tokens` or\n"
-        "`additional_special_tokens`), `special_tokens_map.json` and `added_tokens.json`. A token that would get an "
-        "id\n"
-        "beyond the model's vocabulary is left out, with a warning. `add_bos_token` and `add_eos_token` change "
-        "nothing:\n"
-        "the post-processor of `tokenizer.json` stays.\n\n"
-        "## model\n\n"
-        "`BPE`, over bytes (GPT-2, Llama 3, Qwen) or over characters (Llama 2, Mistral, Gemma): `unk_token`,\n"
-        "`fuse_unk`, `byte_fallback`, `ignore_merges`, `vocab`, `merges`. Refused where they are set: `dropout`,\n"
-        "`continuing_subword_prefix`, `end_of_word_suffix`. Other models (`Unigram`, `WordPiece`, `WordLevel`) are\n"
-        "refused.\n",
-        out);
+    const char *prose = (const char *)tokenizer_prose;
+    fputs(prose, out);
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
         fprintf(out, "\n## %s\n\n| `type` | settings |\n|---|---|\n", kinds[kind].field);
         for (const struct component *row = kinds[kind].table; row->type; row++)
             fprintf(out, "| `%s` | %s |\n", row->type, row->note[0] ? row->note : "none");
         fputs("| `Sequence` | of those here |\n", out);
     }
-    fputs("\n## Regular expressions\n\n"
-          "Of Oniguruma's syntax: literals, `.`, sets with ranges, `\\s` `\\S` `\\d` `\\D` `\\p{..}` `\\P{..}` with a "
-          "general\n"
-          "category, groups `(..)` `(?:..)` `(?>..)` `(?=..)` `(?!..)`, `(?i:..)` around ASCII, repeats `*` `+` `?` "
-          "`{n,m}`\n"
-          "greedy, lazy and possessive, `^` and `$` at lines. A pattern that may match nothing is refused.\n",
-          out);
+    fputs(prose + strlen(prose) + 1, out);
 }
