@@ -23,7 +23,7 @@
  *
  * Files, in the order to read them:
  *   jinja: this file, the public calls;
- *   parse: tokens and trees; lexer: text to tokens; parser: tokens to a tree;
+ *   parse: tokens and trees; lexer: text to tokens; expression, parser: tokens to a tree;
  *   render: a rendering: bounds, scopes, values, statements; evaluate: expressions;
  *   value: values as Python has them; strings: how Python prints values and changes strings;
  *   filters, functions: what templates may call. */

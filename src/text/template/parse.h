@@ -121,3 +121,43 @@ struct jinja_template {
     bool uses_time; /* calls strftime_now */
     json_t *words;  /* an object whose keys are the template's names and string literals */
 };
+
+/* --- reading tokens: what expressions (expression.c) and statements (parser.c) have in common --- */
+
+struct jinja_parser {
+    struct jinja_parsing parsing;
+    struct jinja_template *template;
+    const struct jinja_token *next; /* the token that is read next; the last is never passed */
+    int depth;
+    int loops; /* that the present statement is in, within its macro */
+};
+
+bool jinja_token_is(const struct jinja_token *token, enum jinja_token_kind kind, const char *text);
+/* Whether the next token is this name or operator; skip passes it then, expect fails where it is another. */
+bool jinja_next_is(const struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
+bool jinja_skip(struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
+__attribute__((format(printf, 2, 3))) _Noreturn void jinja_refuse_here(struct jinja_parser *parser, const char *format,
+                                                                       ...);
+int jinja_shown_bytes(const struct jinja_token *token);
+_Noreturn void jinja_refuse_next(struct jinja_parser *parser, const char *expected);
+void jinja_expect(struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
+const struct jinja_token *jinja_expect_name(struct jinja_parser *parser);
+void jinja_go_deeper(struct jinja_parser *parser);
+/* A node of the next token's line. */
+struct jinja_node *jinja_make_node(struct jinja_parser *parser, enum jinja_node_kind kind, struct jinja_node *a,
+                                   struct jinja_node *b);
+/* The same with a token's text. */
+struct jinja_node *jinja_make_named(struct jinja_parser *parser, enum jinja_node_kind kind,
+                                    const struct jinja_token *name, struct jinja_node *a, struct jinja_node *b);
+void jinja_add_item(struct jinja_parser *parser, struct jinja_node *node, struct jinja_node *item);
+void jinja_add_keyword(struct jinja_parser *parser, struct jinja_node *node, const struct jinja_token *name,
+                       struct jinja_node *value);
+struct jinja_node *jinja_parse_expression(struct jinja_parser *parser);
+/* Expressions with commas between them are a tuple. `conditional`: they may have an if of their own. */
+struct jinja_node *jinja_parse_tuple(struct jinja_parser *parser, bool conditional);
+/* Passes the `end` of a list, or the comma before its next item; whether there is one. */
+bool jinja_next_item(struct jinja_parser *parser, const char *end, bool first);
+/* Behind ".": a name, or an index. */
+struct jinja_node *jinja_parse_attribute(struct jinja_parser *parser, struct jinja_node *object);
+/* The filters that follow, over `value` (NULL: what they are later applied to). */
+struct jinja_node *jinja_parse_filters(struct jinja_parser *parser, struct jinja_node *value);
