@@ -139,7 +139,7 @@ struct model_config {
      * model_set_base_format. */
     enum weight_format base_format;
     int64_t base_block;                      /* of their blocks, for weight_layout_of */
-    const struct plain_layers *plain_layers; /* which of them stay plain (plain_layers.h); the model's, or NULL */
+    const struct plain_layers *plain_layers; /* which of them stay plain (stored_format.h); the model's, or NULL */
     double dropout;                          /* the largest that the file asks for; not applied, model_open says so */
 };
 
