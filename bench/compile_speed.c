@@ -12,7 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/terminal.h"
-#include "compiler/passes.h"
+#include "compiler/program.h"
 #include "plan/chunks.h"
 #include "support/block_chunks.h"
 #include "support/step_graph.h"

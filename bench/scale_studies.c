@@ -15,7 +15,7 @@
 #include "base/terminal.h"
 #include "machine/cluster.h"
 #include "search/scale/choose.h"
-#include "search/scale/system.h"
+#include "search/scale/training.h"
 #include "support/scale_rows.h"
 
 static double mfu_of(const struct training *job, const struct forecast *forecast) {

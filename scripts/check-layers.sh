@@ -4,8 +4,8 @@
 # A directory uses only its own headers and those of directories above it in this list. One that is not listed belongs to
 # the directory that it is in.
 set -eu
-order='base ir ir/ops collective machine plan plan/layout model compiler search/sim search search/scale backend comm
-       runtime/store runtime profile text/tokenizer text/template text/chat data session session/checkpoint generate train
+order='base ir ir/ops collective machine plan plan/layout model compiler compiler/verify search/sim search search/scale
+       backend comm runtime/store runtime profile text/tokenizer text/template text/chat data session session/checkpoint generate train
        report/console report/page api cli'
 root=${1:-$(dirname "$0")/..}
 cd "$root"

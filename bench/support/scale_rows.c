@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "machine/cluster.h"
-#include "search/scale/rank_memory.h"
-#include "search/scale/system.h"
+#include "search/scale/forecast.h"
+#include "search/scale/training.h"
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)
 

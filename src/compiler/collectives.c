@@ -1,7 +1,7 @@
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 
 #include "collective/schedule.h"
-#include "compiler/buffers.h"
+#include "compiler/schedule.h"
 #include "ir/ops/ops.h"
 #include "plan/lane_shares.h"
 

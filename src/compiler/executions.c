@@ -17,36 +17,6 @@ static struct execution executions_transfer(const struct execution_source *sourc
 
 /* ---- where updates stand among a step's executions ---- */
 
-bool executions_update_early(const struct graph *graph, const struct partition *partition, int stages) {
-    bool alone = graph_has_backward(graph) && stages == 1 && !partition_cuts(partition);
-    for (size_t n = 0; n < graph->nodes.count && alone; n++) {
-        const struct node *node = graph->nodes.items[n];
-        bool updates = node->phase == PHASE_UPDATE && node->out[0] && node->out[0]->kind == TENSOR_PARAMETER;
-        for (int i = 0; i < node->op->inputs && updates; i++)
-            alone &= !node->in[i] || node->in[i]->kind != TENSOR_RESULT;
-    }
-    return alone;
-}
-
-/* Finds source->early and source->ready; completed_by is known. FAILED without memory. Backward goes down, so the
- * lowest block completes a chunk. */
-static enum status execution_updates_find(struct execution_source *source) {
-    const struct graph *graph = source->graph;
-    size_t chunks = source->chunks->chunks.count;
-    source->early = executions_update_early(graph, &source->policy->partition, source->spans.stages);
-    source->ready = mem_array(chunks + 1, sizeof *source->ready);
-    if (!source->ready) return STATUS_FAILED;
-    for (size_t c = 0; c < chunks; c++)
-        source->ready[c] = -1;
-    for (size_t i = 0; i < graph->tensors.count; i++) {
-        int32_t block = source->completed_by[i];
-        if (block < 0) continue;
-        int32_t *ready = &source->ready[source->chunks->chunk_of[graph->tensors.items[i]->parameter->id]];
-        if (*ready < 0 || block < *ready) *ready = block;
-    }
-    return STATUS_OK;
-}
-
 /* What waits for copies does not stand in the way of backward. */
 static bool is_aside(const struct execution_source *source, int32_t chunk) {
     const struct policy *policy = source->policy;
@@ -150,209 +120,6 @@ enum status executions_of_update(struct execution_source *source, struct executi
         source->group++;
     }
     return STATUS_OK;
-}
-
-bool execution_adds_uses(const struct node *node) {
-    return node->phase == PHASE_FINISH && !node->op->collective && node->out[0] &&
-           node->out[0]->kind == TENSOR_GRADIENT;
-}
-
-/* Backward goes from the last block to the first, so the lowest block that adds to an accumulator adds last. `last`: by
- * tensor id; `number`: by node id, of PHASE_FINISH. */
-static void find_finish_blocks(const struct graph *graph, int32_t *last, int32_t *number) {
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        last[i] = INT32_MAX;
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        int32_t block = node->phase == PHASE_BACKWARD ? node->block : INT32_MAX;
-        for (int i = 0; i < node->op->inputs && node->phase == PHASE_FINISH; i++)
-            if (node->in[i] && node->in[i]->kind == TENSOR_GRADIENT && last[node->in[i]->id] < block)
-                block = last[node->in[i]->id];
-        number[n] = node->phase == PHASE_FINISH && block < INT32_MAX ? block : -1;
-        for (int i = 0; i < node->op->outputs; i++)
-            if (node->out[i] && node->out[i]->kind == TENSOR_GRADIENT && block < last[node->out[i]->id])
-                last[node->out[i]->id] = block;
-    }
-}
-
-/* Gradients of a chunk's part are summed over lanes and ranks together, when the last of them is complete. */
-static enum status complete_parts(const struct execution_source *source) {
-    const struct graph *graph = source->graph;
-    size_t columns = (size_t)source->blocks, parts = source->chunks->chunks.count * columns;
-    int32_t *last = mem_array(parts + 1, sizeof *last);
-    if (!last) return STATUS_FAILED;
-    for (size_t p = 0; p < parts; p++)
-        last[p] = INT32_MAX;
-    for (int store = 0; store < 2; store++)
-        for (size_t i = 0; i < graph->tensors.count; i++) {
-            int32_t *block = &source->completed_by[i];
-            if (*block < 0) continue;
-            struct chunk_part part = chunks_part_of(source->chunks, graph->tensors.items[i]);
-            int32_t *of_part = &last[(size_t)part.chunk * columns + (size_t)part.block];
-            if (store)
-                *block = *of_part;
-            else if (*block < *of_part)
-                *of_part = *block;
-        }
-    mem_free(last);
-    return STATUS_OK;
-}
-
-/* A squared norm and the like stand where their gradients are complete. `number`: by node id. */
-static void finish_behind_sums(const struct execution_source *source, int32_t *number) {
-    for (size_t n = 0; n < source->graph->nodes.count; n++) {
-        const struct node *node = source->graph->nodes.items[n];
-        for (int i = 0; i < node->op->inputs && number[n] >= 0 && !execution_adds_uses(node); i++)
-            if (node->in[i] && node->in[i]->kind == TENSOR_GRADIENT &&
-                source->completed_by[node->in[i]->id] < number[n])
-                number[n] = source->completed_by[node->in[i]->id];
-    }
-}
-
-/* What is added to another accumulator completes nothing itself. */
-static void drop_other_uses(const struct graph *graph, int32_t *completed_by) {
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        for (int i = 0; i < node->op->inputs && execution_adds_uses(node); i++)
-            if (node->in[i] && node->in[i] != node->out[0]) completed_by[node->in[i]->id] = -1;
-    }
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        if (completed_by[i] == INT32_MAX) completed_by[i] = -1;
-}
-
-/* Nor does what is added up at another stage. */
-static void drop_other_parameters(const struct execution_source *source) {
-    for (size_t i = 0; i < source->graph->tensors.count; i++) {
-        const struct tensor *tensor = source->graph->tensors.items[i];
-        if (tensor->kind == TENSOR_GRADIENT && stage_of_tensor(&source->spans, tensor->parameter) != source->stage)
-            source->completed_by[i] = -1;
-    }
-}
-
-/* `number` by node id: below 0 for those in no group. */
-static enum status group_nodes(const struct graph *graph, const int32_t *number, int32_t groups,
-                               struct node_groups *out) {
-    out->nodes = mem_array(graph->nodes.count + 1, sizeof *out->nodes);
-    out->first = mem_array((size_t)groups + 2, sizeof *out->first);
-    if (!out->nodes || !out->first) return STATUS_FAILED;
-    int32_t *next = out->first + 1; /* while filling, the group's next place; in the end, where the one after begins */
-    for (size_t n = 0; n < graph->nodes.count; n++)
-        if (number[n] >= 0) next[number[n] + 1]++;
-    for (int32_t g = 1; g <= groups; g++)
-        next[g] += next[g - 1];
-    for (size_t n = 0; n < graph->nodes.count; n++)
-        if (number[n] >= 0) out->nodes[next[number[n]]++] = graph->nodes.items[n];
-    return STATUS_OK;
-}
-
-/* The nodes of PHASE_FINISH that add up uses, or the others. */
-static enum status group_finish(struct execution_source *source, const int32_t *blocks, bool uses,
-                                struct node_groups *out) {
-    size_t nodes = source->graph->nodes.count;
-    int32_t *number = mem_array(nodes + 1, sizeof *number);
-    if (!number) return STATUS_FAILED;
-    for (size_t n = 0; n < nodes; n++)
-        number[n] = execution_adds_uses(source->graph->nodes.items[n]) == uses ? blocks[n] : -1;
-    enum status status = group_nodes(source->graph, number, source->blocks, out);
-    mem_free(number);
-    return status;
-}
-
-/* Whether this rank executes it. */
-static bool is_own(const struct execution_source *source, const struct node *node) {
-    int stage = stage_of_node(&source->spans, node);
-    return stage == source->stage || stage == STAGE_SPANS_ALL;
-}
-
-static void drop_other_stages(const struct execution_source *source, int32_t *number) {
-    for (size_t n = 0; n < source->graph->nodes.count; n++)
-        if (!is_own(source, source->graph->nodes.items[n])) number[n] = -1;
-}
-
-static enum status group_all(struct execution_source *source, int32_t *number) {
-    const struct graph *graph = source->graph;
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        number[n] = node->phase <= PHASE_BACKWARD ? (int32_t)node->phase * source->blocks + node->block : -1;
-    }
-    TRY(group_nodes(graph, number, 2 * source->blocks, &source->waves));
-    find_finish_blocks(graph, source->completed_by, number);
-    drop_other_uses(graph, source->completed_by);
-    drop_other_parameters(source);
-    if (source->sums) TRY(complete_parts(source));
-    if (source->sums) finish_behind_sums(source, number);
-    TRY(execution_updates_find(source));
-    drop_other_stages(source, number);
-    TRY(group_finish(source, number, true, &source->tied));
-    TRY(group_finish(source, number, false, &source->finish));
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        number[n] = node->phase == PHASE_UPDATE ? 1 + chunks_updated_by(source->chunks, node) : -1;
-    }
-    drop_other_stages(source, number);
-    return group_nodes(graph, number, 1 + (int32_t)source->chunks->chunks.count, &source->updates);
-}
-
-static enum status find_crossings(struct execution_source *source);
-
-static void find_openings(struct execution_source *source) {
-    for (size_t s = source->activations.list.count; s-- > 0;)
-        if (source->activations.list.items[s].action == ACTIVATION_FORWARD)
-            source->opening[source->activations.list.items[s].block] = (int32_t)s;
-}
-
-enum status execution_source_create_stage(const struct graph *graph, const struct policy *policy,
-                                          const struct chunk_list *chunks, bool sums, int stages, int stage,
-                                          struct execution_source *out) {
-    *out = (struct execution_source){.graph = graph,
-                                     .policy = policy,
-                                     .chunks = chunks,
-                                     .blocks = graph_count_blocks(graph),
-                                     .sums = sums,
-                                     .stage = stage};
-    TRY(stage_spans_create(graph, policy->spans, stages, &out->spans));
-    out->cuts = partition_cuts(&policy->partition);
-    out->cuts_gradients = partition_width(policy->partition.gradients) > 1;
-    /* The plan's schedule is that of training; a graph without backward has only forwards. */
-    TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->activations));
-    out->forward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->forward_groups);
-    out->backward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->backward_groups);
-    out->summed_in = mem_array((size_t)out->blocks + 1, sizeof *out->summed_in);
-    out->completed_by = mem_array(graph->tensors.count + 1, sizeof *out->completed_by);
-    out->opening = mem_array((size_t)out->blocks + 1, sizeof *out->opening);
-    if (!out->forward_groups || !out->backward_groups || !out->summed_in || !out->completed_by || !out->opening)
-        return STATUS_FAILED;
-    find_openings(out);
-    int32_t *number = mem_array(graph->nodes.count + 1, sizeof *number);
-    enum status status = number ? group_all(out, number) : STATUS_FAILED;
-    mem_free(number);
-    return status == STATUS_OK && stages > 1 ? find_crossings(out) : status;
-}
-
-enum status execution_source_create(const struct graph *graph, const struct policy *policy,
-                                    const struct chunk_list *chunks, bool sums, struct execution_source *out) {
-    return execution_source_create_stage(graph, policy, chunks, sums, 1, 0, out);
-}
-
-static void free_groups(struct node_groups *groups) {
-    mem_free(groups->nodes);
-    mem_free(groups->first);
-}
-
-void execution_source_free(struct execution_source *source) {
-    activation_steps_free(&source->activations);
-    free_groups(&source->waves);
-    free_groups(&source->tied);
-    free_groups(&source->finish);
-    free_groups(&source->updates);
-    mem_free(source->forward_groups);
-    mem_free(source->backward_groups);
-    mem_free(source->summed_in);
-    mem_free(source->completed_by);
-    mem_free(source->opening);
-    mem_free(source->ready);
-    stage_spans_free(&source->spans);
-    pipeline_free(&source->pipeline);
 }
 
 static enum status add_nodes(struct execution_source *source, enum phase phase, int32_t block, int64_t slot,
@@ -561,47 +328,6 @@ enum status executions_of_wave(struct execution_source *source, const struct wav
 
 /* ---- pipelines ---- */
 
-/* The first of a stage's blocks from `block` on. */
-static int32_t own_block(const struct execution_source *source, int32_t block, int stage) {
-    while (block + 1 < source->blocks && stage_of_block(&source->spans, block) != stage)
-        block++;
-    return block;
-}
-
-/* Parameters that stages share go with the span before whose forward they are updated. */
-static void place_parameters(struct execution_source *source) {
-    for (size_t v = 0; v < source->pipeline.values.count; v++) {
-        struct pipeline_value *value = &source->pipeline.values.items[v];
-        if (value->tensor->kind != TENSOR_PARAMETER) continue;
-        const struct chunk *chunk = &source->chunks->chunks.items[source->chunks->chunk_of[value->tensor->id]];
-        int32_t block = (int32_t)movement_update_block(chunk->block, source->policy);
-        int stage = (int)(value->span % source->spans.stages);
-        value->span = stage_spans_of_block(&source->spans, own_block(source, block, stage));
-    }
-}
-
-/* What crosses stages is what one rank that has all blocks would read across their border. */
-static enum status find_crossings(struct execution_source *source) {
-    struct execution_source whole;
-    struct execution_list executions = {.list = {0}};
-    VEC(const struct node *) nodes = {0};
-    const struct wave_part wave = {.slots = 1, .closes_share = true};
-    struct policy policy = *source->policy;
-    policy.spans[0] = 0;
-    enum status status = execution_source_create(source->graph, &policy, source->chunks, false, &whole);
-    if (status == STATUS_OK) status = executions_of_wave(&whole, &wave, &executions);
-    for (size_t i = 0; i < executions.list.count && status == STATUS_OK; i++) {
-        const struct node *node = executions.list.items[i].node;
-        if (node && node->phase <= PHASE_BACKWARD) status = vec_push(&nodes, node);
-    }
-    if (status == STATUS_OK) status = pipeline_create(&source->spans, nodes.items, nodes.count, &source->pipeline);
-    if (status == STATUS_OK) place_parameters(source);
-    execution_source_free(&whole);
-    vec_free(&executions.list);
-    vec_free(&nodes);
-    return status;
-}
-
 /* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a micro-batch's last
  * forward that is directly followed by its backward belongs to that. */
 static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
@@ -694,4 +420,56 @@ enum status executions_of_pipeline(struct execution_source *source, const struct
     }
     TRY(add_latest(source, share->closes_step, out));
     return sweep_wave(source->graph, share->slots + waves, begin, out);
+}
+
+/* ---- instances ---- */
+
+enum status instances_create(const struct graph *graph, const struct activation_steps *steps, int64_t slots,
+                             struct instances *out) {
+    *out = (struct instances){.graph = graph, .slots = slots};
+    out->current = mem_array((graph->tensors.count + 1) * (size_t)slots, sizeof *out->current);
+    out->home_tiers = mem_array(graph->blocks.count + 1, sizeof *out->home_tiers);
+    if (!out->current || !out->home_tiers) return STATUS_FAILED;
+    instances_clear(out);
+    for (size_t s = 0; s < steps->list.count; s++)
+        if (steps->list.items[s].action == ACTIVATION_MOVE)
+            out->home_tiers[steps->list.items[s].block] = steps->list.items[s].tier;
+    return STATUS_OK;
+}
+
+void instances_free(struct instances *instances) {
+    mem_free(instances->current);
+    mem_free(instances->home_tiers);
+    *instances = (struct instances){0};
+}
+
+void instances_clear(struct instances *instances) {
+    memset(instances->current, -1, (size_t)instances->slots * instances->graph->tensors.count * sizeof(int32_t));
+}
+
+void instances_begin_group(struct instances *instances, const struct execution *executions, size_t count) {
+    for (size_t i = 0; i < count && executions[i].group == executions[0].group; i++) {
+        if (executions[i].kind == EXECUTION_RECEIVE && executions[i].value->tensor->kind == TENSOR_ACTIVATION)
+            *instances_at(instances, executions[i].slot, executions[i].value->tensor) = -1;
+        for (int k = 0; executions[i].node && k < executions[i].node->op->outputs; k++) {
+            struct tensor *tensor = executions[i].node->out[k];
+            if (tensor) *instances_at(instances, executions[i].slot, tensor_storage(tensor)) = -1;
+        }
+    }
+}
+
+int32_t *instances_of_output(const struct instances *instances, const struct execution *execution, int i) {
+    const struct node *node = execution->node;
+    const struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
+    if (!tensor || tensor->kind != TENSOR_ACTIVATION) return NULL;
+    int32_t *current = instances_at(instances, execution->slot, tensor);
+    if (i == 0 && execution->takes_over)
+        *current = *instances_at(instances, execution->slot, node->in[node->op->in_place_input - 1]);
+    return current;
+}
+
+enum tier instances_home_tier(const struct instances *instances, const struct execution *execution,
+                              const struct tensor *tensor) {
+    bool waits = execution->node->phase == PHASE_FORWARD && !execution->repeated && !tensor->kept;
+    return waits ? instances->home_tiers[execution->node->block] : TIER_DEVICE;
 }

@@ -1,7 +1,6 @@
 /* Copies between tiers: a residency of a buffer of another tier goes through a copy in that of the user. The copy is
  * fetched unless its uses overwrite it, and stored if it was changed and is used again. */
-#include "compiler/collectives.h"
-#include "compiler/passes.h"
+#include "compiler/program.h"
 #include "compiler/residency.h"
 #include "plan/movement.h"
 

@@ -1,4 +1,4 @@
-#include "compiler/pipeline.h"
+#include "compiler/executions.h"
 
 #include "plan/layout/pipeline.h"
 

@@ -3,7 +3,6 @@
  * too while there are not too many buffers. Where that leaves gaps, orders are changed: the buffer that ends highest is
  * placed before all that are live with it, again and again. The best result is kept. */
 
-#include "compiler/passes.h"
 #include "compiler/program.h"
 
 /* Placement compares buffers pair by pair at most so many times. */

@@ -1,7 +1,5 @@
 #include "compiler/program.h"
 
-#include "compiler/passes.h"
-
 const char *buffer_kind_name(enum buffer_kind kind) {
     static const char *const names[] = {
 #define BUFFER_KIND_ROW(name, text) [BUFFER_##name] = text,
@@ -156,4 +154,14 @@ enum status program_report_memory(const struct program *program, enum tier tier,
     }
     *out = report;
     return STATUS_OK;
+}
+
+int64_t program_issues_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step,
+                                int64_t repetition) {
+    int section = program->instructions.items[instruction].section;
+    int their_section = program->instructions.items[waited].section;
+    const struct section *theirs = &program->sections.items[their_section];
+    int64_t this_step = their_section < section ? theirs->repeat : 0;
+    if (their_section == section) this_step = repetition + (waited < instruction);
+    return step * theirs->repeat + this_step;
 }

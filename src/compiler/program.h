@@ -15,21 +15,20 @@
  * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one
  * happens before every use of the other; program_verify proves it.
  *
- * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which micro-batch, in which order), pipeline (what goes from stage to stage, who does what when), buffers
- * (activations of each micro-batch, and all others), collectives (operations between ranks), schedule (sections, and
- * messages of pipelines), schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), residency (uses on
- * another tier than the home tier, through one copy), move (gathers of shards and copies between tiers), place (live
- * ranges and offsets), happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits), verify
- * (the proof, with its own clocks), verify_form (its part about each instruction by itself); of all ranks' programs
- * together verify_ranks (operations meet), verify_definition and verify_sums (every element is what the recipe says).
- */
+ * Files, in the order to read them: program (this; compiling), executions (which node for which micro-batch, in which
+ * order), execution_source (what that is listed from), pipeline (what goes from stage to stage, who does what when),
+ * collectives (operations between ranks), schedule (sections, and messages of pipelines), buffers (all but those of
+ * activations), schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), residency (uses on another
+ * tier than the home tier, through one copy), move (gathers of shards and copies between tiers), place (live ranges and
+ * offsets), order (bytes cut at operands' borders, and vector clocks), synchronise (waits); the proof is in
+ * compiler/verify (verify.h). */
 #pragma once
 
 #include "base/base.h"
 #include "collective/collective.h"
 #include "ir/graph.h"
 #include "machine/rates.h"
+#include "plan/chunks.h"
 #include "plan/lane_shares.h"
 #include "plan/plan.h"
 
@@ -161,6 +160,9 @@ enum stream_role {
 const char *stream_role_name(enum stream_role role);
 enum stream_role stream_role_of_copy(enum tier from, enum tier to);
 
+/* Of a program. */
+enum { STREAMS_MAX = 8 };
+
 struct instruction {
     enum opcode opcode;
     const struct node *node; /* kernels, and operators that are operations between ranks */
@@ -247,7 +249,7 @@ enum status program_cut(const struct graph *graph, const struct recipe *recipe, 
  * none) are lost when `resident` makes a step. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
                             const struct program *resident, struct program **out);
-/* Stops after `place`: its bytes are known, and program_synchronise (compiler/passes.h) completes it. For a search, in
+/* Stops after `place`: its bytes are known, and program_synchronise completes it. For a search, in
  * which many programs do not fit. */
 enum status program_compile_placed(const struct graph *graph, const struct plan *plan,
                                    const struct workspace_table *workspace, struct program **out);
@@ -261,7 +263,7 @@ enum status program_verify(const struct program *program);
 /* Proves that the programs of all ranks, each of which is verified, fit together: they have the same operations in the
  * same order; in each of these nobody waits for ever, and what is read of a rank's data in place is read before that
  * rank writes it again; and over two steps every gradient is the sum that the recipe says, in its order
- * (verify_sums.h). For one rank too. FAILED with the rank and the rule that is broken. */
+ * (compiler/verify). For one rank too. FAILED with the rank and the rule that is broken. */
 enum status program_verify_ranks(const struct program *const *programs, int ranks, const struct recipe *recipe);
 
 /* What a buffer has of a tensor: elements [first, first + elements), from byte `offset` of the buffer on. Without a
@@ -276,6 +278,11 @@ const struct buffer *program_find_buffer(const struct program *program, const st
 /* False when the buffer is not made for the tensor. */
 bool buffer_find(const struct buffer *buffer, const struct tensor *tensor, struct tensor_run *out);
 
+/* How many issues of `waited` must have ended, over all steps, before the issue of `instruction` in this step and
+ * repetition of its section may start: the rule of waits, for everything that executes or simulates a program. */
+int64_t program_issues_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step,
+                                int64_t repetition);
+
 /* The size of a copy of `bytes`: up to the next multiple of the program's alignment, since the disk moves whole blocks.
  */
 static inline int64_t program_moved_bytes(const struct program *program, int64_t bytes) {
@@ -289,3 +296,90 @@ struct memory_report {
     int64_t total;  /* the arena */
 };
 enum status program_report_memory(const struct program *program, enum tier tier, struct memory_report *out);
+
+/* ---- operations between ranks: what each is, and what it takes of a rank ---- */
+
+/* What this rank has of an operation's data, in bytes from the data's first. */
+struct comm_range collectives_own_block(const struct program *program, const struct program_collective *operation);
+
+/* The sum of `bytes` over all ranks, of a round's shares. */
+enum status collectives_all_reduce(struct program *program, const struct recipe *recipe, int64_t round, int64_t bytes,
+                                   struct program_collective *out);
+/* The same of a chunk's gradients, of which each rank gets its piece (plan/chunks.h). */
+enum status collectives_reduce_scatter(struct program *program, const struct recipe *recipe, int64_t round,
+                                       const struct shard_cut *cut, struct program_collective *out);
+/* The shard of width `coarse` from its shards of width `fine`; `block_bytes`: what SHARD_BLOCK elements have. 0 bytes:
+ * the shard has none. */
+enum status collectives_all_gather(struct program *program, const struct shard_cut *cut, int coarse, int fine,
+                                   int64_t block_bytes, struct program_collective *out);
+
+/* `bytes` of the rank at position `root` of the group. */
+static inline struct program_collective collectives_broadcast(struct comm_group group, int root, int64_t bytes,
+                                                              const struct tensor *tensor, int64_t micro_batch) {
+    return (struct program_collective){.kind = COMM_BROADCAST,
+                                       .group = group,
+                                       .bytes = bytes,
+                                       .root = root,
+                                       .tensor = tensor,
+                                       .micro_batch = micro_batch};
+}
+
+/* What an operator of the graph is (op.collective), on its tensor group, of so many bytes of data. BAD_INPUT where the
+ * plan's tensor group has not the operator's number of ranks. */
+enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
+                                struct program_collective *out);
+
+/* The operations of a graph's forward and backward, in program->collectives, as its program will have them: to price
+ * them before there is one. program->place, lanes and flat are set. */
+enum status collectives_of_graph(struct program *program, const struct graph *graph);
+
+/* NO_FIT where a rank's programs have more than COMM_OPERATIONS_MAX, with the hint how they become fewer. */
+#define COLLECTIVES_FEWER                                                                                              \
+    "sums are made once a round and gathers once a wave: a greater --round, or a larger --micro-batch"
+enum status collectives_check_count(size_t count);
+/* Makes the instruction, which has all operands but the workspace, execute the operation: appends it to
+ * program->collectives, and adds the buffer of its staging. program->place, lanes and flat are set. NO_FIT for one too
+ * many. */
+enum status collectives_add(struct program *program, const struct program_collective *operation,
+                            struct instruction *instruction);
+
+/* The operation's specification, without addresses: `mine` only says whether there is one. `tree`: where the order of
+ * its sums is put; the caller frees it with lane_tree_free when the operation or schedule is made, also after a
+ * failure. */
+enum status collectives_spec(const struct program *program, int32_t collective, struct lane_tree *tree,
+                             struct comm_spec *out);
+
+/* What this rank moves in a step, all operations together. */
+struct comm_traffic collectives_traffic(const struct program *program);
+
+/* ---- the passes that make a program, in their order; tests call them one by one ---- */
+
+/* Makes sections, instructions and buffers, without live ranges, offsets or waits, all on stream 0 but for
+ * collectives. Each buffer is in the tier where the policy keeps it between uses, and instructions use it there.
+ *
+ * A step is a list of shares (plan/lane_shares.h; one, where there is one lane, round and rank). A share's
+ * micro-batches are cut into waves of `micro_batches_per_wave`: a first wave (which zeroes the accumulators), repeated
+ * middle waves, and a last one, in which the share's sums are added to others and reduced over ranks. The step's first
+ * wave makes the deferred updates; its last one finishes the gradients; then comes the update. The order within a wave
+ * is that of executions.h. */
+enum status program_schedule(const struct graph *graph, const struct plan *plan,
+                             const struct workspace_table *workspace, struct program **out);
+
+/* Where the policy cuts parameters: each use of whole ones gets a buffer into which the ranks' shards are gathered
+ * before. Whole parameters wait for one of `policy.buffers` places. */
+enum status program_gather(struct program *program, const struct policy *policy);
+
+/* Adds the copies between tiers: an instruction that uses a buffer of another tier gets a copy of it, which is fetched
+ * before and, if changed, stored after. Assigns instructions to streams, and sets the live ranges of buffers. */
+enum status program_move(struct program *program, const struct policy *policy);
+
+/* Sets each buffer's live range: first to last use in issue order; a buffer that enters a repeated section from outside
+ * lives to that section's end; results live to the end of the program. */
+void program_set_lifetimes(struct program *program);
+
+/* Offsets: persistent buffers first, in their order, so that programs of one model agree on where its parameters lie;
+ * the others greedily, by the best of several orders. Sets tier_bytes and live_bytes. */
+enum status program_place(struct program *program);
+
+/* Adds the waits that data flow and shared bytes need between streams. */
+enum status program_synchronise(struct program *program);

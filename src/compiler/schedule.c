@@ -1,7 +1,7 @@
 /* Scheduling: the sections of a program, and what is set up for their instructions and buffers. */
 #include "compiler/schedule.h"
 
-#include "compiler/passes.h"
+#include "compiler/program.h"
 #include "plan/movement.h"
 
 /* What goes from stage to stage of a pipeline: activations and their gradients, what stages share of parameters, and

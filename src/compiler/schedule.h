@@ -2,8 +2,113 @@
  * (kernels and their operands), schedule_sums.c (sums of lanes and ranks, collectives of shards). */
 #pragma once
 
-#include "compiler/buffers.h"
-#include "compiler/collectives.h"
+#include "compiler/executions.h"
+
+/* Packs: tensors of a chunk side by side, whole ones or the slices that a shard has of them. */
+
+/* A tensor and the pack that it belongs to: all of one chunk, and of one block where parts have blocks; `apart` are a
+ * tied parameter's other uses. Of several roles (state) one comes after the other where they are cut. */
+struct packed {
+    struct chunk_part part;
+    bool apart;
+    int role;
+    int id;        /* of the tensor */
+    int64_t order; /* its place in the pack */
+};
+
+/* Buffers that are no activations: parameters, state, inputs, gradients and results, with the levels of partial sums.
+ *
+ * Gradients of one chunk and block are a pack. A pack has one buffer for each level of sums (plan/lane_shares.h); in
+ * each of them the gradients that are summed over lanes and ranks come first, and behind them the accumulators of a
+ * tied parameter's other uses, which are added to its first use lane by lane.
+ *
+ * PARTITION (plan/ranks.h). Where it cuts, forward and backward have whole parameters and whole gradients, and the
+ * end of the step and the update have a rank's shards: of parameters, of the optimizer's states, and where gradients
+ * are cut of their sums. Whole parameters that are cut have a buffer that only stands for what is gathered at each use
+ * (move.c), whole gradients one for each round, which dies with its reduction. */
+
+struct gradient_pack_place {
+    int32_t completed_by; /* the block whose backward completes what is summed; -1: nothing is */
+    int32_t chunk;
+    int64_t summed_bytes; /* the front of the pack */
+};
+
+/* Where the end of the step and the update find a tensor. */
+struct tensor_place {
+    int32_t buffer; /* -1: there is none */
+    struct tensor_run run;
+};
+
+/* What a chunk has besides its gradients' levels; -1: none. */
+struct chunk_buffers {
+    struct shard_cut cut;
+    int32_t parameters; /* persistent: all, or this rank's shard */
+    int32_t whole;      /* parameters that are gathered */
+    int32_t sums;       /* this rank's shard of the gradients' sums, where they are cut */
+    int32_t norms;      /* sums of squares by blocks */
+};
+
+struct step_buffers {
+    struct program *program;
+    const struct graph *graph;
+    const struct plan *plan;
+    const struct chunk_list *chunks;
+    const int32_t *completed_by;     /* by tensor id (executions.h) */
+    bool sums;                       /* shares are added: of one share's gradients nothing stands apart */
+    bool early;                      /* updates follow their gradients */
+    const struct pipeline *pipeline; /* buffers are of what this rank's stage has; NULL: of all */
+    int stage;
+    int levels;
+    int64_t rounds;                /* that have gradients' levels of their own: 1, or all where gradients are cut */
+    int64_t micro_batches, shares; /* the rank's: of inputs, and of sums of losses */
+    int32_t *buffers; /* by tensor id: as forward and backward have it, of the first round at level 0; -1 */
+    int64_t *offsets; /* by tensor id: where in it */
+    int32_t *packs;   /* by tensor id: its gradient pack; -1 */
+    struct tensor_place *update_places;        /* by tensor id */
+    struct chunk_buffers *of;                  /* by chunk */
+    VEC(struct gradient_pack_place) gradients; /* packs, chunk by chunk and then block by block */
+    VEC(int32_t) level_buffers;                /* by (pack * rounds + round) * levels + level */
+};
+
+/* Adds the buffers to the program. All but the arrays is set by the caller, who frees them, also after a failure. */
+enum status step_buffers_create(struct step_buffers *buffers);
+void step_buffers_free(struct step_buffers *buffers);
+
+/* Adds a buffer that is not placed and is no copy; *out is its number. */
+enum status program_add_buffer(struct program *program, struct buffer buffer, int32_t *out);
+/* Adds one for `count` tensors. */
+enum status program_add_tensor_buffer(struct program *program, const struct tensor *tensor, int64_t count,
+                                      enum tier tier, int32_t *out);
+
+/* Whether each rank has shards, and how many of each kind there are. */
+static inline bool step_buffers_cut(const struct step_buffers *buffers) {
+    return partition_cuts(&buffers->plan->policy.partition);
+}
+
+static inline bool step_buffers_cut_gradients(const struct step_buffers *buffers) {
+    return partition_width(buffers->plan->policy.partition.gradients) > 1;
+}
+
+static inline bool step_buffers_cut_parameters(const struct step_buffers *buffers) {
+    return partition_width(buffers->plan->policy.partition.parameters) > 1;
+}
+
+static inline int32_t step_buffers_pack(const struct step_buffers *buffers, int32_t pack, int64_t round, int level) {
+    int64_t own = buffers->rounds > 1 ? round : 0;
+    return buffers->level_buffers.items[(pack * buffers->rounds + own) * buffers->levels + level];
+}
+
+/* The buffer of a tensor that owns its bytes, as forward and backward have it; of a gradient, at a level. */
+static inline int32_t step_buffers_of(const struct step_buffers *buffers, const struct tensor *tensor, int64_t round,
+                                      int level) {
+    int32_t pack = buffers->packs[tensor->id];
+    return pack < 0 ? buffers->buffers[tensor->id] : step_buffers_pack(buffers, pack, round, level);
+}
+
+/* Whether each share has a sum of its own of it, as of its loss: a result that forward or backward add to. */
+bool step_buffers_sums_by_share(const struct node *node, const struct tensor *tensor);
+
+/* ---- scheduling ---- */
 
 /* The state of scheduling: which buffer holds which tensor at present. */
 struct scheduler {

@@ -1,5 +1,5 @@
 /* Kernels and the operators between ranks: their operands, and the zeros before sums. */
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "compiler/schedule.h"
 
 struct instruction scheduler_instruction(const struct scheduler *scheduler, enum opcode opcode,

@@ -1,8 +1,7 @@
 /* The pass that gives instructions their waits for instructions of other streams. */
 
-#include "compiler/happens.h"
-#include "compiler/passes.h"
-#include "compiler/segments.h"
+#include "compiler/order.h"
+#include "compiler/program.h"
 
 /* Waits from conflicts: for each access, the last write of the same bytes and, when it writes, the reads since then
  * must have ended. Where the order so far does not say so, a wait is added. Two steps with up to three repetitions

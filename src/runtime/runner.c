@@ -1,7 +1,7 @@
 #include "runtime/runner.h"
 
 #include "base/clock.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "runtime/runner_state.h"
 
 /* The operand's address for kernels and copies; NULL on the disk. */

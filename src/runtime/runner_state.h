@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "compiler/happens.h"
+#include "compiler/order.h"
 #include "ir/ops/ops.h"
 #include "runtime/runner.h"
 #include "runtime/segments.h"

@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-#include "compiler/collectives.h"
-#include "compiler/passes.h"
+#include "compiler/program.h"
 
 bool search_fits(const struct search_input *input, const struct trial *trial) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)

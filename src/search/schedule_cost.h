@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "compiler/buffers.h"
+#include "compiler/executions.h"
 #include "machine/rates.h"
 #include "plan/recompute.h"
 #include "search/sim/costs.h"

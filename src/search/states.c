@@ -1,4 +1,4 @@
-#include "search/states.h"
+#include "search/policy_bound.h"
 
 #include "collective/schedule.h"
 #include "compiler/program.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/terminal.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "ir/selective_recompute.h"
 #include "plan/layout/pipeline.h"
 #include "plan/layout/tensor_layout.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/text.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "ir/token_tiles.h"
 #include "search/search.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/folder.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "profile/described_device.h"
 #include "profile/profile.h"
 

@@ -10,7 +10,7 @@
 #include "machine/kernel_cost.h"
 #include "profile/link_rates.h"
 #include "profile/model.h"
-#include "search/sim/cost_fit.h"
+#include "search/sim/simulate.h"
 #include "session/programs.h"
 #include "session/session.h"
 

@@ -1,7 +1,7 @@
 #include "session/programs.h"
 
 #include "backend/backend.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "ir/differentiate.h"
 #include "ir/ops/ops.h"
 #include "ir/selective_recompute.h"

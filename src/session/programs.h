@@ -51,7 +51,7 @@ struct programs {
 };
 
 /* Compiles the set's programs under a plan, and sets the backend's threads; programs_prove comes before they are
- * executed. NO_FIT for more operations between ranks than there can be (compiler/collectives.h), BAD_INPUT for a policy
+ * executed. NO_FIT for more operations between ranks than there can be (compiler/program.h), BAD_INPUT for a policy
  * that is not for this model. The caller frees with programs_free. */
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out);

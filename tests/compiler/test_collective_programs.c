@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "search/sim/simulate.h"
 #include "support/collective_graph.h"
 #include "support/compile_proved.h"

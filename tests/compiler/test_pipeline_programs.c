@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "collective/lane_tree.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "support/fault_sweep.h"
 #include "support/random_policy.h"
 #include "support/rank_programs.h"

@@ -1,7 +1,7 @@
 /* Offsets: no two buffers that are live together meet, few gaps are left, and copies take turns at free bytes. */
 #include <string.h>
 
-#include "compiler/passes.h"
+#include "compiler/program.h"
 #include "support/unit.h"
 
 /* Sizes of one layer's buffers, in units of the alignment: activations from its forward to its backward, gradients from

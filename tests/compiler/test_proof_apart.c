@@ -3,7 +3,7 @@
 /* link: -Wl,--wrap=walk_program */
 #include <string.h>
 
-#include "compiler/happens.h"
+#include "compiler/order.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
 

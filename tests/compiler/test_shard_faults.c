@@ -1,7 +1,7 @@
 /* A fault planted in the programs of partitioned steps is found by the proof of all ranks, or of the rank alone. */
 #include <string.h>
 
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "support/compile_proved.h"
 #include "support/fault_sweep.h"
 #include "support/small_graph.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "plan/chunks.h"
 #include "support/fault_sweep.h"
 #include "support/partition_traffic.h"

@@ -6,7 +6,7 @@
 #include "base/folder.h"
 #include "machine/cluster.h"
 #include "report/page/scale_page.h"
-#include "search/scale/system.h"
+#include "search/scale/training.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

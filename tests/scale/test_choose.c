@@ -1,7 +1,7 @@
 /* Choosing layouts: the Pareto front is one, everything on it fits, and bounds rule out nothing that belongs there. */
 #include "machine/cluster.h"
 #include "search/scale/choose.h"
-#include "search/scale/system.h"
+#include "search/scale/training.h"
 #include "support/fault_sweep.h"
 #include "support/scale_rows.h"
 #include "support/unit.h"

@@ -2,7 +2,7 @@
  */
 #include <math.h>
 
-#include "search/scale/failures.h"
+#include "search/scale/forecast.h"
 #include "support/unit.h"
 
 static const struct failures usual = {.node_mtbf_s = 6000 * 3600.0, .checkpoint_s = 60, .restart_s = 600};

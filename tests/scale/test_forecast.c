@@ -3,8 +3,7 @@
 
 #include "machine/cluster.h"
 #include "search/scale/forecast.h"
-#include "search/scale/rank_memory.h"
-#include "search/scale/system.h"
+#include "search/scale/training.h"
 #include "support/fault_sweep.h"
 #include "support/scale_fit.h"
 #include "support/unit.h"

@@ -8,7 +8,7 @@
 #include "machine/cluster.h"
 #include "profile/described_device.h"
 #include "search/scale/forecast.h"
-#include "search/scale/system.h"
+#include "search/scale/training.h"
 #include "session/plan.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "search/sim/simulate.h"
-#include "search/sim/timeline_memory.h"
+#include "search/sim/timeline.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/toy_program.h"

@@ -1,7 +1,7 @@
 /* What operations between ranks cost in a program: by the group of each, and by the algorithm that runs. */
 #include <math.h>
 
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "search/sim/simulate.h"
 #include "support/compile_proved.h"
 #include "support/random_policy.h"

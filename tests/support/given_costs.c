@@ -1,6 +1,6 @@
 #include "support/given_costs.h"
 
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "profile/described_device.h"
 #include "support/synthetic_costs.h"
 #include "support/unit.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/passes.h"
+#include "compiler/program.h"
 #include "plan/recipe_lines.h"
 #include "session/candidate.h"
 #include "support/deferred_backend.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "compiler/segments.h"
+#include "compiler/order.h"
 #include "runtime/runner_state.h"
 
 struct cursor {

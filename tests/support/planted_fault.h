@@ -1,7 +1,7 @@
 /* Faults planted in correct programs, for tests of program_verify. */
 #pragma once
 
-#include "compiler/passes.h"
+#include "compiler/program.h"
 
 struct planted_fault {
     const char *name;

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "collective/lane_tree.h"
 #include "collective/schedule.h"
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 #include "support/outcome.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"

@@ -1,7 +1,7 @@
 /* Small training graphs for tests of the compiler: built from operators alone, without a model's files. */
 #pragma once
 
-#include "compiler/passes.h"
+#include "compiler/program.h"
 #include "ir/graph.h"
 #include "plan/plan.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "search/sim/cost_fit.h"
+#include "search/sim/simulate.h"
 #include "support/shared_model.h"
 #include "support/synthetic_costs.h"
 #include "support/temp_folder.h"

@@ -11,8 +11,8 @@
 #include "model/model.h"
 #include "report/page/scale_page.h"
 #include "search/scale/choose.h"
-#include "search/scale/failures.h"
-#include "search/scale/system.h"
+#include "search/scale/forecast.h"
+#include "search/scale/training.h"
 
 static const double DAY_S = 86400;
 

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/folder.h"
-#include "search/scale/rank_memory.h"
+#include "search/scale/forecast.h"
 
 /* An axis: values `low` to `high` are drawn from pixel `from` to `to`, by their logarithms or as they are. */
 struct svg_axis {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "search/scale/rank_memory.h"
+#include "search/scale/forecast.h"
 
 /* A layout before it is simulated. */
 struct candidate {

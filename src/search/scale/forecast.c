@@ -2,7 +2,119 @@
 
 #include <math.h>
 
-#include "search/scale/rank_memory.h"
+enum { BYTES = 2 };
+
+/* What a layer keeps for its backward when nothing is computed again, in bytes (arXiv 2205.05198, equations 1 and 2,
+ * without dropout's masks): inputs of norms and GEMMs, what the activation needs, scores where they are written. */
+static double layer_bytes(const struct training *job) {
+    const struct transformer *model = &job->model;
+    const struct layout *layout = &job->layout;
+    double tokens = (double)(layout->micro_batch * layout->sequence_length / layout->context);
+    double across = (double)layout->tensor, cut = layout->sequence ? across : 1;
+    double queries = (double)transformer_query_width(model);
+    double keys = queries + 2 * (double)(model->kv_heads * transformer_head_size(model));
+    double whole = 4 * (double)model->hidden / cut;
+    double experts_per_token = model->experts > 0 ? (double)model->experts_a_token : 1;
+    double parts = (queries + keys + experts_per_token * (model->gated ? 3 : 2) * (double)model->ffn) / across;
+    /* What is sent to experts, and comes back from them. */
+    if (model->experts > 0) whole += 2 * experts_per_token * (double)model->hidden / cut;
+    double bytes = BYTES * tokens * (whole + parts);
+    bool scores = job->system.attention == ATTENTION_SCORES && layout->recomputation != RECOMPUTE_ATTENTION;
+    if (scores) bytes += 5 * tokens * (double)layout->sequence_length * (double)model->heads / across;
+    return bytes;
+}
+
+static double input_bytes(const struct training *job) {
+    const struct layout *layout = &job->layout;
+    double cut = layout->sequence ? (double)layout->tensor : 1;
+    return BYTES * (double)(layout->micro_batch * layout->sequence_length / layout->context) *
+           (double)job->model.hidden / cut;
+}
+
+/* Results of norms and of the activation function. */
+static double norms_bytes(const struct training *job) {
+    const struct layout *layout = &job->layout;
+    double tokens = (double)(layout->micro_batch * layout->sequence_length / layout->context);
+    double across = (double)layout->tensor, cut = layout->sequence ? across : 1;
+    return BYTES * tokens * (2 * (double)job->model.hidden / cut + (double)job->model.ffn / across);
+}
+
+/* Kept of a layer from its forward to its backward. */
+static double kept_bytes(const struct training *job) {
+    switch (job->layout.recomputation) {
+    case RECOMPUTE_FULL: return input_bytes(job);
+    case RECOMPUTE_HALF: return (layer_bytes(job) + input_bytes(job)) / 2;
+    case RECOMPUTE_NORMS: return layer_bytes(job) - norms_bytes(job);
+    default: return layer_bytes(job);
+    }
+}
+
+static double logits_bytes(const struct job_costs *costs, int32_t stage) {
+    const struct training *job = costs->job;
+    if (stage != costs->pipeline.stages - 1) return 0;
+    double tokens = (double)(job->layout.micro_batch * job->layout.sequence_length / job->layout.context);
+    return tokens * (double)job->model.vocab / (double)job->layout.tensor * (job->system.fp32_loss ? 10 : 4);
+}
+
+static double state_bytes(const struct job_costs *costs, int32_t stage) {
+    const struct training *job = costs->job;
+    const struct partition_triple *cut = &job->layout.partition;
+    double gradient = (double)job->system.gradient_bytes;
+    double rest = (double)job->system.state_bytes - BYTES - gradient;
+    if (cut->parameters == 1) rest += (double)job->system.update_bytes;
+    double pass = (double)job->system.pass_bytes;
+    int64_t second = job->layout.second_parameters;
+    double copy = second > 0 ? BYTES * stage_cut(costs, stage, second) : 0;
+    return copy + (BYTES + pass) * stage_cut(costs, stage, cut->parameters) +
+           gradient * stage_cut(costs, stage, cut->gradients) + rest * stage_cut(costs, stage, cut->optimizer);
+}
+
+struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) {
+    const struct training *job = costs->job;
+    const struct layout *layout = &job->layout;
+    double passes = (double)pipeline_held(&costs->pipeline, stage), layers = (double)stage_layers(costs, stage, 0);
+    double layer = layer_parameters(costs);
+    double gathered = layout->partition.parameters > 1 ? layer * (2 * BYTES + (double)job->system.gradient_bytes) : 0;
+    double output = layout->pipeline > 1 ? input_bytes(job) : 0; /* of a stage: kept for its gradient to come */
+    struct rank_memory memory = {.states = state_bytes(costs, stage),
+                                 .activations = passes * (layers * kept_bytes(job) + output)};
+    memory.working = (double)job->system.buffer_bytes + gathered + logits_bytes(costs, stage) +
+                     (layout->recomputation == RECOMPUTE_NONE ? 1 : 2) * layer_bytes(job);
+    memory.total = memory.states + memory.activations + memory.working + costs->gpu.calibration->runtime_bytes;
+    return memory;
+}
+
+struct rank_memory rank_memory_max(const struct job_costs *costs) {
+    struct rank_memory max = {0};
+    for (int32_t stage = 0; stage < costs->pipeline.stages; stage++) {
+        struct rank_memory memory = rank_memory_of(costs, stage);
+        if (memory.total > max.total) max = memory;
+    }
+    return max;
+}
+
+static double time_between_s(const struct failures *failures, int64_t nodes) {
+    return failures->node_mtbf_s / (double)nodes;
+}
+
+double failures_best_interval_s(const struct failures *failures, int64_t nodes) {
+    double between = time_between_s(failures, nodes), checkpoint = failures->checkpoint_s / between;
+    double min = 0, max = 1;
+    for (int i = 0; i < 60; i++) {
+        double middle = (min + max) / 2;
+        if (log1p(-middle) + middle + checkpoint > 0)
+            min = middle;
+        else
+            max = middle;
+    }
+    return max * between;
+}
+
+double failures_useful_part(const struct failures *failures, int64_t nodes, double interval_s) {
+    double between = time_between_s(failures, nodes);
+    double attempt = expm1((interval_s + failures->checkpoint_s) / between);
+    return interval_s / (between * exp(failures->restart_s / between) * attempt);
+}
 
 static double model_flops(const struct training *job) {
     const struct layout *layout = &job->layout;

@@ -6,16 +6,48 @@
  * for each pipeline stage, and the lists are replayed by discrete events. Ranks that do the same are simulated once:
  * one for each stage.
  *
- * Files, in the order to read them: training (what is trained, how, and by what),
- * layer_cost (a transformer's layer on a rank), partition_collectives (collectives of the partition), replay
- * (instructions and their simulation), stage_program (from a job to instructions), rank_memory (bytes), forecast (this:
- * all together), choose (which layout, how many devices), failures (what failing nodes cost), system (training systems
- * by name). */
+ * Files, in the order to read them: training (what is trained, how, and by what), system (training systems by name),
+ * layer_cost (a transformer's layer on a rank, and collectives of the partition), replay (instructions and their
+ * simulation), stage_program (from a job to instructions), forecast (this: seconds and bytes of a step, and what failing
+ * nodes cost), choose (which layout, how many devices). */
 #pragma once
 
+#include "base/base.h"
 #include "machine/kernel_cost.h"
 #include "search/scale/replay.h"
+#include "search/scale/stage_program.h"
 #include "search/scale/training.h"
+
+/* Bytes that a rank needs at most: states by the partition, activations by schedule and recomputation. */
+
+struct rank_memory {
+    double states;      /* parameters, gradients, optimizer */
+    double activations; /* kept for the backward, of all micro-batches under way */
+    double working;     /* of the layer at work, gathered weights, logits */
+    double total;
+};
+/* Of a rank of the stage. */
+struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage);
+/* Of the fullest stage. */
+struct rank_memory rank_memory_max(const struct job_costs *costs);
+
+/* What failing nodes cost a training: checkpoints, work that is done again, restarts (J. T. Daly, "A higher order
+ * estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22, 2006).
+ * Failures come independently of each other, at any time, at a constant rate. */
+
+struct failures {
+    double node_mtbf_s;  /* mean time between failures of one node; above 0 */
+    double checkpoint_s; /* for which a checkpoint holds the training up; at least 0 */
+    double restart_s;    /* from a failure until the training goes on from its last checkpoint; at least 0 */
+};
+
+/* Seconds of work between two checkpoints for which the most of the time is work that lasts: where
+ * (1 - x) exp(x + c) = 1, with x the interval and c a checkpoint, both of the time between failures of so many nodes.
+ */
+double failures_best_interval_s(const struct failures *failures, int64_t nodes);
+/* Of the expected time, the part that is work which lasts, with a checkpoint after each `interval_s` of work:
+ * t / (M exp(R / M) (exp((t + C) / M) - 1)), M the time between failures of so many nodes. 0 to 1. */
+double failures_useful_part(const struct failures *failures, int64_t nodes, double interval_s);
 
 /* No step of a forecast is measured. A source of published steps whose rows were left out of the calibration is off by
  * this much on average, at worst (bench/results/2026-11-23-scale-tables.md). */

@@ -4,7 +4,6 @@
 
 #include "plan/layout/pipeline.h"
 #include "search/scale/layer_cost.h"
-#include "search/scale/partition_collectives.h"
 #include "search/scale/replay.h"
 
 struct job_costs {

@@ -1,4 +1,4 @@
-#include "search/scale/system.h"
+#include "search/scale/training.h"
 
 /* The first whose name is in a framework's text counts, so longer names stand before shorter ones. state_bytes: weights
  * and gradients in 16 bits, a master weight and two moments in fp32 make 16; a gradient in fp32 makes 18. */

@@ -110,3 +110,6 @@ struct training {
 bool training_sums_by_product(const struct training *job);
 /* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */
 enum status training_check(const struct training *job);
+
+/* The system whose name is in the text ("torchtitan FSDP2"); the first of the list that is. NULL: none is. */
+const struct training_system *training_system_find(const char *text);

@@ -1,9 +1,8 @@
 /* Simulates a step: a program and costs give a timeline, by discrete events.
  *
- * Files, in the order to read them: costs (seconds of an instruction), simulate (this), timeline (when each issue began
- * and ended, measured or predicted), cost_fit (costs that agree with a measured one), bounds (what a step's time is
- * made of), timeline_json (its file), timeline_memory (live bytes over time), step_summary (a timeline in a few
- * numbers). */
+ * Files, in the order to read them: costs (seconds of an instruction), simulate (this; costs that agree with a measured
+ * step), timeline (when each issue began and ended, measured or predicted, as a file, and live bytes over time),
+ * step_summary (what a step's time is made of, in a few numbers). */
 #pragma once
 
 #include "search/sim/costs.h"
@@ -32,3 +31,25 @@ struct bound {
 enum { BOUNDS_MAX = 4 };
 /* out: the largest first; returns their number. The timeline may be measured or predicted. */
 int timeline_bounds(const struct timeline *timeline, const struct costs *costs, struct bound out[BOUNDS_MAX]);
+
+/* Costs made to agree with a step that was recorded: a run times its own instructions, and so learns what they take. */
+
+/* Those who have the same costs and fit them together, each to a step of a program of its own: ranks. `add` makes each
+ * of `count` numbers the sum of all of theirs, the same on all; `mine` is how the caller fared so far, and what it
+ * returns the first status that is not OK. */
+struct fit_sum_over_ranks {
+    enum status (*add)(void *payload, enum status mine, double *numbers, size_t count);
+    void *payload;
+};
+
+/* Multiplies the costs of what recorded programs do, kind by kind, by the quotient of its recorded seconds and those
+ * that a simulation of the program gives. A kind is the kernels of one operator that had the same cost, copies from one
+ * tier to another, or zeros and sums. Recorded and simulated instructions are both slowed down by concurrent ones;
+ * since other costs make other things concurrent, the program is simulated again until they agree. Costs of what
+ * the programs do not do, of operations between ranks, and slowdowns stay.
+ *
+ * `recorded`: a step of `program`, of whose events the lengths count; NULL: none. `ranks` (NULL: none): all of it
+ * call together, with the same costs of graphs of the same nodes, and have the same costs after it. FAILED without
+ * memory, or where a transfer of the program has no rate. */
+enum status costs_fit(const struct program *program, const struct timeline *recorded,
+                      const struct fit_sum_over_ranks *ranks, struct costs *costs);

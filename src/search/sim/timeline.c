@@ -1,5 +1,10 @@
 #include "search/sim/timeline.h"
 
+#include <math.h>
+
+#include "base/json.h"
+#include "search/sim/step_summary.h"
+
 /* Counts the instructions of each stream in a section; `counts` has STREAMS_MAX entries. */
 static void count_streams(const struct program *program, const struct section *section, size_t *counts) {
     for (int s = 0; s < STREAMS_MAX; s++)
@@ -101,4 +106,430 @@ const struct timeline_event *timeline_cause(const struct timeline *timeline, con
         if (!cause || other->end_s > cause->end_s) cause = other;
     }
     return cause;
+}
+
+/* An interval of time in which a buffer is live. */
+struct life {
+    double begin, end; /* end before begin: it is never used */
+};
+
+struct change {
+    double time_s;
+    enum buffer_kind kind;
+    int64_t bytes;
+};
+
+struct lives {
+    const struct timeline *timeline;
+    size_t *first; /* by buffer: its first life; one more at the end */
+    struct life *all;
+};
+
+static const struct section *section_at(const struct program *program, int32_t instruction) {
+    return &program->sections.items[program->instructions.items[instruction].section];
+}
+
+/* A buffer that is used within one section alone has a life in each repetition. */
+static int64_t lives_of(const struct program *program, const struct buffer *buffer) {
+    const struct section *section = section_at(program, buffer->first);
+    bool within = !buffer->persistent && buffer->last < section->first + section->count;
+    return within ? section->repeat : 1;
+}
+
+static void add_use(struct lives *lives, int32_t buffer, const struct timeline_event *event) {
+    size_t first = lives->first[buffer], several = lives->first[buffer + 1] - first;
+    struct life *life = &lives->all[first + (several > 1 ? (size_t)event->repetition : 0)];
+    if (event->start_s < life->begin) life->begin = event->start_s;
+    if (event->end_s > life->end) life->end = event->end_s;
+}
+
+static void find_lives(struct lives *lives) {
+    const struct timeline *timeline = lives->timeline;
+    const struct program *program = timeline->program;
+    for (size_t i = 0; i < lives->first[program->buffers.count]; i++)
+        lives->all[i] = (struct life){.begin = timeline->step_s, .end = -1};
+    for (size_t i = 0; i < timeline->events.count; i++) {
+        const struct timeline_event *event = &timeline->events.items[i];
+        const struct instruction *instruction = &program->instructions.items[event->instruction];
+        for (int k = 0; k < OPERANDS_MAX; k++)
+            if (instruction->operands[k].buffer >= 0) add_use(lives, instruction->operands[k].buffer, event);
+    }
+    for (size_t b = 0; b < program->buffers.count; b++) {
+        const struct buffer *buffer = &program->buffers.items[b];
+        struct life *life = &lives->all[lives->first[b]];
+        if (buffer->persistent) *life = (struct life){.begin = 0, .end = timeline->step_s};
+        if (buffer_is_kept(buffer)) life->end = timeline->step_s;
+    }
+}
+
+static enum status create_lives(const struct timeline *timeline, struct lives *out) {
+    const struct program *program = timeline->program;
+    *out = (struct lives){.timeline = timeline};
+    out->first = mem_array(program->buffers.count + 1, sizeof *out->first);
+    if (!out->first) return STATUS_FAILED;
+    for (size_t b = 0; b < program->buffers.count; b++)
+        out->first[b + 1] = out->first[b] + (size_t)lives_of(program, &program->buffers.items[b]);
+    out->all = mem_array(out->first[program->buffers.count], sizeof *out->all);
+    if (!out->all) return STATUS_FAILED;
+    find_lives(out);
+    return STATUS_OK;
+}
+
+static int compare_changes(const void *a, const void *b) {
+    double x = ((const struct change *)a)->time_s, y = ((const struct change *)b)->time_s;
+    return (x > y) - (x < y);
+}
+
+/* A tier's begins and ends of lives, by time; the end of the step is left out. Returns their number. */
+static size_t list_changes(const struct lives *lives, enum tier tier, struct change *out) {
+    const struct program *program = lives->timeline->program;
+    size_t count = 0;
+    for (size_t b = 0; b < program->buffers.count; b++) {
+        const struct buffer *buffer = &program->buffers.items[b];
+        for (size_t i = lives->first[b]; buffer->tier == tier && i < lives->first[b + 1]; i++) {
+            const struct life *life = &lives->all[i];
+            if (life->end < life->begin) continue;
+            out[count++] = (struct change){life->begin, buffer->kind, buffer->bytes};
+            if (life->end < lives->timeline->step_s)
+                out[count++] = (struct change){life->end, buffer->kind, -buffer->bytes};
+        }
+    }
+    qsort(out, count, sizeof *out, compare_changes);
+    return count;
+}
+
+static enum status sum_changes(const struct change *changes, size_t count, struct memory_points *out) {
+    struct memory_point point = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (changes[i].time_s > point.time_s) {
+            TRY(vec_push(&out->list, point));
+            point.time_s = changes[i].time_s;
+        }
+        point.bytes[changes[i].kind] += changes[i].bytes;
+    }
+    return vec_push(&out->list, point);
+}
+
+enum status timeline_memory(const struct timeline *timeline, enum tier tier, struct memory_points *out) {
+    struct lives lives;
+    struct memory_points points = {0};
+    struct change *changes = NULL;
+    enum status status;
+    TRY_GOTO(status, create_lives(timeline, &lives), done);
+    changes = mem_array(2 * lives.first[timeline->program->buffers.count], sizeof *changes);
+    TRY_GOTO(status, changes ? STATUS_OK : STATUS_FAILED, done);
+    TRY_GOTO(status, sum_changes(changes, list_changes(&lives, tier, changes), &points), done);
+    *out = points;
+done:
+    mem_free(changes);
+    mem_free(lives.first);
+    mem_free(lives.all);
+    if (status != STATUS_OK) vec_free(&points.list);
+    return status;
+}
+
+/* Timelines as JSON: timeline.json. */
+
+/* Names and numbers of instructions in the file. */
+struct labels {
+    const struct program *program;
+    json_t *names, *moves; /* by name */
+    int32_t *name;         /* by instruction: index in names */
+    bool *again; /* by instruction: recomputation, a forward that came before in its section for the same micro-batch */
+    int32_t *block, *phase; /* by group: those of its kernels; -1: it has none */
+};
+/* One more than the graph has, in the list of phases. */
+enum { PHASE_RECOMPUTATION = PHASE_COUNT };
+
+/* What an instruction that is no kernel writes or, where it sends to other ranks, reads. */
+static const struct operand *data_of(const struct instruction *instruction) {
+    const struct operand *written = &instruction->operands[OP_INPUTS_MAX];
+    return written->buffer >= 0 ? written : &instruction->operands[0];
+}
+
+static json_t *move_of(const struct labels *labels, const struct instruction *instruction) {
+    const struct buffer *buffers = labels->program->buffers.items;
+    return json_string(instruction->node ? "" : buffer_kind_name(buffers[data_of(instruction)->buffer].kind));
+}
+
+static const char *const verbs[] = {[OPCODE_KERNEL] = "",
+                                    [OPCODE_ZERO] = "zero ",
+                                    [OPCODE_COPY] = "copy ",
+                                    [OPCODE_TAKE] = "take ",
+                                    [OPCODE_ADD] = "add to ",
+                                    [OPCODE_ADD_BF16] = "add in bf16 to ",
+                                    [OPCODE_ALL_REDUCE] = "all-reduce ",
+                                    [OPCODE_REDUCE_SCATTER] = "reduce-scatter ",
+                                    [OPCODE_ALL_GATHER] = "all-gather ",
+                                    [OPCODE_ALL_TO_ALL] = "all-to-all ",
+                                    [OPCODE_BROADCAST] = "broadcast "};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+/* Kernels of one node share a name, and so do copies of one buffer. */
+static enum status label_instructions(struct labels *labels) {
+    const struct program *program = labels->program;
+    size_t nodes = program->graph->nodes.count, keys = nodes + VERBS * program->buffers.count;
+    int32_t *known = mem_array(keys, sizeof *known); /* 1 + the name's index */
+    int failed = !known;
+    for (size_t i = 0; i < program->instructions.count && !failed; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        const struct node *node = instruction->node;
+        int32_t buffer = node ? -1 : data_of(instruction)->buffer;
+        size_t key = node ? (size_t)node->id : nodes + VERBS * (size_t)buffer + instruction->opcode;
+        if (known[key] == 0) {
+            const char *name = node ? node->name : program->buffers.items[buffer].name;
+            failed = json_array_append_new(labels->names, json_sprintf("%s%s", verbs[instruction->opcode], name));
+            failed |= json_array_append_new(labels->moves, move_of(labels, instruction));
+            known[key] = (int32_t)json_array_size(labels->names);
+        }
+        labels->name[i] = known[key] - 1;
+    }
+    mem_free(known);
+    return failed ? status_no_memory(0, "a timeline's JSON") : STATUS_OK;
+}
+
+/* A section's instructions stand in the order of issue, so the first forward of a node for a micro-batch is the
+ * original and each further one is recomputation. */
+static enum status label_again(struct labels *labels) {
+    const struct program *program = labels->program;
+    int64_t micro_batches = 1;
+    for (size_t i = 0; i < program->instructions.count; i++)
+        if (program->instructions.items[i].micro_batch >= micro_batches)
+            micro_batches = program->instructions.items[i].micro_batch + 1;
+    int32_t *seen = mem_array(program->graph->nodes.count * (size_t)micro_batches, sizeof *seen); /* 1 + the section */
+    if (!seen) return STATUS_FAILED;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (!instruction->node || instruction->opcode == OPCODE_TAKE || instruction->micro_batch < 0 ||
+            instruction->node->phase != PHASE_FORWARD)
+            continue;
+        int32_t *last = &seen[(int64_t)instruction->node->id * micro_batches + instruction->micro_batch];
+        labels->again[i] = *last == instruction->section + 1;
+        *last = instruction->section + 1;
+    }
+    mem_free(seen);
+    return STATUS_OK;
+}
+
+static int32_t phase_of(const struct labels *labels, size_t instruction) {
+    if (labels->again[instruction]) return PHASE_RECOMPUTATION;
+    return (int32_t)labels->program->instructions.items[instruction].node->phase;
+}
+
+static void label_groups(struct labels *labels, size_t groups) {
+    const struct program *program = labels->program;
+    for (size_t g = 0; g < groups; g++)
+        labels->block[g] = labels->phase[g] = -1;
+    for (size_t i = program->instructions.count; i-- > 0;) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (!instruction->node) continue;
+        labels->block[instruction->group] = instruction->node->block;
+        labels->phase[instruction->group] = phase_of(labels, i);
+    }
+}
+
+static void labels_free(struct labels *labels) {
+    json_decref(labels->names);
+    json_decref(labels->moves);
+    mem_free(labels->name);
+    mem_free(labels->again);
+    mem_free(labels->block);
+    mem_free(labels->phase);
+}
+
+static enum status labels_create(const struct program *program, struct labels *out) {
+    size_t groups = 0;
+    for (size_t i = 0; i < program->instructions.count; i++)
+        if ((size_t)program->instructions.items[i].group >= groups)
+            groups = (size_t)program->instructions.items[i].group + 1;
+    *out = (struct labels){.program = program,
+                           .names = json_array(),
+                           .moves = json_array(),
+                           .again = mem_array(program->instructions.count, sizeof *out->again),
+                           .name = mem_array(program->instructions.count, sizeof *out->name),
+                           .block = mem_array(groups, sizeof *out->block),
+                           .phase = mem_array(groups, sizeof *out->phase)};
+    if (!out->names || !out->moves || !out->name || !out->again || !out->block || !out->phase) return STATUS_FAILED;
+    TRY(label_again(out));
+    label_groups(out, groups);
+    return label_instructions(out);
+}
+
+/* Rounded to nanoseconds, the resolution of clocks. */
+static double microseconds(double seconds) { return round(seconds * 1e9) * 1e-3; }
+
+static bool has_length(const struct timeline_event *event) { return event->end_s > event->start_s; }
+
+/* The file's index of an event's cause; -1: none. Events that take no time are not in the file: their own cause counts.
+ * `places`: by event, its index in the file. */
+static int64_t cause_place(const struct timeline *timeline, const struct timeline_event *event, const int64_t *places) {
+    do {
+        event = timeline_cause(timeline, event);
+    } while (event && !has_length(event));
+    return event ? places[event - timeline->events.items] : -1;
+}
+
+static json_t *event_to_json(const struct labels *labels, const struct timeline_event *event, int64_t cause) {
+    const struct program *program = labels->program;
+    const struct instruction *instruction = &program->instructions.items[event->instruction];
+    const struct section *section = &program->sections.items[instruction->section];
+    const struct node *node = instruction->node;
+    int64_t micro_batch =
+        section->first_micro_batch + event->repetition * section->micro_batches + instruction->micro_batch;
+    int32_t buffer = instruction->operands[OP_INPUTS_MAX].buffer;
+    int64_t moved = 0;
+    if (instruction->opcode == OPCODE_COPY)
+        moved = program_moved_bytes(program, program->buffers.items[buffer].bytes);
+    else if (instruction->opcode != OPCODE_KERNEL)
+        moved = data_of(instruction)->bytes;
+    return json_pack("[i, i, i, i, I, i, f, f, I, I]", instruction->stream, (int)labels->name[event->instruction],
+                     (int)(node ? node->block : labels->block[instruction->group]), instruction->section,
+                     (json_int_t)(section->first_micro_batch < 0 ? -1 : micro_batch),
+                     (int)(node ? phase_of(labels, (size_t)event->instruction) : labels->phase[instruction->group]),
+                     microseconds(event->start_s), microseconds(event->end_s - event->start_s), (json_int_t)moved,
+                     (json_int_t)cause);
+}
+
+static json_t *events_to_json(const struct timeline *timeline, const struct labels *labels) {
+    json_t *events = json_array();
+    int64_t *places = mem_array(timeline->events.count + 1, sizeof *places), count = 0;
+    int failed = !events || !places;
+    for (size_t i = 0; i < timeline->events.count && !failed; i++)
+        if (has_length(&timeline->events.items[i])) places[i] = count++;
+    for (size_t i = 0; i < timeline->events.count && !failed; i++) {
+        const struct timeline_event *event = &timeline->events.items[i];
+        if (!has_length(event)) continue;
+        failed |= json_array_append_new(events, event_to_json(labels, event, cause_place(timeline, event, places)));
+    }
+    mem_free(places);
+    if (!failed) return events;
+    json_decref(events);
+    return NULL;
+}
+
+static json_t *streams_to_json(const struct timeline *timeline) {
+    struct timeline_stream streams[STREAMS_MAX];
+    json_t *list = json_array();
+    int failed = !list;
+    timeline_summarise(timeline, streams);
+    for (int s = 0; s < timeline->program->streams; s++)
+        failed |=
+            json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "role", stream_role_name(streams[s].role),
+                                                  "busy_s", streams[s].busy_s, "waiting_s", streams[s].waiting_s));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *point_to_json(const struct memory_point *point) {
+    json_t *list = json_array();
+    int failed = !list;
+    failed |= json_array_append_new(list, json_real(microseconds(point->time_s)));
+    for (int kind = 0; kind < BUFFER_KIND_COUNT; kind++)
+        failed |= json_array_append_new(list, json_integer((json_int_t)point->bytes[kind]));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *points_to_json(const struct timeline *timeline, enum tier tier) {
+    struct memory_points points;
+    if (timeline_memory(timeline, tier, &points) != STATUS_OK) return NULL;
+    json_t *list = json_array();
+    int failed = !list;
+    for (size_t i = 0; i < points.list.count; i++)
+        failed |= json_array_append_new(list, point_to_json(&points.list.items[i]));
+    vec_free(&points.list);
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *kinds_to_json(void) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (int kind = 0; kind < BUFFER_KIND_COUNT; kind++)
+        failed |= json_array_append_new(list, json_string(buffer_kind_name((enum buffer_kind)kind)));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *tiers_to_json(const struct timeline *timeline) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        int64_t bytes = timeline->program->tier_bytes[tier];
+        if (bytes == 0) continue;
+        failed |= json_array_append_new(list, json_pack("{s:s, s:I, s:o, s:o}", "name", tier_name(tier),
+                                                        "program_bytes", (json_int_t)bytes, "kinds", kinds_to_json(),
+                                                        "points", points_to_json(timeline, tier)));
+    }
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *blocks_to_json(const struct graph *graph) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (size_t i = 0; i < graph->blocks.count; i++)
+        failed |= json_array_append_new(list, json_string(graph->blocks.items[i]));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *sections_to_json(const struct program *program) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (size_t i = 0; i < program->sections.count; i++)
+        failed |= json_array_append_new(list, json_string(program->sections.items[i].name));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *phases_to_json(void) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        failed |= json_array_append_new(list, json_string(phase_name((enum phase)phase)));
+    failed |= json_array_append_new(list, json_string("recomputation"));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *step_to_json(const struct timeline *timeline) {
+    return json_pack("{s:I, s:f}", "step", (json_int_t)timeline->step, "wall_s", timeline->wall_s);
+}
+
+json_t *timeline_to_json(const struct timeline *timeline) {
+    const struct program *program = timeline->program;
+    struct labels labels = {0};
+    json_t *object = NULL;
+    if (labels_create(program, &labels) == STATUS_OK)
+        object = json_pack("{s:i, s:s, s:f, s:O, s:O, s:o, s:o, s:o, s:o, s:o, s:o}", "version", TIMELINE_VERSION,
+                           "kind", timeline->measured ? "measured" : "predicted", "step_s", timeline->step_s, "names",
+                           labels.names, "moves", labels.moves, "streams", streams_to_json(timeline), "events",
+                           events_to_json(timeline, &labels), "blocks", blocks_to_json(program->graph), "sections",
+                           sections_to_json(program), "phases", phases_to_json(), "tiers", tiers_to_json(timeline));
+    labels_free(&labels);
+    int failed = object && timeline->step > 0 ? json_object_update_new(object, step_to_json(timeline)) : 0;
+    if (object && (failed || step_summary_add_communication(timeline, object) != STATUS_OK)) {
+        json_decref(object);
+        object = NULL;
+    }
+    if (!object) (void)status_no_memory(0, "a timeline's JSON");
+    return object;
+}
+
+enum status timeline_write(const struct timeline *timeline, const char *path) {
+    enum { DIGITS = 12 }; /* nanoseconds of a step of a quarter of an hour */
+    json_t *object = timeline_to_json(timeline);
+    if (!object) return STATUS_FAILED;
+    enum status status = json_write_compact(path, object, DIGITS);
+    json_decref(object);
+    return status;
 }

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "base/base.h"
-#include "compiler/happens.h"
+#include "compiler/order.h"
 #include "compiler/program.h"
 
 enum { TIMELINE_VERSION = 1 };
@@ -38,6 +38,7 @@ static inline struct timeline_event *timeline_find(const struct timeline *timeli
     const struct timeline_place *place = &timeline->places[instruction];
     return &timeline->events.items[place->first + (size_t)repetition * place->stride];
 }
+
 /* Sets step_s from the events. */
 void timeline_end(struct timeline *timeline);
 
@@ -68,3 +69,20 @@ void timeline_summarise(const struct timeline *timeline, struct timeline_stream 
 json_t *timeline_to_json(const struct timeline *timeline);
 /* Writes it in place of the file (file_replace). */
 enum status timeline_write(const struct timeline *timeline, const char *path);
+
+/* Bytes of live buffers over a step's time. */
+
+struct memory_point {
+    double time_s; /* holds from here to the next point */
+    int64_t bytes[BUFFER_KIND_COUNT];
+};
+
+struct memory_points {
+    VEC(struct memory_point) list; /* at most one a time; the first at 0 */
+};
+
+/* A buffer counts from the start of its first use to the end of its last, a persistent one always, results to the
+ * step's end; one that is used within a repeated section alone, in each repetition by itself. The sum is at most the
+ * arena's size: buffers that share bytes are never live together. The caller frees the list. FAILED when out of memory.
+ */
+enum status timeline_memory(const struct timeline *timeline, enum tier tier, struct memory_points *out);

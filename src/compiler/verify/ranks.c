@@ -1,11 +1,10 @@
 /* The proof that the programs of all ranks fit together. */
-#include "compiler/verify_ranks.h"
+#include "compiler/verify/verify.h"
 
 #include "collective/proof.h"
-#include "compiler/collectives.h"
-#include "compiler/verify_sums.h"
+#include "compiler/program.h"
 
-#define FAULT(rank, ...) status_prefix(status_set(STATUS_FAILED, __VA_ARGS__), "program: rank %d", rank)
+#define RANK_FAULT(rank, ...) status_prefix(status_set(STATUS_FAILED, __VA_ARGS__), "program: rank %d", rank)
 
 /* How far a rank is in its step. */
 struct cursor {
@@ -118,9 +117,10 @@ static enum status name_unmade(const struct matching *matching, const int32_t *n
             int other = mesh_group_rank(&own->group, i);
             const struct program_collective *theirs = next_of(matching, next, other);
             if (theirs && program_collective_matches(own, theirs, matching->ranks)) continue;
-            if (!theirs) return FAULT(other, "%d operations, rank %d has more, which wait for it", next[other], rank);
-            return FAULT(other, "operation %d is another than operation %d of rank %d, which waits for it", next[other],
-                         next[rank], rank);
+            if (!theirs)
+                return RANK_FAULT(other, "%d operations, rank %d has more, which wait for it", next[other], rank);
+            return RANK_FAULT(other, "operation %d is another than operation %d of rank %d, which waits for it",
+                              next[other], next[rank], rank);
         }
     }
     return STATUS_OK;
@@ -158,9 +158,9 @@ static enum status name_fault(const struct matching *matching) {
             long long made = matching->cursors[other].made, mine = matching->cursors[rank].made;
             if (matches(matching, rank, other)) continue;
             if (!operation_of(matching, other))
-                return FAULT(other, "%lld operations, rank %d has more, which wait for it", made, rank);
-            return FAULT(other, "operation %lld is another than operation %lld of rank %d, which waits for it", made,
-                         mine, rank);
+                return RANK_FAULT(other, "%lld operations, rank %d has more, which wait for it", made, rank);
+            return RANK_FAULT(other, "operation %lld is another than operation %lld of rank %d, which waits for it",
+                              made, mine, rank);
         }
     }
     BUG("ranks wait, and each is ready");
@@ -230,15 +230,15 @@ static enum status check_order(const struct program *program, int rank) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (!opcode_is_collective(instruction->opcode)) continue;
         if (instruction->collective != next)
-            return FAULT(rank, "instruction %zu is operation %d, where %d comes next", i, instruction->collective,
-                         next);
+            return RANK_FAULT(rank, "instruction %zu is operation %d, where %d comes next", i, instruction->collective,
+                              next);
         if (stream >= 0 && instruction->stream != stream)
-            return FAULT(rank, "instruction %zu: operations on streams %d and %d", i, stream, instruction->stream);
+            return RANK_FAULT(rank, "instruction %zu: operations on streams %d and %d", i, stream, instruction->stream);
         stream = instruction->stream;
         next++;
     }
     if (next != (int32_t)program->collectives.count)
-        return FAULT(rank, "%d of %zu operations are made", next, program->collectives.count);
+        return RANK_FAULT(rank, "%d of %zu operations are made", next, program->collectives.count);
     return STATUS_OK;
 }
 
@@ -246,7 +246,7 @@ static enum status check_places(const struct program *const *programs, int ranks
     for (int r = 0; r < ranks; r++) {
         const struct program *program = programs[r];
         if (program->place.rank != r || rank_place_ranks(&program->place) != ranks || !same_place(program, programs[0]))
-            return FAULT(r, "it is not for rank %d of %d on the mesh of rank 0", r, ranks);
+            return RANK_FAULT(r, "it is not for rank %d of %d on the mesh of rank 0", r, ranks);
         TRY(check_order(program, r));
     }
     return STATUS_OK;
@@ -258,10 +258,10 @@ static enum status check_schedule(const struct program *program, size_t i, const
     const struct program_collective *operation = &program->collectives.items[instruction->collective];
     const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
     if ((staging->buffer < 0 ? 0 : staging->bytes) < schedule->staging_bytes)
-        return FAULT(program->place.rank, "instruction %zu: staging of %lld bytes, its operation takes %lld", i,
-                     (long long)(staging->buffer < 0 ? 0 : staging->bytes), (long long)schedule->staging_bytes);
+        return RANK_FAULT(program->place.rank, "instruction %zu: staging of %lld bytes, its operation takes %lld", i,
+                          (long long)(staging->buffer < 0 ? 0 : staging->bytes), (long long)schedule->staging_bytes);
     if (memcmp(&operation->traffic, &schedule->traffic, sizeof operation->traffic) != 0)
-        return FAULT(program->place.rank, "operation %d moves other bytes than it says", instruction->collective);
+        return RANK_FAULT(program->place.rank, "operation %d moves other bytes than it says", instruction->collective);
     return STATUS_OK;
 }
 

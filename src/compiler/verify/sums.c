@@ -1,8 +1,6 @@
-#include "compiler/verify_sums.h"
+#include "compiler/verify/verify.h"
 
-#include "compiler/collectives.h"
-#include "compiler/verify_definition.h"
-#include "compiler/verify_ranks.h"
+#include "compiler/program.h"
 #include "plan/chunks.h"
 
 struct rank_state {
@@ -391,7 +389,7 @@ static enum status run_collective(const struct sums *sums, const struct instruct
     return instruction->node ? STATUS_OK : gather(sums, group);
 }
 
-/* The operations of a turn (verify_ranks.h), each group's once. */
+/* The operations of a turn (ranks.c), each group's once. */
 static enum status make_operations(void *payload, const int32_t *operations) {
     struct sums *sums = payload;
     for (int r = 0; r < sums->ranks; r++)

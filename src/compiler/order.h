@@ -1,14 +1,42 @@
-/* Happens-before: the order that streams and waits guarantee, as vector clocks over the unrolled program. Waits are
- * added by these clocks; the proof of a program has its own (verify.c).
- *
- * (Mattern, "Virtual time and global states of distributed systems", 1989.) An issue of an instruction is identified by
- * its stream and its number on that stream. `before` of an issue holds, for each stream, how many issues have certainly
- * ended when it starts. */
+/* Which instructions need an order, and which have one: segments of bytes, and vector clocks. */
 #pragma once
 
 #include "compiler/program.h"
 
-enum { STREAMS_MAX = 8 };
+/* The bytes of each tier, cut into segments at every border of an operand: two operands overlap where they share a
+ * segment. Segments [first, end). */
+struct reach {
+    int32_t first, end;
+};
+
+struct segments {
+    int64_t *borders;      /* by segment: where it begins in its tier's arena; tier by tier, ascending */
+    int32_t count;         /* of all tiers; no operand has the last of a tier, which begins at its last border */
+    struct reach *reaches; /* of the operands that there are, instruction by instruction: the same in all repetitions */
+    int32_t *first_reach;  /* by instruction: where its own begin */
+};
+
+/* The caller frees. FAILED without memory. */
+enum status segments_create(const struct program *program, struct segments *out);
+void segments_free(struct segments *segments);
+
+/* The segments of an instruction's operands, one reach for each that there is, in their order. Inputs' slices of all
+ * repetitions count as one. */
+static inline const struct reach *segments_of(const struct segments *segments, int32_t instruction) {
+    return segments->reaches + segments->first_reach[instruction];
+}
+
+/* Where a segment begins in its tier's arena; it ends where the next one begins. */
+static inline int64_t segments_begin(const struct segments *segments, int32_t segment) {
+    return segments->borders[segment];
+}
+
+/* Happens-before: the order that streams and waits guarantee, as vector clocks over the unrolled program. Waits are
+ * added by these clocks; the proof of a program has its own (compiler/verify/accesses.c).
+ *
+ * (Mattern, "Virtual time and global states of distributed systems", 1989.) An issue of an instruction is identified by
+ * its stream and its number on that stream. `before` of an issue holds, for each stream, how many issues have certainly
+ * ended when it starts. */
 
 struct clock {
     int64_t ended[STREAMS_MAX];
@@ -28,13 +56,6 @@ struct walk {
     int64_t number; /* on its stream, from 1 */
     struct clock before;
 };
-
-enum { WALK_STEPS = 2, WALK_REPETITIONS_MAX = 3 };
-
-/* How many issues of `waited` must have ended, over all steps, before the issue of `instruction` in this step and
- * repetition of its section may start: the rule of waits, for everything that executes or simulates a program. */
-int64_t program_issues_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step,
-                                int64_t repetition);
 
 /* Visits every issue of two steps, with repeated sections cut to three repetitions, which covers every pair of
  * neighbours. The visitor may add waits to the present instruction and then call walk_refresh. Stops at the first

@@ -1,7 +1,7 @@
 /* The part of the proof that looks at each buffer, section and instruction by itself. */
-#include "compiler/verify_form.h"
+#include "compiler/verify/verify.h"
 
-#include "compiler/collectives.h"
+#include "compiler/program.h"
 
 static const char *instruction_name(const struct instruction *instruction) {
     static const char *const names[] = {[OPCODE_KERNEL] = "kernel",

@@ -1,11 +1,9 @@
 /* The proof that conflicting uses of memory are ordered, made without the results of synchronise.c. */
+#include "compiler/order.h"
+#include "compiler/program.h"
+#include "compiler/verify/verify.h"
 
-#include "compiler/collectives.h"
-#include "compiler/happens.h"
-#include "compiler/segments.h"
-#include "compiler/verify_form.h"
-
-/* The proof shares neither the unrolling nor the clocks of happens.h, by which the waits are added: a fault in both
+/* The proof shares neither the unrolling nor the clocks of order.h, by which the waits are added: a fault in both
  * would go unnoticed. It unrolls a program into a list of all issues, and finds what an issue waits for by the rule
  * that the runner follows (program_issues_required). */
 struct proof_issue {
@@ -116,7 +114,7 @@ static enum status proof_order_walk(const struct program *program,
     return status;
 }
 
-/* The proof has two parts. Form (verify_form.h): every index, size and border is legal. Order: the program is walked
+/* The proof has two parts. Form (form.c): every index, size and border is legal. Order: the program is walked
  * with vector clocks; for each segment of bytes the walk knows whose data it holds and which accesses may not have
  * ended. */
 

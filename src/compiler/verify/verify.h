@@ -1,12 +1,62 @@
-/* What a step must compute, from the recipe's and the graph's definition alone: for verify_sums. */
+/* The proof that compiled programs compute what graph, plan and recipe say: program_verify and program_verify_ranks of
+ * compiler/program.h. It shares no code with the passes that make programs.
+ *
+ * Files, in the order to read them: verify (this), form (each buffer, section and instruction by itself), accesses
+ * (conflicting uses of memory are ordered, by its own clocks), ranks (the operations of all ranks meet), definition
+ * (what a step must compute), sums (every element is what the recipe says). */
 #pragma once
 
 #include "collective/lane_tree.h"
 #include "compiler/program.h"
 
+/* ---- form.c ---- */
+
+/* FAILED "program: instruction 12 (layer 0.q): buffer x: rule". */
+#define FAULT(program, index, operand, ...)                                                                            \
+    verify_fault(program, index, operand, status_set(STATUS_FAILED, __VA_ARGS__))
+enum status verify_fault(const struct program *program, int32_t index, const struct operand *operand,
+                         enum status status);
+
+/* Buffers, sections and instructions, each by itself. */
+enum status program_verify_form(const struct program *program);
+
+/* Whether a buffer is gathered from shards, of which its original is this rank's, and is no plain copy. */
+static inline bool buffer_is_gathered(const struct program *program, const struct buffer *buffer) {
+    return buffer->original >= 0 && program->buffers.items[buffer->original].pack != buffer->pack;
+}
+
+/* ---- ranks.c ---- */
+
+/* Walks a step of all ranks' programs, deferred updates included. In a turn the operations are made that come next on
+ * all ranks of their groups; `visitor` gets them: by rank the index of its operation, -1 where it waits for a later
+ * turn. FAILED, naming the rank, where its next operation is another than that of its group's other ranks, where ranks
+ * wait for each other for ever, in a step or when they make their operations before it, and where operations meet that
+ * were not made together. */
+typedef enum status matching_visitor(void *payload, const int32_t *operations);
+enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visitor *visitor,
+                                    void *payload);
+
+/* ---- sums.c ---- */
+
+/* A part of program_verify_ranks: gradients are the sums that the recipe says, and parameters are what updates by these
+ * make of them, wherever their parts are. */
+
+/* Executes two steps of all ranks' programs symbolically. The value of a range of elements is a number that depends
+ * on every micro-batch added to it, on the order of all additions, and on every update. FAILED, naming rank and
+ * instruction, where a norm or an update reads another gradient than the recipe's, straight from its definition (each
+ * lane's micro-batches in order, lanes by the tree, rounds in order); where forward or backward reads a parameter that
+ * was not updated by exactly these once a step; where a step ends with parameters or states that were not; where nobody
+ * has a range of a state; where data is moved to another tensor's place; or where a loss is added to another share's.
+ * The programs' operations match (ranks.c). */
+enum status program_verify_sums(const struct program *const *programs, int ranks, const struct recipe *recipe);
+
+/* ---- definition.c ---- */
+
+/* What a step must compute, from the recipe's and the graph's definition alone: for sums.c. */
+
 /* Cells: ranges of elements that every program of all ranks treats alike. What a tensor is cut into follows from the
  * borders of all shards, operands and blocks of operations; a parameter's gradients, states and block sums are cut
- * where it is. For verify_sums alone. */
+ * where it is. For sums.c alone. */
 
 /* What a cell has: a number that depends on all that was added to it, and on the order. 0: nothing. */
 typedef uint64_t value;

@@ -1,4 +1,4 @@
-#include "compiler/verify_definition.h"
+#include "compiler/verify/verify.h"
 
 #include "ir/ops/ops.h"
 #include "plan/chunks.h"
