@@ -83,7 +83,8 @@ static void pick_micro_batch(struct scale_row *row, const struct calibration *ca
 static void simulate_row(struct scale_row *row, const struct calibration *calibration, struct result *out) {
     *out = (struct result){.done = false};
     if (!row->described) return;
-    if (row->picks_chunks && row->job.layout.pipeline > 1 && row->job.system.interleaves) pick_chunks(row, calibration);
+    if (row->picks_chunks && row->job.layout.pipeline > 1 && system_has(&row->job.system, INTERLEAVES))
+        pick_chunks(row, calibration);
     if (row->picks_micro_batch) pick_micro_batch(row, calibration);
     out->done = forecast_step(&row->job, calibration, &out->forecast) == STATUS_OK;
     if (!out->done) snprintf(row->why, sizeof row->why, "%.150s", status_message());

@@ -292,13 +292,13 @@ static bool find_system(const struct fields *fields, struct scale_row *row) {
     /* Megatron-DeepSpeed's for bf16 keeps a pass's gradients until it adds all to their sums (DeepSpeed,
      * runtime/bf16_optimizer.py, update_hp_grads), so it takes 4 bytes more, as BigScience's notes have it. */
     if (holds(fields->precision, "fp32 grad")) mine->gradient_bytes = 4, mine->pass_bytes = 2, mine->state_bytes += 2;
-    if (holds(fields->note, "eager")) mine->fused = false;
+    if (holds(fields->note, "eager")) system_set(mine, FUSED_KERNELS, false);
     row->job.layout.sequence =
-        row->job.layout.tensor > 1 && (mine->cuts_sequence || holds(fields->act_ckpt, "sequence"));
+        row->job.layout.tensor > 1 && (system_has(mine, CUTS_SEQUENCE) || holds(fields->act_ckpt, "sequence"));
     if (fields->overlap[0] != '\0') {
-        mine->overlaps_parameters = holds(fields->overlap, "AG");
-        mine->overlaps_gradients = holds(fields->overlap, "AR");
-        mine->overlaps_update = holds(fields->overlap, "BC");
+        system_set(mine, OVERLAPS_PARAMETERS, holds(fields->overlap, "AG"));
+        system_set(mine, OVERLAPS_GRADIENTS, holds(fields->overlap, "AR"));
+        system_set(mine, OVERLAPS_UPDATE, holds(fields->overlap, "BC"));
     }
     return true;
 }

@@ -13,6 +13,10 @@ static int compare(const void *a, const void *b) {
     return (x->order > y->order) - (x->order < y->order);
 }
 
+static bool is_held(const struct step_buffers *buffers, const struct tensor *tensor) {
+    return !buffers->pipeline || pipeline_holds(buffers->pipeline, tensor, buffers->stage);
+}
+
 /* Shards have parameters, gradients and states in the order of their parameters' places, each at the same elements. A
  * parameter's states have their roles in the same order as those of all others: `roles` counts them, by parameter. */
 static enum status list_packed(const struct step_buffers *buffers, enum tensor_kind kind, int *roles,
@@ -22,7 +26,7 @@ static enum status list_packed(const struct step_buffers *buffers, enum tensor_k
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != kind || tensor->base || (kind == TENSOR_RESULT && !tensor->parameter)) continue;
-        if (buffers->pipeline && !pipeline_holds(buffers->pipeline, tensor, buffers->stage)) continue;
+        if (!is_held(buffers, tensor)) continue;
         struct packed packed = {.part = chunks_part_of(buffers->chunks, tensor), .id = tensor->id, .order = tensor->id};
         packed.apart = buffers->sums && kind == TENSOR_GRADIENT && buffers->completed_by[i] < 0;
         if (cut) packed.order = buffers->chunks->first_element[tensor->parameter ? tensor->parameter->id : tensor->id];
@@ -158,10 +162,6 @@ static int64_t count_of(const struct step_buffers *buffers, const struct tensor 
     return producer && step_buffers_sums_by_share(producer, tensor) ? buffers->shares : 1;
 }
 
-static bool is_held(const struct step_buffers *buffers, const struct tensor *tensor) {
-    return !buffers->pipeline || pipeline_holds(buffers->pipeline, tensor, buffers->stage);
-}
-
 /* Those that are in no pack. */
 static enum status add_single_buffers(struct step_buffers *buffers, enum tensor_kind kind) {
     for (size_t i = 0; i < buffers->graph->tensors.count; i++) {
@@ -215,20 +215,31 @@ static int width_of(const struct step_buffers *buffers, int width) {
     return step_buffers_cut(buffers) ? partition_width(width) : 0;
 }
 
-static void set_places(const struct step_buffers *buffers, const struct pack *pack, int32_t buffer) {
+static void set_places(const struct step_buffers *buffers, int32_t buffer) {
+    const struct pack *pack = buffers->program->buffers.items[buffer].pack;
     for (int32_t m = 0; m < pack->count; m++) {
-        int id = pack->members[m].tensor->id;
-        buffers->buffers[id] = buffer;
-        buffers->offsets[id] = pack->members[m].offset;
+        buffers->buffers[pack->members[m].tensor->id] = buffer;
+        buffers->offsets[pack->members[m].tensor->id] = pack->members[m].offset;
     }
 }
 
-static void set_update_places(const struct step_buffers *buffers, const struct pack *pack, int32_t buffer) {
+static void set_update_places(const struct step_buffers *buffers, int32_t buffer) {
+    const struct pack *pack = buffers->program->buffers.items[buffer].pack;
     for (int32_t m = 0; m < pack->count; m++) {
         const struct pack_member *member = &pack->members[m];
         buffers->update_places[member->tensor->id] =
             (struct tensor_place){buffer, {member->offset, member->first, member->elements}};
     }
+}
+
+/* Adds the buffer of a pack. */
+static enum status add_packed(struct step_buffers *buffers, const struct packed *list, size_t count, int width,
+                              const char *name, bool persistent, int32_t *out) {
+    struct buffer added;
+    TRY(make_packed(buffers, list, count, width, &added));
+    added.name = name_of(buffers, name, list->part.chunk);
+    added.persistent = persistent;
+    return added.name ? program_add_buffer(buffers->program, added, out) : STATUS_FAILED;
 }
 
 /* ---- parameters, states, norms ---- */
@@ -246,17 +257,13 @@ static enum status add_packs(struct step_buffers *buffers, enum tensor_kind kind
     return status;
 }
 
-/* A pack that keeps its contents, in which both forward and update find its tensors. */
+/* A pack in which both forward and update find its tensors. */
 static enum status add_persistent(struct step_buffers *buffers, const struct packed *list, size_t count,
                                   const char *name, int width, int32_t *out) {
-    struct buffer added;
-    TRY(make_packed(buffers, list, count, width, &added));
-    added.name = name_of(buffers, name, list->part.chunk);
-    if (!added.name) return STATUS_FAILED;
-    added.persistent = added.kind != BUFFER_RESULTS;
-    TRY(program_add_buffer(buffers->program, added, out));
-    set_places(buffers, added.pack, *out);
-    set_update_places(buffers, added.pack, *out);
+    bool keeps = buffers->graph->tensors.items[list->id]->kind != TENSOR_RESULT;
+    TRY(add_packed(buffers, list, count, width, name, keeps, out));
+    set_places(buffers, *out);
+    set_update_places(buffers, *out);
     return STATUS_OK;
 }
 
@@ -279,14 +286,11 @@ static enum status add_norms(struct step_buffers *buffers, const struct packed *
 /* What forward and backward read of parameters that are cut: a copy of the original, and of those of other ranks. */
 static enum status add_whole(struct step_buffers *buffers, const struct packed *list, size_t count) {
     struct chunk_buffers *of = &buffers->of[list->part.chunk];
-    struct buffer whole;
-    TRY(make_packed(buffers, list, count, 1, &whole));
-    whole.name = name_of(buffers, "whole parameters", list->part.chunk);
-    if (!whole.name) return STATUS_FAILED;
-    whole.tier = buffers->program->place.tier;
-    TRY(program_add_buffer(buffers->program, whole, &of->whole));
-    buffers->program->buffers.items[of->whole].original = of->parameters;
-    set_places(buffers, whole.pack, of->whole);
+    TRY(add_packed(buffers, list, count, 1, "whole parameters", false, &of->whole));
+    struct buffer *whole = &buffers->program->buffers.items[of->whole];
+    whole->tier = buffers->program->place.tier;
+    whole->original = of->parameters;
+    set_places(buffers, of->whole);
     return STATUS_OK;
 }
 
@@ -326,14 +330,10 @@ static bool outlasts(const struct step_buffers *buffers, int32_t chunk) {
 }
 
 static enum status add_shard(struct step_buffers *buffers, const struct packed *list, size_t count) {
-    struct chunk_buffers *of = &buffers->of[list->part.chunk];
-    struct buffer shard;
-    TRY(make_packed(buffers, list, count, buffers->plan->policy.partition.gradients, &shard));
-    shard.name = name_of(buffers, "sums of gradients", list->part.chunk);
-    if (!shard.name) return STATUS_FAILED;
-    shard.persistent = outlasts(buffers, list->part.chunk);
-    TRY(program_add_buffer(buffers->program, shard, &of->sums));
-    set_update_places(buffers, shard.pack, of->sums);
+    int32_t *sums = &buffers->of[list->part.chunk].sums;
+    TRY(add_packed(buffers, list, count, buffers->plan->policy.partition.gradients, "sums of gradients",
+                   outlasts(buffers, list->part.chunk), sums));
+    set_update_places(buffers, *sums);
     return STATUS_OK;
 }
 
@@ -350,8 +350,8 @@ static enum status add_gradients(struct step_buffers *buffers, const struct pack
         packed.name = name_level(buffers, list, round, 0);
         if (!packed.name) return STATUS_FAILED;
         TRY(program_add_buffer(buffers->program, packed, &buffer));
-        if (round == 0) set_places(buffers, packed.pack, buffer);
-        if (round == 0) set_update_places(buffers, packed.pack, buffer);
+        if (round == 0) set_places(buffers, buffer);
+        if (round == 0) set_update_places(buffers, buffer);
         TRY(add_levels(buffers, list, packed, place.summed_bytes, round, buffer));
     }
     return cut && place.completed_by >= 0 ? add_shard(buffers, list, count) : STATUS_OK;
@@ -361,11 +361,11 @@ static enum status add_gradients(struct step_buffers *buffers, const struct pack
 
 static enum status make_arrays(struct step_buffers *buffers) {
     size_t tensors = buffers->graph->tensors.count + 1, chunks = buffers->chunks->chunks.count;
-    buffers->buffers = mem_array(tensors, sizeof *buffers->buffers);
-    buffers->offsets = mem_array(tensors, sizeof *buffers->offsets);
-    buffers->packs = mem_array(tensors, sizeof *buffers->packs);
-    buffers->update_places = mem_array(tensors, sizeof *buffers->update_places);
-    buffers->of = mem_array(chunks + 1, sizeof *buffers->of);
+    buffers->buffers = scratch_alloc(&buffers->memory, tensors, sizeof *buffers->buffers);
+    buffers->offsets = scratch_alloc(&buffers->memory, tensors, sizeof *buffers->offsets);
+    buffers->packs = scratch_alloc(&buffers->memory, tensors, sizeof *buffers->packs);
+    buffers->update_places = scratch_alloc(&buffers->memory, tensors, sizeof *buffers->update_places);
+    buffers->of = scratch_alloc(&buffers->memory, chunks + 1, sizeof *buffers->of);
     if (!buffers->buffers || !buffers->offsets || !buffers->packs || !buffers->update_places || !buffers->of)
         return STATUS_FAILED;
     memset(buffers->buffers, -1, tensors * sizeof *buffers->buffers);
@@ -403,11 +403,7 @@ enum status step_buffers_create(struct step_buffers *buffers) {
 }
 
 void step_buffers_free(struct step_buffers *buffers) {
-    mem_free(buffers->buffers);
-    mem_free(buffers->offsets);
-    mem_free(buffers->packs);
-    mem_free(buffers->update_places);
-    mem_free(buffers->of);
+    scratch_free(&buffers->memory);
     vec_free(&buffers->gradients);
     vec_free(&buffers->level_buffers);
 }

@@ -39,10 +39,10 @@ static void find_finish_blocks(const struct graph *graph, int32_t *last, int32_t
 }
 
 /* Gradients of a chunk's part are summed over lanes and ranks together, when the last of them is complete. */
-static enum status complete_parts(const struct execution_source *source) {
+static enum status complete_parts(struct execution_source *source) {
     const struct graph *graph = source->graph;
     size_t columns = (size_t)source->blocks, parts = source->chunks->chunks.count * columns;
-    int32_t *last = mem_array(parts + 1, sizeof *last);
+    int32_t *last = scratch_alloc(&source->memory, parts + 1, sizeof *last);
     if (!last) return STATUS_FAILED;
     for (size_t p = 0; p < parts; p++)
         last[p] = INT32_MAX;
@@ -57,7 +57,6 @@ static enum status complete_parts(const struct execution_source *source) {
             else if (*block < *of_part)
                 *of_part = *block;
         }
-    mem_free(last);
     return STATUS_OK;
 }
 
@@ -93,10 +92,11 @@ static void drop_other_parameters(const struct execution_source *source) {
 }
 
 /* `number` by node id: below 0 for those in no group. */
-static enum status group_nodes(const struct graph *graph, const int32_t *number, int32_t groups,
+static enum status group_nodes(struct execution_source *source, const int32_t *number, int32_t groups,
                                struct node_groups *out) {
-    out->nodes = mem_array(graph->nodes.count + 1, sizeof *out->nodes);
-    out->first = mem_array((size_t)groups + 2, sizeof *out->first);
+    const struct graph *graph = source->graph;
+    out->nodes = scratch_alloc(&source->memory, graph->nodes.count + 1, sizeof *out->nodes);
+    out->first = scratch_alloc(&source->memory, (size_t)groups + 2, sizeof *out->first);
     if (!out->nodes || !out->first) return STATUS_FAILED;
     int32_t *next = out->first + 1; /* while filling, the group's next place; in the end, where the one after begins */
     for (size_t n = 0; n < graph->nodes.count; n++)
@@ -112,13 +112,11 @@ static enum status group_nodes(const struct graph *graph, const int32_t *number,
 static enum status group_finish(struct execution_source *source, const int32_t *blocks, bool uses,
                                 struct node_groups *out) {
     size_t nodes = source->graph->nodes.count;
-    int32_t *number = mem_array(nodes + 1, sizeof *number);
+    int32_t *number = scratch_alloc(&source->memory, nodes + 1, sizeof *number);
     if (!number) return STATUS_FAILED;
     for (size_t n = 0; n < nodes; n++)
         number[n] = execution_adds_uses(source->graph->nodes.items[n]) == uses ? blocks[n] : -1;
-    enum status status = group_nodes(source->graph, number, source->blocks, out);
-    mem_free(number);
-    return status;
+    return group_nodes(source, number, source->blocks, out);
 }
 
 /* Whether this rank executes it. */
@@ -138,7 +136,7 @@ static enum status execution_updates_find(struct execution_source *source) {
     const struct graph *graph = source->graph;
     size_t chunks = source->chunks->chunks.count;
     source->early = executions_update_early(graph, &source->policy->partition, source->spans.stages);
-    source->ready = mem_array(chunks + 1, sizeof *source->ready);
+    source->ready = scratch_alloc(&source->memory, chunks + 1, sizeof *source->ready);
     if (!source->ready) return STATUS_FAILED;
     for (size_t c = 0; c < chunks; c++)
         source->ready[c] = -1;
@@ -157,7 +155,7 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
         const struct node *node = graph->nodes.items[n];
         number[n] = node->phase <= PHASE_BACKWARD ? (int32_t)node->phase * source->blocks + node->block : -1;
     }
-    TRY(group_nodes(graph, number, 2 * source->blocks, &source->waves));
+    TRY(group_nodes(source, number, 2 * source->blocks, &source->waves));
     find_finish_blocks(graph, source->completed_by, number);
     drop_other_uses(graph, source->completed_by);
     drop_other_parameters(source);
@@ -172,13 +170,7 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
         number[n] = node->phase == PHASE_UPDATE ? 1 + chunks_updated_by(source->chunks, node) : -1;
     }
     drop_other_stages(source, number);
-    return group_nodes(graph, number, 1 + (int32_t)source->chunks->chunks.count, &source->updates);
-}
-
-static void find_openings(struct execution_source *source) {
-    for (size_t s = source->activations.list.count; s-- > 0;)
-        if (source->activations.list.items[s].action == ACTIVATION_FORWARD)
-            source->opening[source->activations.list.items[s].block] = (int32_t)s;
+    return group_nodes(source, number, 1 + (int32_t)source->chunks->chunks.count, &source->updates);
 }
 
 /* ---- crossings ---- */
@@ -238,18 +230,21 @@ enum status execution_source_create_stage(const struct graph *graph, const struc
     out->cuts_gradients = partition_width(policy->partition.gradients) > 1;
     /* The plan's schedule is that of training; a graph without backward has only forwards. */
     TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->activations));
-    out->forward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->forward_groups);
-    out->backward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->backward_groups);
-    out->summed_in = mem_array((size_t)out->blocks + 1, sizeof *out->summed_in);
-    out->completed_by = mem_array(graph->tensors.count + 1, sizeof *out->completed_by);
-    out->opening = mem_array((size_t)out->blocks + 1, sizeof *out->opening);
-    if (!out->forward_groups || !out->backward_groups || !out->summed_in || !out->completed_by || !out->opening)
+    size_t blocks = (size_t)out->blocks;
+    out->forward_groups = scratch_alloc(&out->memory, blocks + 1, sizeof *out->forward_groups);
+    out->backward_groups = scratch_alloc(&out->memory, blocks + 1, sizeof *out->backward_groups);
+    out->summed_in = scratch_alloc(&out->memory, blocks + 1, sizeof *out->summed_in);
+    out->completed_by = scratch_alloc(&out->memory, graph->tensors.count + 1, sizeof *out->completed_by);
+    out->opening = scratch_alloc(&out->memory, blocks + 1, sizeof *out->opening);
+    int32_t *number = scratch_alloc(&out->memory, graph->nodes.count + 1, sizeof *number);
+    if (!out->forward_groups || !out->backward_groups || !out->summed_in || !out->completed_by || !out->opening ||
+        !number)
         return STATUS_FAILED;
-    find_openings(out);
-    int32_t *number = mem_array(graph->nodes.count + 1, sizeof *number);
-    enum status status = number ? group_all(out, number) : STATUS_FAILED;
-    mem_free(number);
-    return status == STATUS_OK && stages > 1 ? find_crossings(out) : status;
+    for (size_t s = out->activations.list.count; s-- > 0;)
+        if (out->activations.list.items[s].action == ACTIVATION_FORWARD)
+            out->opening[out->activations.list.items[s].block] = (int32_t)s;
+    TRY(group_all(out, number));
+    return stages > 1 ? find_crossings(out) : STATUS_OK;
 }
 
 enum status execution_source_create(const struct graph *graph, const struct policy *policy,
@@ -257,23 +252,9 @@ enum status execution_source_create(const struct graph *graph, const struct poli
     return execution_source_create_stage(graph, policy, chunks, sums, 1, 0, out);
 }
 
-static void free_groups(struct node_groups *groups) {
-    mem_free(groups->nodes);
-    mem_free(groups->first);
-}
-
 void execution_source_free(struct execution_source *source) {
     activation_steps_free(&source->activations);
-    free_groups(&source->waves);
-    free_groups(&source->tied);
-    free_groups(&source->finish);
-    free_groups(&source->updates);
-    mem_free(source->forward_groups);
-    mem_free(source->backward_groups);
-    mem_free(source->summed_in);
-    mem_free(source->completed_by);
-    mem_free(source->opening);
-    mem_free(source->ready);
+    scratch_free(&source->memory);
     stage_spans_free(&source->spans);
     pipeline_free(&source->pipeline);
 }

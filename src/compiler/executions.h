@@ -105,6 +105,7 @@ struct node_groups {
 
 /* What listing the executions of every section needs. */
 struct execution_source {
+    struct scratch memory;
     const struct graph *graph;
     const struct policy *policy;
     const struct chunk_list *chunks;

@@ -13,21 +13,20 @@ static bool is_gathered(const struct buffer *buffer) {
     return buffer->kind == BUFFER_PARAMETERS && !buffer->persistent;
 }
 
-static bool is_use(const struct residencies *residencies, const struct buffer *buffer, const struct instruction *user) {
-    (void)residencies;
+static bool is_use(const struct buffer *buffer, const struct instruction *user) {
     (void)user;
     return is_gathered(buffer);
 }
 
 static bool is_held(const struct residencies *residencies, const struct residency *residency) {
-    return is_gathered(&residencies->program->buffers.items[residency->buffer]);
+    return is_gathered(residencies_buffer(residencies, residency->buffer));
 }
 
 /* After the update of the shard that comes before the first use. */
 static enum status place_gathers(struct residencies *residencies) {
     struct residency *items = residencies->list.items;
     for (size_t v = 0; v < residencies->list.count; v++) {
-        int32_t written, next, original = residencies->program->buffers.items[items[v].buffer].original;
+        int32_t written, next, original = residencies_buffer(residencies, items[v].buffer)->original;
         residencies_original_uses(residencies, original, &items[v], &written, &next);
         residencies_place_fetch(residencies, &items[v], NULL, written);
         int section = residencies_instruction(residencies, items[v].first)->section;
@@ -40,7 +39,7 @@ static enum status place_gathers(struct residencies *residencies) {
 static enum status make_wholes(struct residencies *residencies) {
     struct residency *items = residencies->list.items;
     for (size_t v = 0; v < residencies->list.count; v++) {
-        struct buffer whole = residencies->program->buffers.items[items[v].buffer];
+        struct buffer whole = *residencies_buffer(residencies, items[v].buffer);
         items[v].copy = whole.id;
         if (v == 0 || items[v - 1].buffer != whole.id) continue;
         items[v].copy = whole.id = (int)residencies->program->buffers.count;
@@ -132,36 +131,31 @@ done:
     return status;
 }
 
-static bool is_elsewhere(const struct residencies *residencies, const struct buffer *buffer,
-                         const struct instruction *user) {
-    (void)residencies;
+static bool is_elsewhere(const struct buffer *buffer, const struct instruction *user) {
     return buffer->tier != user->tier;
 }
 
 /* Places are on the device, and what updates parameters aside has none. Parameters that are cut wait for one when they
  * are gathered (move.c), not when their shards are moved. */
 static bool is_parameter_residency(const struct residencies *residencies, const struct residency *residency) {
-    bool parameters = residencies->program->buffers.items[residency->buffer].kind == BUFFER_PARAMETERS;
+    bool parameters = residencies_buffer(residencies, residency->buffer)->kind == BUFFER_PARAMETERS;
     bool cut = partition_width(residencies->policy->partition.parameters) > 1;
     return parameters && !cut && residency->tier == TIER_DEVICE && !residency->aside;
 }
 
 /* ---- transfers ---- */
 
-static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
-
 static void place_store(const struct residencies *residencies, struct residency *residency,
                         const struct residency *after, int32_t next) {
-    bool read_again = after ? !after->overwritten : residencies->program->buffers.items[residency->buffer].persistent;
+    bool read_again = after ? !after->overwritten : residencies_buffer(residencies, residency->buffer)->persistent;
     bool used_again = read_again || next != INT32_MAX;
     if (!residency->changed || !used_again) return;
+    const struct section *section = residencies_section(residencies, residency->last);
     /* From the next group on, the place of parameters may belong to another chunk. */
     int64_t distance = is_parameter_residency(residencies, residency) ? 0 : residencies->policy->lookahead;
     int64_t group = movement_store_group(residencies_group(residencies, residency->last), distance);
-    residency->store =
-        group > residencies->groups ? residencies->begin[residencies->groups] : residencies->begin[group];
-    residency->store = smaller(residency->store, residencies_section_end(residencies, residency->last));
+    residency->store = residencies->begin[group < residencies->groups ? group : residencies->groups];
+    residency->store = smaller(residency->store, section->first + section->count);
     residency->store = smaller(residency->store, next);
     if (after)
         residency->store =
@@ -210,7 +204,7 @@ static bool never_in_home_tier(const struct residencies *residencies, size_t fir
 
 /* The residency's own buffer: a copy of its original, or where nothing is copied a buffer by itself. */
 static enum status make_copy(struct residencies *residencies, struct residency *residency) {
-    struct buffer copy = residencies->program->buffers.items[residency->buffer];
+    struct buffer copy = *residencies_buffer(residencies, residency->buffer);
     residency->copy = copy.id = (int)residencies->program->buffers.count;
     copy.original = is_whole(residency) ? -1 : residency->buffer;
     copy.tier = residency->tier;
@@ -226,7 +220,7 @@ static enum status make_copies(struct residencies *residencies) {
             end++;
         size_t v = first;
         if (never_in_home_tier(residencies, first, end)) {
-            residencies->program->buffers.items[items[v].buffer].tier = items[v].tier;
+            residencies_buffer(residencies, items[v].buffer)->tier = items[v].tier;
             items[v].copy = items[v].buffer;
             v++;
         }

@@ -204,27 +204,28 @@ static enum status run_clock(struct pipeline *pipeline, struct clockwork *clock)
     return STATUS_OK;
 }
 
+static enum status order_waves(struct pipeline *pipeline, struct clockwork *clock, struct scratch *memory) {
+    const struct stage_spans *spans = pipeline->spans;
+    size_t stages = (size_t)spans->stages, ends = (size_t)spans->count * (size_t)clock->waves * 2;
+    clock->list = scratch_alloc(memory, stages * (size_t)clock->steps, sizeof *clock->list);
+    clock->next = scratch_alloc(memory, stages, sizeof *clock->next);
+    clock->free_at = scratch_alloc(memory, stages, sizeof *clock->free_at);
+    clock->ends = scratch_alloc(memory, ends, sizeof *clock->ends);
+    if (!clock->list || !clock->next || !clock->free_at || !clock->ends) return STATUS_FAILED;
+    memset(clock->ends, -1, ends * sizeof *clock->ends);
+    for (int stage = 0; stage < spans->stages; stage++)
+        order_stage(clock, stage, clock->list + stage * clock->steps);
+    return run_clock(pipeline, clock);
+}
+
 enum status pipeline_order_waves(struct pipeline *pipeline, int32_t waves) {
     const struct stage_spans *spans = pipeline->spans;
-    size_t stages = (size_t)spans->stages, ends = (size_t)spans->count * (size_t)waves * 2;
     int64_t steps = (int64_t)(spans->count / spans->stages) * waves * (pipeline->trains ? 2 : 1);
     struct clockwork clock = {.pipeline = pipeline, .waves = waves, .steps = steps};
-    clock.list = mem_array(stages * (size_t)steps, sizeof *clock.list);
-    clock.next = mem_array(stages, sizeof *clock.next);
-    clock.free_at = mem_array(stages, sizeof *clock.free_at);
-    clock.ends = mem_array(ends, sizeof *clock.ends);
-    bool allocated = clock.list && clock.next && clock.free_at && clock.ends;
-    enum status status = allocated ? STATUS_OK : STATUS_FAILED;
+    struct scratch memory = {0};
     pipeline->events.count = 0;
-    for (size_t i = 0; allocated && i < ends; i++)
-        clock.ends[i] = -1;
-    for (int stage = 0; allocated && stage < spans->stages; stage++)
-        order_stage(&clock, stage, clock.list + stage * steps);
-    if (allocated) status = run_clock(pipeline, &clock);
-    mem_free(clock.list);
-    mem_free(clock.next);
-    mem_free(clock.free_at);
-    mem_free(clock.ends);
+    enum status status = order_waves(pipeline, &clock, &memory);
+    scratch_free(&memory);
     return status;
 }
 

@@ -118,29 +118,40 @@ static enum status give_back(struct gaps *gaps, int64_t begin, int64_t end) {
     return STATUS_OK;
 }
 
-static int64_t aligned_bytes(const struct buffer *buffer, int64_t alignment) {
-    return (buffer->bytes + alignment - 1) / alignment * alignment;
-}
-
 /* Sets the offsets of `count` buffers, given by their first use and again by their last use, from `base` on, in
- * multiples of `alignment`. *top is where the highest one ends. */
-static enum status sweep_place(struct buffer *const *by_first, struct buffer *const *by_last, size_t count,
-                               int64_t alignment, int64_t base, int64_t *top) {
+ * multiples of the program's alignment. *top is where the highest one ends. */
+static enum status sweep_place(const struct program *program, struct buffer *const *by_first,
+                               struct buffer *const *by_last, size_t count, int64_t base, int64_t *top) {
     struct gaps gaps = {0};
     enum status status = vec_push(&gaps.list, (struct gap){base, INT64_MAX});
     *top = base;
     for (size_t i = 0, dead = 0; i < count && status == STATUS_OK; i++) {
         for (; dead < count && by_last[dead]->last < by_first[i]->first && status == STATUS_OK; dead++)
             status = give_back(&gaps, by_last[dead]->offset,
-                               by_last[dead]->offset + aligned_bytes(by_last[dead], alignment));
+                               by_last[dead]->offset + program_moved_bytes(program, by_last[dead]->bytes));
         if (status != STATUS_OK) break;
-        by_first[i]->offset = take(&gaps, aligned_bytes(by_first[i], alignment));
-        int64_t end = by_first[i]->offset + aligned_bytes(by_first[i], alignment);
+        by_first[i]->offset = take(&gaps, program_moved_bytes(program, by_first[i]->bytes));
+        int64_t end = by_first[i]->offset + program_moved_bytes(program, by_first[i]->bytes);
         if (end > *top) *top = end;
     }
     vec_free(&gaps.list);
     return status;
 }
+
+/* An order of buffers, the largest key first. Ties fall back to the id, so that every order is total and placement the
+ * same everywhere. */
+#define BY(name, key)                                                                                                  \
+    static int64_t name##_key(const struct buffer *buffer) { return key; }                                             \
+    static int name(const void *a, const void *b) {                                                                    \
+        const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;                          \
+        int64_t p = name##_key(x), q = name##_key(y);                                                                  \
+        return p != q ? (p > q ? -1 : 1) : (x->id > y->id) - (x->id < y->id);                                          \
+    }
+BY(by_bytes, buffer->bytes)
+BY(by_area, buffer->bytes *(buffer->last - buffer->first + 1))
+BY(by_duration, buffer->last - buffer->first)
+/* Of those that begin together, the one that lives longest first. */
+BY(by_precedence, buffer->last - ((int64_t)buffer->first << 32))
 
 /* Copies between tiers, moved to bytes that were not in use shortly before.
  *
@@ -241,15 +252,9 @@ static int by_offset(const void *a, const void *b) {
     return (x->buffer->id > y->buffer->id) - (x->buffer->id < y->buffer->id);
 }
 
-static int by_size(const void *a, const void *b) {
-    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
-    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
 static int by_first(const void *a, const void *b) {
     const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
-    return x->first != y->first ? (x->first < y->first ? -1 : 1) : by_size(a, b);
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : by_bytes(a, b);
 }
 
 static bool is_copy(const struct program *program, const struct buffer *buffer) {
@@ -265,7 +270,7 @@ static size_t list_copies(const struct program *program, struct buffer **list, s
         list[i] = list[found];
         list[found++] = buffer;
     }
-    if (found > 0) qsort(list, found, sizeof(struct buffer *), by_size);
+    if (found > 0) qsort(list, found, sizeof(struct buffer *), by_bytes);
     while (large < found && large < max && list[large]->bytes >= list[0]->bytes / SMALL_PART)
         large++;
     if (large > 0) qsort(list, large, sizeof(struct buffer *), by_first);
@@ -306,25 +311,6 @@ static enum status place_apart(const struct program *program, struct buffer **li
     mem_free(apart.near);
     return status;
 }
-
-static int64_t area(const struct buffer *buffer) { return buffer->bytes * (buffer->last - buffer->first + 1); }
-
-/* Ties fall back to the id, so that every order is total and placement the same everywhere. */
-#define BY(name, key)                                                                                                  \
-    static int name(const void *a, const void *b) {                                                                    \
-        const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;                          \
-        int64_t p = key(x), q = key(y);                                                                                \
-        return p != q ? (p > q ? -1 : 1) : (x->id > y->id) - (x->id < y->id);                                          \
-    }
-
-static int64_t bytes_of(const struct buffer *buffer) { return buffer->bytes; }
-static int64_t duration(const struct buffer *buffer) { return buffer->last - buffer->first; }
-/* Of those that begin together, the one that lives longest first. */
-static int64_t precedence(const struct buffer *buffer) { return buffer->last - ((int64_t)buffer->first << 32); }
-BY(by_bytes, bytes_of)
-BY(by_area, area)
-BY(by_duration, duration)
-BY(by_precedence, precedence)
 
 /* Placed buffers in order of their offsets: side by side in memory, since each new one is compared with many. */
 struct placed {
@@ -464,7 +450,7 @@ static enum status place_by_sweep(struct tier_buffers *tier) {
     int64_t top;
     sort_by_position(tier, false, tier->by_first);
     sort_by_position(tier, true, tier->by_last);
-    TRY(sweep_place(tier->by_first, tier->by_last, tier->count, tier->program->alignment, tier->base, &top));
+    TRY(sweep_place(tier->program, tier->by_first, tier->by_last, tier->count, tier->base, &top));
     keep(tier, top);
     return STATUS_OK;
 }

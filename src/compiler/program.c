@@ -9,6 +9,22 @@ const char *buffer_kind_name(enum buffer_kind kind) {
     return names[kind];
 }
 
+const char *opcode_name(enum opcode opcode) {
+    static const char *const names[] = {[OPCODE_KERNEL] = "kernel",
+                                        [OPCODE_ZERO] = "zero",
+                                        [OPCODE_COPY] = "copy",
+                                        [OPCODE_TAKE] = "take",
+                                        [OPCODE_ADD] = "add to",
+                                        [OPCODE_ADD_BF16] = "add in bf16 to",
+                                        [OPCODE_ALL_REDUCE] = "all-reduce",
+                                        [OPCODE_REDUCE_SCATTER] = "reduce-scatter",
+                                        [OPCODE_ALL_GATHER] = "all-gather",
+                                        [OPCODE_ALL_TO_ALL] = "all-to-all",
+                                        [OPCODE_BROADCAST] = "broadcast",
+                                        [OPCODE_ELSEWHERE] = "elsewhere"};
+    return names[opcode];
+}
+
 const char *stream_role_name(enum stream_role role) {
     static const char *const names[] = {
         [STREAM_COMPUTE] = "compute",   [STREAM_UPDATE] = "update",   [STREAM_COPY_IN] = "copy in",

@@ -139,6 +139,8 @@ enum opcode {
     OPCODE_ELSEWHERE,
 };
 
+/* "copy", "add to", "all-reduce", … */
+const char *opcode_name(enum opcode opcode);
 static inline bool opcode_is_collective(enum opcode opcode) {
     return opcode >= OPCODE_ALL_REDUCE && opcode <= OPCODE_BROADCAST;
 }

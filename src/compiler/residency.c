@@ -3,10 +3,6 @@
 
 #include "plan/movement.h"
 
-static inline int32_t residencies_section_begin(const struct residencies *residencies, int32_t index) {
-    return residencies->program->sections.items[residencies_instruction(residencies, index)->section].first;
-}
-
 /* Places of parameters that are used elsewhere than they are kept. */
 
 struct place {
@@ -129,23 +125,19 @@ static void drop_merged(struct residencies *residencies) {
  * place become one: the last chunks of forward are still there for backward. Every section begins with empty places, so
  * that it can be repeated. */
 static enum status residencies_hold(struct residencies *residencies) {
-    struct timed *order = mem_array(residencies->list.count, sizeof *order);
     struct places places = {.residencies = residencies, .max = residencies->policy->buffers, .section = -1};
-    places.items = mem_array((size_t)places.max, sizeof *places.items);
+    struct timed *order = scratch_alloc(&residencies->memory, residencies->list.count, sizeof *order);
+    places.items = scratch_alloc(&residencies->memory, (size_t)places.max, sizeof *places.items);
     size_t count = 0;
-    enum status status;
-    TRY_GOTO(status, order && places.items ? STATUS_OK : STATUS_FAILED, done);
+    if (!order || !places.items) return STATUS_FAILED;
     for (size_t v = 0; v < residencies->list.count; v++)
         if (residencies->is_held(residencies, &residencies->list.items[v]))
             order[count++] = (struct timed){residencies->list.items[v].first, v};
     if (count > 0) qsort(order, count, sizeof *order, compare_timed);
     for (size_t i = 0; i < count; i++)
-        TRY_GOTO(status, hold_residency(&places, order[i].residency), done);
+        TRY(hold_residency(&places, order[i].residency));
     drop_merged(residencies);
-done:
-    mem_free(order);
-    mem_free(places.items);
-    return status;
+    return STATUS_OK;
 }
 
 /* ---- uses ---- */
@@ -160,8 +152,7 @@ static void find_moved(const struct residencies *residencies, bool *moved, size_
             int32_t b = residencies_instruction(residencies, i)->operands[k].buffer;
             if (b < 0) continue;
             counts[b]++;
-            if (!moved[b] &&
-                residencies->is_away(residencies, &program->buffers.items[b], residencies_instruction(residencies, i)))
+            if (!moved[b] && residencies->is_away(&program->buffers.items[b], residencies_instruction(residencies, i)))
                 moved[b] = *any = true;
         }
     for (size_t b = 0; b < program->buffers.count; b++)
@@ -185,7 +176,7 @@ static void list_uses(struct residencies *residencies, const bool *moved, size_t
             const struct operand *operand = &residencies_instruction(residencies, i)->operands[k];
             if (operand->buffer < 0 || !moved[operand->buffer]) continue;
             const struct buffer *buffer = &program->buffers.items[operand->buffer];
-            bool away = residencies->is_away(residencies, buffer, residencies_instruction(residencies, i));
+            bool away = residencies->is_away(buffer, residencies_instruction(residencies, i));
             /* What is made of an activation is made before any of it is read. */
             bool all = operand->row_bytes > 0 || operand->bytes == buffer->bytes || buffer->kind == BUFFER_ACTIVATIONS;
             int64_t begin = all ? 0 : operand->offset, end = all ? buffer->bytes : operand_end(operand, buffer);
@@ -196,12 +187,12 @@ static void list_uses(struct residencies *residencies, const bool *moved, size_t
 
 /* Sorted by counting. No uses where nothing is away. */
 static enum status collect_uses(struct residencies *residencies) {
+    struct scratch *memory = &residencies->memory;
     size_t buffers = residencies->program->buffers.count, count = 0;
-    bool any = false, *moved = mem_array(buffers, sizeof *moved);
-    size_t *next = mem_array(buffers, sizeof *next);
-    residencies->first_use = mem_array(buffers + 1, sizeof *residencies->first_use);
-    enum status status = STATUS_FAILED;
-    if (!moved || !next || !residencies->first_use) goto done;
+    bool any = false, *moved = scratch_alloc(memory, buffers, sizeof *moved);
+    size_t *next = scratch_alloc(memory, buffers, sizeof *next);
+    residencies->first_use = scratch_alloc(memory, buffers + 1, sizeof *residencies->first_use);
+    if (!moved || !next || !residencies->first_use) return STATUS_FAILED;
     find_moved(residencies, moved, next, &any);
     for (size_t b = 0; b < buffers; b++) {
         size_t own = any && moved[b] ? next[b] : 0;
@@ -209,23 +200,18 @@ static enum status collect_uses(struct residencies *residencies) {
         count += own;
     }
     residencies->first_use[buffers] = residencies->use_count = count;
-    status = STATUS_OK;
-    if (count == 0) goto done;
-    residencies->uses = mem_array(count, sizeof *residencies->uses);
-    if (residencies->uses)
-        list_uses(residencies, moved, next);
-    else
-        status = STATUS_FAILED;
-done:
-    mem_free(moved);
-    mem_free(next);
-    return status;
+    if (count == 0) return STATUS_OK;
+    residencies->uses = scratch_alloc(memory, count, sizeof *residencies->uses);
+    if (!residencies->uses) return STATUS_FAILED;
+    list_uses(residencies, moved, next);
+    return STATUS_OK;
 }
 
 static enum status find_groups(struct residencies *residencies) {
     int32_t count = (int32_t)residencies->program->instructions.count;
     residencies->groups = count > 0 ? residencies_group(residencies, count - 1) + 1 : 0;
-    residencies->begin = mem_array((size_t)residencies->groups + 1, sizeof *residencies->begin);
+    residencies->begin =
+        scratch_alloc(&residencies->memory, (size_t)residencies->groups + 1, sizeof *residencies->begin);
     if (!residencies->begin) return STATUS_FAILED;
     for (int32_t i = 0, group = 0; i <= count; i++)
         while (group <= (i < count ? residencies_group(residencies, i) : residencies->groups))
@@ -251,7 +237,7 @@ static bool is_aside(const struct instruction *instruction) {
 static bool joins(const struct residencies *residencies, const struct residency *residency, const struct use *use) {
     const struct instruction *last = residencies_instruction(residencies, residency->last),
                              *next = residencies_instruction(residencies, use->instruction);
-    bool parameters = residencies->program->buffers.items[use->buffer].kind == BUFFER_PARAMETERS;
+    bool parameters = residencies_buffer(residencies, use->buffer)->kind == BUFFER_PARAMETERS;
     bool apart = residency->deferred != next->deferred || (parameters && residency->aside != is_aside(next));
     return residency->buffer == use->buffer && residency->tier == next->tier && !apart &&
            last->section == next->section && is_near(residencies, residency, use->instruction);
@@ -268,7 +254,7 @@ static void add_use(const struct residencies *residencies, struct residency *res
     residency->reads |= !known && !writes;
     if (writes && (first || use->begin == residency->end)) residency->end = use->end;
     if (writes && (first || use->end == residency->begin)) residency->begin = use->begin;
-    int64_t bytes = residencies->program->buffers.items[residency->buffer].bytes;
+    int64_t bytes = residencies_buffer(residencies, residency->buffer)->bytes;
     residency->overwritten = !residency->reads && residency->begin == 0 && residency->end == bytes;
 }
 
@@ -308,11 +294,9 @@ enum status residencies_find(struct residencies *residencies) {
 }
 
 void residencies_free(struct residencies *residencies) {
-    mem_free(residencies->uses);
-    mem_free(residencies->first_use);
     vec_free(&residencies->list);
     vec_free(&residencies->transfers);
-    mem_free(residencies->begin);
+    scratch_free(&residencies->memory);
 }
 
 /* ---- places of fetches ---- */
@@ -329,12 +313,9 @@ void residencies_original_uses(const struct residencies *residencies, int32_t bu
     }
 }
 
-static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
-
 void residencies_place_fetch(const struct residencies *residencies, struct residency *residency,
                              const struct residency *before, int32_t written) {
-    int32_t begin = residencies_section_begin(residencies, residency->first);
+    int32_t begin = residencies_section(residencies, residency->first)->first;
     int64_t group =
         movement_fetch_group(residencies_group(residencies, residency->first), residencies->policy->lookahead);
     if (residency->fetch < 0) residency->fetch = residencies->begin[group];
@@ -361,12 +342,11 @@ struct residency_finder {
     int32_t *latest; /* by buffer: its last residency that is not behind the instruction; -1: none */
 };
 
-static enum status make_finder(const struct residencies *residencies, struct residency_finder *out) {
+static enum status make_finder(struct residencies *residencies, struct residency_finder *out) {
     size_t buffers = residencies->program->buffers.count;
-    *out = (struct residency_finder){residencies, mem_array(buffers, sizeof *out->latest)};
+    *out = (struct residency_finder){residencies, scratch_alloc(&residencies->memory, buffers, sizeof *out->latest)};
     if (!out->latest) return STATUS_FAILED;
-    for (size_t b = 0; b < buffers; b++)
-        out->latest[b] = -1;
+    memset(out->latest, -1, buffers * sizeof *out->latest);
     for (size_t v = 0; v < residencies->list.count; v++)
         out->latest[residencies->list.items[v].buffer] = (int32_t)v;
     return STATUS_OK;
@@ -398,11 +378,11 @@ static void redirect(const struct residency_finder *finder, int32_t index, struc
 static enum status make_transfers(struct residencies *residencies, residencies_make *make, struct instruction **out) {
     size_t count = residencies->transfers.count;
     if (count > 0) qsort(residencies->transfers.items, count, sizeof *residencies->transfers.items, compare_transfers);
-    *out = mem_array(count, sizeof **out);
-    enum status status = *out ? STATUS_OK : STATUS_FAILED;
-    for (size_t t = 0; t < count && status == STATUS_OK; t++)
-        status = make(residencies, &residencies->transfers.items[t], &(*out)[t]);
-    return status;
+    *out = scratch_alloc(&residencies->memory, count, sizeof **out);
+    if (!*out) return STATUS_FAILED;
+    for (size_t t = 0; t < count; t++)
+        TRY(make(residencies, &residencies->transfers.items[t], &(*out)[t]));
+    return STATUS_OK;
 }
 
 /* From the end to the beginning, where there is space behind: each instruction is moved once, within the list. */
@@ -432,17 +412,12 @@ static void insert_transfers(const struct residency_finder *finder, const struct
 
 enum status residencies_weave(struct residencies *residencies, residencies_make *make) {
     struct program *program = residencies->program;
-    size_t count = program->instructions.count + residencies->transfers.count;
     struct residency_finder finder;
-    struct instruction *made = NULL;
+    struct instruction *made;
     if (residencies->list.count == 0) return STATUS_OK;
-    enum status status;
-    TRY_GOTO(status, make_finder(residencies, &finder), done);
-    TRY_GOTO(status, make_transfers(residencies, make, &made), done);
-    TRY_GOTO(status, vec_reserve(&program->instructions, count), done);
+    TRY(make_finder(residencies, &finder));
+    TRY(make_transfers(residencies, make, &made));
+    TRY(vec_reserve(&program->instructions, program->instructions.count + residencies->transfers.count));
     insert_transfers(&finder, made);
-done:
-    mem_free(finder.latest);
-    mem_free(made);
-    return status;
+    return STATUS_OK;
 }

@@ -38,11 +38,12 @@ struct transfer {
 };
 
 struct residencies {
+    struct scratch memory;
     struct program *program;
     const struct policy *policy;
     /* Whether an instruction uses a buffer elsewhere, and whether residencies are of parameters that wait for one of
      * the policy's places (residency.c). */
-    bool (*is_away)(const struct residencies *residencies, const struct buffer *buffer, const struct instruction *user);
+    bool (*is_away)(const struct buffer *buffer, const struct instruction *user);
     bool (*is_held)(const struct residencies *residencies, const struct residency *residency);
     struct use *uses; /* by buffer, then instruction: of the buffers that are used away, and of their homes */
     size_t use_count;
@@ -57,15 +58,20 @@ static inline const struct instruction *residencies_instruction(const struct res
     return &residencies->program->instructions.items[index];
 }
 
+static inline struct buffer *residencies_buffer(const struct residencies *residencies, int32_t index) {
+    return &residencies->program->buffers.items[index];
+}
+
 static inline int32_t residencies_group(const struct residencies *residencies, int32_t index) {
     return residencies_instruction(residencies, index)->group;
 }
 
-static inline int32_t residencies_section_end(const struct residencies *residencies, int32_t index) {
-    const struct section *section =
-        &residencies->program->sections.items[residencies_instruction(residencies, index)->section];
-    return section->first + section->count;
+static inline const struct section *residencies_section(const struct residencies *residencies, int32_t index) {
+    return &residencies->program->sections.items[residencies_instruction(residencies, index)->section];
 }
+
+static inline int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
+static inline int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* Finds uses, groups and residencies; those that are held have their fetch. Program, policy and the two functions are
  * set. BAD_INPUT where policy.buffers are too few. Free in any case. */

@@ -54,10 +54,8 @@ static enum status find_bytes(struct scheduler *scheduler, const struct executio
 }
 
 static enum status schedule_value(struct scheduler *scheduler, const struct execution *execution) {
-    const struct program *program = scheduler->program;
     const struct pipeline_value *value = execution->value;
     const struct tensor *tensor = value->tensor;
-    const struct section *section = &program->sections.items[program->sections.count - 1];
     bool micro_batches = tensor->kind == TENSOR_ACTIVATION;
     struct operand operand;
     struct comm_group stages = stages_of(scheduler);
@@ -67,7 +65,7 @@ static enum status schedule_value(struct scheduler *scheduler, const struct exec
     if (operand.bytes == 0) return STATUS_OK;
     const struct program_collective operation =
         collectives_broadcast(mesh_group_pair(from, to), from > to, operand.bytes, tensor,
-                              micro_batches ? section->first_micro_batch + execution->slot : 0);
+                              micro_batches ? scheduler_section(scheduler)->first_micro_batch + execution->slot : 0);
     return schedule_broadcast(scheduler, execution, &operation, operand);
 }
 
@@ -135,23 +133,18 @@ static enum status schedule_message(struct scheduler *scheduler, const struct ex
                                                 : schedule_value(scheduler, execution);
 }
 
-/* Space for them, and for the transfers that are inserted later: growing by and by would copy the list several times.
- */
-static enum status reserve_instructions(struct program *program, size_t executions) {
-    return vec_reserve(&program->instructions, program->instructions.count + executions + executions / 8);
-}
-
-static enum status schedule_executions(struct scheduler *scheduler, const struct section *section,
-                                       const struct execution_list *executions) {
+static enum status schedule_executions(struct scheduler *scheduler) {
     int32_t group = -1;
-    TRY(reserve_instructions(scheduler->program, executions->list.count));
-    for (size_t i = 0; i < executions->list.count; i++) {
-        const struct execution *execution = &executions->list.items[i];
-        if (execution->group != group)
-            instances_begin_group(&scheduler->activations, execution, executions->list.count - i);
+    struct program *program = scheduler->program;
+    size_t count = scheduler->executions.list.count;
+    /* Space for the transfers that are inserted later, too: growing by and by would copy the list several times. */
+    TRY(vec_reserve(&program->instructions, program->instructions.count + count + count / 8));
+    for (size_t i = 0; i < count; i++) {
+        const struct execution *execution = &scheduler->executions.list.items[i];
+        if (execution->group != group) instances_begin_group(&scheduler->activations, execution, count - i);
         group = execution->group;
         if (execution->kind == EXECUTION_NODE)
-            TRY(schedule_node(scheduler, section, execution));
+            TRY(schedule_node(scheduler, execution));
         else
             TRY(execution->kind >= EXECUTION_SEND ? schedule_message(scheduler, execution)
                                                   : schedule_sums(scheduler, execution));
@@ -161,20 +154,25 @@ static enum status schedule_executions(struct scheduler *scheduler, const struct
 
 /* ---- sections ---- */
 
-static enum status schedule_section(struct scheduler *scheduler, struct section section,
-                                    struct execution_list *executions) {
+/* `first_micro_batch` -1: it holds no wave. */
+static struct section make_section(const char *name, int64_t repeat, int64_t first_micro_batch, int64_t micro_batches) {
+    return (struct section){
+        .name = name, .repeat = repeat, .first_micro_batch = first_micro_batch, .micro_batches = micro_batches};
+}
+
+static enum status schedule_section(struct scheduler *scheduler, struct section section) {
     struct program *program = scheduler->program;
     section.first = (int32_t)program->instructions.count;
     section.share = scheduler_share_number(scheduler);
     TRY(vec_push(&program->sections, section));
     instances_clear(&scheduler->activations);
-    TRY(schedule_executions(scheduler, &section, executions));
+    TRY(schedule_executions(scheduler));
     int32_t count = (int32_t)program->instructions.count - section.first;
     if (count > 0)
         program->sections.items[program->sections.count - 1].count = count;
     else
         program->sections.count--;
-    executions->list.count = 0;
+    scheduler->executions.list.count = 0;
     return STATUS_OK;
 }
 
@@ -193,60 +191,55 @@ static enum status name_section(struct scheduler *scheduler, struct section *sec
     return section->name ? STATUS_OK : STATUS_FAILED;
 }
 
+/* A wave; or `waves` of a pipeline, whose activations are there at the same time (0: no pipeline). */
 static enum status schedule_wave(struct scheduler *scheduler, struct section section, struct wave_part part,
-                                 struct execution_list *executions) {
+                                 int64_t waves) {
     const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
     part.opens_step &= has_no_wave(scheduler->program);
     part.closes_step = part.closes_share && scheduler->share == last;
     TRY(name_section(scheduler, &section));
-    TRY(executions_of_wave(&scheduler->source, &part, executions));
-    return schedule_section(scheduler, section, executions);
+    TRY(waves > 0 ? executions_of_pipeline(&scheduler->source, &part, scheduler->slots, (int32_t)waves,
+                                           &scheduler->executions)
+                  : executions_of_wave(&scheduler->source, &part, &scheduler->executions));
+    return schedule_section(scheduler, section);
 }
 
 /* The same waves one after the other: a section that is repeated, or where ranks have different ones a section each,
  * since the gathers of all are the same operations. */
-static enum status schedule_repeated(struct scheduler *scheduler, struct section section, struct wave_part part,
-                                     struct execution_list *executions) {
+static enum status schedule_repeated(struct scheduler *scheduler, struct section section, struct wave_part part) {
     int64_t waves = section.repeat;
-    if (!scheduler->unrolled) return waves > 0 ? schedule_wave(scheduler, section, part, executions) : STATUS_OK;
+    if (!scheduler->unrolled) return waves > 0 ? schedule_wave(scheduler, section, part, 0) : STATUS_OK;
     section.repeat = 1;
     for (int64_t wave = 0; wave < waves; wave++) {
         struct section own = section;
         if (section.first_micro_batch >= 0) own.first_micro_batch += wave * section.micro_batches;
-        TRY(schedule_wave(scheduler, own, part, executions));
+        TRY(schedule_wave(scheduler, own, part, 0));
     }
     return STATUS_OK;
 }
 
 /* A first wave, as many middle ones as need be, and a last wave, which may be smaller. */
-static enum status schedule_waves(struct scheduler *scheduler, struct execution_list *executions) {
+static enum status schedule_waves(struct scheduler *scheduler) {
     const struct lane_share *share = scheduler->share;
     struct wave_split waves = movement_split_waves(share->micro_batches, scheduler->slots);
     int64_t begin = share->first_micro_batch, end = begin + share->micro_batches;
     int64_t first_micro_batches = waves.count > 1 ? waves.micro_batches : waves.last_micro_batches;
-    const struct section first = {
-        .name = "first wave", .repeat = 1, .first_micro_batch = begin, .micro_batches = first_micro_batches};
-    const struct section middle = {.name = "middle waves",
-                                   .repeat = waves.count > 2 ? waves.count - 2 : 0,
-                                   .first_micro_batch = begin + waves.micro_batches,
-                                   .micro_batches = waves.micro_batches};
-    const struct section last = {.name = "last wave",
-                                 .repeat = 1,
-                                 .first_micro_batch = end - waves.last_micro_batches,
-                                 .micro_batches = waves.last_micro_batches};
+    const struct section first = make_section("first wave", 1, begin, first_micro_batches);
+    const struct section middle = make_section("middle waves", waves.count > 2 ? waves.count - 2 : 0,
+                                               begin + waves.micro_batches, waves.micro_batches);
+    const struct section last = make_section("last wave", 1, end - waves.last_micro_batches, waves.last_micro_batches);
     const struct wave_part first_part = {
         .slots = first.micro_batches, .opens_step = true, .closes_share = waves.count == 1};
     const struct wave_part last_part = {.slots = last.micro_batches, .closes_share = true};
-    TRY(schedule_wave(scheduler, first, first_part, executions));
-    TRY(schedule_repeated(scheduler, middle, (struct wave_part){.slots = middle.micro_batches}, executions));
-    return waves.count > 1 ? schedule_wave(scheduler, last, last_part, executions) : STATUS_OK;
+    TRY(schedule_wave(scheduler, first, first_part, 0));
+    TRY(schedule_repeated(scheduler, middle, (struct wave_part){.slots = middle.micro_batches}));
+    return waves.count > 1 ? schedule_wave(scheduler, last, last_part, 0) : STATUS_OK;
 }
 
 /* The rank has no micro-batches in the round, and only what the others have summed. */
-static enum status schedule_empty(struct scheduler *scheduler, struct execution_list *executions) {
-    const struct section sums = {.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+static enum status schedule_empty(struct scheduler *scheduler) {
     const struct wave_part part = {.slots = 0, .opens_step = true, .closes_share = true};
-    return schedule_wave(scheduler, sums, part, executions);
+    return schedule_wave(scheduler, make_section("sums", 1, -1, 1), part, 0);
 }
 
 /* ---- waves of other ranks ---- */
@@ -266,39 +259,27 @@ static int64_t count_waves_elsewhere(const struct scheduler *scheduler, int64_t 
 
 /* Where parameters are cut, all ranks have the gathers of all waves: a rank with fewer waves than others in a round
  * begins it with theirs. The last wave of the round, which has its sums, is one of its own if it has any. */
-static enum status schedule_elsewhere_waves(struct scheduler *scheduler, struct execution_list *executions) {
+static enum status schedule_elsewhere_waves(struct scheduler *scheduler) {
     const struct lane_share *share = scheduler->share;
     if (!step_buffers_cut_parameters(&scheduler->buffers)) return STATUS_OK;
     if (share > scheduler->shares.list.items && share[-1].round == share->round) return STATUS_OK;
     int64_t waves = count_waves_elsewhere(scheduler, share->round);
     if (share->micro_batches == 0) waves--; /* its sums are in the last one */
-    struct section section = {.name = "other ranks' waves", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    struct section section = make_section("other ranks' waves", 1, -1, 1);
     if (waves > 0 && has_no_wave(scheduler->program)) {
-        TRY(schedule_wave(scheduler, section, (struct wave_part){.opens_step = true}, executions));
+        TRY(schedule_wave(scheduler, section, (struct wave_part){.opens_step = true}, 0));
         waves--;
     }
     section.repeat = waves;
-    return schedule_repeated(scheduler, section, (struct wave_part){.slots = 0}, executions);
+    return schedule_repeated(scheduler, section, (struct wave_part){.slots = 0});
 }
 
-static enum status schedule_unstaged(struct scheduler *scheduler, struct execution_list *executions) {
-    TRY(schedule_elsewhere_waves(scheduler, executions));
-    return scheduler->share->micro_batches == 0 ? schedule_empty(scheduler, executions)
-                                                : schedule_waves(scheduler, executions);
+static enum status schedule_unstaged(struct scheduler *scheduler) {
+    TRY(schedule_elsewhere_waves(scheduler));
+    return scheduler->share->micro_batches == 0 ? schedule_empty(scheduler) : schedule_waves(scheduler);
 }
 
 /* ---- pipelines ---- */
-
-/* All waves of the share, whose activations are there at the same time. */
-static enum status schedule_pipeline(struct scheduler *scheduler, struct section section, struct wave_part part,
-                                     int64_t waves, struct execution_list *executions) {
-    const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
-    part.opens_step = has_no_wave(scheduler->program);
-    part.closes_step = part.closes_share && scheduler->share == last;
-    TRY(name_section(scheduler, &section));
-    TRY(executions_of_pipeline(&scheduler->source, &part, scheduler->slots, (int32_t)waves, executions));
-    return schedule_section(scheduler, section, executions);
-}
 
 /* The shares of a round in a list. */
 struct round_shares {
@@ -324,43 +305,35 @@ static int64_t count_share_waves(const struct scheduler *scheduler, const struct
  * the most shares in a round, and where others have micro-batches in it too, all of its shares have the most of these.
  * So the others begin a round with whole shares of it, and each of their own with waves of it. */
 static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *max,
-                                                int64_t count, struct execution_list *executions) {
-    const struct section section = {
-        .name = "other ranks' waves", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+                                                int64_t count) {
     for (int64_t i = 0; i < count; i++)
-        TRY(schedule_pipeline(scheduler, section, (struct wave_part){.slots = 0},
-                              count_share_waves(scheduler, &max->first[i]), executions));
+        TRY(schedule_wave(scheduler, make_section("other ranks' waves", 1, -1, 1),
+                          (struct wave_part){.opens_step = true}, count_share_waves(scheduler, &max->first[i])));
     return STATUS_OK;
 }
 
-static enum status schedule_staged(struct scheduler *scheduler, struct execution_list *executions) {
+static enum status schedule_staged(struct scheduler *scheduler) {
     const struct lane_share *share = scheduler->share;
     struct round_shares own = shares_of_round(&scheduler->shares, share->round);
     struct round_shares max = shares_of_round(&scheduler->max, share->round);
     int64_t before = max.count - own.count;
     int64_t waves = count_share_waves(scheduler, &max.first[before + (share - own.first)]);
-    struct section section = {.name = "pipeline",
-                              .repeat = 1,
-                              .first_micro_batch = share->first_micro_batch,
-                              .micro_batches = share->micro_batches};
-    if (share->micro_batches == 0)
-        section = (struct section){.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
-    if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &max, before, executions));
-    return schedule_pipeline(
-        scheduler, section, (struct wave_part){.slots = share->micro_batches, .closes_share = true}, waves, executions);
+    struct section section = make_section("pipeline", 1, share->first_micro_batch, share->micro_batches);
+    if (share->micro_batches == 0) section = make_section("sums", 1, -1, 1);
+    const struct wave_part part = {.slots = share->micro_batches, .opens_step = true, .closes_share = true};
+    if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &max, before));
+    return schedule_wave(scheduler, section, part, waves);
 }
 
 /* ---- a step ---- */
 
-static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
+static enum status schedule_sections(struct scheduler *scheduler) {
     for (size_t i = 0; i < scheduler->shares.list.count; i++) {
         scheduler->share = &scheduler->shares.list.items[i];
-        TRY(scheduler->source.spans.stages > 1 ? schedule_staged(scheduler, executions)
-                                               : schedule_unstaged(scheduler, executions));
+        TRY(scheduler->source.spans.stages > 1 ? schedule_staged(scheduler) : schedule_unstaged(scheduler));
     }
-    const struct section update = {.name = "update", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
-    TRY(executions_of_update(&scheduler->source, executions));
-    return schedule_section(scheduler, update, executions);
+    TRY(executions_of_update(&scheduler->source, &scheduler->executions));
+    return schedule_section(scheduler, make_section("update", 1, -1, 1));
 }
 
 /* ---- setting up ---- */
@@ -470,7 +443,6 @@ static int64_t count_slots(const struct scheduler *scheduler) {
 
 static enum status schedule_all(struct scheduler *scheduler) {
     const struct graph *graph = scheduler->graph;
-    struct execution_list executions = {0};
     scheduler->program = mem_array(1, sizeof *scheduler->program);
     if (!scheduler->program) return STATUS_FAILED;
     *scheduler->program = (struct program){.graph = graph, .streams = 1, .alignment = BUFFER_ALIGNMENT};
@@ -479,9 +451,7 @@ static enum status schedule_all(struct scheduler *scheduler) {
     TRY(make_source(scheduler));
     TRY(make_buffers(scheduler));
     TRY(instances_create(graph, &scheduler->source.activations, count_slots(scheduler), &scheduler->activations));
-    enum status status = schedule_sections(scheduler, &executions);
-    vec_free(&executions.list);
-    return status;
+    return schedule_sections(scheduler);
 }
 
 enum status program_schedule(const struct graph *graph, const struct plan *plan,
@@ -497,6 +467,7 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
     step_buffers_free(&scheduler.buffers);
     instances_free(&scheduler.activations);
     mem_free(scheduler.zeroed);
+    vec_free(&scheduler.executions.list);
     if (status != STATUS_OK) {
         program_free(scheduler.program);
         return status;

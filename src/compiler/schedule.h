@@ -49,6 +49,7 @@ struct chunk_buffers {
 };
 
 struct step_buffers {
+    struct scratch memory;
     struct program *program;
     const struct graph *graph;
     const struct plan *plan;
@@ -118,7 +119,8 @@ struct scheduler {
     const struct workspace_table *workspace;
     struct chunk_list chunks;
     struct execution_source source;
-    int64_t slots; /* micro-batches in flight */
+    struct execution_list executions; /* of the present section */
+    int64_t slots;                    /* micro-batches in flight */
     struct lane_shares shares;
     struct lane_shares max; /* of the first data rank, which has the most lanes, each with the most micro-batches */
     const struct lane_share *share; /* the present one */
@@ -127,6 +129,11 @@ struct scheduler {
     struct instances activations; /* numbered by their buffers */
     int64_t *zeroed;              /* by buffer id of step buffers: 1 + the latest share that zeroed it */
 };
+
+/* The present one. */
+static inline const struct section *scheduler_section(const struct scheduler *scheduler) {
+    return &scheduler->program->sections.items[scheduler->program->sections.count - 1];
+}
 
 static inline int64_t scheduler_share_number(const struct scheduler *scheduler) {
     return scheduler->share - scheduler->shares.list.items;
@@ -152,8 +159,7 @@ enum status schedule_zero_once(struct scheduler *scheduler, const struct executi
 
 /* A node's kernel, with zeros before where it adds. Where the node is executed on runs of elements, those that this
  * rank has of its shard: none, no kernel. */
-enum status schedule_node(struct scheduler *scheduler, const struct section *section,
-                          const struct execution *execution);
+enum status schedule_node(struct scheduler *scheduler, const struct execution *execution);
 
 /* Sums of lanes and ranks, and collectives of shards. */
 enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution);

@@ -67,8 +67,9 @@ static void cut_operand(const struct tensor *tensor, const struct tensor_run *pl
     operand->bytes = tensor_elements_for(tensor, run->end - run->begin) * element;
 }
 
-static struct operand make_operand(struct scheduler *scheduler, const struct section *section,
-                                   const struct execution *execution, struct tensor *tensor, enum access access) {
+static struct operand make_operand(struct scheduler *scheduler, const struct execution *execution,
+                                   struct tensor *tensor, enum access access) {
+    const struct section *section = scheduler_section(scheduler);
     struct tensor *storage = tensor_storage(tensor);
     struct tensor_place place = place_of(scheduler, execution, storage);
     int64_t element = dtype_bytes(tensor->shape.dtype), columns = shape_columns(&tensor->shape);
@@ -192,8 +193,8 @@ static enum status add_workspace(struct scheduler *scheduler, struct instruction
     return program_add_buffer(scheduler->program, workspace, &operand->buffer);
 }
 
-static enum status schedule_kernel(struct scheduler *scheduler, const struct section *section,
-                                   const struct execution *execution, const struct shard_range *run) {
+static enum status schedule_kernel(struct scheduler *scheduler, const struct execution *execution,
+                                   const struct shard_range *run) {
     const struct node *node = execution->node;
     TRY(zero_accumulators(scheduler, execution));
     struct instruction instruction = scheduler_instruction(scheduler, OPCODE_KERNEL, execution);
@@ -203,13 +204,12 @@ static enum status schedule_kernel(struct scheduler *scheduler, const struct sec
         instruction.elements = run->end - run->begin;
     }
     for (int i = 0; i < node->op->inputs; i++)
-        if (node->in[i])
-            instruction.operands[i] = make_operand(scheduler, section, execution, node->in[i], ACCESS_READ);
+        if (node->in[i]) instruction.operands[i] = make_operand(scheduler, execution, node->in[i], ACCESS_READ);
     TRY(make_outputs(scheduler, execution));
     for (int i = 0; i < node->op->outputs; i++) {
         if (!node->out[i]) continue;
         enum access access = op_updates(node) >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
-        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, execution, node->out[i], access);
+        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, execution, node->out[i], access);
     }
     TRY(add_workspace(scheduler, &instruction));
     return vec_push(&scheduler->program->instructions, instruction);
@@ -245,8 +245,8 @@ static enum status schedule_own_part(struct scheduler *scheduler, const struct e
     return vec_push(&scheduler->program->instructions, take);
 }
 
-static enum status schedule_collective(struct scheduler *scheduler, const struct section *section,
-                                       const struct execution *execution, const struct shard_range *run) {
+static enum status schedule_collective(struct scheduler *scheduler, const struct execution *execution,
+                                       const struct shard_range *run) {
     const struct node *node = execution->node;
     struct program_collective operation;
     struct instruction instruction = collective_instruction(scheduler, execution, opcodes[node->op->collective]);
@@ -257,9 +257,9 @@ static enum status schedule_collective(struct scheduler *scheduler, const struct
         instruction.first_element = run->begin;
         instruction.elements = run->end - run->begin;
     }
-    struct operand in = make_operand(scheduler, section, execution, node->in[0], ACCESS_READ);
+    struct operand in = make_operand(scheduler, execution, node->in[0], ACCESS_READ);
     TRY(make_outputs(scheduler, execution));
-    struct operand out = make_operand(scheduler, section, execution, node->out[0], ACCESS_WRITE);
+    struct operand out = make_operand(scheduler, execution, node->out[0], ACCESS_WRITE);
     if (scatters || updates) in.access = ACCESS_UPDATE;
     TRY(collectives_of_node(scheduler->program, node, in.bytes > out.bytes ? in.bytes : out.bytes, &operation));
     instruction.operands[OP_INPUTS_MAX] = scatters || updates ? in : out;
@@ -269,11 +269,10 @@ static enum status schedule_collective(struct scheduler *scheduler, const struct
     return scatters ? schedule_own_part(scheduler, execution, &operation, &in, &out) : STATUS_OK;
 }
 
-enum status schedule_node(struct scheduler *scheduler, const struct section *section,
-                          const struct execution *execution) {
+enum status schedule_node(struct scheduler *scheduler, const struct execution *execution) {
     struct shard_range run = run_of(scheduler, execution->node);
     bool here = !execution->elsewhere && (run.begin < run.end || !op_is_divided(execution->node->op));
     if (!here) return schedule_elsewhere(scheduler, execution);
-    return execution->node->op->collective ? schedule_collective(scheduler, section, execution, &run)
-                                           : schedule_kernel(scheduler, section, execution, &run);
+    return execution->node->op->collective ? schedule_collective(scheduler, execution, &run)
+                                           : schedule_kernel(scheduler, execution, &run);
 }

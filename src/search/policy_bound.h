@@ -17,11 +17,24 @@
 /* Sums over the chunks from one on to the last. Under a partition parameters and optimizer states are this rank's
  * shards; gradients are whole, and `shards` is what a rank keeps of their sums. `again` are the parameters that
  * backward reads, whole. */
+#define CHUNK_SUM_LIST(X)                                                                                              \
+    X(int64_t, parameters)                                                                                             \
+    X(int64_t, trained) /* of the parameters */                                                                        \
+    X(int64_t, gradients)                                                                                              \
+    X(int64_t, summed) /* of the gradients */                                                                          \
+    X(int64_t, shards) /* 0 where gradients are not cut */                                                             \
+    X(int64_t, optimizer)                                                                                              \
+    X(int64_t, again)                                                                                                  \
+    X(int32_t, packs)                                                                                                  \
+    X(int32_t, again_packs)                                                                                            \
+    X(int32_t, trained_packs)                                                                                          \
+    X(int32_t, gradient_packs)                                                                                         \
+    X(int32_t, summed_packs)                                                                                           \
+    X(int32_t, optimizer_packs)
 struct chunk_sum {
-    int64_t parameters, trained, gradients, summed, shards, optimizer; /* bytes; trained: of the parameters; summed: of
-                                                                   the gradients; shards: 0 where they are not cut */
-    int64_t again;
-    int32_t packs, again_packs, trained_packs, gradient_packs, summed_packs, optimizer_packs;
+#define CHUNK_SUM_FIELD(type, name) type name;
+    CHUNK_SUM_LIST(CHUNK_SUM_FIELD) /* bytes, and how many buffers have them */
+#undef CHUNK_SUM_FIELD
     double update_s[ACTIVITY_COUNT]; /* of kernels on the device, with their issue */
     double host_update_s[ACTIVITY_COUNT];
     double finish_s[ACTIVITY_COUNT]; /* of the sums of squares of gradients, on the device */
@@ -42,6 +55,7 @@ struct element_kernel {
 };
 
 struct states {
+    struct scratch memory;
     int64_t chunk_bytes;
     struct chunk_list chunks;
     struct chunk_sum *from; /* by chunk, and one more: 0; of one rank that has all */

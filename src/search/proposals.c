@@ -60,32 +60,31 @@ static int compare_ranked(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static bool same_kind(const struct outcomes *outcomes, size_t a, size_t b) {
-    const struct policy_class *x = &outcomes->space->policy_classes.items[outcomes->policy_classes[a]];
-    const struct policy_class *y = &outcomes->space->policy_classes.items[outcomes->policy_classes[b]];
-    const struct schedule *p = space_schedule(outcomes->space, x), *q = space_schedule(outcomes->space, y);
+static bool same_kind(const struct search *search, size_t a, size_t b) {
+    const struct policy_class *x = search_class(search, search->policy_classes.list.items[a]);
+    const struct policy_class *y = search_class(search, search->policy_classes.list.items[b]);
+    const struct schedule *p = space_schedule(&search->space, x), *q = space_schedule(&search->space, y);
     return p->kind == q->kind && p->tier == q->tier && x->at.parameters == y->at.parameters &&
-           partition_equal(&outcomes->space->sharding_options.items[x->sharding_option].partition,
-                           &outcomes->space->sharding_options.items[y->sharding_option].partition) &&
+           partition_equal(&search->space.sharding_options.items[x->sharding_option].partition,
+                           &search->space.sharding_options.items[y->sharding_option].partition) &&
            x->at.gradients == y->at.gradients && x->at.optimizer == y->at.optimizer && x->at.update == y->at.update;
 }
 
-static enum status add_runner_up(const struct outcomes *outcomes, const struct ranked *ranks, size_t at) {
+static enum status add_runner_up(const struct search *search, const struct ranked *ranks, size_t at) {
     for (size_t i = 0; i < at; i++)
-        if (same_kind(outcomes, ranks[i].index, ranks[at].index)) return STATUS_OK;
-    if (outcomes->result->runners_up.count == RUNNERS_UP_MAX) return STATUS_OK;
-    return vec_push(&outcomes->result->runners_up, outcomes->result->tried.items[ranks[at].index]);
+        if (same_kind(search, ranks[i].index, ranks[at].index)) return STATUS_OK;
+    if (search->result->runners_up.count == RUNNERS_UP_MAX) return STATUS_OK;
+    return vec_push(&search->result->runners_up, search->result->tried.items[ranks[at].index]);
 }
 
-enum status outcomes_rank(const struct outcomes *outcomes) {
-    size_t count = 0, tried = outcomes->result->tried.count;
+enum status outcomes_rank(const struct search *search) {
+    size_t count = 0, tried = search->result->tried.count;
     struct ranked *ranks = mem_array(tried + 1, sizeof *ranks);
     if (!ranks) return STATUS_FAILED;
     for (size_t i = 0; i < tried; i++) {
-        const struct trial *trial = &outcomes->result->tried.items[i];
+        const struct trial *trial = &search->result->tried.items[i];
         if (trial->step_s > 0)
-            ranks[count++] =
-                (struct ranked){outcome_seconds(outcomes->input, trial), trial->tier_bytes[TIER_DEVICE], i};
+            ranks[count++] = (struct ranked){outcome_seconds(search->input, trial), trial->tier_bytes[TIER_DEVICE], i};
     }
     if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
     enum status status = STATUS_OK;
@@ -93,38 +92,37 @@ enum status outcomes_rank(const struct outcomes *outcomes) {
     for (size_t i = 0; i < count; i++) {
         if (ranks[i].bytes < min) {
             min = ranks[i].bytes;
-            TRY_GOTO(status, vec_push(&outcomes->result->pareto_front, outcomes->result->tried.items[ranks[i].index]),
+            TRY_GOTO(status, vec_push(&search->result->pareto_front, search->result->tried.items[ranks[i].index]),
                      done);
         }
-        if (i > 0) TRY_GOTO(status, add_runner_up(outcomes, ranks, i), done);
+        if (i > 0) TRY_GOTO(status, add_runner_up(search, ranks, i), done);
     }
 done:
     mem_free(ranks);
     return status;
 }
 
-static void note_bounds(const struct outcomes *outcomes, int32_t sharding_option, struct partition_outcome *out) {
-    for (size_t c = 0; c < outcomes->space->placements.count; c++) {
-        const struct placement *placement = &outcomes->space->placements.items[c];
-        double bound = outcome_min_s(outcomes->input, &placement->min);
+static void note_bounds(const struct search *search, int32_t sharding_option, struct partition_outcome *out) {
+    for (size_t c = 0; c < search->space.placements.count; c++) {
+        const struct placement *placement = &search->space.placements.items[c];
+        double bound = outcome_min_s(search->input, &placement->min);
         if (placement->sharding_option != sharding_option || !placement->may_fit) continue;
         if (!out->may_fit || bound < out->bound_s) out->bound_s = bound;
         out->may_fit = true;
     }
 }
 
-enum status outcomes_note_partitions(const struct outcomes *outcomes) {
-    struct search_result *result = outcomes->result;
-    for (int32_t d = 0; d < (int32_t)outcomes->space->sharding_options.count && outcomes->input->partition_count > 1;
-         d++) {
-        struct partition_outcome outcome = {.partition = outcomes->space->sharding_options.items[d].partition};
-        note_bounds(outcomes, d, &outcome);
+enum status outcomes_note_partitions(const struct search *search) {
+    struct search_result *result = search->result;
+    for (int32_t d = 0; d < (int32_t)search->space.sharding_options.count && search->input->partition_count > 1; d++) {
+        struct partition_outcome outcome = {.partition = search->space.sharding_options.items[d].partition};
+        note_bounds(search, d, &outcome);
         for (size_t i = 0; i < result->tried.count; i++) {
             const struct trial *tried = &result->tried.items[i];
             if (!partition_equal(&tried->policy.partition, &outcome.partition)) continue;
             bool better = tried->step_s > 0 &&
                           (outcome.best.step_s <= 0 ||
-                           outcome_seconds(outcomes->input, tried) < outcome_seconds(outcomes->input, &outcome.best));
+                           outcome_seconds(search->input, tried) < outcome_seconds(search->input, &outcome.best));
             if (better) outcome.best = *tried;
             outcome.tried++;
         }
@@ -140,39 +138,29 @@ static const double EXPOSED_SHARE[COPY_WAYS] = {0.5, 0.25, 0.25};
  * aims for a quarter of the capacity. As soon as one fits, no more. */
 static const double MORE_MARGIN = 1.12;
 
-struct estimates estimates_of(const struct search_input *input, const struct space *space) {
-    return (struct estimates){.input = input, .space = space, .margin = 1};
-}
-
-void estimates_free(struct estimates *estimates) { vec_free(&estimates->excesses); }
-
-enum status estimates_follow(struct estimates *estimates) {
-    while (estimates->excesses.count < estimates->space->policy_classes.count)
-        TRY(vec_push(&estimates->excesses, (struct excess){.learned = false}));
+enum status estimates_follow(struct search *search) {
+    while (search->estimates.excesses.count < search->space.policy_classes.count)
+        TRY(vec_push(&search->estimates.excesses, (struct excess){.learned = false}));
     return STATUS_OK;
 }
 
 /* ---- where what is learned is kept ---- */
 
-static const struct policy_class *policy_class_at(const struct estimates *estimates, int32_t index) {
-    return &estimates->space->policy_classes.items[index];
-}
-
-static int32_t kind_of(const struct estimates *estimates, int32_t index) {
-    const struct policy_class *policy_class = policy_class_at(estimates, index);
-    const struct schedule *schedule = space_schedule(estimates->space, policy_class);
+static int32_t kind_of(const struct search *search, int32_t index) {
+    const struct policy_class *policy_class = search_class(search, index);
+    const struct schedule *schedule = space_schedule(&search->space, policy_class);
     int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
     kind = kind * COPY_WAYS + policy_class_copy_way(policy_class);
     return kind * SPACE_FITS + space_fit_number(&policy_class->at);
 }
 
-static int32_t placed_of(const struct estimates *estimates, int32_t index) {
-    const struct policy_class *policy_class = policy_class_at(estimates, index);
-    return space_gathers(estimates->space, policy_class) * SPACE_FITS + space_fit_number(&policy_class->at);
+static int32_t placed_of(const struct search *search, int32_t index) {
+    const struct policy_class *policy_class = search_class(search, index);
+    return space_gathers(&search->space, policy_class) * SPACE_FITS + space_fit_number(&policy_class->at);
 }
 
-static int32_t lower_of(const struct estimates *estimates, int32_t index) {
-    const struct policy_class *policy_class = policy_class_at(estimates, index);
+static int32_t lower_of(const struct search *search, int32_t index) {
+    const struct policy_class *policy_class = search_class(search, index);
     const enum tier at[] = {policy_class->at.parameters, policy_class->at.gradients, policy_class->at.optimizer,
                             policy_class->at.update};
     int32_t number = policy_class_copy_way(policy_class);
@@ -183,73 +171,68 @@ static int32_t lower_of(const struct estimates *estimates, int32_t index) {
 
 /* ---- seconds ---- */
 
-static int stages_of(const struct estimates *estimates) {
-    return rank_place_pipeline_parallel(&estimates->input->place);
+double estimates_wait_part(const struct search *search, int64_t micro_batches) {
+    if (search_stages(search) == 1) return 0;
+    int64_t waves = step_cut_waves(&search->space.cut, micro_batches);
+    return waves > 0 ? (double)(search_stages(search) - 1) / (double)waves : 0;
 }
 
-double estimates_wait_part(const struct estimates *estimates, int64_t micro_batches) {
-    if (stages_of(estimates) == 1) return 0;
-    int64_t waves = step_cut_waves(&estimates->space->cut, micro_batches);
-    return waves > 0 ? (double)(stages_of(estimates) - 1) / (double)waves : 0;
+static double wait_part_of(const struct search *search, int32_t policy_class) {
+    return estimates_wait_part(search, search_class(search, policy_class)->micro_batches_per_wave);
 }
 
-static double wait_part_of(const struct estimates *estimates, int32_t policy_class) {
-    return estimates_wait_part(estimates, policy_class_at(estimates, policy_class)->micro_batches_per_wave);
+double estimates_exposed_s(const struct search *search, const struct policy_seconds *seconds, double share) {
+    if (search->input->objective == OBJECTIVE_SUM) return outcome_min_s(search->input, seconds);
+    return (seconds->step_s + share * (seconds->serial_s - seconds->step_s)) / search_stages(search);
 }
 
-static double with_exposed(const struct estimates *estimates, const struct policy_seconds *seconds, double share) {
-    if (estimates->input->objective == OBJECTIVE_SUM) return outcome_min_s(estimates->input, seconds);
-    return (seconds->step_s + share * (seconds->serial_s - seconds->step_s)) / stages_of(estimates);
+double estimates_placement_s(const struct search *search, const struct placement *placement) {
+    return estimates_exposed_s(search, &placement->min, EXPOSED_SHARE[LOOKAHEADS - 1]);
 }
 
-double estimates_placement_s(const struct estimates *estimates, const struct placement *placement) {
-    return with_exposed(estimates, &placement->min, EXPOSED_SHARE[LOOKAHEADS - 1]);
-}
-
-double estimates_policy_class_s(const struct estimates *estimates, int32_t policy_class,
+double estimates_policy_class_s(const struct search *search, int32_t policy_class,
                                 const struct policy_seconds *seconds) {
-    const struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, policy_class)];
-    const struct kind_estimate *placed = &estimates->placed[placed_of(estimates, policy_class)];
-    double share = kind->timed ? kind->exposed_share
-                               : EXPOSED_SHARE[policy_class_copy_way(policy_class_at(estimates, policy_class))];
+    const struct kind_estimate *kind = &search->estimates.kinds[kind_of(search, policy_class)];
+    const struct kind_estimate *placed = &search->estimates.placed[placed_of(search, policy_class)];
+    double share =
+        kind->timed ? kind->exposed_share : EXPOSED_SHARE[policy_class_copy_way(search_class(search, policy_class))];
     /* With other schedules too, ranks wait for each other as long. */
-    if (!kind->timed && placed->timed && estimates->space->sharding_options.count > 1) share = placed->exposed_share;
-    return with_exposed(estimates, seconds, share) * (1 + wait_part_of(estimates, policy_class));
+    if (!kind->timed && placed->timed && search->space.sharding_options.count > 1) share = placed->exposed_share;
+    return estimates_exposed_s(search, seconds, share) * (1 + wait_part_of(search, policy_class));
 }
 
 /* ---- bytes ---- */
 
-bool estimates_doubt_below(const struct estimates *estimates, int32_t policy_class, const struct policy_bound *bound) {
-    const struct excess *own = &estimates->excesses.items[policy_class];
-    const struct excess *excess = own->learned ? own : &estimates->lower[lower_of(estimates, policy_class)];
+bool estimates_doubt_below(const struct search *search, const struct proposal *proposal) {
+    const struct policy_bound *bound = &proposal->candidate.bound;
+    const struct excess *own = &search->estimates.excesses.items[proposal->policy_class];
+    const struct excess *excess =
+        own->learned ? own : &search->estimates.lower[lower_of(search, proposal->policy_class)];
     bool doubtful = false;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
-        doubtful |= bound->bytes[tier] + excess->bytes[tier] > estimates->space->capacity_bytes[tier];
+        doubtful |= bound->bytes[tier] + excess->bytes[tier] > search->space.capacity_bytes[tier];
     return doubtful;
 }
 
-bool estimates_doubt(const struct estimates *estimates, int32_t policy_class, const struct policy_bound *bound) {
-    if (estimates_doubt_below(estimates, policy_class, bound)) return true;
-    const struct excess *own = &estimates->excesses.items[policy_class];
-    const struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, policy_class)];
+bool estimates_doubt(const struct search *search, const struct proposal *proposal) {
+    const struct policy_bound *bound = &proposal->candidate.bound;
+    if (estimates_doubt_below(search, proposal)) return true;
+    const struct excess *own = &search->estimates.excesses.items[proposal->policy_class];
+    const struct kind_estimate *kind = &search->estimates.kinds[kind_of(search, proposal->policy_class)];
     int64_t bytes = bound->likely_bytes;
     if (own->learned)
         bytes = bound->bytes[TIER_DEVICE] + own->bytes[TIER_DEVICE];
     else if (kind->sized)
         bytes = (int64_t)(kind->bytes_factor * (double)bytes);
-    return (double)bytes * estimates->margin > (double)estimates->space->capacity_bytes[TIER_DEVICE];
-}
-
-bool estimates_know(const struct estimates *estimates, int32_t policy_class) {
-    return estimates->excesses.items[policy_class].learned;
+    return (double)bytes * search->estimates.margin > (double)search->space.capacity_bytes[TIER_DEVICE];
 }
 
 /* ---- learning ---- */
 
-static void learn_excess(const struct estimates *estimates, const struct policy_bound *bound, const struct trial *trial,
+static void learn_excess(const struct search *search, const struct policy_bound *bound, const struct trial *trial,
                          struct excess *learned) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-        int64_t excess = trial->tier_bytes[tier] * stages_of(estimates) - bound->bytes[tier];
+        int64_t excess = trial->tier_bytes[tier] * search_stages(search) - bound->bytes[tier];
         if (!learned->learned || excess < learned->bytes[tier]) learned->bytes[tier] = excess;
     }
     learned->learned = true;
@@ -268,17 +251,18 @@ static void learn_exposed(struct kind_estimate *estimate, double exposed) {
     estimate->timed = true;
 }
 
-void estimates_learn(struct estimates *estimates, int32_t policy_class, const struct policy_bound *bound,
-                     const struct trial *trial, bool any) {
-    estimates->margin = any ? 1 : estimates->margin * MORE_MARGIN;
-    learn_excess(estimates, bound, trial, &estimates->lower[lower_of(estimates, policy_class)]);
-    learn_excess(estimates, bound, trial, &estimates->excesses.items[policy_class]);
-    learn_factor(&estimates->kinds[kind_of(estimates, policy_class)], bound,
-                 trial->tier_bytes[TIER_DEVICE] * stages_of(estimates));
+void estimates_learn(struct search *search, const struct proposal *proposal, const struct trial *trial) {
+    const struct policy_bound *bound = &proposal->candidate.bound;
+    int32_t policy_class = proposal->policy_class;
+    search->estimates.margin = search->best.seconds < INFINITY ? 1 : search->estimates.margin * MORE_MARGIN;
+    learn_excess(search, bound, trial, &search->estimates.lower[lower_of(search, policy_class)]);
+    learn_excess(search, bound, trial, &search->estimates.excesses.items[policy_class]);
+    learn_factor(&search->estimates.kinds[kind_of(search, policy_class)], bound,
+                 trial->tier_bytes[TIER_DEVICE] * search_stages(search));
     double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
     if (trial->step_s <= 0 || hidden_s <= 0) return;
-    double worked_s = trial->step_s * stages_of(estimates) / (1 + wait_part_of(estimates, policy_class));
+    double worked_s = trial->step_s * search_stages(search) / (1 + wait_part_of(search, policy_class));
     double exposed = (worked_s - bound->seconds.step_s) / hidden_s;
-    learn_exposed(&estimates->kinds[kind_of(estimates, policy_class)], exposed);
-    learn_exposed(&estimates->placed[placed_of(estimates, policy_class)], exposed);
+    learn_exposed(&search->estimates.kinds[kind_of(search, policy_class)], exposed);
+    learn_exposed(&search->estimates.placed[placed_of(search, policy_class)], exposed);
 }

@@ -3,12 +3,8 @@
 #include <math.h>
 
 #include "search/proposals.h"
-#include "search/space.h"
 
 /* ---- policy classes near one ---- */
-
-/* Policy classes near one: those of the space that differ from it in little, and more of them, which would be too many
- * for all of the space. */
 
 /* With fewer chunks than that, smaller ones are tried too. */
 enum { CHUNKS_FEW = 128 };
@@ -128,90 +124,81 @@ static const double WORTH = 1.02;
 /* Of all programs the part that is for policies near one that are expected not to fit. */
 enum { DOUBTFUL_PART = 8 };
 
-/* Of the time that the best program's bound assumes hidden. */
-static double exposed_share(const struct refinement *refinement) {
-    const struct best_program *best = refinement->best;
+/* By the part of the time that the best program exposes, of what its bound assumes hidden. */
+static double expected_s(const struct search *search, const struct policy_seconds *seconds) {
+    const struct best_program *best = &search->best;
     double hidden_s = best->bound.serial_s - best->bound.step_s;
-    double exposed_s = best->seconds * rank_place_pipeline_parallel(&refinement->input->place) - best->bound.step_s;
-    return hidden_s > 0 ? fmax(exposed_s, 0) / hidden_s : 0;
+    double exposed_s = best->seconds * search_stages(search) - best->bound.step_s;
+    return estimates_exposed_s(search, seconds, hidden_s > 0 ? fmax(exposed_s, 0) / hidden_s : 0);
 }
 
-static double expected_s(const struct refinement *refinement, const struct policy_seconds *seconds) {
-    if (refinement->input->objective == OBJECTIVE_SUM) return outcome_min_s(refinement->input, seconds);
-    double all = seconds->step_s + exposed_share(refinement) * (seconds->serial_s - seconds->step_s);
-    return all / rank_place_pipeline_parallel(&refinement->input->place);
+/* Near the best program others are expected to take as much besides their bounds as it does. */
+static bool is_doubtful(const struct search *search, const struct proposal *proposal) {
+    const struct policy_bound *bound = &proposal->candidate.bound;
+    bool known = search->estimates.excesses.items[proposal->policy_class].learned;
+    bool large =
+        search->best.bytes_factor * (double)bound->likely_bytes > (double)search->space.capacity_bytes[TIER_DEVICE];
+    return (large && !known) || estimates_doubt(search, proposal);
 }
 
-static bool is_worth(const struct refinement *refinement, double seconds) {
-    return seconds < refinement->best->seconds * WORTH;
+static bool is_worth(const struct search *search, const struct proposal *proposal) {
+    return !search_cannot_win(search, proposal->bound) && proposal->key < search->best.seconds * WORTH;
 }
 
-static bool may_win(const struct refinement *refinement, double bound_s) {
-    return bound_s < refinement->best->seconds * (1 - 1e-9);
-}
-
-static enum status propose(const struct refinement *refinement, int32_t f, struct candidate_list *candidates,
-                           struct queue *out) {
-    const struct policy_class *policy_class = &refinement->space->policy_classes.items[f];
-    if (space_is_hopeless(refinement->space, policy_class) || space_is_crowded(refinement->space, policy_class))
+static enum status propose(struct search *search, int32_t f, struct candidate_list *candidates, struct queue *out) {
+    const struct policy_class *policy_class = search_class(search, f);
+    if (space_is_hopeless(&search->space, policy_class) || space_is_crowded(&search->space, policy_class))
         return STATUS_OK;
-    if (!may_win(refinement, outcome_min_s(refinement->input, &policy_class->min))) return STATUS_OK;
-    TRY(space_candidates(refinement->space, policy_class, candidates));
+    if (search_cannot_win(search, outcome_min_s(search->input, &policy_class->min))) return STATUS_OK;
+    TRY(space_candidates(&search->space, policy_class, candidates));
     for (size_t m = 0; m < candidates->list.count; m++) {
         const struct candidate *candidate = &candidates->list.items[m];
-        const struct proposal proposal = {.key = expected_s(refinement, &candidate->bound.seconds),
-                                          .bound = outcome_min_s(refinement->input, &candidate->bound.seconds),
-                                          .policy_class = f,
-                                          .kind = PROPOSAL_CANDIDATE,
-                                          .candidate = *candidate};
-        if (may_win(refinement, proposal.bound) && is_worth(refinement, proposal.key)) TRY(queue_push(out, proposal));
+        double key = expected_s(search, &candidate->bound.seconds);
+        const struct proposal proposal = search_propose(search, f, candidate, key);
+        if (is_worth(search, &proposal)) TRY(queue_push(out, proposal));
     }
     return STATUS_OK;
 }
 
-static bool was_tried(const struct refinement *refinement, const struct proposal *proposal) {
+static bool was_tried(struct search *search, const struct proposal *proposal) {
     struct policy policy;
-    space_policy(refinement->space, &refinement->space->policy_classes.items[proposal->policy_class],
-                 &proposal->candidate, &policy);
-    for (size_t i = 0; i < refinement->result->tried.count; i++)
-        if (memcmp(&refinement->result->tried.items[i].policy, &policy, sizeof policy) == 0) return true;
+    space_policy(&search->space, search_class(search, proposal->policy_class), &proposal->candidate, &policy);
+    for (size_t i = 0; i < search->result->tried.count; i++)
+        if (memcmp(&search->result->tried.items[i].policy, &policy, sizeof policy) == 0) return true;
     return false;
 }
 
-static bool is_left(const struct refinement *refinement) { return refinement->result->compiled < refinement->max; }
+static bool is_left(struct search *search) { return search->result->compiled < search->input->max_compiled; }
 
 /* In their order, until one is faster than the best: others are near to that. What is expected not to fit comes last, a
  * few of those at most. */
-static enum status compile_near(const struct refinement *refinement, struct queue *queue, struct queue *doubtful) {
+static enum status compile_near(struct search *search, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
-    int32_t around = refinement->best->policy_class;
-    int64_t max = refinement->result->compiled + refinement->max / (doubtful ? 1 : DOUBTFUL_PART);
-    while (is_left(refinement) && refinement->result->compiled < max && refinement->best->policy_class == around &&
+    int32_t around = search->best.policy_class;
+    int64_t max = search->result->compiled + search->input->max_compiled / (doubtful ? 1 : DOUBTFUL_PART);
+    while (is_left(search) && search->result->compiled < max && search->best.policy_class == around &&
            queue_pop(queue, &next)) {
-        if (!may_win(refinement, next.bound) || !is_worth(refinement, next.key) || was_tried(refinement, &next))
-            continue;
-        space_bound_device(refinement->space, &refinement->space->policy_classes.items[next.policy_class],
-                           &next.candidate);
-        next.device_bounded = true;
-        if (doubtful && refinement->is_doubtful(refinement->payload, &next))
+        if (!is_worth(search, &next) || was_tried(search, &next)) continue;
+        space_bound_device(&search->space, search_class(search, next.policy_class), &next.candidate);
+        if (doubtful && is_doubtful(search, &next))
             TRY(queue_push(doubtful, next));
         else
-            TRY(refinement->compile(refinement->payload, &next));
+            TRY(search_compile(search, &next));
     }
     return STATUS_OK;
 }
 
-static enum status look_around(const struct refinement *refinement) {
+static enum status look_around(struct search *search) {
     struct queue queue = {0}, doubtful = {0};
     struct policy_class_numbers near = {0};
     struct candidate_list candidates = {0};
-    enum status status = space_list_near(refinement->space, refinement->best->policy_class, &near);
-    if (status == STATUS_OK) status = refinement->follow(refinement->payload);
+    enum status status = space_list_near(&search->space, search->best.policy_class, &near);
+    if (status == STATUS_OK) status = estimates_follow(search);
     for (size_t i = near.list.count;
          i-- > 0 && status == STATUS_OK;) /* of equal ones those with smaller chunks first */
-        status = propose(refinement, near.list.items[i], &candidates, &queue);
-    if (status == STATUS_OK) status = compile_near(refinement, &queue, &doubtful);
-    if (status == STATUS_OK) status = compile_near(refinement, &doubtful, NULL);
+        status = propose(search, near.list.items[i], &candidates, &queue);
+    if (status == STATUS_OK) status = compile_near(search, &queue, &doubtful);
+    if (status == STATUS_OK) status = compile_near(search, &doubtful, NULL);
     vec_free(&candidates.list);
     vec_free(&near.list);
     queue_free(&queue);
@@ -225,59 +212,52 @@ static enum status look_around(const struct refinement *refinement) {
 enum { KINDS_MAX = 3, KINDS_PART = 2 /* of the programs that are left */ };
 static const double KINDS_WITHIN = 1.3;
 
-static const struct policy_class *policy_class_of(const struct refinement *refinement, int32_t index) {
-    return &refinement->space->policy_classes.items[index];
-}
-
 static bool same_kind(const struct policy_class *a, const struct policy_class *b) {
     return memcmp(&a->at, &b->at, sizeof a->at) == 0 && policy_class_copy_way(a) == policy_class_copy_way(b) &&
            a->sharding_option == b->sharding_option;
 }
 
-static double seconds_of(const struct refinement *refinement, size_t tried) {
-    const struct trial *trial = &refinement->result->tried.items[tried];
-    return trial->step_s > 0 ? outcome_seconds(refinement->input, trial) : INFINITY;
+static double seconds_of(struct search *search, size_t tried) {
+    const struct trial *trial = &search->result->tried.items[tried];
+    return trial->step_s > 0 ? outcome_seconds(search->input, trial) : INFINITY;
 }
 
 /* The fastest tried that is of none of the kinds of `bests`; -1: none is near the best of all. */
-static int find_best_of_other(const struct refinement *refinement, const size_t *bests, int count) {
+static int find_best_of_other(struct search *search, const size_t *bests, int count) {
     int found = -1;
-    for (size_t i = 0; i < refinement->result->tried.count; i++) {
-        const struct policy_class *policy_class =
-            policy_class_of(refinement, refinement->policy_classes->list.items[i]);
+    for (size_t i = 0; i < search->result->tried.count; i++) {
+        const struct policy_class *policy_class = search_class(search, search->policy_classes.list.items[i]);
         bool other = policy_class_moves_states(policy_class);
         for (int k = 0; k < count; k++)
-            other &=
-                !same_kind(policy_class, policy_class_of(refinement, refinement->policy_classes->list.items[bests[k]]));
-        double min = found < 0 ? refinement->best->seconds * KINDS_WITHIN : seconds_of(refinement, (size_t)found);
-        if (other && seconds_of(refinement, i) < min) found = (int)i;
+            other &= !same_kind(policy_class, search_class(search, search->policy_classes.list.items[bests[k]]));
+        double min = found < 0 ? search->best.seconds * KINDS_WITHIN : seconds_of(search, (size_t)found);
+        if (other && seconds_of(search, i) < min) found = (int)i;
     }
     return found;
 }
 
 /* The chunks that a policy class's partition may have, by `packing`. */
-static const struct states *packings_of(const struct refinement *refinement, const struct policy_class *policy_class) {
+static const struct states *packings_of(struct search *search, const struct policy_class *policy_class) {
     const struct sharding_option *sharding_option =
-        &refinement->space->sharding_options.items[policy_class->sharding_option];
-    return space_packings_for(refinement->space, &sharding_option->partition)->states;
+        &search->space.sharding_options.items[policy_class->sharding_option];
+    return space_packings_for(&search->space, &sharding_option->partition)->states;
 }
 
-static int64_t chunk_bytes(const struct refinement *refinement, const struct policy_class *policy_class) {
-    return packings_of(refinement, policy_class)[policy_class->packing].chunk_bytes;
+static int64_t chunk_bytes(struct search *search, const struct policy_class *policy_class) {
+    return packings_of(search, policy_class)[policy_class->packing].chunk_bytes;
 }
 
 /* Of the policy classes near one the same with the largest chunks that are smaller than `bytes`; -1: none. */
-static int32_t find_finer(const struct refinement *refinement, const struct policy_class_numbers *near, int32_t like,
-                          int64_t bytes) {
-    const struct policy_class *base = policy_class_of(refinement, like);
+static int32_t find_finer(struct search *search, const struct policy_class_numbers *near, int32_t like, int64_t bytes) {
+    const struct policy_class *base = search_class(search, like);
     int32_t found = -1;
     for (size_t i = 0; i < near->list.count; i++) {
-        const struct policy_class *policy_class = policy_class_of(refinement, near->list.items[i]);
+        const struct policy_class *policy_class = search_class(search, near->list.items[i]);
         bool same = same_kind(policy_class, base) && policy_class->schedule == base->schedule &&
                     policy_class->flat == base->flat &&
                     policy_class->micro_batches_per_wave == base->micro_batches_per_wave;
-        int64_t own = chunk_bytes(refinement, policy_class);
-        if (same && own < bytes && (found < 0 || own > chunk_bytes(refinement, policy_class_of(refinement, found))))
+        int64_t own = chunk_bytes(search, policy_class);
+        if (same && own < bytes && (found < 0 || own > chunk_bytes(search, search_class(search, found))))
             found = near->list.items[i];
     }
     return found;
@@ -291,14 +271,13 @@ static bool is_fuller(const struct candidate *candidate, const struct candidate 
 
 /* Of a policy class's candidates the one of which most stays on the device in chunks and buffers, but no more than
  * under the policy. `any`: there is one. */
-static enum status find_alike(const struct refinement *refinement, int32_t f, const struct policy *policy,
-                              struct candidate *out, bool *any) {
-    const struct policy_class *policy_class = policy_class_of(refinement, f);
-    int64_t bytes = chunk_bytes(refinement, policy_class),
-            stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
+static enum status find_alike(struct search *search, int32_t f, const struct policy *policy, struct candidate *out,
+                              bool *any) {
+    const struct policy_class *policy_class = search_class(search, f);
+    int64_t bytes = chunk_bytes(search, policy_class), stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
     int64_t buffers = policy->buffers * policy->chunk_bytes / bytes;
     struct candidate_list candidates = {0};
-    enum status status = space_candidates(refinement->space, policy_class, &candidates);
+    enum status status = space_candidates(&search->space, policy_class, &candidates);
     *any = false;
     for (size_t m = 0; m < candidates.list.count && status == STATUS_OK; m++) {
         const struct candidate *candidate = &candidates.list.items[m];
@@ -310,62 +289,56 @@ static enum status find_alike(const struct refinement *refinement, int32_t f, co
     return status;
 }
 
-static enum status compile_alike(const struct refinement *refinement, int32_t f, const struct candidate *candidate) {
-    struct proposal proposal = {.key = expected_s(refinement, &candidate->bound.seconds),
-                                .bound = outcome_min_s(refinement->input, &candidate->bound.seconds),
-                                .policy_class = f,
-                                .kind = PROPOSAL_CANDIDATE,
-                                .candidate = *candidate};
-    if (!may_win(refinement, proposal.bound) || was_tried(refinement, &proposal)) return STATUS_OK;
-    space_bound_device(refinement->space, policy_class_of(refinement, f), &proposal.candidate);
-    proposal.device_bounded = true;
-    if (!space_may_fit(refinement->space, &proposal.candidate.bound, TIER_DEVICE)) return STATUS_OK;
-    return refinement->compile(refinement->payload, &proposal);
+static enum status compile_alike(struct search *search, int32_t f, const struct candidate *candidate) {
+    struct proposal proposal = search_propose(search, f, candidate, expected_s(search, &candidate->bound.seconds));
+    if (search_cannot_win(search, proposal.bound) || was_tried(search, &proposal)) return STATUS_OK;
+    search_bound_device(search, &proposal);
+    if (!space_may_fit(&search->space, &proposal.candidate.bound, TIER_DEVICE)) return STATUS_OK;
+    return search_compile(search, &proposal);
 }
 
 /* One that was tried, with ever smaller chunks while these gain. */
-static enum status try_finer(const struct refinement *refinement, size_t tried, const struct policy_class_numbers *near,
+static enum status try_finer(struct search *search, size_t tried, const struct policy_class_numbers *near,
                              int64_t max) {
-    struct policy policy = refinement->result->tried.items[tried].policy;
-    int32_t like = refinement->policy_classes->list.items[tried], finer;
-    double min = seconds_of(refinement, tried);
-    int64_t bytes =
-        packings_of(refinement, policy_class_of(refinement, like))[0].chunk_bytes; /* the least that is listed */
+    struct policy policy = search->result->tried.items[tried].policy;
+    int32_t like = search->policy_classes.list.items[tried], finer;
+    double min = seconds_of(search, tried);
+    int64_t bytes = packings_of(search, search_class(search, like))[0].chunk_bytes; /* the least that is listed */
     struct candidate candidate;
     bool any;
-    while (refinement->result->compiled < max && (finer = find_finer(refinement, near, like, bytes)) >= 0) {
-        size_t before = refinement->result->tried.count;
-        TRY(find_alike(refinement, finer, &policy, &candidate, &any));
-        if (any) TRY(compile_alike(refinement, finer, &candidate));
-        bool compiled = refinement->result->tried.count > before;
-        if (!any || (compiled && seconds_of(refinement, before) > min)) break;
-        if (compiled) min = seconds_of(refinement, before);
-        bytes = chunk_bytes(refinement, policy_class_of(refinement, finer));
+    while (search->result->compiled < max && (finer = find_finer(search, near, like, bytes)) >= 0) {
+        size_t before = search->result->tried.count;
+        TRY(find_alike(search, finer, &policy, &candidate, &any));
+        if (any) TRY(compile_alike(search, finer, &candidate));
+        bool compiled = search->result->tried.count > before;
+        if (!any || (compiled && seconds_of(search, before) > min)) break;
+        if (compiled) min = seconds_of(search, before);
+        bytes = chunk_bytes(search, search_class(search, finer));
     }
     return STATUS_OK;
 }
 
-static enum status try_kinds(const struct refinement *refinement) {
+static enum status try_kinds(struct search *search) {
     size_t bests[KINDS_MAX];
-    int64_t compiled = refinement->result->compiled, max = compiled + (refinement->max - compiled) / KINDS_PART;
+    int64_t compiled = search->result->compiled, max = compiled + (search->input->max_compiled - compiled) / KINDS_PART;
     enum status status = STATUS_OK;
     for (int k = 0, found; k < KINDS_MAX && status == STATUS_OK; k++) {
         struct policy_class_numbers near = {0};
-        if ((found = find_best_of_other(refinement, bests, k)) < 0) break;
+        if ((found = find_best_of_other(search, bests, k)) < 0) break;
         bests[k] = (size_t)found;
-        status = space_list_near(refinement->space, refinement->policy_classes->list.items[found], &near);
-        if (status == STATUS_OK) status = refinement->follow(refinement->payload);
-        if (status == STATUS_OK) status = try_finer(refinement, bests[k], &near, max);
+        status = space_list_near(&search->space, search->policy_classes.list.items[found], &near);
+        if (status == STATUS_OK) status = estimates_follow(search);
+        if (status == STATUS_OK) status = try_finer(search, bests[k], &near, max);
         vec_free(&near.list);
     }
     return status;
 }
 
-enum status refine(const struct refinement *refinement) {
-    if (refinement->best->policy_class >= 0) TRY(try_kinds(refinement));
-    for (int32_t around = -1; around != refinement->best->policy_class && is_left(refinement);) {
-        around = refinement->best->policy_class;
-        TRY(look_around(refinement));
+enum status refine(struct search *search) {
+    if (search->best.policy_class >= 0) TRY(try_kinds(search));
+    for (int32_t around = -1; around != search->best.policy_class && is_left(search);) {
+        around = search->best.policy_class;
+        TRY(look_around(search));
     }
     return STATUS_OK;
 }

@@ -36,27 +36,25 @@ static enum status write_steps(int32_t blocks, const struct split *split, enum t
     return STATUS_OK;
 }
 
-/* One that no text of a policy holds is left out, and one that is there. */
-static enum status add_steps(struct schedule_list *out, enum schedule_kind kind, enum tier tier,
-                             const struct activation_steps *steps) {
-    char text[POLICY_SCHEDULE_BYTES];
-    if (activations_print(steps, text, sizeof text) != STATUS_OK) return STATUS_OK;
-    for (size_t i = 0; i < out->list.count; i++)
-        if (strcmp(out->list.items[i].text, text) == 0) return STATUS_OK;
-    char *kept = scratch_format(&out->memory, "%s", text);
-    if (!kept) return STATUS_FAILED;
-    return vec_push(&out->list, (struct schedule){kind, tier, -1, kept});
+/* Adds the steps, which were written with this status, and frees them. Left out are those that no text of a policy
+ * holds and those that are there. */
+static enum status add_steps(struct schedule_list *out, enum schedule_kind kind, enum tier tier, enum status written,
+                             struct activation_steps *steps) {
+    char text[POLICY_SCHEDULE_BYTES], *kept;
+    bool adds = written == STATUS_OK && activations_print(steps, text, sizeof text) == STATUS_OK;
+    activation_steps_free(steps);
+    for (size_t i = 0; i < out->list.count && adds; i++)
+        adds = strcmp(out->list.items[i].text, text) != 0;
+    if (!adds) return written;
+    kept = scratch_format(&out->memory, "%s", text);
+    return kept ? vec_push(&out->list, (struct schedule){kind, tier, -1, kept}) : STATUS_FAILED;
 }
 
 static enum status add_split(struct schedule_list *out, enum schedule_kind kind, enum tier tier, int32_t blocks,
                              struct split split) {
     struct activation_steps steps = {0};
-    enum status status;
-    TRY_GOTO(status, write_steps(blocks, &split, tier, &steps), done);
-    TRY_GOTO(status, add_steps(out, kind, tier, &steps), done);
-done:
-    activation_steps_free(&steps);
-    return status;
+    enum status written = write_steps(blocks, &split, tier, &steps);
+    return add_steps(out, kind, tier, written, &steps);
 }
 
 /* The k-th of `max` counts up to `layers`. */
@@ -94,12 +92,8 @@ static enum status write_nested(int32_t blocks, int32_t length, struct activatio
 
 static enum status add_nested(struct schedule_list *out, int32_t blocks, int32_t length) {
     struct activation_steps steps = {0};
-    enum status status;
-    TRY_GOTO(status, write_nested(blocks, length, &steps), done);
-    TRY_GOTO(status, add_steps(out, SCHEDULE_NESTED, TIER_DEVICE, &steps), done);
-done:
-    activation_steps_free(&steps);
-    return status;
+    enum status written = write_nested(blocks, length, &steps);
+    return add_steps(out, SCHEDULE_NESTED, TIER_DEVICE, written, &steps);
 }
 
 enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t max, struct schedule_list *out) {
@@ -126,10 +120,8 @@ enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t
 static enum status add_solved(const struct recompute_schedule *solved, struct schedule_list *out) {
     struct activation_steps steps;
     if (solved->count == 0) return STATUS_OK;
-    enum status status = activations_from_recompute(solved, &steps);
-    if (status == STATUS_OK) status = add_steps(out, SCHEDULE_FASTEST, TIER_DEVICE, &steps);
-    activation_steps_free(&steps);
-    return status;
+    enum status written = activations_from_recompute(solved, &steps);
+    return add_steps(out, SCHEDULE_FASTEST, TIER_DEVICE, written, &steps);
 }
 
 /* `chain` and `slots` in slots. */
@@ -347,16 +339,15 @@ static enum status find_groups(struct measurer *measurer, const struct execution
 }
 
 /* Which groups the blocks' forwards and backwards are. */
-static enum status note_groups(struct measurer *measurer) {
-    const struct execution_source *source = measurer->source;
-    struct schedule_cost *cost = measurer->cost;
-    size_t bytes = (size_t)source->blocks * sizeof(int32_t);
-    cost->blocks = source->blocks;
-    cost->forward = mem_array((size_t)source->blocks, sizeof *cost->forward);
-    cost->backward = mem_array((size_t)source->blocks, sizeof *cost->backward);
-    if (!cost->forward || !cost->backward) return STATUS_FAILED;
-    memcpy(cost->forward, source->forward_groups, bytes);
-    memcpy(cost->backward, source->backward_groups, bytes);
+static enum status note_groups(const int32_t *forward, const int32_t *backward, int32_t blocks,
+                               struct schedule_cost *out) {
+    size_t bytes = (size_t)blocks * sizeof(int32_t);
+    out->blocks = blocks;
+    out->forward = mem_array((size_t)blocks, sizeof *out->forward);
+    out->backward = mem_array((size_t)blocks, sizeof *out->backward);
+    if (!out->forward || !out->backward) return STATUS_FAILED;
+    memcpy(out->forward, forward, bytes);
+    memcpy(out->backward, backward, bytes);
     return STATUS_OK;
 }
 
@@ -370,7 +361,8 @@ static enum status measure_executions(struct measurer *measurer, const struct ex
     }
     for (size_t block = 0; block < graph->blocks.count; block++)
         measurer->cost->moves |= measurer->current.home_tiers[block] != TIER_DEVICE;
-    TRY(note_groups(measurer));
+    const struct execution_source *source = measurer->source;
+    TRY(note_groups(source->forward_groups, source->backward_groups, source->blocks, measurer->cost));
     TRY(walk(measurer));
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         sum_away(measurer, tier);
@@ -387,9 +379,9 @@ enum status schedule_list_executions(struct execution_source *source, const char
 }
 
 enum status schedule_cost_measure(const struct execution_source *source, const struct execution_list *executions,
-                                  const struct workspace_table *workspace, const struct costs *costs,
-                                  const char *schedule, int64_t lookahead, struct schedule_cost *out) {
-    *out = (struct schedule_cost){.schedule = schedule, .lookahead = lookahead};
+                                  const struct workspace_table *workspace, const struct costs *costs, int64_t lookahead,
+                                  struct schedule_cost *out) {
+    *out = (struct schedule_cost){.lookahead = lookahead};
     struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .cost = out};
     enum status status = measure_executions(&measurer, executions);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
@@ -400,29 +392,19 @@ enum status schedule_cost_measure(const struct execution_source *source, const s
     return status;
 }
 
-static enum status copy_groups(const struct schedule_cost *cost, size_t blocks, struct schedule_cost *out) {
-    out->groups = (typeof(out->groups)){0};
-    out->forward = mem_array(blocks, sizeof *out->forward);
-    out->backward = mem_array(blocks, sizeof *out->backward);
-    if (!out->forward || !out->backward) return STATUS_FAILED;
-    memcpy(out->forward, cost->forward, blocks * sizeof *out->forward);
-    memcpy(out->backward, cost->backward, blocks * sizeof *out->backward);
-    for (size_t i = 0; i < cost->groups.count; i++)
-        TRY(vec_push(&out->groups, cost->groups.items[i]));
-    return STATUS_OK;
-}
-
-enum status schedule_cost_copy(const struct schedule_cost *cost, const char *schedule, enum tier tier,
-                               struct schedule_cost *out) {
+enum status schedule_cost_copy(const struct schedule_cost *cost, enum tier tier, struct schedule_cost *out) {
     *out = *cost;
-    out->schedule = schedule;
     for (enum tier t = TIER_HOST; t < TIER_COUNT; t++)
         if (t != tier) {
             out->out[tier] = cost->out[t], out->out[t] = (struct copy_traffic){0};
             out->in[tier] = cost->in[t], out->in[t] = (struct copy_traffic){0};
             out->away_bytes[tier] = cost->away_bytes[t], out->away_bytes[t] = 0;
         }
-    return copy_groups(cost, (size_t)cost->blocks, out);
+    out->groups = (typeof(out->groups)){0};
+    TRY(note_groups(cost->forward, cost->backward, cost->blocks, out));
+    for (size_t i = 0; i < cost->groups.count; i++)
+        TRY(vec_push(&out->groups, cost->groups.items[i]));
+    return STATUS_OK;
 }
 
 void schedule_cost_free(struct schedule_cost *cost) {

@@ -61,9 +61,8 @@ struct copy_traffic {
 };
 
 struct schedule_cost {
-    const char *schedule; /* borrowed */
-    int64_t lookahead;    /* that it was measured for */
-    bool moves;           /* whether activations move; if not, lookahead changes nothing */
+    int64_t lookahead; /* that it was measured for */
+    bool moves;        /* whether activations move; if not, lookahead changes nothing */
     VEC(struct group_bytes) groups;
     int32_t blocks;
     int32_t *forward, *backward;      /* by block: the group of its first forward, of its backward; -1 */
@@ -78,16 +77,15 @@ struct schedule_cost {
  */
 enum status schedule_list_executions(struct execution_source *source, const char *schedule,
                                      struct execution_list *executions);
-/* Of the executions that schedule_list_executions gave for `schedule` just before. The caller frees with
+/* Of the executions that schedule_list_executions gave just before. The caller frees with
  * schedule_cost_free, also after a failure.
  */
 enum status schedule_cost_measure(const struct execution_source *source, const struct execution_list *executions,
-                                  const struct workspace_table *workspace, const struct costs *costs,
-                                  const char *schedule, int64_t lookahead, struct schedule_cost *out);
-/* The cost of the twin whose activations wait in another tier; `schedule` is its text. The caller frees, also after a
+                                  const struct workspace_table *workspace, const struct costs *costs, int64_t lookahead,
+                                  struct schedule_cost *out);
+/* The cost of the twin whose activations wait in another tier. The caller frees, also after a
  * failure. */
-enum status schedule_cost_copy(const struct schedule_cost *cost, const char *schedule, enum tier tier,
-                               struct schedule_cost *out);
+enum status schedule_cost_copy(const struct schedule_cost *cost, enum tier tier, struct schedule_cost *out);
 void schedule_cost_free(struct schedule_cost *cost);
 /* The peak of activations' bytes in a wave over `slots` micro-batches. */
 int64_t schedule_cost_min_bytes(const struct schedule_cost *cost, int64_t slots);

@@ -4,6 +4,97 @@
 
 #include "search/proposals.h"
 
+/* Whether no tier has less than the trial needs. */
+static bool search_fits(const struct search_input *input, const struct trial *trial) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (trial->tier_bytes[tier] > input->capacity_bytes[tier]) return false;
+    return true;
+}
+
+/* Of all instructions of a step, one after the other. */
+static double sum_seconds(const struct program *program, const struct costs *costs) {
+    double sum = 0;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        double repeat = (double)program->sections.items[instruction->section].repeat;
+        sum += repeat * costs_of(costs, program, instruction).seconds;
+    }
+    return sum;
+}
+
+/* False where a stage takes more than another may. */
+static bool take_bytes(const struct search_input *input, int64_t enough_bytes, const struct program *program,
+                       struct trial *trial) {
+    bool enough = true;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        int64_t bytes = program->tier_bytes[tier], max = input->capacity_bytes[tier];
+        if (bytes > trial->tier_bytes[tier]) trial->tier_bytes[tier] = bytes;
+        enough &= bytes <= max || (tier == TIER_DEVICE && bytes <= enough_bytes);
+    }
+    return enough;
+}
+
+/* NO_FIT where the programs next to it leave no space for so many operations between ranks. */
+static enum status check_operations(const struct search_input *input, const struct program *program,
+                                    int64_t micro_batches) {
+    int64_t beside = input->operations_beside * micro_batches / rank_place_pipeline_parallel(&input->place);
+    return collectives_check_count(program->collectives.count + (size_t)beside);
+}
+
+/* By stage: one rank of each. */
+static enum status compile_stages(const struct search_input *input, int64_t enough_bytes, struct plan *plan,
+                                  struct program **programs, struct trial *trial) {
+    const struct comm_group stages = rank_place_stage_group(&input->place);
+    memset(trial->tier_bytes, 0, sizeof trial->tier_bytes);
+    for (int stage = 0; stage < stages.count; stage++) {
+        if (stages.count > 1) plan->place.rank = mesh_group_rank(&stages, stage);
+        TRY(program_compile_placed(input->graph, plan, input->workspace, &programs[stage]));
+        TRY(check_operations(input, programs[stage], plan->policy.micro_batches_per_wave));
+        if (!take_bytes(input, enough_bytes, programs[stage], trial)) break;
+    }
+    return STATUS_OK;
+}
+
+static enum status synchronise_stages(struct program *const *programs, int count) {
+    for (int stage = 0; stage < count; stage++)
+        TRY(program_synchronise(programs[stage]));
+    return STATUS_OK;
+}
+
+static enum status time_stages(const struct search_input *input, struct program *const *programs, int count,
+                               struct trial *trial) {
+    TRY(synchronise_stages(programs, count));
+    struct timeline *timelines = mem_array((size_t)count, sizeof *timelines);
+    if (!timelines) return STATUS_FAILED;
+    enum status status = simulate_stages((const struct program *const *)programs, count, input->costs, timelines);
+    for (int stage = 0; stage < count && status == STATUS_OK; stage++) {
+        trial->step_s = fmax(trial->step_s, timelines[stage].step_s);
+        trial->sum_s = fmax(trial->sum_s, sum_seconds(programs[stage], input->costs));
+        timeline_free(&timelines[stage]);
+    }
+    mem_free(timelines);
+    return status;
+}
+
+enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct trial *trial,
+                           struct program **out) {
+    struct plan plan = {.recipe = *input->recipe, .policy = trial->policy, .place = input->place};
+    int count = rank_place_pipeline_parallel(&plan.place);
+    struct program **programs = mem_array((size_t)count, sizeof *programs);
+    if (out) *out = NULL;
+    if (!programs) return STATUS_FAILED;
+    if (input->spans) snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", input->spans);
+    trial->step_s = trial->sum_s = 0;
+    enum status status = compile_stages(input, enough_bytes, &plan, programs, trial);
+    trial->compiled = status == STATUS_OK;
+    if (status == STATUS_OK && search_fits(input, trial)) status = time_stages(input, programs, count, trial);
+    if (out && count == 1 && status == STATUS_OK && trial->step_s > 0) *out = programs[0], programs[0] = NULL;
+    for (int stage = 0; stage < count; stage++)
+        program_free(programs[stage]);
+    mem_free(programs);
+    return status;
+}
+
 /* Best first: proposals are taken in the order of their expected time (proposals.h). */
 
 /* Of several inputs: by so much the best of some tries is not made faster by more of them. The best of all tries was up
@@ -22,56 +113,32 @@ int search_max_compiled(const struct graph *graph) {
     return count < COMPILED_MIN ? COMPILED_MIN : (int)count;
 }
 
-struct search {
-    const struct search_input *input;
-    struct space space;
-    struct queue resident; /* policy classes that move nothing, whose programs come close to their bounds */
-    struct queue moving;   /* all others */
-    struct queue doubtful; /* what is expected not to fit */
-    struct estimates estimates;
-    bool *scouted; /* by sharding option: one of its programs was compiled */
-    struct search_result *result;
-    struct policy_class_numbers policy_classes; /* of those that were tried */
-    double best_s;                              /* INFINITY: none fits yet */
-    struct best_program best;
-    struct policy best_policy;
-    bool refines;         /* so that not all programs are for the order of what is expected */
-    int64_t enough_bytes; /* of the device: a policy that needs no more ends search_min_memory */
-    struct trial min;     /* needs least of the device, of those compiled that fit the tiers below it */
-};
-
-static int stages_of(const struct search *search) { return rank_place_pipeline_parallel(&search->input->place); }
-
-static double expected_s(const struct search *search, int32_t policy_class, const struct policy_seconds *seconds) {
-    return estimates_policy_class_s(&search->estimates, policy_class, seconds);
-}
-
 /* What has to be beaten. */
 static double mark_s(const struct search *search) {
     double faster_than_s = search->input->faster_than_s;
-    return faster_than_s > 0 ? fmin(search->best_s, faster_than_s) : search->best_s;
+    return faster_than_s > 0 ? fmin(search->best.seconds, faster_than_s) : search->best.seconds;
 }
 
-static bool cannot_win(const struct search *search, double bound) { return bound >= mark_s(search) * (1 - 1e-9); }
+bool search_cannot_win(const struct search *search, double bound) { return bound >= mark_s(search) * (1 - 1e-9); }
 
 /* Those that were listed last. */
 static enum status push_policy_classes(struct search *search, int32_t from) {
-    TRY(estimates_follow(&search->estimates));
+    TRY(estimates_follow(search));
     for (int32_t f = from; f < (int32_t)search->space.policy_classes.count; f++) {
-        const struct policy_class *policy_class = &search->space.policy_classes.items[f];
+        const struct policy_class *policy_class = search_class(search, f);
         search->result->enumerated++;
         if (space_is_hopeless(&search->space, policy_class)) continue;
         if (space_is_crowded(&search->space, policy_class)) {
             search->result->crowded++;
             continue;
         }
-        struct proposal proposal = {.key = expected_s(search, f, &policy_class->min),
+        struct proposal proposal = {.key = estimates_policy_class_s(search, f, &policy_class->min),
                                     .bound = outcome_min_s(search->input, &policy_class->min),
                                     .policy_class = f};
         bool moves = policy_class_moves_states(policy_class) ||
                      space_schedule(&search->space, policy_class)->tier != TIER_DEVICE;
         proposal.kind = PROPOSAL_POLICY_CLASS;
-        if (cannot_win(search, proposal.bound)) continue;
+        if (search_cannot_win(search, proposal.bound)) continue;
         TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
     }
     return STATUS_OK;
@@ -81,7 +148,7 @@ static enum status push_placements(struct search *search) {
     for (int32_t c = 0; c < (int32_t)search->space.placements.count; c++) {
         const struct placement *placement = &search->space.placements.items[c];
         if (!placement->may_fit) continue;
-        const struct proposal proposal = {.key = estimates_placement_s(&search->estimates, placement),
+        const struct proposal proposal = {.key = estimates_placement_s(search, placement),
                                           .bound = outcome_min_s(search->input, &placement->min),
                                           .policy_class = c,
                                           .kind = PROPOSAL_PLACEMENT};
@@ -102,29 +169,33 @@ static enum status list_placement(struct search *search, int32_t placement) {
  * candidate fits. Other candidates can have lower bounds, so the policy class's bound stays what it was. */
 static enum status bound_fullest(struct search *search, struct proposal proposal, struct queue *queue) {
     struct candidate candidate;
-    if (!space_fullest(&search->space, &search->space.policy_classes.items[proposal.policy_class], &candidate))
-        return STATUS_OK;
+    if (!space_fullest(&search->space, search_class(search, proposal.policy_class), &candidate)) return STATUS_OK;
     proposal.kind = PROPOSAL_FULLEST;
     proposal.candidate = candidate;
-    proposal.key = expected_s(search, proposal.policy_class, &candidate.bound.seconds);
+    proposal.key = estimates_policy_class_s(search, proposal.policy_class, &candidate.bound.seconds);
     proposal.learned = search->result->compiled;
     return queue_push(queue, proposal);
 }
 
+struct proposal search_propose(const struct search *search, int32_t policy_class, const struct candidate *candidate,
+                               double key) {
+    return (struct proposal){.key = key,
+                             .bound = outcome_min_s(search->input, &candidate->bound.seconds),
+                             .policy_class = policy_class,
+                             .kind = PROPOSAL_CANDIDATE,
+                             .learned = search->result->compiled,
+                             .candidate = *candidate};
+}
+
 static enum status expand(struct search *search, int32_t policy_class, struct queue *queue) {
     struct candidate_list candidates = {0};
-    enum status status =
-        space_candidates(&search->space, &search->space.policy_classes.items[policy_class], &candidates);
+    enum status status = space_candidates(&search->space, search_class(search, policy_class), &candidates);
     for (size_t m = 0; m < candidates.list.count && status == STATUS_OK; m++) {
         const struct candidate *candidate = &candidates.list.items[m];
-        struct proposal proposal = {.key = expected_s(search, policy_class, &candidate->bound.seconds),
-                                    .bound = outcome_min_s(search->input, &candidate->bound.seconds),
-                                    .policy_class = policy_class,
-                                    .kind = PROPOSAL_CANDIDATE,
-                                    .learned = search->result->compiled,
-                                    .candidate = *candidate};
+        double key = estimates_policy_class_s(search, policy_class, &candidate->bound.seconds);
+        const struct proposal proposal = search_propose(search, policy_class, candidate, key);
         search->result->enumerated++;
-        if (!cannot_win(search, proposal.bound)) status = queue_push(queue, proposal);
+        if (!search_cannot_win(search, proposal.bound)) status = queue_push(queue, proposal);
     }
     vec_free(&candidates.list);
     return status;
@@ -133,11 +204,13 @@ static enum status expand(struct search *search, int32_t policy_class, struct qu
 /* The fastest so far, with its program. */
 static void take_best(struct search *search, const struct proposal *proposal, const struct trial *trial,
                       struct program **program) {
-    double bytes = (double)trial->tier_bytes[TIER_DEVICE] * stages_of(search);
-    search->best_s = outcome_seconds(search->input, trial);
-    search->best = (struct best_program){proposal->policy_class, proposal->candidate.bound.seconds, search->best_s,
-                                         bytes / (double)(proposal->candidate.bound.likely_bytes + 1)};
-    search->best_policy = trial->policy;
+    const struct policy_bound *bound = &proposal->candidate.bound;
+    double bytes = (double)trial->tier_bytes[TIER_DEVICE] * search_stages(search);
+    search->best = (struct best_program){.policy_class = proposal->policy_class,
+                                         .bound = bound->seconds,
+                                         .seconds = outcome_seconds(search->input, trial),
+                                         .bytes_factor = bytes / (double)(bound->likely_bytes + 1),
+                                         .policy = trial->policy};
     program_free(search->result->best);
     search->result->best = *program;
     *program = NULL;
@@ -152,16 +225,15 @@ static enum status note_compiled(struct search *search, const struct proposal *p
         search->result->min_bytes = bytes;
         search->min = *trial;
     }
-    if (trial->step_s > 0 && outcome_seconds(search->input, trial) < search->best_s)
+    if (trial->step_s > 0 && outcome_seconds(search->input, trial) < search->best.seconds)
         take_best(search, proposal, trial, program);
-    estimates_learn(&search->estimates, proposal->policy_class, &proposal->candidate.bound, trial,
-                    search->best_s < INFINITY);
+    estimates_learn(search, proposal, trial);
     TRY(vec_push(&search->policy_classes.list, proposal->policy_class));
     return vec_push(&search->result->tried, *trial);
 }
 
-static enum status compile(struct search *search, const struct proposal *proposal) {
-    const struct policy_class *policy_class = &search->space.policy_classes.items[proposal->policy_class];
+enum status search_compile(struct search *search, const struct proposal *proposal) {
+    const struct policy_class *policy_class = search_class(search, proposal->policy_class);
     struct trial trial = {.bound_s = proposal->bound};
     struct program *program;
     space_policy(&search->space, policy_class, &proposal->candidate, &trial.policy);
@@ -180,15 +252,15 @@ static enum status compile(struct search *search, const struct proposal *proposa
 
 /* Of several inputs one is tried half as often as if it were the only one, and less while it is not likely to be the
  * fastest: by what is expected of the next proposal, and by the best so far. Until a program fits, it is tried more
- * often: else its plan would be the smallest one (session/choose.c), with most of the memory unused. */
+ * often: else its plan would be the smallest one (session/choose_policy.c), with most of the memory unused. */
 static int max_tries(const struct search *search, const struct proposal *proposal) {
     const struct search_input *input = search->input;
     int max = input->max_compiled, few = max / SLOW_TRY_LESS;
     if (search->refines && search->best.policy_class >= 0) return max - max / REFINE_PART;
     if (input->faster_than_s <= 0 || input->graph->nodes.count < SLOW_NODES) return max;
     bool expected = proposal->key < input->faster_than_s;
-    if (search->best_s == INFINITY) return expected ? max : max / 2;
-    bool behind = search->best_s > CATCH_UP * input->faster_than_s;
+    if (search->best.seconds == INFINITY) return expected ? max : max / 2;
+    bool behind = search->best.seconds > CATCH_UP * input->faster_than_s;
     if (!behind && expected) return max / 2;
     return few < SLOW_TRIED_MIN ? SLOW_TRIED_MIN : few;
 }
@@ -203,8 +275,15 @@ static bool takes_longer(struct search *search, struct proposal *proposal) {
     double key = proposal->key;
     if (proposal->learned == search->result->compiled) return false;
     proposal->learned = search->result->compiled;
-    proposal->key = fmax(key, expected_s(search, proposal->policy_class, &proposal->candidate.bound.seconds));
+    proposal->key =
+        fmax(key, estimates_policy_class_s(search, proposal->policy_class, &proposal->candidate.bound.seconds));
     return proposal->key > key;
+}
+
+void search_bound_device(struct search *search, struct proposal *proposal) {
+    if (!proposal->device_bounded)
+        space_bound_device(&search->space, search_class(search, proposal->policy_class), &proposal->candidate);
+    proposal->device_bounded = true;
 }
 
 /* The next step of a proposal: its policy class is bounded, or expanded, or its program compiled. A candidate that is
@@ -215,21 +294,16 @@ static enum status advance(struct search *search, struct proposal *proposal, str
     if (proposal->kind == PROPOSAL_POLICY_CLASS) return bound_fullest(search, *proposal, from);
     if (takes_longer(search, proposal)) return queue_push(from, *proposal);
     if (proposal->kind == PROPOSAL_FULLEST) return expand(search, proposal->policy_class, from);
-    if (!proposal->device_bounded) {
-        space_bound_device(&search->space, &search->space.policy_classes.items[proposal->policy_class],
-                           &proposal->candidate);
-        proposal->device_bounded = true;
-    }
-    if (doubtful && estimates_doubt(&search->estimates, proposal->policy_class, &proposal->candidate.bound))
-        return queue_push(doubtful, *proposal);
-    return compile(search, proposal);
+    search_bound_device(search, proposal);
+    if (doubtful && estimates_doubt(search, proposal)) return queue_push(doubtful, *proposal);
+    return search_compile(search, proposal);
 }
 
 /* Works a queue off. Ends early when no more may be compiled: that nothing left is faster is then not proved. */
 static enum status work_off(struct search *search, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     while (queue_pop(queue, &next)) {
-        if (cannot_win(search, next.bound)) continue;
+        if (search_cannot_win(search, next.bound)) continue;
         if (next.kind == PROPOSAL_CANDIDATE && !may_compile(search, &next)) {
             search->result->proved = false;
             return queue_push(queue, next);
@@ -247,7 +321,7 @@ static enum status scout(struct search *search) {
     int max = search->input->max_compiled / 2;
     enum status status = STATUS_OK;
     while ((max == 0 || search->result->compiled < max) && queue_pop(&search->resident, &next)) {
-        if (cannot_win(search, next.bound)) continue;
+        if (search_cannot_win(search, next.bound)) continue;
         bool waits = next.kind != PROPOSAL_PLACEMENT &&
                      search->scouted[search->space.policy_classes.items[next.policy_class].sharding_option];
         TRY_GOTO(status,
@@ -263,7 +337,7 @@ done:
 /* What is still in a queue was not compiled. */
 static void note_left(struct search *search, const struct queue *queue) {
     for (size_t i = 0; i < queue->heap.count; i++)
-        if (!cannot_win(search, queue->heap.items[i].bound))
+        if (!search_cannot_win(search, queue->heap.items[i].bound))
             search->result->left_s = fmin(search->result->left_s, queue->heap.items[i].bound);
 }
 
@@ -298,7 +372,7 @@ static bool may_need_min_memory(const struct search *search, const struct policy
 
 /* Whether no program of it is enough. Then none but the first is compiled where another of several inputs may fit. */
 static bool is_too_large(const struct search *search, const struct proposal *proposal) {
-    int64_t max = search->enough_bytes * stages_of(search);
+    int64_t max = search->enough_bytes * search_stages(search);
     return search->input->faster_than_s > 0 && max > 0 && search->min.compiled &&
            proposal->candidate.bound.bytes[TIER_DEVICE] > max;
 }
@@ -326,7 +400,7 @@ static enum status list_smallest(struct search *search) {
         if (!small && space->sharding_options.count > 1) continue;
         TRY(space_list_placement(&search->space, c));
     }
-    return estimates_follow(&search->estimates);
+    return estimates_follow(search);
 }
 
 /* Up to `left` programs in the queue's order; what programs like it say will not fit below the device goes to
@@ -335,11 +409,11 @@ static enum status compile_some(struct search *search, struct queue *queue, stru
     struct proposal next;
     while (*left > 0 && !is_enough(search) && queue_pop(queue, &next)) {
         if (is_too_large(search, &next)) continue;
-        if (doubtful && estimates_doubt_below(&search->estimates, next.policy_class, &next.candidate.bound)) {
+        if (doubtful && estimates_doubt_below(search, &next)) {
             TRY(queue_push(doubtful, next));
             continue;
         }
-        TRY(compile(search, &next));
+        TRY(search_compile(search, &next));
         --*left;
     }
     return STATUS_OK;
@@ -350,19 +424,15 @@ static enum status compile_smallest(struct search *search) {
     struct queue smallest = {0};
     enum status status = list_smallest(search);
     for (int32_t f = 0; f < (int32_t)search->space.policy_classes.count && status == STATUS_OK; f++) {
-        const struct policy_class *policy_class = &search->space.policy_classes.items[f];
-        struct proposal proposal = {.policy_class = f, .kind = PROPOSAL_CANDIDATE};
+        const struct policy_class *policy_class = search_class(search, f);
         if (!may_need_min_memory(search, policy_class)) continue;
         if (space_is_crowded(&search->space, policy_class)) {
             search->result->crowded++;
             continue;
         }
-        proposal.candidate = space_min_memory(&search->space, policy_class);
-        const struct policy_bound *bound = &proposal.candidate.bound;
-        if (!space_may_fit(&search->space, bound, TIER_HOST)) continue;
-        proposal.key = (double)bound->likely_bytes;
-        proposal.bound = outcome_min_s(search->input, &bound->seconds);
-        status = queue_push(&smallest, proposal);
+        const struct candidate candidate = space_min_memory(&search->space, policy_class);
+        if (!space_may_fit(&search->space, &candidate.bound, TIER_HOST)) continue;
+        status = queue_push(&smallest, search_propose(search, f, &candidate, (double)candidate.bound.likely_bytes));
     }
     struct queue doubtful = {0};
     int limit = search->input->max_compiled;
@@ -375,7 +445,7 @@ static enum status compile_smallest(struct search *search) {
 }
 
 static enum status open_space(struct search *search) {
-    search->estimates = estimates_of(search->input, &search->space);
+    search->estimates.margin = 1;
     TRY(space_create(search->input, &search->space));
     search->scouted = mem_array(search->space.sharding_options.count, sizeof *search->scouted);
     return search->scouted ? STATUS_OK : STATUS_FAILED;
@@ -385,7 +455,7 @@ static void close(struct search *search) {
     queue_free(&search->resident);
     queue_free(&search->moving);
     queue_free(&search->doubtful);
-    estimates_free(&search->estimates);
+    vec_free(&search->estimates.excesses);
     mem_free(search->scouted);
     vec_free(&search->policy_classes.list);
     space_free(&search->space);
@@ -394,7 +464,7 @@ static void close(struct search *search) {
 static void lower_bound(const struct search *search, const struct policy_seconds *seconds, struct search_bound *bound) {
     int64_t fixed = search->input->micro_batches_per_wave;
     double min = outcome_min_s(search->input, seconds),
-           expected = min * (1 + estimates_wait_part(&search->estimates, fixed > 0 ? fixed : 1));
+           expected = min * (1 + estimates_wait_part(search, fixed > 0 ? fixed : 1));
     if (!bound->may_fit || min < bound->seconds) bound->seconds = min;
     if (!bound->may_fit || expected < bound->expected_s) bound->expected_s = expected;
     bound->may_fit = true;
@@ -414,35 +484,11 @@ enum status search_bound(const struct search_input *input, struct search_bound *
     return status;
 }
 
-static enum status follow(void *payload) { return estimates_follow(&((struct search *)payload)->estimates); }
-static enum status compile_proposal(void *payload, const struct proposal *proposal) {
-    return compile(payload, proposal);
-}
-/* Near the best program others are expected to take as much besides their bounds as it does. */
-static bool is_doubtful_near(void *payload, const struct proposal *proposal) {
-    const struct search *search = payload;
-    const struct policy_bound *bound = &proposal->candidate.bound;
-    bool known = estimates_know(&search->estimates, proposal->policy_class);
-    bool large =
-        search->best.bytes_factor * (double)bound->likely_bytes > (double)search->space.capacity_bytes[TIER_DEVICE];
-    return (large && !known) || estimates_doubt(&search->estimates, proposal->policy_class, bound);
-}
-
 static enum status refine_best(struct search *search) {
-    const struct refinement refinement = {.input = search->input,
-                                          .space = &search->space,
-                                          .best = &search->best,
-                                          .result = search->result,
-                                          .policy_classes = &search->policy_classes,
-                                          .max = search->input->max_compiled,
-                                          .payload = search,
-                                          .follow = follow,
-                                          .compile = compile_proposal,
-                                          .is_doubtful = is_doubtful_near};
-    bool chunks = search->best.policy_class >= 0 &&
-                  policy_class_moves_states(&search->space.policy_classes.items[search->best.policy_class]);
+    bool chunks =
+        search->best.policy_class >= 0 && policy_class_moves_states(search_class(search, search->best.policy_class));
     if (!search->refines || !(chunks || !search->result->proved)) return STATUS_OK;
-    TRY(refine(&refinement));
+    TRY(refine(search));
     search->refines = false; /* what is left is for all others */
     return search->result->proved ? STATUS_OK : compile_best(search);
 }
@@ -451,7 +497,7 @@ static enum status refine_best(struct search *search) {
 static void drop_other_program(struct search *search) {
     struct search_result *result = search->result;
     const struct trial *first = result->pareto_front.items;
-    if (result->pareto_front.count > 0 && memcmp(&search->best_policy, &first->policy, sizeof first->policy) == 0)
+    if (result->pareto_front.count > 0 && memcmp(&search->best.policy, &first->policy, sizeof first->policy) == 0)
         return;
     program_free(result->best);
     result->best = NULL;
@@ -462,11 +508,10 @@ static enum status search_space(struct search *search) {
     TRY(space_is_listed(&search->space) ? push_policy_classes(search, 0) : push_placements(search));
     TRY(compile_best(search));
     TRY(refine_best(search));
-    bool any = search->best_s < INFINITY || search->input->faster_than_s > 0;
+    bool any = search->best.seconds < INFINITY || search->input->faster_than_s > 0;
     if (!any && search->input->max_compiled >= 0) TRY(compile_smallest(search));
-    const struct outcomes outcomes = {search->input, &search->space, search->policy_classes.list.items, search->result};
-    TRY(outcomes_note_partitions(&outcomes));
-    TRY(outcomes_rank(&outcomes));
+    TRY(outcomes_note_partitions(search));
+    TRY(outcomes_rank(search));
     drop_other_program(search);
     return STATUS_OK;
 }
@@ -475,8 +520,7 @@ enum status search_policies(const struct search_input *input, struct search_resu
     *out = (struct search_result){.min_bytes = INT64_MAX};
     struct search search = {.input = input,
                             .result = out,
-                            .best_s = INFINITY,
-                            .best.policy_class = -1,
+                            .best = {.policy_class = -1, .seconds = INFINITY},
                             .refines = input->max_compiled > 0 && input->faster_than_s <= 0};
     enum status status = search_space(&search);
     close(&search);
@@ -491,8 +535,7 @@ enum status search_min_memory(const struct search_input *input, struct trial *ou
     struct search_result result = {.min_bytes = INT64_MAX};
     struct search search = {.input = &sizes,
                             .result = &result,
-                            .best_s = INFINITY,
-                            .best.policy_class = -1,
+                            .best = {.policy_class = -1, .seconds = INFINITY},
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
     if (!free_of_charge.kernels) return STATUS_FAILED;

@@ -10,8 +10,8 @@
  * class goes below (policy_bound.h); what is *expected* of it is the bound plus what programs like it took above
  * theirs.
  *
- * Files, in the order to read them: search (this; the order of compiling), measure (one policy, compiled and
- * simulated), proposals (what is not tried yet, by expected time; what came of the others, and what they teach), refine
+ * Files, in the order to read them: search (this; one policy, compiled and simulated; the order of
+ * compiling), proposals (what is not tried yet, by expected time; what came of the others, and what they teach), refine
  * (the last programs: policies near the best), space (policy classes and candidates), schedule_cost (activation
  * schedules that are tried, and what one micro-batch takes under one), states (model states chunk by chunk; lanes,
  * rounds and ranks; the seconds of collectives), policy_bound (seconds and bytes from these). */
@@ -104,10 +104,7 @@ enum status search_policies(const struct search_input *input, struct search_resu
 enum status search_min_memory(const struct search_input *input, struct trial *out);
 void search_result_free(struct search_result *result);
 
-/* ---- one policy, compiled and simulated (measure.c) ---- */
-
-/* Whether no tier has less than the trial needs. */
-bool search_fits(const struct search_input *input, const struct trial *trial);
+/* ---- one policy, compiled and simulated ---- */
 
 /* The policy of `trial`: its bytes, and where it fits its seconds. Of a pipeline the programs of all stages, one
  * rank of each, which wait for each other: bytes are those of the stage that needs most. Where a stage takes more than

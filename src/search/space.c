@@ -48,11 +48,9 @@ static enum status measure_schedule(struct space *space, int32_t s, struct execu
     for (int64_t lookahead = 0; lookahead < lookaheads; lookahead++) {
         struct schedule_cost *cost = space_schedule_cost(space, s, lookahead);
         if (schedule->twin >= 0)
-            TRY(schedule_cost_copy(space_schedule_cost(space, schedule->twin, lookahead), schedule->text,
-                                   schedule->tier, cost));
+            TRY(schedule_cost_copy(space_schedule_cost(space, schedule->twin, lookahead), schedule->tier, cost));
         else
-            TRY(schedule_cost_measure(&space->source, executions, input->workspace, input->costs, schedule->text,
-                                      lookahead, cost));
+            TRY(schedule_cost_measure(&space->source, executions, input->workspace, input->costs, lookahead, cost));
         if (policy_bound_scratch(cost) > space->scratch_count) space->scratch_count = policy_bound_scratch(cost);
     }
     return STATUS_OK;
@@ -85,8 +83,7 @@ static enum status add_fastest(struct space *space, struct execution_list *execu
     int64_t budgets[BUDGETS_MAX];
     TRY(schedule_list_executions(&space->source, "", executions));
     enum status status;
-    TRY_GOTO(status, schedule_cost_measure(&space->source, executions, input->workspace, input->costs, "", 0, &keep),
-             done);
+    TRY_GOTO(status, schedule_cost_measure(&space->source, executions, input->workspace, input->costs, 0, &keep), done);
     TRY_GOTO(status, step_chain_create(input->graph, input->costs, &keep, &chain), done);
     int count = list_budgets(space, &keep, budgets);
     TRY_GOTO(status, schedules_add_fastest(&chain, budgets, count, &space->schedules), done);

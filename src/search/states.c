@@ -116,19 +116,9 @@ static void sum_up(struct chunk_sum *from, int32_t chunks) {
     for (int32_t c = chunks; c-- > 0;) {
         struct chunk_sum *sum = &from[c];
         const struct chunk_sum *next = sum + 1;
-        sum->parameters += next->parameters;
-        sum->again += next->again;
-        sum->again_packs += next->again_packs;
-        sum->trained += next->trained;
-        sum->trained_packs += next->trained_packs;
-        sum->gradients += next->gradients;
-        sum->summed += next->summed;
-        sum->shards += next->shards;
-        sum->summed_packs += next->summed_packs;
-        sum->optimizer += next->optimizer;
-        sum->packs += next->packs;
-        sum->gradient_packs += next->gradient_packs;
-        sum->optimizer_packs += next->optimizer_packs;
+#define CHUNK_SUM_ADD(type, name) sum->name += next->name;
+        CHUNK_SUM_LIST(CHUNK_SUM_ADD)
+#undef CHUNK_SUM_ADD
         for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
             sum->update_s[activity] += next->update_s[activity];
             sum->host_update_s[activity] += next->host_update_s[activity];
@@ -137,15 +127,12 @@ static void sum_up(struct chunk_sum *from, int32_t chunks) {
     }
 }
 
-static enum status find_largest(struct states *states) {
+static void find_largest(struct states *states) {
     int64_t chunks = states_count(states);
-    states->largest = mem_array((size_t)chunks + 1, sizeof *states->largest);
-    if (!states->largest) return STATUS_FAILED;
     for (int64_t c = chunks; c-- > 0;) {
         int64_t bytes = states_parameters(states, c), next = states->largest[c + 1];
         states->largest[c] = bytes > next ? bytes : next;
     }
-    return STATUS_OK;
 }
 
 static int compare_ints(const void *a, const void *b) {
@@ -167,9 +154,9 @@ static enum status find_users(const struct graph *graph, struct states *states) 
         }
     }
     if (uses.count > 0) qsort(uses.items, uses.count, sizeof *uses.items, compare_ints);
-    states->users_first = mem_array(2 * (size_t)states->blocks + 1, sizeof *states->users_first);
-    states->users = mem_array(uses.count + 1, sizeof *states->users);
-    states->users_bytes = mem_array(uses.count + 1, sizeof *states->users_bytes);
+    states->users_first = scratch_alloc(&states->memory, 2 * (size_t)states->blocks + 1, sizeof *states->users_first);
+    states->users = scratch_alloc(&states->memory, uses.count + 1, sizeof *states->users);
+    states->users_bytes = scratch_alloc(&states->memory, uses.count + 1, sizeof *states->users_bytes);
     bool allocated = states->users_first && states->users && states->users_bytes;
     TRY_GOTO(status, allocated ? STATUS_OK : STATUS_FAILED, done);
     int32_t block = 0, count = 0;
@@ -206,9 +193,7 @@ static int32_t count_users(const struct states *states, int32_t block, int64_t f
     return count;
 }
 
-static enum status find_read_again(struct states *states) {
-    states->read_again = mem_array((size_t)states_count(states) + 1, sizeof *states->read_again);
-    if (!states->read_again) return STATUS_FAILED;
+static void find_read_again(struct states *states) {
     int32_t first = states->users_first[states->blocks], end = states->users_first[2 * states->blocks];
     for (int32_t i = first; i < end; i++)
         states->read_again[states->users[i]] = true;
@@ -217,13 +202,10 @@ static enum status find_read_again(struct states *states) {
         states->from[c].again = states->from[c + 1].again + (again ? states_parameters(states, c) : 0);
         states->from[c].again_packs = states->from[c + 1].again_packs + again;
     }
-    return STATUS_OK;
 }
 
-static enum status find_min_buffers(struct states *states) {
+static void find_min_buffers(struct states *states) {
     int64_t chunks = states_count(states);
-    states->min_buffers = mem_array((size_t)chunks + 1, sizeof *states->min_buffers);
-    if (!states->min_buffers) return STATUS_FAILED;
     for (int64_t first = 0; first <= chunks; first++) {
         states->min_buffers[first] = 1;
         for (int32_t block = 0; block < states->blocks; block++) {
@@ -231,7 +213,6 @@ static enum status find_min_buffers(struct states *states) {
             if (count > states->min_buffers[first]) states->min_buffers[first] = count;
         }
     }
-    return STATUS_OK;
 }
 
 /* ---- shards ---- */
@@ -315,47 +296,36 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
                           struct states *out) {
     *out = (struct states){.chunk_bytes = policy->chunk_bytes, .blocks = graph_count_blocks(graph)};
     TRY(chunks_of_policy(graph, policy, &out->chunks));
-    out->from = mem_array(out->chunks.chunks.count + 1, sizeof *out->from);
-    if (!out->from) return STATUS_FAILED;
+    size_t chunks = out->chunks.chunks.count + 1;
+    out->from = scratch_alloc(&out->memory, chunks, sizeof *out->from);
+    out->largest = scratch_alloc(&out->memory, chunks, sizeof *out->largest);
+    out->read_again = scratch_alloc(&out->memory, chunks, sizeof *out->read_again);
+    out->min_buffers = scratch_alloc(&out->memory, chunks, sizeof *out->min_buffers);
+    if (!out->from || !out->largest || !out->read_again || !out->min_buffers) return STATUS_FAILED;
     TRY(add_tensors(graph, out));
     join_gradients(out);
     TRY(add_kernels(graph, costs, out));
     sum_up(out->from, states_count(out));
-    TRY(find_largest(out));
+    find_largest(out);
     TRY(find_users(graph, out));
-    TRY(find_read_again(out));
-    return find_min_buffers(out);
+    find_read_again(out);
+    find_min_buffers(out);
+    return STATUS_OK;
 }
 
 void states_free(struct states *states) {
     chunks_free(&states->chunks);
-    mem_free(states->from);
+    scratch_free(&states->memory);
     vec_free(&states->gradients);
     vec_free(&states->kernels);
-    mem_free(states->largest);
-    mem_free(states->users_first);
-    mem_free(states->users);
-    mem_free(states->users_bytes);
-    mem_free(states->read_again);
-    mem_free(states->min_buffers);
     *states = (struct states){0};
 }
 
 struct chunk_sum chunk_sum_of(const struct chunk_sum *from, int64_t chunk) {
     const struct chunk_sum *sum = &from[chunk], *next = sum + 1;
-    return (struct chunk_sum){.parameters = sum->parameters - next->parameters,
-                              .again = sum->again - next->again,
-                              .again_packs = sum->again_packs - next->again_packs,
-                              .trained = sum->trained - next->trained,
-                              .gradients = sum->gradients - next->gradients,
-                              .summed = sum->summed - next->summed,
-                              .shards = sum->shards - next->shards,
-                              .summed_packs = sum->summed_packs - next->summed_packs,
-                              .optimizer = sum->optimizer - next->optimizer,
-                              .packs = sum->packs - next->packs,
-                              .trained_packs = sum->trained_packs - next->trained_packs,
-                              .gradient_packs = sum->gradient_packs - next->gradient_packs,
-                              .optimizer_packs = sum->optimizer_packs - next->optimizer_packs};
+#define CHUNK_SUM_DIFFERENCE(type, name) .name = sum->name - next->name,
+    return (struct chunk_sum){CHUNK_SUM_LIST(CHUNK_SUM_DIFFERENCE)};
+#undef CHUNK_SUM_DIFFERENCE
 }
 
 static enum status count_reductions(struct step_cut *cut, const struct recipe *recipe) {

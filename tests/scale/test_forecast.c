@@ -77,7 +77,7 @@ static void more_of_anything_takes_longer(void **state) {
     assert_true(forecast_of(&more).step_s > 2 * seconds);
     more = base, more.model.layers = 33;
     assert_true(forecast_of(&more).step_s > seconds);
-    more = base, more.system.overlaps_parameters = false;
+    more = base, system_set(&more.system, OVERLAPS_PARAMETERS, false);
     assert_true(forecast_of(&more).step_s > seconds);
     more = base, more.cluster.network.node_bytes_per_s /= 10;
     assert_true(forecast_of(&more).step_s > seconds);
@@ -190,7 +190,7 @@ static void stages_are_filled_one_after_the_other(void **state) {
         struct training job = job_of(64);
         struct calibration calibration = calibration_default();
         struct job_costs costs;
-        job.system.fills_stages = true;
+        system_set(&job.system, FILLS_STAGES, true);
         job.model.layers = expected[i][0];
         job.layout.pipeline = 8, job.layout.data = 8;
         job.layout.partition = (struct partition_triple){1, 1, 8};
@@ -216,15 +216,16 @@ static void calls_for_pieces_are_as_many_as_ranks_and_collectives(void **state) 
     struct training job = job_of(64);
     struct calibration calibration = calibration_default();
     struct job_costs costs;
+    calibration.kernel_s = 1e-3;
     job_costs_find(&job, &calibration, &costs);
     job.system.gathers = 5;
-    double gather = partition_gather(&job, &costs.fabric, 2e8, 1e-3).seconds;
-    double scatter = partition_scatter(&job, &costs.fabric, 2e8, 1e-3).seconds;
+    double gather = partition_gather(&costs, 2e8).seconds;
+    double scatter = partition_scatter(&costs, 2e8).seconds;
     job.system.gather_calls = 3, job.system.scatter_calls = 2;
-    assert_true(fabs(partition_gather(&job, &costs.fabric, 2e8, 1e-3).seconds - gather - 3 * 64 * 5e-3) < 1e-9);
-    assert_true(fabs(partition_scatter(&job, &costs.fabric, 2e8, 1e-3).seconds - scatter - 2 * 64 * 5e-3) < 1e-9);
+    assert_true(fabs(partition_gather(&costs, 2e8).seconds - gather - 3 * 64 * 5e-3) < 1e-9);
+    assert_true(fabs(partition_scatter(&costs, 2e8).seconds - scatter - 2 * 64 * 5e-3) < 1e-9);
     job.layout.partition = (struct partition_triple){1, 1, 64};
-    assert_true(partition_gather(&job, &costs.fabric, 2e8, 1e-3).seconds == 0);
+    assert_true(partition_gather(&costs, 2e8).seconds == 0);
 }
 
 /* In a node: the backward's gathers stay there, and an eighth of the parameters is there twice. */
@@ -245,7 +246,7 @@ static void a_second_copy_keeps_the_backward_in_the_node(void **state) {
 static void layers_that_are_not_kept_are_gathered_again(void **state) {
     (void)state;
     struct training job = job_of(64);
-    job.system.overlaps_parameters = false;
+    system_set(&job.system, OVERLAPS_PARAMETERS, false);
     double kept = forecast_of(&job).step_s;
     job.system.kept_parameters = 300000000;
     assert_true(forecast_of(&job).step_s == kept);
@@ -264,9 +265,9 @@ static void launches_that_block_cost_small_micro_batches_more(void **state) {
     for (int i = 0; i < 2; i++) {
         job.layout.micro_batch = i == 0 ? 1 : 8;
         job.layout.micro_batches = i == 0 ? 8 : 1;
-        job.system.blocks_launches = false;
+        system_set(&job.system, BLOCKS_LAUNCHES, false);
         double free_s = forecast_of(&job).step_s;
-        job.system.blocks_launches = true;
+        system_set(&job.system, BLOCKS_LAUNCHES, true);
         lost[i] = forecast_of(&job).step_s - free_s;
     }
     assert_true(lost[0] > 7.99 * lost[1] && lost[1] > 0);
@@ -310,9 +311,9 @@ static void overlapping_the_backward_of_tensor_parallelism_is_faster(void **stat
         struct training job = job_of(8);
         job.layout.tensor = 8, job.layout.data = 1, job.layout.sequence = sequence;
         job.layout.partition = (struct partition_triple){1, 1, 1};
-        job.system.overlaps_tensor_backward = false;
+        system_set(&job.system, OVERLAPS_TENSOR_BACKWARD, false);
         double shown = forecast_of(&job).step_s;
-        job.system.overlaps_tensor_backward = true;
+        system_set(&job.system, OVERLAPS_TENSOR_BACKWARD, true);
         assert_true(forecast_of(&job).step_s < shown);
     }
 }
@@ -371,7 +372,7 @@ static void every_allocation_fails_in_turn(void **state) {
     (void)state;
     struct training job = job_of(8);
     job.model.layers = 2;
-    assert_true(fault_sweep(FAULT_ALLOCATE, false, forecast_faulty, &job) >= 8);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, forecast_faulty, &job) >= 4);
 }
 
 int main(void) {

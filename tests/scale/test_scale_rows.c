@@ -34,7 +34,7 @@ static void a_row_becomes_a_job(void **state) {
     assert_int_equal(row->job.layout.partition.optimizer, 32);
     assert_int_equal(row->job.layout.micro_batches, 4);
     assert_true(row->job.cluster.network.node_bytes_per_s == 100e9);
-    assert_true(row->job.system.overlaps_parameters && !row->job.system.overlaps_gradients);
+    assert_true(system_has(&row->job.system, OVERLAPS_PARAMETERS) && !system_has(&row->job.system, OVERLAPS_GRADIENTS));
     assert_true(row->step_s == 4.0 * 4096 / 1608);
     assert_true(row->peak_bytes == 70e9);
     scale_rows_free(&rows);

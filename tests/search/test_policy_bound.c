@@ -53,9 +53,8 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
     assert_int_equal(states_create(graph, costs, policy, &states), STATUS_OK);
     assert_int_equal(execution_source_create(graph, policy, &states.chunks, false, &source), STATUS_OK);
     assert_int_equal(schedule_list_executions(&source, policy->schedule, &executions), STATUS_OK);
-    assert_int_equal(
-        schedule_cost_measure(&source, &executions, workspace, costs, policy->schedule, policy->lookahead, &cost),
-        STATUS_OK);
+    assert_int_equal(schedule_cost_measure(&source, &executions, workspace, costs, policy->lookahead, &cost),
+                     STATUS_OK);
     int64_t *scratch = mem_array(policy_bound_scratch(&cost), sizeof *scratch);
     assert_non_null(scratch);
     struct step_cut cut;

@@ -41,9 +41,9 @@ static struct schedule_cost measure(struct subject *subject, const char *schedul
     struct workspace_table workspace = {.bytes = subject->bytes, .count = (int)subject->graph->nodes.count};
     struct schedule_cost cost;
     assert_int_equal(schedule_list_executions(&subject->source, schedule, &subject->executions), STATUS_OK);
-    assert_int_equal(schedule_cost_measure(&subject->source, &subject->executions, &workspace, &subject->costs,
-                                           schedule, lookahead, &cost),
-                     STATUS_OK);
+    assert_int_equal(
+        schedule_cost_measure(&subject->source, &subject->executions, &workspace, &subject->costs, lookahead, &cost),
+        STATUS_OK);
     return cost;
 }
 

@@ -21,6 +21,7 @@ static inline bool proof_ended(const struct proof_issue *issue, int own_stream, 
 enum { STEPS = 2, RUNS_MAX = 3 };
 
 struct unrolled {
+    struct scratch memory;
     struct program program;         /* the program with its sections cut; all else is borrowed */
     int64_t *first;                 /* by instruction: index of its first issue in `clocks` */
     struct clock *clocks;           /* by issue: what has ended when it ends */
@@ -36,8 +37,8 @@ static int64_t repetitions_of(const struct program *program, int32_t instruction
 static enum status unroll(const struct program *program, struct unrolled *unrolled) {
     struct program *cut = &unrolled->program;
     *cut = *program;
-    cut->sections.items = mem_array(program->sections.count, sizeof *cut->sections.items);
-    unrolled->first = mem_array(program->instructions.count, sizeof *unrolled->first);
+    cut->sections.items = scratch_alloc(&unrolled->memory, program->sections.count, sizeof *cut->sections.items);
+    unrolled->first = scratch_alloc(&unrolled->memory, program->instructions.count, sizeof *unrolled->first);
     if (!cut->sections.items || !unrolled->first) return STATUS_FAILED;
     for (size_t s = 0; s < program->sections.count; s++) {
         struct section *section = &cut->sections.items[s];
@@ -49,7 +50,7 @@ static enum status unroll(const struct program *program, struct unrolled *unroll
         unrolled->first[i] = issues;
         issues += STEPS * repetitions_of(cut, i);
     }
-    unrolled->clocks = mem_array((size_t)issues, sizeof *unrolled->clocks);
+    unrolled->clocks = scratch_alloc(&unrolled->memory, (size_t)issues, sizeof *unrolled->clocks);
     return unrolled->clocks ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -108,9 +109,7 @@ static enum status proof_order_walk(const struct program *program,
     struct unrolled unrolled = {.first = NULL};
     enum status status = unroll(program, &unrolled);
     if (status == STATUS_OK) status = walk(&unrolled, visitor, payload);
-    mem_free(unrolled.program.sections.items);
-    mem_free(unrolled.first);
-    mem_free(unrolled.clocks);
+    scratch_free(&unrolled.memory);
     return status;
 }
 
@@ -142,6 +141,7 @@ struct holding {
 };
 
 struct verifier {
+    struct scratch memory;
     const struct program *program;
     struct holding *holdings; /* by buffer */
     /* By buffer: how often its data was changed, in place or in a copy. A copy with an older count than its home, or a
@@ -367,11 +367,11 @@ static enum status settle_persistent(struct verifier *verifier) {
 
 /* Some steps leave deferred instructions out, or issue them alone (program.h), so buffers that they share with others
  * must be persistent. */
-static enum status check_deferred(const struct program *program) {
+static enum status check_deferred(struct verifier *verifier) {
     enum { DEFERRED = 1, OTHER = 2 };
-    unsigned char *users = mem_array(program->buffers.count, 1);
+    const struct program *program = verifier->program;
+    unsigned char *users = scratch_alloc(&verifier->memory, program->buffers.count, 1);
     if (!users) return STATUS_FAILED;
-    enum status status = STATUS_OK;
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
         for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct instruction *instruction = &program->instructions.items[i];
@@ -379,39 +379,39 @@ static enum status check_deferred(const struct program *program) {
             if (operand->buffer < 0 || program->buffers.items[operand->buffer].persistent) continue;
             users[operand->buffer] |= instruction->deferred ? DEFERRED : OTHER;
             if (users[operand->buffer] == (DEFERRED | OTHER))
-                TRY_GOTO(status,
-                         FAULT(program, i, operand, "used by deferred instructions and by others, and not kept"), done);
+                return FAULT(program, i, operand, "used by deferred instructions and by others, and not kept");
         }
-done:
-    mem_free(users);
-    return status;
+    return STATUS_OK;
 }
 
 /* A kernel has state of its own (library handles), so it is called on one stream. */
-static enum status check_kernel_streams(const struct program *program) {
-    int *streams = mem_array(program->graph->nodes.count, sizeof *streams); /* 1 + stream; 0: not seen */
+static enum status check_kernel_streams(struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    int *streams = scratch_alloc(&verifier->memory, program->graph->nodes.count, sizeof *streams); /* 1 + stream */
     if (!streams) return STATUS_FAILED;
-    enum status status = STATUS_OK;
-    for (int32_t i = 0; i < (int32_t)program->instructions.count && status == STATUS_OK; i++) {
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (!instruction->node) continue;
         int *stream = &streams[instruction->node->id];
         if (*stream != 0 && *stream != instruction->stream + 1)
-            status =
-                FAULT(program, i, NULL, "the kernel is called on streams %d and %d", *stream - 1, instruction->stream);
+            return FAULT(program, i, NULL, "the kernel is called on streams %d and %d", *stream - 1,
+                         instruction->stream);
         *stream = instruction->stream + 1;
     }
-    mem_free(streams);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status verify_walk(struct verifier *verifier) {
     const struct program *program = verifier->program;
-    verifier->tenancies = mem_array((size_t)verifier->segments.count, sizeof *verifier->tenancies);
-    verifier->pieces = mem_array(program->buffers.count, sizeof *verifier->pieces);
-    verifier->holdings = mem_array(program->buffers.count, sizeof *verifier->holdings);
-    verifier->versions = mem_array(program->buffers.count, sizeof *verifier->versions);
-    verifier->latest = mem_array(program->buffers.count, sizeof *verifier->latest);
+    TRY(check_deferred(verifier));
+    TRY(check_kernel_streams(verifier));
+    TRY(segments_create(program, &verifier->segments));
+    verifier->tenancies =
+        scratch_alloc(&verifier->memory, (size_t)verifier->segments.count, sizeof *verifier->tenancies);
+    verifier->pieces = scratch_alloc(&verifier->memory, program->buffers.count, sizeof *verifier->pieces);
+    verifier->holdings = scratch_alloc(&verifier->memory, program->buffers.count, sizeof *verifier->holdings);
+    verifier->versions = scratch_alloc(&verifier->memory, program->buffers.count, sizeof *verifier->versions);
+    verifier->latest = scratch_alloc(&verifier->memory, program->buffers.count, sizeof *verifier->latest);
     if (!verifier->tenancies || !verifier->pieces || !verifier->holdings || !verifier->versions || !verifier->latest)
         return STATUS_FAILED;
     for (int32_t i = 0; i < verifier->segments.count; i++)
@@ -424,18 +424,11 @@ enum status program_verify(const struct program *program) {
     if (program->streams < 1 || program->streams > STREAMS_MAX)
         return status_set(STATUS_FAILED, "program: %d streams, at most %d are possible", program->streams, STREAMS_MAX);
     TRY(program_verify_form(program));
-    TRY(check_deferred(program));
-    TRY(check_kernel_streams(program));
     struct verifier verifier = {.program = program};
-    TRY(segments_create(program, &verifier.segments));
     enum status status = verify_walk(&verifier);
-    mem_free(verifier.tenancies);
     for (size_t i = 0; verifier.pieces && i < program->buffers.count; i++)
         vec_free(&verifier.pieces[i].list);
-    mem_free(verifier.pieces);
-    mem_free(verifier.holdings);
-    mem_free(verifier.versions);
-    mem_free(verifier.latest);
     segments_free(&verifier.segments);
+    scratch_free(&verifier.memory);
     return status;
 }

@@ -175,21 +175,15 @@ static int64_t count_values(const struct cells *cells, const struct buffer *buff
 }
 
 enum status cell_values_create(const struct program *program, const struct cells *cells, struct cell_values *out) {
-    *out = (struct cell_values){program, cells, mem_array(program->buffers.count + 1, sizeof *out->of)};
+    *out = (struct cell_values){.program = program, .cells = cells};
+    out->of = scratch_alloc(&out->memory, program->buffers.count + 1, sizeof *out->of);
     if (!out->of) return STATUS_FAILED;
     for (size_t b = 0; b < program->buffers.count; b++) {
         int64_t count = count_values(cells, &program->buffers.items[b]);
-        if (count > 0) out->of[b] = mem_array((size_t)count, sizeof **out->of);
+        if (count > 0) out->of[b] = scratch_alloc(&out->memory, (size_t)count, sizeof **out->of);
         if (count > 0 && !out->of[b]) return STATUS_FAILED;
     }
     return STATUS_OK;
-}
-
-void cell_values_free(struct cell_values *values) {
-    for (size_t b = 0; values->of && b < values->program->buffers.count; b++)
-        mem_free(values->of[b]);
-    mem_free(values->of);
-    values->of = NULL;
 }
 
 enum status cell_values_list(const struct cell_values *values, int32_t buffer, int64_t begin, int64_t end,
@@ -364,10 +358,11 @@ enum status definition_create(const struct cells *cells, const struct recipe *re
                                .edges_round = recipe->reduce_dtype == DTYPE_BF16};
     TRY(lane_tree_of_shape(&recipe->lanes, &out->tree));
     for (int i = 0; i <= DEFINITION_STEPS; i++) {
-        out->kept[i] = mem_array((size_t)cells->count + 1, sizeof **out->kept);
+        out->kept[i] = scratch_alloc(&out->memory, (size_t)cells->count + 1, sizeof **out->kept);
         if (!out->kept[i]) return STATUS_FAILED;
-        if (i == DEFINITION_STEPS) break;
-        out->gradients[i] = mem_array((size_t)cells->count + 1, sizeof **out->gradients);
+    }
+    for (int i = 0; i < DEFINITION_STEPS; i++) {
+        out->gradients[i] = scratch_alloc(&out->memory, (size_t)cells->count + 1, sizeof **out->gradients);
         if (!out->gradients[i]) return STATUS_FAILED;
     }
     for (int64_t c = 0; c < cells->count; c++)
@@ -378,9 +373,6 @@ enum status definition_create(const struct cells *cells, const struct recipe *re
 }
 
 void definition_free(struct definition *definition) {
-    for (int i = 0; i < DEFINITION_STEPS; i++)
-        mem_free(definition->gradients[i]);
-    for (int i = 0; i <= DEFINITION_STEPS; i++)
-        mem_free(definition->kept[i]);
+    scratch_free(&definition->memory);
     lane_tree_free(&definition->tree);
 }

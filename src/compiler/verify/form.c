@@ -3,26 +3,12 @@
 
 #include "compiler/program.h"
 
-static const char *instruction_name(const struct instruction *instruction) {
-    static const char *const names[] = {[OPCODE_KERNEL] = "kernel",
-                                        [OPCODE_ZERO] = "zero",
-                                        [OPCODE_COPY] = "copy",
-                                        [OPCODE_TAKE] = "take",
-                                        [OPCODE_ADD] = "add",
-                                        [OPCODE_ADD_BF16] = "add in bf16",
-                                        [OPCODE_ALL_REDUCE] = "all-reduce",
-                                        [OPCODE_REDUCE_SCATTER] = "reduce-scatter",
-                                        [OPCODE_ALL_GATHER] = "all-gather",
-                                        [OPCODE_ALL_TO_ALL] = "all-to-all",
-                                        [OPCODE_ELSEWHERE] = "elsewhere"};
-    return instruction->node ? instruction->node->name : names[instruction->opcode];
-}
-
 enum status verify_fault(const struct program *program, int32_t index, const struct operand *operand,
                          enum status status) {
     const struct instruction *instruction = &program->instructions.items[index];
     bool named = operand && operand->buffer >= 0 && operand->buffer < (int32_t)program->buffers.count;
-    return status_prefix(status, "program: instruction %d (%s)%s%s", index, instruction_name(instruction),
+    return status_prefix(status, "program: instruction %d (%s)%s%s", index,
+                         instruction->node ? instruction->node->name : opcode_name(instruction->opcode),
                          named ? ": buffer " : "", named ? program->buffers.items[operand->buffer].name : "");
 }
 
@@ -220,18 +206,31 @@ static enum status check_tiers(const struct program *program, int32_t index) {
     return STATUS_OK;
 }
 
-/* The operands that an instruction without a node has: what it reads, -1 for none, and its output. */
-static enum status check_ends(const struct program *program, int32_t index, int reads, enum access output) {
-    const struct instruction *instruction = &program->instructions.items[index];
+enum { IN = 1u, OUT = 1u << OP_INPUTS_MAX, STAGING = 1u << OPERAND_WORKSPACE }; /* bits of operands */
+
+/* The instruction has all operands of `must`, and of others only those of `may`. */
+static enum status check_operands(const struct program *program, int32_t index, unsigned must, unsigned may) {
     for (int k = 0; k < OPERANDS_MAX; k++) {
-        const struct operand *operand = &instruction->operands[k];
-        bool wanted = k == reads || k == OP_INPUTS_MAX;
-        if (wanted != (operand->buffer >= 0))
-            return FAULT(program, index, operand, "operand %d %s", k, wanted ? "is missing" : "is one too many");
-        enum access access = k == reads ? ACCESS_READ : output;
-        if (wanted && (operand->access != access || operand->row_bytes != 0 || operand->stride != 0))
-            return FAULT(program, index, operand, "operand %d is no plain %s", k, k == reads ? "read" : "write");
+        const struct operand *operand = &program->instructions.items[index].operands[k];
+        if (operand->buffer < 0 && must >> k & 1) return FAULT(program, index, operand, "operand %d is missing", k);
+        if (operand->buffer >= 0 && !((must | may) >> k & 1))
+            return FAULT(program, index, operand, "operand %d is one too many", k);
     }
+    return STATUS_OK;
+}
+
+static bool is_plain(const struct operand *operand, enum access access) {
+    return operand->access == access && operand->row_bytes == 0 && operand->stride == 0;
+}
+
+/* The operands of an instruction without a node: its output, and input 0 where it `reads`. */
+static enum status check_ends(const struct program *program, int32_t index, bool reads, enum access output) {
+    const struct operand *operands = program->instructions.items[index].operands;
+    TRY(check_operands(program, index, OUT | (reads ? IN : 0), 0));
+    if (reads && !is_plain(&operands[0], ACCESS_READ))
+        return FAULT(program, index, &operands[0], "operand 0 is no plain read");
+    if (!is_plain(&operands[OP_INPUTS_MAX], output))
+        return FAULT(program, index, &operands[OP_INPUTS_MAX], "operand %d is no plain write", OP_INPUTS_MAX);
     return STATUS_OK;
 }
 
@@ -261,7 +260,7 @@ static bool operands_agree(const struct program *program, const struct operand *
 static enum status check_sums(const struct program *program, int32_t index, enum access output) {
     const struct instruction *instruction = &program->instructions.items[index];
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    TRY(check_ends(program, index, 0, output));
+    TRY(check_ends(program, index, true, output));
     for (int k = 0; k <= OP_INPUTS_MAX; k += OP_INPUTS_MAX) {
         const struct operand *operand = &instruction->operands[k];
         if (!buffer_is_gradient(&program->buffers.items[operand->buffer]))
@@ -277,7 +276,7 @@ static enum status check_rounded_sum(const struct program *program, int32_t inde
     const struct instruction *instruction = &program->instructions.items[index];
     const struct operand *to = &instruction->operands[OP_INPUTS_MAX];
     if (instruction->operands[0].buffer >= 0) return check_sums(program, index, ACCESS_UPDATE);
-    TRY(check_ends(program, index, -1, ACCESS_UPDATE));
+    TRY(check_ends(program, index, false, ACCESS_UPDATE));
     bool sum = buffer_is_gradient(&program->buffers.items[to->buffer]) && to->bytes % (int64_t)sizeof(float) == 0;
     return sum ? STATUS_OK : FAULT(program, index, to, "rounded although it is no sum of gradients");
 }
@@ -286,7 +285,7 @@ static enum status check_rounded_sum(const struct program *program, int32_t inde
 static enum status check_copy(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    TRY(check_ends(program, index, 0, ACCESS_WRITE));
+    TRY(check_ends(program, index, true, ACCESS_WRITE));
     const struct buffer *source = &program->buffers.items[from->buffer], *target = &program->buffers.items[to->buffer];
     if (source->original != target->id && target->original != source->id)
         return FAULT(program, index, from, "copied to %s, which is no copy of it nor its home", target->name);
@@ -343,8 +342,7 @@ static enum status check_own_block(const struct program *program, int32_t index)
     if ((own->buffer >= 0) != (block.begin < block.end))
         return FAULT(program, index, own, "the rank's block %s", own->buffer < 0 ? "is missing" : "is empty");
     if (own->buffer < 0) return STATUS_OK;
-    bool plain = own->access == ACCESS_READ && own->row_bytes == 0 && own->stride == 0;
-    if (!plain || own->bytes != block.end - block.begin)
+    if (!is_plain(own, ACCESS_READ) || own->bytes != block.end - block.begin)
         return FAULT(program, index, own, "read otherwise than the operation does");
     int64_t place = data->offset + block.begin;
     if (operation->apart != (own->buffer != data->buffer))
@@ -354,49 +352,45 @@ static enum status check_own_block(const struct program *program, int32_t index)
     return there ? STATUS_OK : FAULT(program, index, own, "not the rank's block");
 }
 
+/* The instruction's operation is one of the program's, and its staging is only written. */
+static enum status check_operation(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
+    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
+        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
+    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
+        return FAULT(program, index, staging, "staging is only written");
+    return STATUS_OK;
+}
+
 /* Data of the operation's bytes, with staging; a rank with nothing to add overwrites it. */
 static enum status check_collective(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
-    const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
-    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
-        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
     const struct program_collective *collective = &program->collectives.items[instruction->collective];
     bool gathers = instruction->opcode == OPCODE_ALL_GATHER;
     bool empty = collective->empty && collective->empty[rank_place_data_rank(&program->place)];
-    for (int k = 0; k < OPERANDS_MAX; k++)
-        if (k != OP_INPUTS_MAX && k != OPERAND_WORKSPACE && !(gathers && k == 0) &&
-            instruction->operands[k].buffer >= 0)
-            return FAULT(program, index, &instruction->operands[k], "operand %d is one too many", k);
-    if (data->buffer < 0) return FAULT(program, index, NULL, "an operation without data");
+    TRY(check_operands(program, index, OUT, STAGING | (gathers ? IN : 0)));
     if (collective->kind != kinds[instruction->opcode])
         return FAULT(program, index, data, "the operation is of another kind");
-    if (data->access != (gathers || empty ? ACCESS_WRITE : ACCESS_UPDATE) || data->row_bytes != 0 || data->stride != 0)
+    if (!is_plain(data, gathers || empty ? ACCESS_WRITE : ACCESS_UPDATE))
         return FAULT(program, index, data, "accessed otherwise than the operation does");
     if (data->bytes != collective->bytes || (!gathers && data->offset != 0))
         return FAULT(program, index, data, "the operand has %lld bytes, its operation %lld", (long long)data->bytes,
                      (long long)collective->bytes);
-    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
-        return FAULT(program, index, staging, "staging is only written");
     return check_own_block(program, index);
 }
 
 /* The root reads what the others get, in a buffer of the same tensor. */
 static enum status check_broadcast(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
-    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
-        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
     const struct program_collective *operation = &program->collectives.items[instruction->collective];
     bool sends = mesh_group_position(&operation->group, program->place.rank) == operation->root;
-    int data = sends ? 0 : OP_INPUTS_MAX;
-    const struct operand *operand = &instruction->operands[data];
-    for (int k = 0; k < OPERAND_WORKSPACE; k++)
-        if ((k == data) != (instruction->operands[k].buffer >= 0))
-            return FAULT(program, index, &instruction->operands[k], "operand %d %s", k,
-                         k == data ? "is missing" : "is one too many");
+    const struct operand *operand = &instruction->operands[sends ? 0 : OP_INPUTS_MAX];
+    TRY(check_operands(program, index, sends ? IN : OUT, STAGING));
     if (operation->kind != COMM_BROADCAST) return FAULT(program, index, operand, "the operation is of another kind");
-    bool writes = operand->access == ACCESS_WRITE || operand->access == ACCESS_UPDATE; /* of a buffer, a part */
-    bool plain = (sends ? operand->access == ACCESS_READ : writes) && operand->row_bytes == 0 && operand->stride == 0;
+    bool plain = sends ? is_plain(operand, ACCESS_READ)
+                       : is_plain(operand, ACCESS_WRITE) || is_plain(operand, ACCESS_UPDATE); /* of a buffer, a part */
     if (!plain || operand->bytes != operation->bytes)
         return FAULT(program, index, operand, "accessed otherwise than the operation does");
     struct tensor_run run;
@@ -417,8 +411,6 @@ static bool is_same_group(const struct comm_group *a, const struct comm_group *b
 /* Of the tensor group or an axis of it, in all of whose data the parts are equal. */
 static enum status check_node_group(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
-    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
-        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
     const struct program_collective *collective = &program->collectives.items[instruction->collective];
     const struct group_part *part = &NODE_ATTRIBUTES(instruction->node, collective_attributes)->part;
     int stride = part->stride > 0 ? (int)part->stride : 1;
@@ -439,13 +431,10 @@ static enum status check_node_collective(const struct program *program, int32_t 
     const struct instruction *instruction = &program->instructions.items[index];
     const struct node *node = instruction->node;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *in = &instruction->operands[0];
-    const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
     bool scatters = instruction->opcode == OPCODE_REDUCE_SCATTER, updates = op_updates(node) & 1;
     TRY(check_node_group(program, index));
     TRY(check_run(program, index));
-    for (int k = 0; k < OPERANDS_MAX; k++)
-        if (k != 0 && k != OP_INPUTS_MAX && k != OPERAND_WORKSPACE && instruction->operands[k].buffer >= 0)
-            return FAULT(program, index, &instruction->operands[k], "operand %d is one too many", k);
+    TRY(check_operands(program, index, 0, IN | OUT | STAGING));
     TRY(check_tensor(program, index, in, scatters || updates ? NULL : node->in[0], ACCESS_READ));
     TRY(check_tensor(program, index, data, scatters ? node->in[0] : node->out[0],
                      scatters || updates ? ACCESS_UPDATE : ACCESS_WRITE));
@@ -454,8 +443,6 @@ static enum status check_node_collective(const struct program *program, int32_t 
         return FAULT(program, index, in, "not summed in its place");
     if (data->bytes != program->collectives.items[instruction->collective].bytes)
         return FAULT(program, index, data, "the operand has other bytes than its operation");
-    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
-        return FAULT(program, index, staging, "staging is only written");
     return STATUS_OK;
 }
 
@@ -465,7 +452,7 @@ static enum status check_own_part(const struct program *program, int32_t index) 
     const struct operand *from = &instruction->operands[0];
     const struct tensor *x = instruction->node->in[0];
     int64_t bytes = shape_bytes(&instruction->node->out[0]->shape);
-    TRY(check_ends(program, index, 0, ACCESS_WRITE));
+    TRY(check_ends(program, index, true, ACCESS_WRITE));
     TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX], instruction->node->out[0], ACCESS_WRITE));
     bool own = instruction->node->op->collective == OP_COLLECTIVE_REDUCE_SCATTER && from->bytes == bytes &&
                from->offset == NODE_ATTRIBUTES(instruction->node, collective_attributes)->part.position * bytes &&
@@ -485,9 +472,10 @@ static enum status check_instruction(const struct program *program, int32_t inde
         bool known = other >= 0 && other < (int32_t)program->instructions.count && other != index;
         if (!known) return FAULT(program, index, NULL, "waits for instruction %d, which cannot end before it", other);
     }
+    if (opcode_is_collective(instruction->opcode)) TRY(check_operation(program, index));
     switch (instruction->opcode) {
     case OPCODE_KERNEL: TRY(check_node_operands(program, index)); break;
-    case OPCODE_ZERO: TRY(check_ends(program, index, -1, ACCESS_WRITE)); break;
+    case OPCODE_ZERO: TRY(check_ends(program, index, false, ACCESS_WRITE)); break;
     case OPCODE_COPY: TRY(check_copy(program, index)); break;
     case OPCODE_TAKE:
         TRY(instruction->node ? check_own_part(program, index) : check_sums(program, index, ACCESS_WRITE));

@@ -6,21 +6,25 @@
 
 #define RANK_FAULT(rank, ...) status_prefix(status_set(STATUS_FAILED, __VA_ARGS__), "program: rank %d", rank)
 
-/* How far a rank is in its step. */
+/* How far a rank is in making its operations, and then in its step. */
 struct cursor {
     const struct program *program;
     size_t section;
-    int64_t run;     /* of the section */
-    int32_t next;    /* instruction */
-    int32_t waiting; /* at this one; -1: the step is over */
-    int64_t made;    /* operations so far */
+    int64_t run;                                /* of the section */
+    int32_t next;                               /* instruction of it */
+    const struct instruction *instruction;      /* of the step: that it waits at */
+    const struct program_collective *operation; /* that comes next; NULL: none does */
+    int64_t made;                               /* operations so far */
 };
 
 struct matching {
+    struct scratch memory;
     int ranks;
+    bool steps; /* else ranks make their operations before the first step, in the order of their lists */
     struct cursor *cursors;
     int32_t **number; /* by rank and operation: which of all ranks' it is; those of a group with one number were made
                          together (comm_create) */
+    int32_t made;     /* numbers so far */
     int32_t *turn;    /* what the visitor gets */
 };
 
@@ -54,110 +58,52 @@ static bool program_collective_matches(const struct program_collective *a, const
 }
 
 /* Moves on to the rank's next operation. */
-static void seek(struct cursor *cursor) {
+static void seek(const struct matching *matching, struct cursor *cursor) {
     const struct program *program = cursor->program;
-    for (; cursor->section < program->sections.count; cursor->section++, cursor->run = 0) {
+    cursor->operation = NULL;
+    if (!matching->steps && cursor->made < (int64_t)program->collectives.count)
+        cursor->operation = &program->collectives.items[cursor->made];
+    for (; matching->steps && cursor->section < program->sections.count; cursor->section++, cursor->run = 0) {
         const struct section *section = &program->sections.items[cursor->section];
         for (; cursor->run < section->repeat; cursor->run++, cursor->next = 0)
             while (cursor->next < section->count) {
-                cursor->waiting = section->first + cursor->next++;
-                if (opcode_is_collective(program->instructions.items[cursor->waiting].opcode)) return;
+                cursor->instruction = &program->instructions.items[section->first + cursor->next++];
+                if (!opcode_is_collective(cursor->instruction->opcode)) continue;
+                cursor->operation = &program->collectives.items[cursor->instruction->collective];
+                return;
             }
     }
-    cursor->waiting = -1;
 }
 
-static const struct instruction *waiting(const struct matching *matching, int rank) {
-    const struct cursor *cursor = &matching->cursors[rank];
-    return cursor->waiting < 0 ? NULL : &cursor->program->instructions.items[cursor->waiting];
-}
-
-static const struct program_collective *operation_of(const struct matching *matching, int rank) {
-    const struct instruction *instruction = waiting(matching, rank);
-    return instruction ? &matching->cursors[rank].program->collectives.items[instruction->collective] : NULL;
+static int32_t operation_index(const struct cursor *cursor) {
+    return (int32_t)(cursor->operation - cursor->program->collectives.items);
 }
 
 static bool matches(const struct matching *matching, int rank, int other) {
-    const struct program_collective *mine = operation_of(matching, rank), *theirs = operation_of(matching, other);
-    return mine && theirs &&
-           matching->number[rank][waiting(matching, rank)->collective] ==
-               matching->number[other][waiting(matching, other)->collective] &&
-           waiting(matching, rank)->deferred == waiting(matching, other)->deferred &&
-           (!mine->node || waiting(matching, rank)->micro_batch == waiting(matching, other)->micro_batch);
+    const struct cursor *mine = &matching->cursors[rank], *theirs = &matching->cursors[other];
+    if (!mine->operation || !theirs->operation) return false;
+    if (!matching->steps) return program_collective_matches(mine->operation, theirs->operation, matching->ranks);
+    return matching->number[rank][operation_index(mine)] == matching->number[other][operation_index(theirs)] &&
+           mine->instruction->deferred == theirs->instruction->deferred &&
+           (!mine->operation->node || mine->instruction->micro_batch == theirs->instruction->micro_batch);
 }
 
 static bool is_ready(const struct matching *matching, int rank) {
-    const struct program_collective *own = operation_of(matching, rank);
+    const struct program_collective *own = matching->cursors[rank].operation;
     for (int i = 0; own && i < own->group.count; i++)
         if (!matches(matching, rank, mesh_group_rank(&own->group, i))) return false;
     return own;
 }
 
-/* ---- before the first step: ranks make their operations in the order of their lists ---- */
-
-static const struct program_collective *next_of(const struct matching *matching, const int32_t *next, int rank) {
-    const struct program *program = matching->cursors[rank].program;
-    return next[rank] < (int32_t)program->collectives.count ? &program->collectives.items[next[rank]] : NULL;
-}
-
-/* Whether the rank's next is that of its whole group. */
-static bool can_be_made(const struct matching *matching, const int32_t *next, int rank) {
-    const struct program_collective *own = next_of(matching, next, rank);
-    for (int i = 0; own && i < own->group.count; i++) {
-        const struct program_collective *other = next_of(matching, next, mesh_group_rank(&own->group, i));
-        if (!other || !program_collective_matches(own, other, matching->ranks)) return false;
-    }
-    return own;
-}
-
-static enum status name_unmade(const struct matching *matching, const int32_t *next) {
-    for (int rank = 0; rank < matching->ranks; rank++) {
-        const struct program_collective *own = next_of(matching, next, rank);
-        for (int i = 0; own && i < own->group.count; i++) {
-            int other = mesh_group_rank(&own->group, i);
-            const struct program_collective *theirs = next_of(matching, next, other);
-            if (theirs && program_collective_matches(own, theirs, matching->ranks)) continue;
-            if (!theirs)
-                return RANK_FAULT(other, "%d operations, rank %d has more, which wait for it", next[other], rank);
-            return RANK_FAULT(other, "operation %d is another than operation %d of rank %d, which waits for it",
-                              next[other], next[rank], rank);
-        }
-    }
-    return STATUS_OK;
-}
-
-static enum status number_operations(struct matching *matching) {
-    int32_t *next = mem_array((size_t)matching->ranks, sizeof *next), made = 0;
-    if (!next) return STATUS_FAILED;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int rank = 0; rank < matching->ranks; rank++) {
-            if (!can_be_made(matching, next, rank)) continue;
-            struct comm_group group = next_of(matching, next, rank)->group;
-            for (int i = 0; i < group.count; i++) {
-                int member = mesh_group_rank(&group, i);
-                matching->number[member][next[member]++] = made;
-            }
-            made++;
-            moved = true;
-        }
-    }
-    enum status status = name_unmade(matching, next);
-    mem_free(next);
-    return status;
-}
-
-/* ---- a step ---- */
-
 /* Nobody is ready. Somebody waits for a rank that has something else next, or nothing. */
 static enum status name_fault(const struct matching *matching) {
     for (int rank = 0; rank < matching->ranks; rank++) {
-        const struct program_collective *own = operation_of(matching, rank);
+        const struct program_collective *own = matching->cursors[rank].operation;
         for (int i = 0; own && i < own->group.count; i++) {
             int other = mesh_group_rank(&own->group, i);
             long long made = matching->cursors[other].made, mine = matching->cursors[rank].made;
             if (matches(matching, rank, other)) continue;
-            if (!operation_of(matching, other))
+            if (!matching->cursors[other].operation)
                 return RANK_FAULT(other, "%lld operations, rank %d has more, which wait for it", made, rank);
             return RANK_FAULT(other, "operation %lld is another than operation %lld of rank %d, which waits for it",
                               made, mine, rank);
@@ -166,15 +112,14 @@ static enum status name_fault(const struct matching *matching) {
     BUG("ranks wait, and each is ready");
 }
 
-/* Whether an operation was made, or the step is over. */
+/* Makes what is ready; *over: nothing is left. */
 static enum status take_turn(struct matching *matching, matching_visitor *visitor, void *payload, bool *over) {
     int ready = 0, left = 0;
     for (int rank = 0; rank < matching->ranks; rank++) {
-        const struct instruction *instruction = waiting(matching, rank);
         bool now = is_ready(matching, rank);
-        matching->turn[rank] = now ? instruction->collective : -1;
+        matching->turn[rank] = now ? operation_index(&matching->cursors[rank]) : -1;
         ready += now;
-        left += instruction != NULL;
+        left += matching->cursors[rank].operation != NULL;
     }
     *over = left == 0;
     if (left == 0) return STATUS_OK;
@@ -183,35 +128,54 @@ static enum status take_turn(struct matching *matching, matching_visitor *visito
     for (int rank = 0; rank < matching->ranks; rank++) {
         if (matching->turn[rank] < 0) continue;
         matching->cursors[rank].made++;
-        seek(&matching->cursors[rank]);
+        seek(matching, &matching->cursors[rank]);
     }
     return STATUS_OK;
 }
 
-static enum status begin_rank(struct matching *matching, int rank, const struct program *program) {
-    matching->cursors[rank] = (struct cursor){.program = program};
-    seek(&matching->cursors[rank]);
-    matching->number[rank] = mem_array(program->collectives.count + 1, sizeof **matching->number);
-    return matching->number[rank] ? STATUS_OK : STATUS_FAILED;
+/* Operations that are made together get one number, which differs from that of others in the turn by the group. */
+static enum status number_operations(void *payload, const int32_t *operations) {
+    struct matching *matching = payload;
+    for (int rank = 0; rank < matching->ranks; rank++)
+        if (operations[rank] >= 0)
+            matching->number[rank][operations[rank]] = matching->made + matching->cursors[rank].operation->group.first;
+    matching->made += matching->ranks;
+    return STATUS_OK;
+}
+
+static enum status walk(struct matching *matching, const struct program *const *programs, matching_visitor *visitor,
+                        void *payload) {
+    for (int rank = 0; rank < matching->ranks; rank++) {
+        matching->cursors[rank] = (struct cursor){.program = programs[rank]};
+        seek(matching, &matching->cursors[rank]);
+    }
+    for (bool over = false; !over;)
+        TRY(take_turn(matching, visitor, payload, &over));
+    return STATUS_OK;
+}
+
+static enum status match(struct matching *matching, const struct program *const *programs, matching_visitor *visitor,
+                         void *payload) {
+    size_t ranks = (size_t)matching->ranks;
+    matching->cursors = scratch_alloc(&matching->memory, ranks, sizeof *matching->cursors);
+    matching->number = scratch_alloc(&matching->memory, ranks, sizeof *matching->number);
+    matching->turn = scratch_alloc(&matching->memory, ranks, sizeof *matching->turn);
+    if (!matching->cursors || !matching->number || !matching->turn) return STATUS_FAILED;
+    for (size_t rank = 0; rank < ranks; rank++) {
+        size_t operations = programs[rank]->collectives.count + 1;
+        matching->number[rank] = scratch_alloc(&matching->memory, operations, sizeof **matching->number);
+        if (!matching->number[rank]) return STATUS_FAILED;
+    }
+    TRY(walk(matching, programs, number_operations, matching));
+    matching->steps = true;
+    return walk(matching, programs, visitor, payload);
 }
 
 enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visitor *visitor,
                                     void *payload) {
-    struct matching matching = {.ranks = ranks,
-                                .cursors = mem_array((size_t)ranks, sizeof *matching.cursors),
-                                .number = mem_array((size_t)ranks, sizeof *matching.number),
-                                .turn = mem_array((size_t)ranks, sizeof *matching.turn)};
-    enum status status = matching.cursors && matching.number && matching.turn ? STATUS_OK : STATUS_FAILED;
-    for (int rank = 0; rank < ranks && status == STATUS_OK; rank++)
-        status = begin_rank(&matching, rank, programs[rank]);
-    if (status == STATUS_OK) status = number_operations(&matching);
-    for (bool over = false; !over && status == STATUS_OK;)
-        status = take_turn(&matching, visitor, payload, &over);
-    for (int rank = 0; matching.number && rank < ranks; rank++)
-        mem_free(matching.number[rank]);
-    mem_free(matching.number);
-    mem_free(matching.cursors);
-    mem_free(matching.turn);
+    struct matching matching = {.ranks = ranks};
+    enum status status = match(&matching, programs, visitor, payload);
+    scratch_free(&matching.memory);
     return status;
 }
 

@@ -15,6 +15,7 @@ struct rank_state {
 };
 
 struct sums {
+    struct scratch memory;
     struct cells cells;
     struct definition definition;
     int ranks;
@@ -133,40 +134,30 @@ static enum status wave_micro_batch(const struct sums *sums, struct rank_state *
 
 static enum status add_uses(const struct sums *sums, struct rank_state *state) {
     const struct node *node = at_hand(state)->node;
-    struct cell_list use = {.places = {0}};
-    enum status status;
-    TRY_GOTO(status, list_operand(sums, state, 0, node->in[0], &state->places), done);
-    TRY_GOTO(status, list_operand(sums, state, 1, node->in[1], &use), done);
-    TRY_GOTO(status, list_operand(sums, state, OP_INPUTS_MAX, node->out[0], &state->others), done);
-    for (size_t c = 0; c < use.places.count; c++)
+    TRY(list_operand(sums, state, 0, node->in[0], &state->places));
+    TRY(list_operand(sums, state, 1, node->in[1], &state->sources));
+    TRY(list_operand(sums, state, OP_INPUTS_MAX, node->out[0], &state->others));
+    for (size_t c = 0; c < state->sources.places.count; c++)
         *state->others.places.items[c].value =
-            value_add_use(*state->places.places.items[c].value, *use.places.items[c].value);
-done:
-    vec_free(&use.places);
-    return status;
-}
-
-/* Gradients that a deferred update reads are those of the step before. */
-static enum status check_gradient(const struct sums *sums, struct rank_state *state, const struct tensor *tensor) {
-    const value *expected = sums->definition.gradients[sums->step - at_hand(state)->deferred];
-    TRY(list_operand(sums, state, 0, tensor, &state->places));
-    for (size_t c = 0; c < state->places.places.count; c++) {
-        const struct cell_place *place = &state->places.places.items[c];
-        if (*place->value != expected[place->cell])
-            return fault(state, "reads what is not the recipe's sum of ", tensor->name);
-    }
+            value_add_use(*state->places.places.items[c].value, *state->sources.places.items[c].value);
     return STATUS_OK;
 }
 
-static enum status check_squares(const struct sums *sums, struct rank_state *state, const struct tensor *tensor) {
-    const struct tensor *gradient = tensor->producer->in[0];
+/* Of a gradient, or of its sums of squares. Those that a deferred update reads are of the step before. */
+static enum status check_gradient(const struct sums *sums, struct rank_state *state, const struct tensor *tensor) {
+    bool squares = tensor->kind == TENSOR_RESULT;
+    const struct tensor *gradient = squares ? tensor->producer->in[0] : tensor;
     const value *expected = sums->definition.gradients[sums->step - at_hand(state)->deferred];
     int64_t first = sums->cells.of[gradient->id].first - sums->cells.of[tensor->id].first;
     TRY(list_operand(sums, state, 0, tensor, &state->places));
     for (size_t c = 0; c < state->places.places.count; c++) {
         const struct cell_place *place = &state->places.places.items[c];
-        if (*place->value != value_squares(expected[first + place->cell]))
-            return fault(state, "reads what is not the norm of the recipe's sum: ", tensor->name);
+        value sum = expected[first + place->cell];
+        if (*place->value == (squares ? value_squares(sum) : sum)) continue;
+        return fault(state,
+                     squares ? "reads what is not the norm of the recipe's sum: "
+                             : "reads what is not the recipe's sum of ",
+                     tensor->name);
     }
     return STATUS_OK;
 }
@@ -206,7 +197,7 @@ static enum status execute_kernel(const struct sums *sums, struct rank_state *st
     const struct tensor *first = node->in[0];
     if (node->phase <= PHASE_BACKWARD) return wave_micro_batch(sums, state);
     if (node->phase == PHASE_FINISH && node->out[0]->kind == TENSOR_GRADIENT) return add_uses(sums, state);
-    if (first && first->kind == TENSOR_RESULT && first->parameter) return check_squares(sums, state, first);
+    if (first && first->kind == TENSOR_RESULT && first->parameter) return check_gradient(sums, state, first);
     if (!first || first->kind != TENSOR_GRADIENT) return STATUS_OK;
     TRY(check_gradient(sums, state, first));
     return write_outputs(sums, state);
@@ -214,10 +205,14 @@ static enum status execute_kernel(const struct sums *sums, struct rank_state *st
 
 /* ---- bytes that are moved ---- */
 
-static enum status zero_cells(const struct sums *sums, struct rank_state *state) {
+/* Sets the output to zeros; or rounds it, at an edge of the lanes' tree that has none next to it. */
+static enum status change_cells(const struct sums *sums, struct rank_state *state) {
+    bool zero = at_hand(state)->opcode == OPCODE_ZERO;
     TRY(cell_values_list_operand(&state->values, &at_hand(state)->operands[OP_INPUTS_MAX], &state->places));
-    for (size_t c = 0; c < state->places.places.count; c++)
-        *state->places.places.items[c].value = value_zero(sums->step, state->places.places.items[c].cell);
+    for (size_t c = 0; c < state->places.places.count; c++) {
+        const struct cell_place *place = &state->places.places.items[c];
+        *place->value = zero ? value_zero(sums->step, place->cell) : value_round(*place->value);
+    }
     return STATUS_OK;
 }
 
@@ -231,31 +226,29 @@ static bool are_alike(const struct cell_list *a, int64_t first_byte, const struc
     return true;
 }
 
-/* Of an edge of the lanes' tree that has none next to it. */
-static enum status round_cells(struct rank_state *state) {
-    TRY(cell_values_list_operand(&state->values, &at_hand(state)->operands[OP_INPUTS_MAX], &state->places));
-    for (size_t c = 0; c < state->places.places.count; c++)
-        *state->places.places.items[c].value = value_round(*state->places.places.items[c].value);
-    return STATUS_OK;
-}
-
 static value moved_value(enum opcode opcode, value own, value moved) {
     if (opcode == OPCODE_ADD_BF16) return value_add(value_round(own), value_round(moved));
     return opcode == OPCODE_ADD ? value_add(own, moved) : moved;
 }
 
-static enum status move_cells(struct rank_state *state) {
-    const struct operand *from = &at_hand(state)->operands[0], *to = &at_hand(state)->operands[OP_INPUTS_MAX];
-    if (from->buffer < 0) return round_cells(state);
-    TRY(cell_values_list_operand(&state->values, from, &state->places));
-    TRY(cell_values_list_operand(&state->values, to, &state->others));
-    if (!are_alike(&state->places, from->offset, &state->others, to->offset))
-        return fault(state, "moves data to another place than its own", "");
-    for (size_t c = 0; c < state->places.places.count; c++) {
-        value moved = *state->places.places.items[c].value, *own = state->others.places.items[c].value;
-        *own = moved_value(at_hand(state)->opcode, *own, moved);
+/* The cells of an operand go to, or are added to, as many bytes from `byte` on of a buffer of the same rank or of
+ * another. `what` says of that rank that they are other cells. */
+static enum status move_cells(struct rank_state *from, const struct operand *moved, struct rank_state *to,
+                              int32_t buffer, int64_t byte, const char *what) {
+    TRY(cell_values_list_operand(&from->values, moved, &from->places));
+    TRY(cell_values_list(&to->values, buffer, byte, byte + moved->bytes, &to->others));
+    if (!are_alike(&from->places, moved->offset, &to->others, byte)) return fault(to, what, "");
+    for (size_t c = 0; c < to->others.places.count; c++) {
+        value *own = to->others.places.items[c].value;
+        *own = moved_value(at_hand(to)->opcode, *own, *from->places.places.items[c].value);
     }
     return STATUS_OK;
+}
+
+static enum status execute_move(const struct sums *sums, struct rank_state *state) {
+    const struct operand *from = &at_hand(state)->operands[0], *to = &at_hand(state)->operands[OP_INPUTS_MAX];
+    if (at_hand(state)->opcode == OPCODE_ZERO || from->buffer < 0) return change_cells(sums, state);
+    return move_cells(state, from, state, to->buffer, to->offset, "moves data to another place than its own");
 }
 
 /* Executes one rank up to its next operation with others, or to the end of the step. */
@@ -269,10 +262,7 @@ static enum status run(const struct sums *sums, struct rank_state *state) {
                 const struct instruction *instruction = at_hand(state);
                 if (opcode_is_collective(instruction->opcode)) return STATUS_OK;
                 if (instruction->deferred && sums->step == 0) continue;
-                if (instruction->opcode == OPCODE_KERNEL)
-                    TRY(execute_kernel(sums, state));
-                else
-                    TRY(instruction->opcode == OPCODE_ZERO ? zero_cells(sums, state) : move_cells(state));
+                TRY(instruction->opcode == OPCODE_KERNEL ? execute_kernel(sums, state) : execute_move(sums, state));
             }
     }
     state->index = -1;
@@ -346,13 +336,7 @@ static enum status gather_block(struct rank_state *from, struct rank_state *to) 
     if (mine->buffer < 0 || mine->bytes != block.end - block.begin) return fault(from, "has not its block", "");
     if (from == to && mine->buffer == out->buffer && mine->offset != place)
         return fault(from, "has its block in another place", "");
-    TRY(cell_values_list_operand(&from->values, mine, &from->places));
-    TRY(cell_values_list(&to->values, out->buffer, place, place + mine->bytes, &to->others));
-    if (!are_alike(&from->places, mine->offset, &to->others, place))
-        return fault(to, "gathers data to another place than its own", "");
-    for (size_t c = 0; c < to->others.places.count; c++)
-        *to->others.places.items[c].value = *from->places.places.items[c].value;
-    return STATUS_OK;
+    return move_cells(from, mine, to, out->buffer, place, "gathers data to another place than its own");
 }
 
 static enum status gather(const struct sums *sums, const struct comm_group *group) {
@@ -369,13 +353,8 @@ static enum status broadcast(const struct sums *sums, const struct comm_group *g
     for (int i = 0; i < group->count; i++) {
         struct rank_state *to = &sums->states[mesh_group_rank(group, i)];
         const struct operand *out = &at_hand(to)->operands[OP_INPUTS_MAX];
-        if (to == root) continue;
-        TRY(cell_values_list_operand(&root->values, sent, &root->places));
-        TRY(cell_values_list_operand(&to->values, out, &to->others));
-        if (!are_alike(&root->places, sent->offset, &to->others, out->offset))
-            return fault(to, "receives data in another place than its own", "");
-        for (size_t c = 0; c < to->others.places.count; c++)
-            *to->others.places.items[c].value = *root->places.places.items[c].value;
+        if (to != root)
+            TRY(move_cells(root, sent, to, out->buffer, out->offset, "receives data in another place than its own"));
     }
     return STATUS_OK;
 }
@@ -446,18 +425,15 @@ static enum status check_rank_end(const struct sums *sums, struct rank_state *st
     return STATUS_OK;
 }
 
-static enum status check_end(const struct sums *sums) {
-    int *held = mem_array((size_t)sums->cells.count + 1, sizeof *held);
-    enum status status = held ? STATUS_OK : STATUS_FAILED;
+static enum status check_end(const struct sums *sums, int *held) {
     int tensor = rank_place_tensor_parallel(&sums->states[0].program->place);
-    for (int t = 0; t < tensor && status == STATUS_OK; t++) {
+    for (int t = 0; t < tensor; t++) {
         memset(held, 0, (size_t)sums->cells.count * sizeof *held);
-        for (int r = t; r < sums->ranks && status == STATUS_OK; r += tensor)
-            status = check_rank_end(sums, &sums->states[r], held);
-        if (status == STATUS_OK) status = check_held(sums, held);
+        for (int r = t; r < sums->ranks; r += tensor)
+            TRY(check_rank_end(sums, &sums->states[r], held));
+        TRY(check_held(sums, held));
     }
-    mem_free(held);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status run_step(struct sums *sums, const struct program *const *programs) {
@@ -466,7 +442,8 @@ static enum status run_step(struct sums *sums, const struct program *const *prog
     TRY(program_verify_matching(programs, sums->ranks, make_operations, sums));
     for (int r = 0; r < sums->ranks; r++)
         TRY(run(sums, &sums->states[r]));
-    return check_end(sums);
+    int *held = scratch_alloc(&sums->memory, (size_t)sums->cells.count + 1, sizeof *held);
+    return held ? check_end(sums, held) : STATUS_FAILED;
 }
 
 /* ---- setting up ---- */
@@ -503,18 +480,15 @@ static enum status begin(struct sums *sums, const struct program *const *program
     size_t ranks = (size_t)sums->ranks;
     TRY(cells_create(programs, sums->ranks, &sums->cells));
     TRY(definition_create(&sums->cells, recipe, &sums->definition));
-    sums->states = mem_array(ranks, sizeof *sums->states);
-    sums->leaves = mem_array(ranks, sizeof *sums->leaves);
-    sums->deferred = mem_array(programs[0]->graph->tensors.count + 1, sizeof *sums->deferred);
-    int *subtree = mem_array(ranks, sizeof *subtree);
-    bool allocated = sums->states && sums->leaves && sums->deferred && subtree;
-    enum status status = allocated ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK)
-        status = lane_tree_cut(&sums->definition.tree, rank_place_data(&programs[0]->place), subtree);
-    for (int r = 0; r < sums->ranks && status == STATUS_OK; r++)
-        status = begin_rank(sums, r, programs[r], subtree);
-    mem_free(subtree);
-    return status;
+    sums->states = scratch_alloc(&sums->memory, ranks, sizeof *sums->states);
+    sums->leaves = scratch_alloc(&sums->memory, ranks, sizeof *sums->leaves);
+    sums->deferred = scratch_alloc(&sums->memory, programs[0]->graph->tensors.count + 1, sizeof *sums->deferred);
+    int *subtree = scratch_alloc(&sums->memory, ranks, sizeof *subtree);
+    if (!sums->states || !sums->leaves || !sums->deferred || !subtree) return STATUS_FAILED;
+    TRY(lane_tree_cut(&sums->definition.tree, rank_place_data(&programs[0]->place), subtree));
+    for (int r = 0; r < sums->ranks; r++)
+        TRY(begin_rank(sums, r, programs[r], subtree));
+    return STATUS_OK;
 }
 
 enum status program_verify_sums(const struct program *const *programs, int ranks, const struct recipe *recipe) {
@@ -523,14 +497,12 @@ enum status program_verify_sums(const struct program *const *programs, int ranks
     for (sums.step = 0; sums.step < DEFINITION_STEPS && status == STATUS_OK; sums.step++)
         status = run_step(&sums, programs);
     for (int r = 0; sums.states && r < ranks; r++) {
-        cell_values_free(&sums.states[r].values);
+        scratch_free(&sums.states[r].values.memory);
         vec_free(&sums.states[r].places.places);
         vec_free(&sums.states[r].others.places);
         vec_free(&sums.states[r].sources.places);
     }
-    mem_free(sums.states);
-    mem_free(sums.leaves);
-    mem_free(sums.deferred);
+    scratch_free(&sums.memory);
     definition_free(&sums.definition);
     cells_free(&sums.cells);
     return status;

@@ -88,12 +88,13 @@ struct cell_place {
 
 /* The values of one rank, by buffer and there by member and cell. */
 struct cell_values {
+    struct scratch memory;
     const struct program *program;
     const struct cells *cells;
     value **of; /* by buffer; NULL: nothing of it is followed */
 };
+/* The caller frees out->memory, also after a failure. */
 enum status cell_values_create(const struct program *program, const struct cells *cells, struct cell_values *out);
-void cell_values_free(struct cell_values *values);
 
 struct cell_list {
     VEC(struct cell_place) places;
@@ -143,6 +144,7 @@ value value_tree_sum(const struct lane_tree *tree, int node, bool rounds, const 
 /* ---- steps ---- */
 
 struct definition {
+    struct scratch memory;
     const struct cells *cells;
     struct lane_tree tree; /* the recipe's lanes */
     bool edges_round;      /* to bf16 */

@@ -12,6 +12,8 @@ struct candidate {
 };
 
 struct candidates {
+    const struct choice_request *request;
+    const struct calibration *calibration;
     VEC(struct candidate) list;
     int64_t layouts;
     double fewest_bytes; /* of all layouts, also of those that do not fit */
@@ -20,7 +22,7 @@ struct candidates {
 static struct training job_of(const struct choice_request *request, const struct layout *layout) {
     struct training job = {
         .model = request->model, .cluster = request->cluster, .system = request->system, .layout = *layout};
-    job.layout.sequence = layout->tensor > 1 && request->system.cuts_sequence;
+    job.layout.sequence = layout->tensor > 1 && system_has(&request->system, CUTS_SEQUENCE);
     return job;
 }
 
@@ -35,8 +37,8 @@ static double bound_s(const struct job_costs *costs) {
     return pass * layers * passes;
 }
 
-static enum status consider(const struct choice_request *request, const struct calibration *calibration,
-                            const struct layout *layout, struct candidates *out) {
+static enum status consider(const struct layout *layout, struct candidates *out) {
+    const struct choice_request *request = out->request;
     struct training job = job_of(request, layout);
     struct job_costs costs;
     out->layouts++;
@@ -44,7 +46,7 @@ static enum status consider(const struct choice_request *request, const struct c
         status_clear();
         return STATUS_OK;
     }
-    job_costs_find(&job, calibration, &costs);
+    job_costs_find(&job, out->calibration, &costs);
     struct candidate one = {job.layout, rank_memory_max(&costs).total, bound_s(&costs)};
     out->fewest_bytes = fmin(out->fewest_bytes, one.bytes);
     if (one.bytes > (double)request->cluster.device.tiers[0].capacity_bytes) return STATUS_OK;
@@ -52,8 +54,8 @@ static enum status consider(const struct choice_request *request, const struct c
 }
 
 /* Nothing cut, optimizer states over all or in the node, and gradients and parameters with them. */
-static enum status consider_partitions(const struct choice_request *request, const struct calibration *calibration,
-                                       struct layout layout, struct candidates *out) {
+static enum status consider_partitions(struct layout layout, struct candidates *out) {
+    const struct choice_request *request = out->request;
     int64_t all = layout.data, node = request->cluster.network.devices / layout.tensor;
     if (node < 1 || all % node != 0) node = 1;
     if (node > all) node = all;
@@ -66,36 +68,37 @@ static enum status consider_partitions(const struct choice_request *request, con
         if (layout.pipeline > 1 && cut->parameters > 1) continue; /* each pass would gather its stage again */
         layout.partition = *cut;
         for (enum recomputation kind = RECOMPUTE_NONE; kind < RECOMPUTE_COUNT; kind++) {
-            if (kind == RECOMPUTE_NORMS && !request->system.own_kernels) continue;
+            if (kind == RECOMPUTE_NORMS && !system_has(&request->system, OWN_KERNELS)) continue;
             if (kind == RECOMPUTE_ATTENTION && request->system.attention != ATTENTION_SCORES) continue;
             layout.recomputation = kind;
-            TRY(consider(request, calibration, &layout, out));
+            TRY(consider(&layout, out));
         }
     }
     return STATUS_OK;
 }
 
-static enum status consider_micro_batches(const struct choice_request *request, const struct calibration *calibration,
-                                          struct layout layout, struct candidates *out) {
+static enum status consider_micro_batches(struct layout layout, struct candidates *out) {
+    const struct choice_request *request = out->request;
     int64_t rank_batch = request->batch / layout.data, layers = request->model.layers / layout.pipeline;
     for (int64_t size = 1; size <= rank_batch && size <= 16; size *= 2) {
         if (rank_batch % size != 0) break;
         layout.micro_batch = size;
         layout.micro_batches = rank_batch / size;
         layout.virtual_stages = 1;
-        TRY(consider_partitions(request, calibration, layout, out));
+        TRY(consider_partitions(layout, out));
         bool groups = layout.pipeline > 1 && layout.micro_batches % layout.pipeline == 0;
-        if (!groups || !request->system.interleaves || request->model.layers % layout.pipeline != 0) continue;
+        if (!groups || !system_has(&request->system, INTERLEAVES) || request->model.layers % layout.pipeline != 0)
+            continue;
         for (int64_t chunks = 2; chunks <= 4 && chunks <= layers; chunks++) {
             layout.virtual_stages = chunks;
-            if (layers % chunks == 0) TRY(consider_partitions(request, calibration, layout, out));
+            if (layers % chunks == 0) TRY(consider_partitions(layout, out));
         }
     }
     return STATUS_OK;
 }
 
-static enum status consider_meshes(const struct choice_request *request, const struct calibration *calibration,
-                                   struct candidates *out) {
+static enum status consider_meshes(struct candidates *out) {
+    const struct choice_request *request = out->request;
     int64_t node = request->cluster.network.devices;
     for (int64_t tensor = 1; tensor <= node && tensor <= request->model.heads; tensor *= 2)
         for (int64_t pipeline = 1; pipeline <= 64 && pipeline <= request->model.layers; pipeline++) {
@@ -106,7 +109,7 @@ static enum status consider_meshes(const struct choice_request *request, const s
                                     .context = 1,
                                     .data = data,
                                     .sequence_length = request->sequence_length};
-            TRY(consider_micro_batches(request, calibration, layout, out));
+            TRY(consider_micro_batches(layout, out));
         }
     return STATUS_OK;
 }
@@ -139,14 +142,14 @@ static enum status put_on_pareto_front(struct choices *pareto_front, struct choi
 }
 
 /* By rising bounds; what cannot come onto the Pareto front any more is not simulated. */
-static enum status simulate_candidates(const struct choice_request *request, const struct calibration *calibration,
-                                       const struct candidates *candidates, struct choices *out) {
+static enum status simulate_candidates(const struct candidates *candidates, struct choices *out) {
+    const struct choice_request *request = candidates->request;
     for (size_t i = 0; i < candidates->list.count; i++) {
         const struct candidate *one = &candidates->list.items[i];
         struct choice choice = {.devices = request->devices, .layout = one->layout};
         if (is_beaten(out, one->min_s, one->bytes)) continue;
         struct training job = job_of(request, &one->layout);
-        TRY(forecast_step(&job, calibration, &choice.forecast));
+        TRY(forecast_step(&job, candidates->calibration, &choice.forecast));
         out->simulated++;
         if (is_beaten(out, choice.forecast.step_s, (double)choice.forecast.peak_bytes)) continue;
         TRY(put_on_pareto_front(out, choice));
@@ -159,7 +162,8 @@ static int slowest_first(const void *left, const void *right) {
     return (a->forecast.step_s < b->forecast.step_s) - (a->forecast.step_s > b->forecast.step_s);
 }
 
-static enum status refuse(const struct choice_request *request, const struct candidates *candidates) {
+static enum status refuse(const struct candidates *candidates) {
+    const struct choice_request *request = candidates->request;
     if (candidates->layouts == 0)
         return status_set(STATUS_BAD_INPUT, "batch: %lld sequences cannot be cut for %lld devices",
                           (long long)request->batch, (long long)request->devices);
@@ -170,17 +174,17 @@ static enum status refuse(const struct choice_request *request, const struct can
 
 enum status choose_layouts(const struct choice_request *request, const struct calibration *calibration,
                            struct choices *out) {
-    struct candidates candidates = {.fewest_bytes = INFINITY};
+    struct candidates candidates = {.request = request, .calibration = calibration, .fewest_bytes = INFINITY};
     struct choices choices = {0};
     enum status status;
-    TRY_GOTO(status, consider_meshes(request, calibration, &candidates), done);
+    TRY_GOTO(status, consider_meshes(&candidates), done);
     if (candidates.list.count == 0) {
-        status = refuse(request, &candidates);
+        status = refuse(&candidates);
         goto done;
     }
     qsort(candidates.list.items, candidates.list.count, sizeof *candidates.list.items, by_bound);
     choices.layouts = candidates.layouts;
-    TRY_GOTO(status, simulate_candidates(request, calibration, &candidates, &choices), done);
+    TRY_GOTO(status, simulate_candidates(&candidates, &choices), done);
     qsort(choices.list.items, choices.list.count, sizeof *choices.list.items, slowest_first);
     *out = choices;
     choices = (struct choices){0};

@@ -53,7 +53,8 @@ static double logits_bytes(const struct job_costs *costs, int32_t stage) {
     const struct training *job = costs->job;
     if (stage != costs->pipeline.stages - 1) return 0;
     double tokens = (double)(job->layout.micro_batch * job->layout.sequence_length / job->layout.context);
-    return tokens * (double)job->model.vocab / (double)job->layout.tensor * (job->system.fp32_loss ? 10 : 4);
+    return tokens * (double)job->model.vocab / (double)job->layout.tensor *
+           (system_has(&job->system, FP32_LOSS) ? 10 : 4);
 }
 
 static double state_bytes(const struct job_costs *costs, int32_t stage) {
@@ -181,7 +182,6 @@ enum status forecast_step(const struct training *job, const struct calibration *
     *out = (struct forecast){.step_s = simulated_step.step_s,
                              .flops = model_flops(job),
                              .busy_s = simulated_step.busy_s,
-                             .exposed_s = fmax(0, simulated_step.step_s - simulated_step.busy_s),
                              .peak_bytes = (int64_t)fmin(rank_memory_max(&costs).total, 9e18),
                              .instructions = simulated_step.instructions};
     return STATUS_OK;

@@ -8,8 +8,8 @@
  *
  * Files, in the order to read them: training (what is trained, how, and by what), system (training systems by name),
  * layer_cost (a transformer's layer on a rank, and collectives of the partition), replay (instructions and their
- * simulation), stage_program (from a job to instructions), forecast (this: seconds and bytes of a step, and what failing
- * nodes cost), choose (which layout, how many devices). */
+ * simulation), stage_program (from a job to instructions), forecast (this: seconds and bytes of a step, and what
+ * failing nodes cost), choose (which layout, how many devices). */
 #pragma once
 
 #include "base/base.h"
@@ -57,7 +57,6 @@ struct forecast {
     double step_s;
     double flops;       /* of the model a step: GEMMs and attention, forward and backward, nothing twice */
     double busy_s;      /* of the slowest stage: computing */
-    double exposed_s;   /* of that stage: neither computing nor with work to do */
     int64_t peak_bytes; /* of the fullest stage's devices */
     int64_t instructions;
 };

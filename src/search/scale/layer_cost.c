@@ -35,81 +35,83 @@ static struct rank_group expert_group(const struct training *job) {
 /* In `calls` equal parts, one after the other. */
 static struct collective_load collective_load_of(const struct fabric *fabric, enum comm_kind kind, double bytes,
                                                  int64_t calls, struct rank_group group) {
-    double parts = calls > 0 ? (double)calls : 1;
-    double seconds = parts * collective_s(fabric, kind, bytes / parts, group);
+    double parts = (double)calls, seconds = parts * collective_s(fabric, kind, bytes / parts, group);
     double moved = (kind == COMM_ALL_REDUCE ? 2 : 1) * bytes;
     double busy = seconds > 0 ? moved / seconds / fabric->link_bytes_per_s : 0;
     return (struct collective_load){seconds, fmin(1, busy)};
 }
 
-/* Among `ranks` who hold shards of parameters, with calls of `piece_s` for the piece of each. */
-static struct collective_load shard_collective(const struct training *job, const struct fabric *fabric,
-                                               enum comm_kind kind, double bytes, int64_t ranks, double piece_s) {
-    int64_t collectives = job->system.gathers > 0 ? job->system.gathers : 1;
-    struct collective_load out = collective_load_of(fabric, kind, bytes, collectives, near_group(job, ranks));
-    if (ranks > 1) out.seconds += (double)(collectives * ranks) * piece_s;
+/* Among `ranks` who hold shards of parameters, with so many calls for the piece of each. */
+static struct collective_load shard_collective(const struct job_costs *costs, enum comm_kind kind, double bytes,
+                                               int64_t ranks, int64_t calls) {
+    const struct training *job = costs->job;
+    struct collective_load out =
+        collective_load_of(&costs->fabric, kind, bytes, job->system.gathers, near_group(job, ranks));
+    double piece_s = (double)calls * costs->gpu.calibration->kernel_s;
+    if (ranks > 1) out.seconds += (double)(job->system.gathers * ranks) * piece_s;
     return out;
 }
 
-static struct collective_load gather_among(const struct training *job, const struct fabric *fabric, double parameters,
-                                           int64_t ranks, double piece_s) {
-    return shard_collective(job, fabric, COMM_ALL_GATHER, WEIGHT_BYTES * parameters, ranks,
-                            (double)job->system.gather_calls * piece_s);
+static struct collective_load gather_among(const struct job_costs *costs, double parameters, int64_t ranks) {
+    return shard_collective(costs, COMM_ALL_GATHER, WEIGHT_BYTES * parameters, ranks, costs->job->system.gather_calls);
 }
 
-struct collective_load partition_gather(const struct training *job, const struct fabric *fabric, double parameters,
-                                        double piece_s) {
-    return gather_among(job, fabric, parameters, job->layout.partition.parameters, piece_s);
+struct collective_load partition_gather(const struct job_costs *costs, double parameters) {
+    return gather_among(costs, parameters, costs->job->layout.partition.parameters);
 }
 
-struct collective_load partition_gather_again(const struct training *job, const struct fabric *fabric,
-                                              double parameters, double piece_s) {
-    int64_t second = job->layout.second_parameters;
-    return gather_among(job, fabric, parameters, second > 0 ? second : job->layout.partition.parameters, piece_s);
+struct collective_load partition_gather_again(const struct job_costs *costs, double parameters) {
+    int64_t second = costs->job->layout.second_parameters;
+    return gather_among(costs, parameters, second > 0 ? second : costs->job->layout.partition.parameters);
 }
 
-/* Ballast scatters over all ranks, and those with the same shard gather it (search/collective_seconds.h). */
-static struct collective_load own_scatter(const struct training *job, const struct fabric *fabric, double bytes) {
+/* Ballast scatters over all ranks, and those with the same shard gather it (search/policy_bound.h). */
+static struct collective_load own_scatter(const struct job_costs *costs, double bytes) {
+    const struct training *job = costs->job;
     int64_t cut = job->layout.partition.gradients, ranks = data_ranks(job);
-    struct collective_load out = collective_load_of(fabric, COMM_REDUCE_SCATTER, bytes, 1, near_group(job, ranks));
+    struct collective_load out =
+        collective_load_of(&costs->fabric, COMM_REDUCE_SCATTER, bytes, 1, near_group(job, ranks));
     if (cut == ranks) return out;
     struct collective_load gather =
-        collective_load_of(fabric, COMM_ALL_GATHER, bytes / (double)cut, 1, far_group(job, ranks / cut, cut));
+        collective_load_of(&costs->fabric, COMM_ALL_GATHER, bytes / (double)cut, 1, far_group(job, ranks / cut, cut));
     return (struct collective_load){out.seconds + gather.seconds, fmax(out.link_part, gather.link_part)};
 }
 
-struct collective_load partition_scatter(const struct training *job, const struct fabric *fabric, double parameters,
-                                         double piece_s) {
+struct collective_load partition_scatter(const struct job_costs *costs, double parameters) {
+    const struct training *job = costs->job;
     double bytes = (double)job->system.gradient_bytes * parameters;
-    if (job->system.own_kernels) return own_scatter(job, fabric, bytes);
-    return shard_collective(job, fabric, COMM_REDUCE_SCATTER, bytes, job->layout.partition.parameters,
-                            (double)job->system.scatter_calls * piece_s);
+    if (system_has(&job->system, OWN_KERNELS)) return own_scatter(costs, bytes);
+    return shard_collective(costs, COMM_REDUCE_SCATTER, bytes, job->layout.partition.parameters,
+                            job->system.scatter_calls);
 }
 
 /* Ranks that share an update which is cut `cut` times, of those that hold the same. */
 static int64_t owners_of(int64_t cut, int64_t apart) { return cut > apart ? cut / apart : 1; }
 
 /* Where every rank owns a part of the update and takes its new weights from an all-gather, the sum is scattered. */
-struct collective_load partition_reduce(const struct training *job, const struct fabric *fabric, double parameters,
-                                        bool experts) {
+struct collective_load partition_reduce(const struct job_costs *costs, double parameters, bool experts) {
+    const struct training *job = costs->job;
     const struct partition_triple *cut = &job->layout.partition;
-    bool own = job->system.own_kernels;
-    bool scatters = own ? cut->gradients > 1 : cut->optimizer == data_ranks(job) && !job->system.broadcasts;
+    bool own = system_has(&job->system, OWN_KERNELS);
+    bool scatters =
+        own ? cut->gradients > 1 : cut->optimizer == data_ranks(job) && !system_has(&job->system, BROADCASTS);
     if (own && cut->parameters > 1) return (struct collective_load){0, 0}; /* partition_scatter adds over all */
     double bytes = (double)job->system.gradient_bytes * parameters / (double)cut->parameters;
     int64_t apart = experts ? layout_expert_ranks(&job->layout) : cut->parameters;
     struct rank_group group = far_group(job, data_ranks(job) / apart, apart);
-    return collective_load_of(fabric, scatters ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE, bytes, 1, group);
+    return collective_load_of(&costs->fabric, scatters ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE, bytes, 1, group);
 }
 
-struct collective_load partition_update(const struct training *job, const struct fabric *fabric, double parameters,
-                                        bool experts, double broadcast_s) {
+struct collective_load partition_update(const struct job_costs *costs, double parameters, bool experts) {
+    const struct training *job = costs->job;
     const struct partition_triple *cut = &job->layout.partition;
     int64_t apart = experts ? layout_expert_ranks(&job->layout) : cut->parameters;
     int64_t owners = owners_of(cut->optimizer, apart);
     double bytes = WEIGHT_BYTES * parameters / (double)cut->parameters;
-    struct collective_load out = collective_load_of(fabric, COMM_ALL_GATHER, bytes, 1, far_group(job, owners, apart));
-    if (owners > 1 && job->system.broadcasts) out.seconds += (double)owners * broadcast_s;
+    struct collective_load out =
+        collective_load_of(&costs->fabric, COMM_ALL_GATHER, bytes, 1, far_group(job, owners, apart));
+    if (owners > 1 && system_has(&job->system, BROADCASTS))
+        out.seconds += (double)owners * costs->gpu.calibration->broadcast_s;
     return out;
 }
 
@@ -119,6 +121,7 @@ enum { BYTES = 2 }; /* of an element of activations and weights */
 struct share {
     const struct training *job;
     const struct gpu *gpu;
+    const struct fabric *fabric;
     int64_t tokens;   /* of the rank's part of the sequences */
     int64_t across;   /* tensor ranks */
     int64_t keys_out; /* width of queries, keys and values together */
@@ -130,12 +133,14 @@ struct rank_group tensor_group(const struct training *job) {
     return ranks <= node ? (struct rank_group){ranks, 1} : (struct rank_group){node, (ranks + node - 1) / node};
 }
 
-static struct share share_of(const struct training *job, const struct gpu *gpu) {
+static struct share share_of(const struct job_costs *costs) {
+    const struct training *job = costs->job;
     const struct transformer *model = &job->model;
     const struct layout *layout = &job->layout;
     return (struct share){
         .job = job,
-        .gpu = gpu,
+        .gpu = &costs->gpu,
+        .fabric = &costs->fabric,
         .tokens = layout->micro_batch * layout->sequence_length / layout->context,
         .across = layout->tensor,
         .keys_out = transformer_query_width(model) + 2 * model->kv_heads * transformer_head_size(model),
@@ -145,7 +150,7 @@ static struct share share_of(const struct training *job, const struct gpu *gpu) 
 
 static int64_t one_or_more(int64_t value) { return value > 0 ? value : 1; }
 
-static bool is_own(const struct share *share) { return share->job->system.own_kernels; }
+static bool is_own(const struct share *share) { return system_has(&share->job->system, OWN_KERNELS); }
 
 /* The GEMM of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
 static double weight_s(const struct share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
@@ -209,7 +214,7 @@ static const struct passes joined = {10, 2, 1, 6}, apart = {10, 2, 1, 12}, apart
 static const double backward_traffic = 1.5;
 
 static const struct passes *passes_of(const struct training *job) {
-    if (job->system.fused) return &joined;
+    if (system_has(&job->system, FUSED_KERNELS)) return &joined;
     return job->model.gated ? &apart_gated : &apart;
 }
 
@@ -217,7 +222,7 @@ static const struct passes *passes_of(const struct training *job) {
  * GB/s of that forward and 572 backward on an A100, those of today 1258 and 1163 (NVIDIA/apex, pull request 1037). In
  * passes that backward_traffic counts with. */
 static double norm_passes_again(const struct share *share, bool backward) {
-    if (!share->job->system.rereads_norms) return 0;
+    if (!system_has(&share->job->system, REREADS_NORMS)) return 0;
     return backward ? 2 * 3 * (1163.0 / 572 - 1) / backward_traffic : 2 * 2 * (1258.0 / 896 - 1);
 }
 
@@ -291,17 +296,16 @@ static const double COLLECTIVE_MULTIPROCESSORS = 24;
 
 double collective_start_s(const struct training *job) {
     const struct cluster_rates *rates = &job->cluster.rates;
-    return job->system.own_kernels ? rates->issue_s + 2 * rates->wake_s : 0;
+    return system_has(&job->system, OWN_KERNELS) ? rates->issue_s + 2 * rates->wake_s : 0;
 }
 
 /* What a collective of the layer's activations adds to the pass: all of its time, or, overlapped with a GEMM, by how
  * much that takes longer. */
-static double tensor_collective_s(const struct share *share, const struct fabric *fabric, enum comm_kind kind,
-                                  bool beside) {
+static double tensor_collective_s(const struct share *share, enum comm_kind kind, bool beside) {
     const struct training *job = share->job;
     double bytes = (double)share->tokens * (double)job->model.hidden * BYTES;
     double taken = fmin(1, COLLECTIVE_MULTIPROCESSORS / (double)share->gpu->multiprocessors);
-    double seconds = collective_s(fabric, kind, bytes, tensor_group(job)) * (beside ? taken : 1);
+    double seconds = collective_s(share->fabric, kind, bytes, tensor_group(job)) * (beside ? taken : 1);
     return seconds + collective_start_s(job);
 }
 
@@ -310,25 +314,26 @@ static double tensor_collective_s(const struct share *share, const struct fabric
  * 2205.05198, section 4.2.2): forward a gather before and a scatter after; backward a gather of the result's gradient,
  * which the next GEMM waits for, and a scatter overlapped with the weight's gradient; systems that overlap keep of the
  * input only a rank's part, and gather it again during the input's gradient. */
-static double tensor_communication_s(const struct share *share, const struct fabric *fabric, bool backward) {
+static double tensor_communication_s(const struct share *share, bool backward) {
     const struct training_system *system = &share->job->system;
-    bool within = system->overlaps_tensor_forward, behind = backward ? system->overlaps_tensor_backward : within;
+    bool within = system_has(system, OVERLAPS_TENSOR_FORWARD),
+         behind = backward ? system_has(system, OVERLAPS_TENSOR_BACKWARD) : within;
     if (share->across == 1) return 0;
-    if (!share->job->layout.sequence) return 2 * tensor_collective_s(share, fabric, COMM_ALL_REDUCE, behind);
-    double seconds = tensor_collective_s(share, fabric, COMM_ALL_GATHER, within) +
-                     tensor_collective_s(share, fabric, COMM_REDUCE_SCATTER, behind);
-    if (backward && behind) seconds += tensor_collective_s(share, fabric, COMM_ALL_GATHER, true);
+    if (!share->job->layout.sequence) return 2 * tensor_collective_s(share, COMM_ALL_REDUCE, behind);
+    double seconds =
+        tensor_collective_s(share, COMM_ALL_GATHER, within) + tensor_collective_s(share, COMM_REDUCE_SCATTER, behind);
+    if (backward && behind) seconds += tensor_collective_s(share, COMM_ALL_GATHER, true);
     return 2 * seconds;
 }
 
 /* Tokens go to the ranks of the experts that they visit, and their results back; backward the same with gradients. All
  * ranks send as much; nothing is computed meanwhile. */
-static double expert_all_to_all_s(const struct share *share, const struct fabric *fabric) {
+static double expert_all_to_all_s(const struct share *share) {
     const struct training *job = share->job;
     double cut = job->layout.sequence ? (double)share->across : 1;
     double bytes = BYTES * (double)share->tokens / cut * (double)job->model.experts_a_token * (double)job->model.hidden;
     if (layout_expert_ranks(&job->layout) == 1) return 0;
-    return 2 * collective_s(fabric, COMM_ALL_TO_ALL, bytes, expert_group(job));
+    return 2 * collective_s(share->fabric, COMM_ALL_TO_ALL, bytes, expert_group(job));
 }
 
 /* Kernels of a layer's pass: GEMMs, attention, elementwise, collectives. A GEMM's gradient is two. */
@@ -349,7 +354,7 @@ static double slowest_of(int64_t ranks) {
 }
 
 static double launches_s(const struct share *share, bool backward) {
-    if (!share->job->system.blocks_launches) return 0;
+    if (!system_has(&share->job->system, BLOCKS_LAUNCHES)) return 0;
     return pass_kernels(share, backward) * share->gpu->calibration->launch_s * slowest_of(share->across);
 }
 
@@ -369,15 +374,13 @@ static double pass_elementwise_s(const struct share *share, bool backward) {
     return is_own(share) ? own_elementwise_s(share, backward) : elementwise_s(share, backward);
 }
 
-static struct pass_cost layer_cost(const struct share *share, const struct fabric *fabric) {
+static struct pass_cost layer_cost(const struct share *share) {
     double forward = attention_products_s(share, false) + mlp_products_s(share, false) +
                      attention_kernel_s(share, false) + pass_elementwise_s(share, false) +
-                     tensor_communication_s(share, fabric, false) + expert_all_to_all_s(share, fabric) +
-                     launches_s(share, false);
+                     tensor_communication_s(share, false) + expert_all_to_all_s(share) + launches_s(share, false);
     double backward = attention_products_s(share, true) + mlp_products_s(share, true) +
                       attention_kernel_s(share, true) + pass_elementwise_s(share, true) +
-                      tensor_communication_s(share, fabric, true) + expert_all_to_all_s(share, fabric) +
-                      launches_s(share, true);
+                      tensor_communication_s(share, true) + expert_all_to_all_s(share) + launches_s(share, true);
     return (struct pass_cost){forward, recomputed_s(share, forward), backward};
 }
 
@@ -385,15 +388,15 @@ static struct pass_cost layer_cost(const struct share *share, const struct fabri
 static int64_t padded(int64_t rows) { return (rows + 127) / 128 * 128; }
 
 /* Of a tensor group's embedding, whose rows it holds in parts, and of the head's input gradient: a sum. */
-static double own_sum_s(const struct share *share, const struct fabric *fabric) {
+static double own_sum_s(const struct share *share) {
     if (share->across == 1) return 0;
-    return tensor_collective_s(share, fabric, COMM_ALL_REDUCE, false) +
+    return tensor_collective_s(share, COMM_ALL_REDUCE, false) +
            own_s(share, OP_WORK_STREAM, 2, 3 * (double)share->job->model.hidden);
 }
 
 /* The backward multiplies anew for its logits, and again for both gradients, and has the loss between them; a tensor
  * group joins what its parts of the vocabulary say of it before. Behind a last norm. */
-static struct pass_cost own_head_cost(const struct share *share, const struct fabric *fabric) {
+static struct pass_cost own_head_cost(const struct share *share) {
     const struct transformer *model = &share->job->model;
     int64_t vocab = (model->vocab + share->across - 1) / share->across;
     double logits = (double)share->tokens * (double)vocab, row = (double)model->hidden;
@@ -404,7 +407,7 @@ static struct pass_cost own_head_cost(const struct share *share, const struct fa
                           class_streaming_s(share->gpu, OP_WORK_LOSS, 4 * logits);
     cost.backward_s = head_products_s(share->gpu, 3, share->tokens, vocab, model->hidden) +
                       class_streaming_s(share->gpu, OP_WORK_LOSS_GRAD, 6 * logits) +
-                      norm_gradient_s(share->gpu, model->hidden, 3 * bytes) + own_sum_s(share, fabric);
+                      norm_gradient_s(share->gpu, model->hidden, 3 * bytes) + own_sum_s(share);
     return cost;
 }
 
@@ -413,7 +416,7 @@ static struct pass_cost head_cost(const struct share *share) {
     const struct transformer *model = &share->job->model;
     int64_t vocab = padded(model->vocab / share->across);
     double logits = (double)share->tokens * (double)vocab;
-    double bytes = share->job->system.fp32_loss ? 14 : 4;
+    double bytes = system_has(&share->job->system, FP32_LOSS) ? 14 : 4;
     return (struct pass_cost){
         .forward_s =
             weight_s(share, 1, share->tokens, vocab, model->hidden, false) + streaming_s(share->gpu, bytes * logits),
@@ -423,9 +426,9 @@ static struct pass_cost head_cost(const struct share *share) {
 }
 
 /* Rows of 16 bits are read and written; of the gradient rows in fp32. */
-static struct pass_cost own_embedding_cost(const struct share *share, const struct fabric *fabric) {
+static struct pass_cost own_embedding_cost(const struct share *share) {
     double row = (double)share->job->model.hidden;
-    return (struct pass_cost){.forward_s = own_s(share, OP_WORK_LOOKUP, 1, 2 * row) + own_sum_s(share, fabric),
+    return (struct pass_cost){.forward_s = own_s(share, OP_WORK_LOOKUP, 1, 2 * row) + own_sum_s(share),
                               .backward_s = own_s(share, OP_WORK_LOOKUP_GRAD, 1, 5 * row)};
 }
 
@@ -438,19 +441,21 @@ static struct pass_cost embedding_cost(const struct share *share) {
 /* The weight in 16 bits, its gradient, and master weight and two moments in fp32, all but the gradient written too. */
 static const double ADAMW_BYTES = 30;
 
-void layer_costs_find(const struct training *job, const struct gpu *gpu, const struct fabric *fabric,
-                      struct layer_costs *out) {
-    struct share share = share_of(job, gpu);
+void layer_costs_find(struct job_costs *costs) {
+    const struct training *job = costs->job;
+    const struct gpu *gpu = &costs->gpu;
+    struct layer_costs *out = &costs->layers;
+    struct share share = share_of(costs);
     /* AdamW reads and writes two moments and the master weight in fp32, reads a gradient, writes a weight; the norm and
      * its clipping read and write gradients before. */
     double adam = 6 * 4 + (double)job->system.gradient_bytes + 2, norm = 3 * (double)job->system.gradient_bytes;
-    *out = (struct layer_costs){.layer = layer_cost(&share, fabric),
+    *out = (struct layer_costs){.layer = layer_cost(&share),
                                 .embedding = embedding_cost(&share),
                                 .head = head_cost(&share),
                                 .parameter_s = (adam + norm) / gpu->bytes_per_s};
-    if (!job->system.own_kernels) return;
-    out->embedding = own_embedding_cost(&share, fabric);
-    out->head = own_head_cost(&share, fabric);
+    if (!system_has(&job->system, OWN_KERNELS)) return;
+    out->embedding = own_embedding_cost(&share);
+    out->head = own_head_cost(&share);
     out->parameter_s =
         ADAMW_BYTES / gpu->class_bytes_per_s[OP_WORK_OPTIMIZER] + 4 / gpu->class_bytes_per_s[OP_WORK_SQUARED_NORM];
     out->gradient_zero_s = 4 / job->cluster.rates.zero.bytes_per_s;

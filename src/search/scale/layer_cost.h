@@ -4,34 +4,8 @@
 
 #include "machine/collective_cost.h"
 #include "machine/kernel_cost.h"
+#include "plan/layout/pipeline.h"
 #include "search/scale/training.h"
-
-/* Collectives of the partition of states: which ranks take part (AMSP, arXiv 2311.00257). All bytes are of one
- * rank's share under tensor parallelism. */
-
-struct collective_load {
-    double seconds;
-    double link_part; /* of the rate of a node's links, what it keeps busy: 1 in a node, less across slower adapters */
-};
-
-/* Of `parameters` weights for a forward: gathered by those who hold shards. `piece_s`: seconds of a call for a rank's
- * piece, in systems that make such calls. 0 where they are not cut. */
-struct collective_load partition_gather(const struct training *job, const struct fabric *fabric, double parameters,
-                                        double piece_s);
-/* For a backward: the same, but from the second copy where there is one. */
-struct collective_load partition_gather_again(const struct training *job, const struct fabric *fabric,
-                                              double parameters, double piece_s);
-/* Their gradients, scattered within that group after a backward. 0 where parameters are not cut. */
-struct collective_load partition_scatter(const struct training *job, const struct fabric *fabric, double parameters,
-                                         double piece_s);
-/* Their gradients' sum over those who hold the same shard, once a step. 0 where nobody does. `experts`: of expert
- * weights, which only one rank of an expert group has. */
-struct collective_load partition_reduce(const struct training *job, const struct fabric *fabric, double parameters,
-                                        bool experts);
-/* New parameters after the update, to those who did not compute them. `broadcast_s`: seconds of a broadcast next to its
- * bytes. 0 where each updates what it holds. */
-struct collective_load partition_update(const struct training *job, const struct fabric *fabric, double parameters,
-                                        bool experts, double broadcast_s);
 
 struct pass_cost {
     double forward_s;
@@ -45,8 +19,36 @@ struct layer_costs {
     double parameter_s;               /* of the optimizer, for a parameter that the rank updates */
     double gradient_zero_s;           /* of a step, for each gradient that a rank adds up */
 };
-void layer_costs_find(const struct training *job, const struct gpu *gpu, const struct fabric *fabric,
-                      struct layer_costs *out);
+
+struct job_costs {
+    const struct training *job;
+    struct gpu gpu;
+    struct fabric fabric;
+    struct layer_costs layers;
+    struct pipeline_shape pipeline;
+};
+/* Finds costs->layers, from all else. */
+void layer_costs_find(struct job_costs *costs);
+
+/* Collectives of the partition of states: which ranks take part (AMSP, arXiv 2311.00257). All bytes are of one
+ * rank's share under tensor parallelism. */
+
+struct collective_load {
+    double seconds;
+    double link_part; /* of the rate of a node's links, what it keeps busy: 1 in a node, less across slower adapters */
+};
+
+/* Of `parameters` weights for a forward: gathered by those who hold shards. 0 where they are not cut. */
+struct collective_load partition_gather(const struct job_costs *costs, double parameters);
+/* For a backward: the same, but from the second copy where there is one. */
+struct collective_load partition_gather_again(const struct job_costs *costs, double parameters);
+/* Their gradients, scattered within that group after a backward. 0 where parameters are not cut. */
+struct collective_load partition_scatter(const struct job_costs *costs, double parameters);
+/* Their gradients' sum over those who hold the same shard, once a step. 0 where nobody does. `experts`: of expert
+ * weights, which only one rank of an expert group has. */
+struct collective_load partition_reduce(const struct job_costs *costs, double parameters, bool experts);
+/* New parameters after the update, to those who did not compute them. 0 where each updates what it holds. */
+struct collective_load partition_update(const struct job_costs *costs, double parameters, bool experts);
 
 /* Seconds of a collective that kernels wait for, apart from the collective itself: Ballast issues it, and wakes both
  * streams up. 0 for other systems, whose kernels have it in calibration.kernel_s. */

@@ -27,6 +27,7 @@ struct stage_state {
 };
 
 struct run {
+    struct scratch memory;
     struct replay *replay;
     struct stage_state *states;
     int32_t *following; /* by instruction: the next on its queue */
@@ -176,12 +177,13 @@ static void happen(struct run *run, int32_t stage) {
 
 static enum status allocate(struct run *run) {
     size_t count = run->replay->instructions.count, stages = (size_t)run->replay->stages;
-    run->states = mem_array(stages, sizeof *run->states);
-    run->following = run->states ? mem_array(count, sizeof *run->following) : NULL;
-    run->heap = run->following ? mem_array(stages, sizeof *run->heap) : NULL;
-    run->waiting = run->heap ? mem_array(count, sizeof *run->waiting) : NULL;
-    run->others = run->waiting ? mem_array(2 * stages, sizeof *run->others) : NULL;
-    return run->others ? STATUS_OK : STATUS_FAILED;
+    run->states = scratch_alloc(&run->memory, stages, sizeof *run->states);
+    run->following = scratch_alloc(&run->memory, count, sizeof *run->following);
+    run->heap = scratch_alloc(&run->memory, stages, sizeof *run->heap);
+    run->waiting = scratch_alloc(&run->memory, count, sizeof *run->waiting);
+    run->others = scratch_alloc(&run->memory, 2 * stages, sizeof *run->others);
+    bool allocated = run->states && run->following && run->heap && run->waiting && run->others;
+    return allocated ? STATUS_OK : STATUS_FAILED;
 }
 
 static void link_queues(struct run *run) {
@@ -219,11 +221,7 @@ enum status replay_run(struct replay *replay) {
         for (size_t i = 0; i < replay->instructions.count; i++)
             BUG_IF(replay->instructions.items[i].end_s < 0, "the waits of instruction %zu go around in a circle", i);
     }
-    mem_free(run.states);
-    mem_free(run.following);
-    mem_free(run.heap);
-    mem_free(run.waiting);
-    mem_free(run.others);
+    scratch_free(&run.memory);
     return status;
 }
 

@@ -5,15 +5,15 @@
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out) {
     const struct layout *layout = &job->layout;
     *out = (struct job_costs){.job = job,
-                              .gpu = job->system.own_kernels
+                              .gpu = system_has(&job->system, OWN_KERNELS)
                                          ? gpu_describe_own(&job->cluster.device, calibration, ROOFLINE_EXPECTED)
                                          : gpu_describe(&job->cluster.device, calibration),
                               .fabric = fabric_describe(&job->cluster, calibration->congestion)};
-    if (job->system.own_kernels) out->gpu.kernel_s = job->cluster.rates.issue_s;
+    if (system_has(&job->system, OWN_KERNELS)) out->gpu.kernel_s = job->cluster.rates.issue_s;
     out->pipeline = (struct pipeline_shape){
         (int32_t)layout->pipeline, pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
         (int32_t)layout->micro_batches};
-    layer_costs_find(job, &out->gpu, &out->fabric, &out->layers);
+    layer_costs_find(out);
 }
 
 /* Layers of the first `count` of the parts, filled one after the other; the last ones have one at least. */
@@ -47,10 +47,10 @@ static int64_t balanced_layers(const struct job_costs *costs, int64_t parts, int
 int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk) {
     int64_t parts = (int64_t)costs->pipeline.stages * costs->pipeline.chunks, layers = costs->job->model.layers;
     int64_t part = (int64_t)chunk * costs->pipeline.stages + stage;
-    if (parts > 1 && costs->job->system.own_kernels) return balanced_layers(costs, parts, part);
+    if (parts > 1 && system_has(&costs->job->system, OWN_KERNELS)) return balanced_layers(costs, parts, part);
     bool with_tables = parts > 1 && layers % parts != 0 && (layers + 2) % parts == 0;
     if (with_tables) return (layers + 2) / parts - (part == 0) - (part == parts - 1);
-    if (costs->job->system.fills_stages)
+    if (system_has(&costs->job->system, FILLS_STAGES))
         return filled_until(layers, parts, part + 1) - filled_until(layers, parts, part);
     return layers / parts + (part < layers % parts);
 }
@@ -153,7 +153,8 @@ static enum status add_collective(struct maker *maker, enum replay_kind kind, st
 /* Ballast has one queue for all collectives: a tensor group's wait for a gather that was begun before them. */
 static bool gathers_ahead(const struct maker *maker) {
     const struct training *job = maker->costs->job;
-    return job->system.overlaps_parameters && !(job->system.own_kernels && job->layout.tensor > 1);
+    return system_has(&job->system, OVERLAPS_PARAMETERS) &&
+           !(system_has(&job->system, OWN_KERNELS) && job->layout.tensor > 1);
 }
 
 /* Ahead of the layer that needs it: overlapped with the layer before, or after it where the system does not overlap. */
@@ -171,7 +172,7 @@ static double hand_on_s(const struct maker *maker, int32_t from, int32_t to) {
         2.0 * (double)(layout->micro_batch * layout->sequence_length / layout->context) * (double)job->model.hidden;
     int64_t devices = layout->tensor * layout->context * layout->data, edge = from > to ? from : to;
     bool across = from - to > 1 || to - from > 1 || edge * devices % job->cluster.network.devices == 0;
-    if (!job->system.cuts_sends) return send_s(&maker->costs->fabric, bytes, across);
+    if (!system_has(&job->system, CUTS_SENDS)) return send_s(&maker->costs->fabric, bytes, across);
     /* What is not cut along the sequence is put together again on the other side (arXiv 2104.04473, section 4.1). */
     double gather =
         layout->sequence ? 0 : collective_s(&maker->costs->fabric, COMM_ALL_GATHER, bytes, tensor_group(job));
@@ -189,7 +190,7 @@ static double sending_s(const struct maker *maker, const struct pipeline_step *s
 
 static double ends_s(const struct maker *maker, const struct pipeline_step *step) {
     const struct layer_costs *layers = &maker->costs->layers;
-    double seconds = maker->costs->job->system.own_kernels ? 0 : sending_s(maker, step);
+    double seconds = system_has(&maker->costs->job->system, OWN_KERNELS) ? 0 : sending_s(maker, step);
     if (is_first(maker->stage, step->chunk))
         seconds += step->backward ? layers->embedding.backward_s : layers->embedding.forward_s;
     if (is_last(maker->costs, maker->stage, step->chunk))
@@ -213,7 +214,8 @@ static enum status add_whole(struct maker *maker, const struct pipeline_step *st
 static enum status add_reduction(struct maker *maker, struct collective_load load, int32_t after) {
     const struct training *job = maker->costs->job;
     TRY(add_collective(maker, REPLAY_REDUCE, load, after));
-    if (job->system.own_kernels && job->layout.partition.gradients > 1) maker->reduced = maker->collective;
+    if (system_has(&job->system, OWN_KERNELS) && job->layout.partition.gradients > 1)
+        maker->reduced = maker->collective;
     return STATUS_OK;
 }
 
@@ -241,7 +243,7 @@ static enum status add_layers(struct maker *maker, const struct pipeline_step *s
     if (cut && tables && !step->backward) TRY(add_gather(maker, maker->table));
     if (cut) TRY(add_gather(maker, step->backward ? maker->again : maker->gather));
     if (ends > 0 && step->backward) TRY(add_kernel(maker, ends, REPLAY_NONE));
-    bool scatters = cut && step->backward && maker->costs->job->system.own_kernels;
+    bool scatters = cut && step->backward && system_has(&maker->costs->job->system, OWN_KERNELS);
     if (scatters && is_last(maker->costs, maker->stage, step->chunk))
         TRY(add_reduction(maker, maker->table_scatter, maker->kernel));
     for (int64_t layer = 0; layer < layers; layer++)
@@ -255,7 +257,7 @@ static enum status add_pass(struct maker *maker, const struct pipeline_step *ste
     const struct job_costs *costs = maker->costs;
     const struct training *job = costs->job;
     bool final = step->backward && step->wave == costs->pipeline.waves - 1;
-    bool reduces = final && job->system.overlaps_gradients && maker->reduce.seconds > 0;
+    bool reduces = final && system_has(&job->system, OVERLAPS_GRADIENTS) && maker->reduce.seconds > 0;
     bool cut = job->layout.partition.parameters > 1;
     size_t index = pass_index(costs, maker->stage, step);
     maker->kind = step->backward ? REPLAY_BACKWARD : REPLAY_FORWARD;
@@ -277,17 +279,14 @@ static struct collective_load both(struct collective_load one, struct collective
 
 /* Experts' weights are held by fewer ranks than the others, so they go by themselves. */
 static struct collective_load reduce_of(const struct job_costs *costs, double dense, double experts) {
-    const struct training *job = costs->job;
-    struct collective_load one = partition_reduce(job, &costs->fabric, dense, false);
-    return experts > 0 ? both(one, partition_reduce(job, &costs->fabric, experts, true)) : one;
+    struct collective_load one = partition_reduce(costs, dense, false);
+    return experts > 0 ? both(one, partition_reduce(costs, experts, true)) : one;
 }
 
 static struct collective_load hand_out_of(const struct job_costs *costs, int32_t stage) {
-    const struct training *job = costs->job;
-    double broadcast_s = costs->gpu.calibration->broadcast_s, experts = (double)stage_expert_parameters(costs, stage);
-    double dense = (double)stage_parameters(costs, stage) - experts;
-    struct collective_load one = partition_update(job, &costs->fabric, dense, false, broadcast_s);
-    return experts > 0 ? both(one, partition_update(job, &costs->fabric, experts, true, broadcast_s)) : one;
+    double experts = (double)stage_expert_parameters(costs, stage);
+    struct collective_load one = partition_update(costs, (double)stage_parameters(costs, stage) - experts, false);
+    return experts > 0 ? both(one, partition_update(costs, experts, true)) : one;
 }
 
 /* Weights and biases of a layer, and of the tables: a kernel each for the squares of its gradient, for their sum, and
@@ -312,14 +311,16 @@ static enum status add_update(struct maker *maker) {
     double parameters = (double)stage_parameters(costs, maker->stage);
     double tables = tables_of(costs, maker->stage) * table_share(costs);
     double experts = (double)stage_expert_parameters(costs, maker->stage);
-    struct collective_load rest =
-        job->system.overlaps_gradients ? reduce_of(costs, tables, 0) : reduce_of(costs, parameters - experts, experts);
+    struct collective_load rest = system_has(&job->system, OVERLAPS_GRADIENTS)
+                                      ? reduce_of(costs, tables, 0)
+                                      : reduce_of(costs, parameters - experts, experts);
     double update_s = costs->layers.parameter_s * stage_cut(costs, maker->stage, job->layout.partition.optimizer);
     maker->kind = REPLAY_UPDATE;
     TRY(add_collective(maker, REPLAY_REDUCE, rest, maker->kernel));
-    update_s += job->system.own_kernels ? own_update_s(costs, maker->stage) : costs->gpu.calibration->step_s;
+    update_s +=
+        system_has(&job->system, OWN_KERNELS) ? own_update_s(costs, maker->stage) : costs->gpu.calibration->step_s;
     TRY(add_kernel(maker, update_s, maker->collective));
-    if (job->system.overlaps_update) return STATUS_OK;
+    if (system_has(&job->system, OVERLAPS_UPDATE)) return STATUS_OK;
     return add_collective(maker, REPLAY_HAND_OUT, hand_out_of(costs, maker->stage), maker->kernel);
 }
 
@@ -327,7 +328,7 @@ static enum status add_update(struct maker *maker) {
 static enum status add_late_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
     struct collective_load hand_out = hand_out_of(costs, maker->stage);
-    if (!costs->job->system.overlaps_update || hand_out.seconds <= 0) return STATUS_OK;
+    if (!system_has(&costs->job->system, OVERLAPS_UPDATE) || hand_out.seconds <= 0) return STATUS_OK;
     return add_collective(maker, REPLAY_HAND_OUT, hand_out, REPLAY_NONE);
 }
 
@@ -354,7 +355,7 @@ static bool find_source(const struct job_costs *costs, int32_t stage, struct pip
 /* Of Ballast, whose messages are overlapped: from the end of the pass until its result is here. */
 static double arrives_s(const struct maker *maker, int32_t stage, const struct pipeline_step *step) {
     int32_t stages = maker->costs->pipeline.stages, from = (stage + (step->backward ? 1 : stages - 1)) % stages;
-    if (!maker->costs->job->system.own_kernels || stages == 1) return 0;
+    if (!system_has(&maker->costs->job->system, OWN_KERNELS) || stages == 1) return 0;
     return hand_on_s(maker, from, stage) + collective_start_s(maker->costs->job);
 }
 
@@ -377,7 +378,7 @@ static void join_stages(const struct maker *maker) {
  * which it is scattered, or added to the sum of the micro-batches before by a kernel of its own. */
 static double gradient_traffic(const struct training *job) {
     double bytes = (double)job->system.gradient_bytes;
-    if (job->system.own_kernels) return 0;
+    if (system_has(&job->system, OWN_KERNELS)) return 0;
     if (job->layout.partition.parameters > 1) return bytes > 2 ? 2 + bytes : 0;
     if (training_sums_by_product(job)) return 0;
     return job->layout.micro_batches > 1 ? 2 + 2 * bytes : 0;
@@ -390,18 +391,16 @@ static bool gathers_twice(const struct training *job, double layer) {
 
 static void find_collectives(struct maker *maker) {
     const struct training *job = maker->costs->job;
-    const struct fabric *fabric = &maker->costs->fabric;
     double layer = layer_parameters(maker->costs), traffic = gradient_traffic(job);
     maker->gradient_s = traffic > 0 ? streaming_s(&maker->costs->gpu, traffic * layer) : 0;
-    double piece_s = maker->costs->gpu.calibration->kernel_s;
-    maker->gather = partition_gather(job, fabric, layer, piece_s);
-    maker->again = partition_gather_again(job, fabric, layer, piece_s);
+    maker->gather = partition_gather(maker->costs, layer);
+    maker->again = partition_gather_again(maker->costs, layer);
     if (gathers_twice(job, layer)) maker->again.seconds *= 2;
-    maker->scatter = partition_scatter(job, fabric, layer, piece_s);
+    maker->scatter = partition_scatter(maker->costs, layer);
     maker->reduce = reduce_of(maker->costs, layer - expert_share(maker->costs), expert_share(maker->costs));
-    maker->table = partition_gather(job, fabric, table_share(maker->costs), piece_s);
-    maker->table_scatter = partition_scatter(job, fabric, table_share(maker->costs), piece_s);
-    if (!job->system.own_kernels || job->layout.partition.parameters == 1) return;
+    maker->table = partition_gather(maker->costs, table_share(maker->costs));
+    maker->table_scatter = partition_scatter(maker->costs, table_share(maker->costs));
+    if (!system_has(&job->system, OWN_KERNELS) || job->layout.partition.parameters == 1) return;
     /* Each micro-batch's gradients start from zeros, and the shard of their sum is added to the others'. */
     double moved = 4 + 12 / (double)job->layout.partition.gradients;
     maker->gradient_s = moved * layer / job->cluster.rates.zero.bytes_per_s;

@@ -2,17 +2,9 @@
  * partition around them, and the update. */
 #pragma once
 
-#include "plan/layout/pipeline.h"
 #include "search/scale/layer_cost.h"
 #include "search/scale/replay.h"
 
-struct job_costs {
-    const struct training *job;
-    struct gpu gpu;
-    struct fabric fabric;
-    struct layer_costs layers;
-    struct pipeline_shape pipeline;
-};
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out);
 
 /* Layers of a stage's chunk: as even as they can be. Where embedding and head make the number of layers a multiple of

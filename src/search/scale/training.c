@@ -105,7 +105,7 @@ enum status training_check(const struct training *job) {
         return refuse("micro-batches", "are more than can be simulated");
     if (job->cluster.network.devices < 1) return refuse("network", "the cluster does not describe one");
     if (job->cluster.device.limits.bf16_flops_per_s <= 0) return refuse("limits", "the cluster does not describe them");
-    if (job->system.own_kernels && job->cluster.rates.zero.bytes_per_s <= 0)
+    if (system_has(&job->system, OWN_KERNELS) && job->cluster.rates.zero.bytes_per_s <= 0)
         return refuse("rates", "the cluster does not describe them");
     if (layout->pipeline * layout->virtual_stages > model->layers)
         return refuse("pipeline", "has more stages than the model has layers");

@@ -65,39 +65,50 @@ enum gradient_sum {
     SUM_BY_PRODUCT_OF_STAGES, /* the same where there is pipeline parallelism, else by a kernel */
 };
 
-/* How a training system works: constants of its code at the time, none of them fitted (system.c has those with names).
- */
+/* How a training system works. */
+enum system_trait {
+    OWN_KERNELS = 1 << 0,     /* Ballast's operators: by the cost model of compiled programs (machine/kernel_cost.h) */
+    FUSED_KERNELS = 1 << 1,   /* elementwise kernels are joined, by a compiler or by hand */
+    REREADS_NORMS = 1 << 2,   /* LayerNorm by apex's first kernels, which read their rows again */
+    BLOCKS_LAUNCHES = 1 << 3, /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
+    FP32_LOSS = 1 << 4,       /* logits are turned to fp32 in memory */
+    OVERLAPS_PARAMETERS = 1 << 5,      /* gathers run ahead, overlapped with forward and backward */
+    OVERLAPS_GRADIENTS = 1 << 6,       /* gradients are reduced during the last backward */
+    OVERLAPS_UPDATE = 1 << 7,          /* new parameters are handed out during the next forward */
+    OVERLAPS_TENSOR_FORWARD = 1 << 8,  /* collectives of tensor parallelism overlap with parts of their GEMMs */
+    OVERLAPS_TENSOR_BACKWARD = 1 << 9, /* or, in the backward, overlapped with the GEMMs of weights' gradients */
+    BROADCASTS = 1 << 10,              /* new parameters go out by a broadcast from each owner, not an all-gather */
+    CUTS_SEQUENCE = 1 << 11, /* norms and residuals are cut along the sequence where there is tensor parallelism */
+    INTERLEAVES = 1 << 12,   /* can give a stage several chunks of the layers */
+    CUTS_SENDS = 1 << 13,    /* stages send each other's activations cut among the tensor ranks */
+    FILLS_STAGES = 1 << 14,  /* stages have as many layers as the fullest, one after the other, until none are left */
+};
+
+/* Constants of its code at the time, none of them fitted (system.c has those with names). */
 struct training_system {
     const char *name;
-    bool own_kernels; /* Ballast's operators: by the cost model of compiled programs (machine/kernel_cost.h) */
     enum attention_kind attention;
-    bool fused;              /* elementwise kernels are joined, by a compiler or by hand */
-    bool rereads_norms;      /* LayerNorm by apex's first kernels, which read their rows again */
-    bool blocks_launches;    /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
-    bool fp32_loss;          /* logits are turned to fp32 in memory */
+    enum gradient_sum sum;   /* how a weight's gradient is added to the sum of the micro-batches */
     int64_t gradient_bytes;  /* of an element while gradients are reduced */
     int64_t state_bytes;     /* of a parameter in all, where nothing is cut */
+    unsigned traits;         /* enum system_trait */
     int64_t pass_bytes;      /* of a parameter that a rank has, besides those: gradients of a pass, where their sum is
                                 apart from them */
     int64_t update_bytes;    /* of a parameter that a rank updates, besides those, where parameters are not cut */
     int64_t buffer_bytes;    /* of buckets that are there all the time */
-    int64_t gathers;         /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
+    int64_t gathers;         /* collectives in which a layer's parameters are gathered: one, or those of each tensor */
     int64_t gather_calls;    /* of PyTorch for each rank's piece of what is gathered, next to the collective; 0: none */
     int64_t scatter_calls;   /* the same of gradients that are scattered */
     int64_t kept_parameters; /* layers of more are gathered again between what is computed again and its backward;
                                 0: none is */
-    bool overlaps_parameters;      /* gathers run ahead, overlapped with forward and backward */
-    bool overlaps_gradients;       /* gradients are reduced during the last backward */
-    bool overlaps_update;          /* new parameters are handed out during the next forward */
-    bool overlaps_tensor_forward;  /* collectives of tensor parallelism overlap with parts of their GEMMs */
-    bool overlaps_tensor_backward; /* or, in the backward, overlapped with the GEMMs of weights' gradients */
-    bool broadcasts;               /* new parameters go out by a broadcast from each owner, not an all-gather */
-    bool cuts_sequence;    /* norms and residuals are cut along the sequence where there is tensor parallelism */
-    enum gradient_sum sum; /* how a weight's gradient is added to the sum of the micro-batches */
-    bool interleaves;      /* can give a stage several chunks of the layers */
-    bool cuts_sends;       /* stages send each other's activations cut among the tensor ranks */
-    bool fills_stages;     /* stages have as many layers as the fullest, one after the other, until none are left */
 };
+
+static inline bool system_has(const struct training_system *system, enum system_trait trait) {
+    return system->traits & (unsigned)trait;
+}
+static inline void system_set(struct training_system *system, enum system_trait trait, bool has) {
+    system->traits = has ? system->traits | (unsigned)trait : system->traits & ~(unsigned)trait;
+}
 
 struct training {
     struct transformer model;

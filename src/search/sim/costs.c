@@ -13,28 +13,6 @@ enum activity activity_of_copy(enum tier from, enum tier to) {
     return to == TIER_DISK ? ACTIVITY_DISK_WRITE : ACTIVITY_COPY;
 }
 
-/* The rate by which the instruction's bytes move; NULL for kernels and for operations between ranks. */
-static const struct transfer_rate *rate_of(const struct costs *costs, const struct program *program,
-                                           const struct instruction *instruction) {
-    switch (instruction->opcode) {
-    case OPCODE_KERNEL:
-    case OPCODE_ALL_REDUCE:
-    case OPCODE_REDUCE_SCATTER:
-    case OPCODE_ALL_GATHER:
-    case OPCODE_ALL_TO_ALL:
-    case OPCODE_BROADCAST: return NULL;
-    case OPCODE_ZERO:
-    case OPCODE_TAKE:
-    case OPCODE_ADD:
-    case OPCODE_ADD_BF16: return &costs->rates.zero;
-    case OPCODE_COPY:
-        return &costs->rates.copy[tier_of(program, &instruction->operands[0])]
-                                 [tier_of(program, &instruction->operands[OP_INPUTS_MAX])];
-    case OPCODE_ELSEWHERE: break;
-    }
-    BUG("an instruction that is none");
-}
-
 /* Zeros are written once; a sum reads both of its numbers besides, about as fast, and what is taken is read too. */
 enum { TAKE_MOVES = 2, ADD_MOVES = 3 };
 double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
@@ -76,29 +54,45 @@ void costs_set_collectives(struct costs *costs, const struct program *program) {
     }
 }
 
+/* How an instruction's bytes move: at this rate, NULL for kernels and for operations between ranks. */
+struct movement {
+    const struct transfer_rate *rate;
+    int64_t bytes;
+    enum activity activity;
+};
+
+static struct movement movement_of(const struct costs *costs, const struct program *program,
+                                   const struct instruction *instruction) {
+    const struct operand *to = &instruction->operands[OP_INPUTS_MAX];
+    if (instruction->opcode == OPCODE_KERNEL || opcode_is_collective(instruction->opcode))
+        return (struct movement){.rate = NULL};
+    if (instruction->opcode == OPCODE_COPY) {
+        const struct buffer *from = &program->buffers.items[instruction->operands[0].buffer];
+        return (struct movement){&costs->rates.copy[from->tier][tier_of(program, to)],
+                                 program_moved_bytes(program, from->bytes),
+                                 activity_of_copy(from->tier, tier_of(program, to))};
+    }
+    BUG_IF(instruction->opcode == OPCODE_ELSEWHERE, "an instruction that is none");
+    int64_t times = instruction->opcode == OPCODE_ZERO   ? 1
+                    : instruction->opcode == OPCODE_TAKE ? TAKE_MOVES
+                                                         : ADD_MOVES;
+    return (struct movement){&costs->rates.zero, times * to->bytes, ACTIVITY_STREAMING};
+}
+
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
                             const struct instruction *instruction) {
-    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    const struct transfer_rate *rate = rate_of(costs, program, instruction);
     struct kernel_cost cost;
     if (opcode_is_collective(instruction->opcode)) {
         const struct program_collective *collective = &program->collectives.items[instruction->collective];
         cost = (struct kernel_cost){costs_collective_s(&costs->rates, &program->place, program->flat, collective),
                                     ACTIVITY_MESSAGE};
-    } else if (!rate) {
+    } else if (instruction->opcode == OPCODE_KERNEL) {
         cost = costs_of_kernel(costs, instruction->node, instruction->tier);
         if (instruction->elements > 0)
             cost.seconds *= (double)instruction->elements / (double)shape_elements(&instruction->node->in[0]->shape);
-    } else if (instruction->opcode == OPCODE_ZERO) {
-        cost = (struct kernel_cost){transfer_s(rate, to->bytes), ACTIVITY_STREAMING};
-    } else if (instruction->opcode == OPCODE_TAKE) {
-        cost = (struct kernel_cost){transfer_s(rate, TAKE_MOVES * to->bytes), ACTIVITY_STREAMING};
-    } else if (instruction->opcode == OPCODE_ADD || instruction->opcode == OPCODE_ADD_BF16) {
-        cost = (struct kernel_cost){costs_add_s(&costs->rates, to->bytes), ACTIVITY_STREAMING};
     } else {
-        int64_t bytes = program_moved_bytes(program, program->buffers.items[from->buffer].bytes);
-        cost = (struct kernel_cost){transfer_s(rate, bytes),
-                                    activity_of_copy(tier_of(program, from), tier_of(program, to))};
+        struct movement movement = movement_of(costs, program, instruction);
+        cost = (struct kernel_cost){transfer_s(movement.rate, movement.bytes), movement.activity};
     }
     cost.seconds += costs->rates.issue_s;
     return cost;
@@ -115,7 +109,7 @@ enum status costs_check(const struct costs *costs, const struct program *program
     BUG_IF(costs->count < (int32_t)program->graph->nodes.count, "costs of another graph");
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        const struct transfer_rate *rate = rate_of(costs, program, instruction);
+        const struct transfer_rate *rate = movement_of(costs, program, instruction).rate;
         if (rate && !(rate->bytes_per_s > 0)) return refuse_unmeasured(program, instruction);
     }
     return STATUS_OK;

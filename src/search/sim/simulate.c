@@ -290,19 +290,14 @@ static void fit_end(struct fit *fit) {
 static struct kind *kind_of(const struct fit *fit, const struct program *program,
                             const struct instruction *instruction) {
     const struct buffer *buffers = program->buffers.items;
+    const struct operand *operands = instruction->operands;
     bool own = instruction->tier == TIER_HOST && fit->costs->host_kernels;
     if (opcode_is_collective(instruction->opcode)) return NULL;
-    switch (instruction->opcode) {
-    case OPCODE_KERNEL: return &fit->kinds[(own ? fit->costs->count : 0) + fit->alike[own][instruction->node->id]];
-    case OPCODE_COPY:
-        return &fit->kinds[fit->copies + TIER_COUNT * (int)buffers[instruction->operands[0].buffer].tier +
-                           (int)buffers[instruction->operands[OP_INPUTS_MAX].buffer].tier];
-    case OPCODE_ZERO:
-    case OPCODE_TAKE:
-    case OPCODE_ADD:
-    case OPCODE_ADD_BF16: return &fit->kinds[fit->zeros];
-    default: return NULL;
-    }
+    if (instruction->opcode == OPCODE_KERNEL)
+        return &fit->kinds[(own ? fit->costs->count : 0) + fit->alike[own][instruction->node->id]];
+    if (instruction->opcode != OPCODE_COPY) return &fit->kinds[fit->zeros];
+    return &fit->kinds[fit->copies + TIER_COUNT * (int)buffers[operands[0].buffer].tier +
+                       (int)buffers[operands[OP_INPUTS_MAX].buffer].tier];
 }
 
 /* Simulated instructions have their issue within, recorded ones do not. */

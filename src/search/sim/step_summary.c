@@ -139,19 +139,6 @@ void step_summarise(const struct timeline *timeline, const struct costs *costs, 
     add_communication(timeline, out);
 }
 
-static json_t *streams_to_json(const struct step_summary *summary) {
-    json_t *list = json_array();
-    int failed = !list;
-    for (int s = 0; s < summary->stream_count; s++) {
-        const struct timeline_stream *stream = &summary->streams[s];
-        failed |= json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "role", stream_role_name(stream->role),
-                                                        "busy_s", stream->busy_s, "waiting_s", stream->waiting_s));
-    }
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
-}
-
 static json_t *bounds_to_json(const struct step_summary *summary) {
     char name[BOUND_TEXT_BYTES];
     json_t *list = json_array();
@@ -159,15 +146,14 @@ static json_t *bounds_to_json(const struct step_summary *summary) {
     for (int i = 0; i < summary->bound_count; i++)
         failed |= json_array_append_new(list, json_pack("{s:s, s:f}", "what", bound_text(&summary->bounds[i], name),
                                                         "seconds", summary->bounds[i].seconds));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return json_unless(failed, list);
 }
 
 enum status step_summary_add_json(const struct step_summary *summary, json_t *object) {
-    int failed = json_object_set_new(object, "step_s", summary->step_s > 0 ? json_real(summary->step_s) : json_null()) |
-                 json_object_set_new(object, "streams", streams_to_json(summary)) |
-                 json_object_set_new(object, "binds", bounds_to_json(summary));
+    int failed =
+        json_object_set_new(object, "step_s", summary->step_s > 0 ? json_real(summary->step_s) : json_null()) |
+        json_object_set_new(object, "streams", timeline_streams_to_json(summary->streams, summary->stream_count)) |
+        json_object_set_new(object, "binds", bounds_to_json(summary));
     if (summary->slowest_s > 0)
         failed |=
             json_object_set_new(object, "step_range_s", json_pack("[f, f]", summary->fastest_s, summary->slowest_s));

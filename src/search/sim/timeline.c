@@ -120,6 +120,7 @@ struct change {
 };
 
 struct lives {
+    struct scratch memory;
     const struct timeline *timeline;
     size_t *first; /* by buffer: its first life; one more at the end */
     struct life *all;
@@ -165,11 +166,11 @@ static void find_lives(struct lives *lives) {
 static enum status create_lives(const struct timeline *timeline, struct lives *out) {
     const struct program *program = timeline->program;
     *out = (struct lives){.timeline = timeline};
-    out->first = mem_array(program->buffers.count + 1, sizeof *out->first);
+    out->first = scratch_alloc(&out->memory, program->buffers.count + 1, sizeof *out->first);
     if (!out->first) return STATUS_FAILED;
     for (size_t b = 0; b < program->buffers.count; b++)
         out->first[b + 1] = out->first[b] + (size_t)lives_of(program, &program->buffers.items[b]);
-    out->all = mem_array(out->first[program->buffers.count], sizeof *out->all);
+    out->all = scratch_alloc(&out->memory, out->first[program->buffers.count], sizeof *out->all);
     if (!out->all) return STATUS_FAILED;
     find_lives(out);
     return STATUS_OK;
@@ -212,26 +213,22 @@ static enum status sum_changes(const struct change *changes, size_t count, struc
 
 enum status timeline_memory(const struct timeline *timeline, enum tier tier, struct memory_points *out) {
     struct lives lives;
-    struct memory_points points = {0};
     struct change *changes = NULL;
-    enum status status;
-    TRY_GOTO(status, create_lives(timeline, &lives), done);
-    changes = mem_array(2 * lives.first[timeline->program->buffers.count], sizeof *changes);
-    TRY_GOTO(status, changes ? STATUS_OK : STATUS_FAILED, done);
-    TRY_GOTO(status, sum_changes(changes, list_changes(&lives, tier, changes), &points), done);
-    *out = points;
-done:
-    mem_free(changes);
-    mem_free(lives.first);
-    mem_free(lives.all);
-    if (status != STATUS_OK) vec_free(&points.list);
+    *out = (struct memory_points){0};
+    enum status status = create_lives(timeline, &lives);
+    if (status == STATUS_OK)
+        changes = scratch_alloc(&lives.memory, 2 * lives.first[timeline->program->buffers.count], sizeof *changes);
+    status = changes ? sum_changes(changes, list_changes(&lives, tier, changes), out) : STATUS_FAILED;
+    scratch_free(&lives.memory);
+    if (status != STATUS_OK) vec_free(&out->list);
     return status;
 }
 
-/* Timelines as JSON: timeline.json. */
+/* ---- timelines as JSON: timeline.json ---- */
 
 /* Names and numbers of instructions in the file. */
 struct labels {
+    struct scratch memory;
     const struct program *program;
     json_t *names, *moves; /* by name */
     int32_t *name;         /* by instruction: index in names */
@@ -252,33 +249,23 @@ static json_t *move_of(const struct labels *labels, const struct instruction *in
     return json_string(instruction->node ? "" : buffer_kind_name(buffers[data_of(instruction)->buffer].kind));
 }
 
-static const char *const verbs[] = {[OPCODE_KERNEL] = "",
-                                    [OPCODE_ZERO] = "zero ",
-                                    [OPCODE_COPY] = "copy ",
-                                    [OPCODE_TAKE] = "take ",
-                                    [OPCODE_ADD] = "add to ",
-                                    [OPCODE_ADD_BF16] = "add in bf16 to ",
-                                    [OPCODE_ALL_REDUCE] = "all-reduce ",
-                                    [OPCODE_REDUCE_SCATTER] = "reduce-scatter ",
-                                    [OPCODE_ALL_GATHER] = "all-gather ",
-                                    [OPCODE_ALL_TO_ALL] = "all-to-all ",
-                                    [OPCODE_BROADCAST] = "broadcast "};
-enum { VERBS = sizeof verbs / sizeof *verbs };
-
 /* Kernels of one node share a name, and so do copies of one buffer. */
 static enum status label_instructions(struct labels *labels) {
     const struct program *program = labels->program;
-    size_t nodes = program->graph->nodes.count, keys = nodes + VERBS * program->buffers.count;
+    size_t nodes = program->graph->nodes.count, keys = nodes + OPCODE_ELSEWHERE * program->buffers.count;
     int32_t *known = mem_array(keys, sizeof *known); /* 1 + the name's index */
     int failed = !known;
     for (size_t i = 0; i < program->instructions.count && !failed; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         const struct node *node = instruction->node;
         int32_t buffer = node ? -1 : data_of(instruction)->buffer;
-        size_t key = node ? (size_t)node->id : nodes + VERBS * (size_t)buffer + instruction->opcode;
+        size_t key = node ? (size_t)node->id : nodes + OPCODE_ELSEWHERE * (size_t)buffer + instruction->opcode;
         if (known[key] == 0) {
+            bool kernel = instruction->opcode == OPCODE_KERNEL;
             const char *name = node ? node->name : program->buffers.items[buffer].name;
-            failed = json_array_append_new(labels->names, json_sprintf("%s%s", verbs[instruction->opcode], name));
+            failed = json_array_append_new(labels->names,
+                                           kernel ? json_string(name)
+                                                  : json_sprintf("%s %s", opcode_name(instruction->opcode), name));
             failed |= json_array_append_new(labels->moves, move_of(labels, instruction));
             known[key] = (int32_t)json_array_size(labels->names);
         }
@@ -331,10 +318,7 @@ static void label_groups(struct labels *labels, size_t groups) {
 static void labels_free(struct labels *labels) {
     json_decref(labels->names);
     json_decref(labels->moves);
-    mem_free(labels->name);
-    mem_free(labels->again);
-    mem_free(labels->block);
-    mem_free(labels->phase);
+    scratch_free(&labels->memory);
 }
 
 static enum status labels_create(const struct program *program, struct labels *out) {
@@ -342,13 +326,11 @@ static enum status labels_create(const struct program *program, struct labels *o
     for (size_t i = 0; i < program->instructions.count; i++)
         if ((size_t)program->instructions.items[i].group >= groups)
             groups = (size_t)program->instructions.items[i].group + 1;
-    *out = (struct labels){.program = program,
-                           .names = json_array(),
-                           .moves = json_array(),
-                           .again = mem_array(program->instructions.count, sizeof *out->again),
-                           .name = mem_array(program->instructions.count, sizeof *out->name),
-                           .block = mem_array(groups, sizeof *out->block),
-                           .phase = mem_array(groups, sizeof *out->phase)};
+    *out = (struct labels){.program = program, .names = json_array(), .moves = json_array()};
+    out->again = scratch_alloc(&out->memory, program->instructions.count, sizeof *out->again);
+    out->name = scratch_alloc(&out->memory, program->instructions.count, sizeof *out->name);
+    out->block = scratch_alloc(&out->memory, groups, sizeof *out->block);
+    out->phase = scratch_alloc(&out->memory, groups, sizeof *out->phase);
     if (!out->names || !out->moves || !out->name || !out->again || !out->block || !out->phase) return STATUS_FAILED;
     TRY(label_again(out));
     label_groups(out, groups);
@@ -402,23 +384,17 @@ static json_t *events_to_json(const struct timeline *timeline, const struct labe
         failed |= json_array_append_new(events, event_to_json(labels, event, cause_place(timeline, event, places)));
     }
     mem_free(places);
-    if (!failed) return events;
-    json_decref(events);
-    return NULL;
+    return json_unless(failed, events);
 }
 
-static json_t *streams_to_json(const struct timeline *timeline) {
-    struct timeline_stream streams[STREAMS_MAX];
+json_t *timeline_streams_to_json(const struct timeline_stream *streams, int count) {
     json_t *list = json_array();
     int failed = !list;
-    timeline_summarise(timeline, streams);
-    for (int s = 0; s < timeline->program->streams; s++)
+    for (int s = 0; s < count; s++)
         failed |=
             json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "role", stream_role_name(streams[s].role),
                                                   "busy_s", streams[s].busy_s, "waiting_s", streams[s].waiting_s));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return json_unless(failed, list);
 }
 
 static json_t *point_to_json(const struct memory_point *point) {
@@ -427,9 +403,7 @@ static json_t *point_to_json(const struct memory_point *point) {
     failed |= json_array_append_new(list, json_real(microseconds(point->time_s)));
     for (int kind = 0; kind < BUFFER_KIND_COUNT; kind++)
         failed |= json_array_append_new(list, json_integer((json_int_t)point->bytes[kind]));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return json_unless(failed, list);
 }
 
 static json_t *points_to_json(const struct timeline *timeline, enum tier tier) {
@@ -440,19 +414,31 @@ static json_t *points_to_json(const struct timeline *timeline, enum tier tier) {
     for (size_t i = 0; i < points.list.count; i++)
         failed |= json_array_append_new(list, point_to_json(&points.list.items[i]));
     vec_free(&points.list);
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return json_unless(failed, list);
 }
 
-static json_t *kinds_to_json(void) {
+/* The names of numbers from 0 on. */
+static json_t *names_to_json(const char *(*name)(const void *payload, int number), const void *payload, int count) {
     json_t *list = json_array();
     int failed = !list;
-    for (int kind = 0; kind < BUFFER_KIND_COUNT; kind++)
-        failed |= json_array_append_new(list, json_string(buffer_kind_name((enum buffer_kind)kind)));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    for (int i = 0; i < count; i++)
+        failed |= json_array_append_new(list, json_string(name(payload, i)));
+    return json_unless(failed, list);
+}
+
+static const char *name_kind(const void *payload, int kind) {
+    (void)payload;
+    return buffer_kind_name((enum buffer_kind)kind);
+}
+static const char *name_block(const void *graph, int block) {
+    return ((const struct graph *)graph)->blocks.items[block];
+}
+static const char *name_section(const void *program, int section) {
+    return ((const struct program *)program)->sections.items[section].name;
+}
+static const char *name_phase(const void *payload, int phase) {
+    (void)payload;
+    return phase == PHASE_RECOMPUTATION ? "recomputation" : phase_name((enum phase)phase);
 }
 
 static json_t *tiers_to_json(const struct timeline *timeline) {
@@ -462,61 +448,33 @@ static json_t *tiers_to_json(const struct timeline *timeline) {
         int64_t bytes = timeline->program->tier_bytes[tier];
         if (bytes == 0) continue;
         failed |= json_array_append_new(list, json_pack("{s:s, s:I, s:o, s:o}", "name", tier_name(tier),
-                                                        "program_bytes", (json_int_t)bytes, "kinds", kinds_to_json(),
-                                                        "points", points_to_json(timeline, tier)));
+                                                        "program_bytes", (json_int_t)bytes, "kinds",
+                                                        names_to_json(name_kind, NULL, BUFFER_KIND_COUNT), "points",
+                                                        points_to_json(timeline, tier)));
     }
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
-}
-
-static json_t *blocks_to_json(const struct graph *graph) {
-    json_t *list = json_array();
-    int failed = !list;
-    for (size_t i = 0; i < graph->blocks.count; i++)
-        failed |= json_array_append_new(list, json_string(graph->blocks.items[i]));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
-}
-
-static json_t *sections_to_json(const struct program *program) {
-    json_t *list = json_array();
-    int failed = !list;
-    for (size_t i = 0; i < program->sections.count; i++)
-        failed |= json_array_append_new(list, json_string(program->sections.items[i].name));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
-}
-
-static json_t *phases_to_json(void) {
-    json_t *list = json_array();
-    int failed = !list;
-    for (int phase = 0; phase < PHASE_COUNT; phase++)
-        failed |= json_array_append_new(list, json_string(phase_name((enum phase)phase)));
-    failed |= json_array_append_new(list, json_string("recomputation"));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
-}
-
-static json_t *step_to_json(const struct timeline *timeline) {
-    return json_pack("{s:I, s:f}", "step", (json_int_t)timeline->step, "wall_s", timeline->wall_s);
+    return json_unless(failed, list);
 }
 
 json_t *timeline_to_json(const struct timeline *timeline) {
     const struct program *program = timeline->program;
     struct labels labels = {0};
+    struct timeline_stream streams[STREAMS_MAX];
     json_t *object = NULL;
+    timeline_summarise(timeline, streams);
     if (labels_create(program, &labels) == STATUS_OK)
-        object = json_pack("{s:i, s:s, s:f, s:O, s:O, s:o, s:o, s:o, s:o, s:o, s:o}", "version", TIMELINE_VERSION,
-                           "kind", timeline->measured ? "measured" : "predicted", "step_s", timeline->step_s, "names",
-                           labels.names, "moves", labels.moves, "streams", streams_to_json(timeline), "events",
-                           events_to_json(timeline, &labels), "blocks", blocks_to_json(program->graph), "sections",
-                           sections_to_json(program), "phases", phases_to_json(), "tiers", tiers_to_json(timeline));
+        object =
+            json_pack("{s:i, s:s, s:f, s:O, s:O, s:o, s:o, s:o, s:o, s:o, s:o}", "version", TIMELINE_VERSION, "kind",
+                      timeline->measured ? "measured" : "predicted", "step_s", timeline->step_s, "names", labels.names,
+                      "moves", labels.moves, "streams", timeline_streams_to_json(streams, program->streams), "events",
+                      events_to_json(timeline, &labels), "blocks",
+                      names_to_json(name_block, program->graph, (int)program->graph->blocks.count), "sections",
+                      names_to_json(name_section, program, (int)program->sections.count), "phases",
+                      names_to_json(name_phase, NULL, PHASE_RECOMPUTATION + 1), "tiers", tiers_to_json(timeline));
     labels_free(&labels);
-    int failed = object && timeline->step > 0 ? json_object_update_new(object, step_to_json(timeline)) : 0;
+    int failed = object && timeline->step > 0
+                     ? json_object_update_new(object, json_pack("{s:I, s:f}", "step", (json_int_t)timeline->step,
+                                                                "wall_s", timeline->wall_s))
+                     : 0;
     if (object && (failed || step_summary_add_communication(timeline, object) != STATUS_OK)) {
         json_decref(object);
         object = NULL;

@@ -54,6 +54,15 @@ struct timeline_stream {
 /* out: program->streams entries. */
 void timeline_summarise(const struct timeline *timeline, struct timeline_stream *out);
 
+/* The list, or NULL in its place, and the list dropped, where something failed. */
+static inline json_t *json_unless(int failed, json_t *list) {
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+/* [{"role", "busy_s", "waiting_s"}]; NULL when out of memory. */
+json_t *timeline_streams_to_json(const struct timeline_stream *streams, int count);
+
 /* Self-contained, for readers that have no program (the page, other tools):
  *   {"version", "kind": "measured" or "predicted", "step" and "wall_s" (of a run's), "step_s", "names": [TEXT],
  *    "moves": by name, what is copied or set to zero ("activations", "optimizer", …), "" for kernels
@@ -65,7 +74,7 @@ void timeline_summarise(const struct timeline *timeline, struct timeline_stream 
  * is none; those of a copy are of the kernels that it is for. The phase "recomputation" is a forward that comes again.
  * BYTES are those moved, 0 for kernels. CAUSE is the index of the event whose end let this one begin (timeline_cause),
  * -1: none; files of older versions lack it, and "moves". What a step left out is no event. A point holds from its time
- * to the next (search/sim/timeline_memory.h). NULL when out of memory. */
+ * to the next (timeline_memory). NULL when out of memory. */
 json_t *timeline_to_json(const struct timeline *timeline);
 /* Writes it in place of the file (file_replace). */
 enum status timeline_write(const struct timeline *timeline, const char *path);
