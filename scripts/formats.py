@@ -10,6 +10,7 @@
 """
 import json
 import pathlib
+import re
 import sys
 
 SCHEMAS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "schemas"
@@ -27,6 +28,26 @@ Numbers have a unit in their name (`_s`, `_bytes`, `_per_s`) or in their descrip
 learning rates have all digits. A field is always there unless its description says when it is absent; `null` is "none"
 or "not known", as described. `version` is that of the format: a field that came later than its first says so.
 """
+
+
+# What files hold that the settings' help does not say. A number that was not given is 0 or -1 in runs of earlier
+# versions, below what the setting may be.
+OF_FILES = {
+    "recipe": {
+        "lanes": '"8", or "2x4" for 4 on each of 2 nodes. Absent in files of versions without lanes: 1',
+        "packing": "rows-held: as Ballast 0.1.0 packed them; auto, in plan files alone: the data of the run decide. "
+                   "Absent in files of 0.1.0: rows-held where document_attention is within, else off",
+        "lora": '"": none. Absent in files of versions without adapters',
+        "freeze": 'Several are joined by commas; "": none. Absent in files of versions without it',
+    },
+    "options": {
+        "schedule_steps": "null: `steps`, for which earlier versions wrote 0",
+        "warmup_steps": "null: a tenth of the schedule, at most 100, for which earlier versions wrote -1",
+        "chat_time_s": "seconds since 1970; null: not given, for which earlier versions wrote 0",
+        "epochs": "null: `steps` decides, for which earlier versions wrote 0. Absent in files of earlier versions",
+    },
+}
+OLDER_MINIMA = {"schedule_steps": 0, "warmup_steps": -1, "chat_time_s": 0, "epochs": 0}
 
 
 def read(name):
@@ -124,6 +145,16 @@ def check(name, paths):
     return 1 if bad else 0
 
 
+def add_of_files(part, properties):
+    for key, meaning in OF_FILES.get(part, {}).items():
+        field = properties[key]
+        about = re.sub(r"(; null: not given)?(\. Absent in files of earlier versions)?$", "", field["description"])
+        field["description"] = about + (". " if part == "recipe" else "; ") + meaning
+        if key in OLDER_MINIMA:
+            field.pop("exclusiveMinimum", None)
+            field["minimum"] = OLDER_MINIMA[key]
+
+
 def settings(check_only):
     """Puts the table of settings, as the program prints it on stdin, into the parts of common.json that have them."""
     path = SCHEMAS / "common.json"
@@ -131,6 +162,7 @@ def settings(check_only):
     document = json.loads(before)
     for part, described in json.load(sys.stdin).items():
         schema = document["$defs"][part]
+        add_of_files(part, described["properties"])
         schema["properties"].update(described["properties"])
         others = [key for key in schema["required"] if key not in described["properties"]]
         schema["required"] = described["required"] + others

@@ -57,7 +57,14 @@ ballast init experts --arch mixtral --hidden 32 --layers 2 --heads 4 --kv-heads 
     --tokenizer-data text.txt --quiet
 ballast train experts text.txt -o mixture $shape --steps 2 --quiet
 grep -q '"expert_slots": \[\[' mixture/metrics.jsonl || { echo "no slots of experts" && exit 1; }
-hold run full/run.json disk/run.json lora/run.json again/run.json
+# In runs of earlier versions a number that was not given is 0 or -1.
+sed 's/"\(schedule_steps\|chat_time_s\|epochs\)": [^,]*/"\1": 0/; s/"warmup_steps": [^,]*/"warmup_steps": -1/' \
+    lora/run.json >older.json
+grep -q '"warmup_steps": -1' older.json || { echo "run.json has no warmup_steps" && exit 1; }
+hold run full/run.json disk/run.json lora/run.json again/run.json older.json
+for text in 'for 4 on each of 2 nodes' 'rows-held: as Ballast 0.1.0 packed them' 'null: `steps`'; do
+    grep -q "$text" "$BALLAST_SOURCE/docs/formats.md" || { echo "docs/formats.md does not say $text" && exit 1; }
+done
 hold metrics full/metrics.jsonl disk/metrics.jsonl lora/metrics.jsonl mixture/metrics.jsonl
 hold samples full/samples.jsonl
 hold timeline full/timeline.json disk/timeline.json
