@@ -4,81 +4,11 @@
 #include "compiler/program.h"
 #include "runtime/runner_state.h"
 
-/* The operand's address for kernels and copies; NULL on the disk. */
-static void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition) {
+void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition) {
     if (operand->buffer < 0) return NULL;
     const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
     char *base = runner->arenas[buffer->tier].base;
     return base ? base + buffer->offset + operand->offset + repetition * operand->stride : NULL;
-}
-
-/* CPU copies of device-only inputs and results, and the step's values for the device. */
-
-static bool has_mirror(const struct tensor *tensor) {
-    bool result = tensor->kind == TENSOR_RESULT && !tensor->parameter;
-    return tensor->kind == TENSOR_INPUT || result || tensor->kept;
-}
-
-static enum status create_mirror(struct runner *runner, const struct tensor *tensor) {
-    struct tensor_run run;
-    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
-    if (!buffer || runner->arenas[buffer->tier].mapped || runner->mirrors[buffer->id]) return STATUS_OK;
-    return runner->executable->backend->memory->take(TIER_HOST, buffer->bytes, &runner->mirrors[buffer->id]);
-}
-
-enum { VALUES_BYTES = 2 * SCALAR_COUNT * sizeof(double) };
-
-/* Those of the step, then those that the step before left. */
-static enum status send_values(struct runner *runner) {
-    double values[2][SCALAR_COUNT] = {{0}};
-    if (runner->scalars) memcpy(values[0], runner->scalars, sizeof values[0]);
-    memcpy(values[1], runner->left, sizeof values[1]);
-    return runner->executable->backend->memory->write(runner->values, values, VALUES_BYTES);
-}
-
-/* Mirrors: CPU copies of device-only inputs and results, and the values of the step that runner_begin began
- * (runner.c). */
-static enum status runner_mirrors_open(struct runner *runner) {
-    const struct graph *graph = runner->executable->graph;
-    const struct backend_memory *memory = runner->executable->backend->memory;
-    void *values;
-    if (!memory) return STATUS_OK;
-    TRY(memory->take(TIER_DEVICE, VALUES_BYTES, &values));
-    runner->values = values;
-    runner->mirrors = mem_array(runner->executable->program->buffers.count, sizeof *runner->mirrors);
-    if (!runner->mirrors) return STATUS_FAILED;
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        if (has_mirror(graph->tensors.items[i])) TRY(create_mirror(runner, graph->tensors.items[i]));
-    return STATUS_OK;
-}
-
-static void runner_mirrors_close(struct runner *runner) {
-    for (size_t b = 0; runner->mirrors && b < runner->executable->program->buffers.count; b++)
-        if (runner->mirrors[b]) runner->executable->backend->memory->give_back(TIER_HOST, runner->mirrors[b]);
-    if (runner->values) runner->executable->backend->memory->give_back(TIER_DEVICE, runner->values);
-    mem_free(runner->mirrors);
-}
-
-enum status runner_mirrors_send(struct runner *runner) {
-    const struct program *program = runner->executable->program;
-    if (!runner->values) return STATUS_OK;
-    TRY(send_values(runner));
-    for (size_t b = 0; (runner->parts & PART_STEP) && b < program->buffers.count; b++) {
-        const struct buffer *buffer = &program->buffers.items[b];
-        if (!runner->mirrors[b] || buffer->kind != BUFFER_INPUTS) continue;
-        TRY(arena_write(&runner->arenas[buffer->tier], buffer->offset, runner->mirrors[b], buffer->bytes, 0));
-    }
-    return STATUS_OK;
-}
-
-enum status runner_mirrors_fetch(struct runner *runner) {
-    const struct program *program = runner->executable->program;
-    for (size_t b = 0; runner->mirrors && b < program->buffers.count; b++) {
-        const struct buffer *buffer = &program->buffers.items[b];
-        if (!runner->mirrors[b] || buffer->kind == BUFFER_INPUTS) continue;
-        TRY(arena_read(&runner->arenas[buffer->tier], buffer->offset, runner->mirrors[b], buffer->bytes, 0));
-    }
-    return STATUS_OK;
 }
 
 /* Operations between ranks: made with the runner, started and waited for by the communication stream's worker; and what
@@ -156,114 +86,6 @@ static double runner_find_longest(const struct program *program) {
     return longest_s;
 }
 
-/* Reading and writing a program's tensors between steps. */
-
-void *runner_local_shard(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements) {
-    struct tensor_run run = {.first = 0};
-    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
-    *first = run.first;
-    *elements = run.elements;
-    if (run.elements == 0) return NULL;
-    const struct arena *arena = &runner->arenas[buffer->tier];
-    if (arena->mapped) return (char *)arena->base + buffer->offset + run.offset;
-    char *mirror = runner->mirrors ? runner->mirrors[buffer->id] : NULL;
-    return mirror ? mirror + run.offset : NULL;
-}
-
-void *runner_data(const struct runner *runner, const struct tensor *tensor) {
-    int64_t first, elements;
-    void *data = runner_local_shard(runner, tensor, &first, &elements);
-    return elements == shape_elements(&tensor->shape) ? data : NULL;
-}
-
-void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition) {
-    bool mapped =
-        operand->buffer >= 0 && runner->arenas[runner->executable->program->buffers.items[operand->buffer].tier].mapped;
-    return mapped ? runner_address(runner, operand, repetition) : NULL;
-}
-
-enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t repetition,
-                                void *to) {
-    const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
-    return arena_read(&runner->arenas[buffer->tier], buffer->offset + operand->offset + repetition * operand->stride,
-                      to, operand->bytes, 0);
-}
-
-/* A range of a tier; on the disk also the whole blocks around it that fit into the bounce buffer. */
-struct disk_range {
-    const struct arena *arena;
-    int64_t begin, end;             /* what is left of the range */
-    int64_t block_begin, block_end; /* moved */
-};
-
-static void settle_blocks(struct disk_range *disk_range) {
-    disk_range->block_begin = disk_range->begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
-    int64_t end = (disk_range->end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
-    int64_t max = disk_range->block_begin + RUNNER_BOUNCE_BYTES;
-    disk_range->block_end = end < max ? end : max;
-}
-
-static int64_t present_bytes(const struct disk_range *disk_range) {
-    return (disk_range->end < disk_range->block_end ? disk_range->end : disk_range->block_end) - disk_range->begin;
-}
-
-static enum status load_bounce_buffer(const struct runner *runner, const struct disk_range *disk_range) {
-    return arena_read(disk_range->arena, disk_range->block_begin, runner->bounce_buffer,
-                      disk_range->block_end - disk_range->block_begin, 0);
-}
-
-static enum status read_disk(struct runner *runner, struct disk_range disk_range, char *to) {
-    while (disk_range.begin < disk_range.end) {
-        settle_blocks(&disk_range);
-        TRY(load_bounce_buffer(runner, &disk_range));
-        int64_t bytes = present_bytes(&disk_range);
-        memcpy(to, (char *)runner->bounce_buffer + (disk_range.begin - disk_range.block_begin), (size_t)bytes);
-        to += bytes;
-        disk_range.begin += bytes;
-    }
-    return STATUS_OK;
-}
-
-/* In the blocks at both ends the neighbours' bytes stay as they are. */
-static enum status write_disk(struct runner *runner, struct disk_range disk_range, const char *from) {
-    while (disk_range.begin < disk_range.end) {
-        settle_blocks(&disk_range);
-        int64_t bytes = present_bytes(&disk_range);
-        bool whole = disk_range.begin == disk_range.block_begin && disk_range.begin + bytes == disk_range.block_end;
-        if (!whole) TRY(load_bounce_buffer(runner, &disk_range));
-        memcpy((char *)runner->bounce_buffer + (disk_range.begin - disk_range.block_begin), from, (size_t)bytes);
-        TRY(arena_write(disk_range.arena, disk_range.block_begin, runner->bounce_buffer,
-                        disk_range.block_end - disk_range.block_begin, 0));
-        from += bytes;
-        disk_range.begin += bytes;
-    }
-    return STATUS_OK;
-}
-
-static struct disk_range find_range(const struct runner *runner, const struct tensor *tensor, int64_t offset,
-                                    int64_t bytes) {
-    struct tensor_run run;
-    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
-    BUG_IF(!buffer, "the program has no %s", tensor->name);
-    int64_t element = dtype_bytes(tensor->shape.dtype), start = offset - run.first * element;
-    BUG_IF(start < 0 || start + bytes > run.elements * element, "bytes of %s that another rank has", tensor->name);
-    int64_t begin = buffer->offset + run.offset + start;
-    return (struct disk_range){.arena = &runner->arenas[buffer->tier], .begin = begin, .end = begin + bytes};
-}
-
-enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to) {
-    struct disk_range disk_range = find_range(runner, tensor, offset, bytes);
-    if (disk_range.arena->tier == TIER_DISK) return read_disk(runner, disk_range, to);
-    return arena_read(disk_range.arena, disk_range.begin, to, bytes, 0);
-}
-
-enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
-                         const void *from) {
-    struct disk_range disk_range = find_range(runner, tensor, offset, bytes);
-    if (disk_range.arena->tier == TIER_DISK) return write_disk(runner, disk_range, from);
-    return arena_write(disk_range.arena, disk_range.begin, from, bytes, 0);
-}
-
 /* Copies are filled from their originals without changing them. */
 bool runner_changes_state(const struct program *program, const struct instruction *instruction) {
     for (int i = 0; i < OPERANDS_MAX; i++) {
@@ -306,25 +128,19 @@ static const struct kernel *make_call(const struct runner *runner, const struct 
     return (on_host ? executable->host_kernels : executable->kernels)[instruction->node->id];
 }
 
-static enum status call_kernel(struct runner *runner, const struct instruction *instruction, int64_t repetition,
-                               void *stream) {
-    struct kernel_call call;
-    const struct kernel *kernel = make_call(runner, instruction, repetition, stream, &call);
-    return kernel->run(kernel, &call);
-}
-
-enum status runner_enqueue_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream) {
+/* Kernels of a batch do their work in one call. */
+static enum status call_kernels(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream) {
     const struct program *program = runner->executable->program;
     const struct kernel *kernels[KERNELS_TOGETHER];
     struct kernel_call calls[KERNELS_TOGETHER];
     int count = 0;
-    for (int32_t i = first; i <= runner->batches[first]; i++) {
+    for (int32_t i = first; i <= last; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (instruction->stream != program->instructions.items[first].stream) continue;
         kernels[count] = make_call(runner, instruction, repetition, stream, &calls[count]);
         count++;
     }
-    return kernels[0]->run_together(kernels, calls, count);
+    return first == last ? kernels[0]->run(kernels[0], calls) : kernels[0]->run_together(kernels, calls, count);
 }
 
 /* The backend that works on the instruction's tier. */
@@ -367,10 +183,10 @@ static enum status copy_buffer(struct runner *runner, const struct instruction *
                      place_of(runner, &instruction->operands[OP_INPUTS_MAX]), bytes, instruction->stream, stream);
 }
 
-enum status runner_enqueue(struct runner *runner, const struct instruction *instruction, int64_t repetition,
-                           void *stream) {
+enum status runner_enqueue(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream) {
+    const struct instruction *instruction = &runner->executable->program->instructions.items[first];
     switch (instruction->opcode) {
-    case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
+    case OPCODE_KERNEL: return call_kernels(runner, first, last, repetition, stream);
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
     case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
     case OPCODE_TAKE: take_part(runner, instruction, repetition, stream); break;
@@ -418,28 +234,17 @@ void runner_pass_gate(struct runner *runner) {
     if (runner->comm) step_watch_release(&runner->comm->watch);
 }
 
-void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition,
-                                void *stream) {
-    if (leaves_out(runner, instruction) || runner->failed) return;
-    if (runner_changes_state(runner->executable->program, instruction)) runner_pass_gate(runner);
-    const struct backend_streams *streams = runner->executable->backend->streams;
-    enum status status;
-    if (streams && runner_on_host(runner->executable->program, instruction))
-        TRY_GOTO(status, streams->finish(stream), named);
-    TRY_GOTO(status, runner_enqueue(runner, instruction, repetition, stream), named);
-    if (streams) status = streams->check();
-named:
-    if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
-}
-
-static void runner_execute_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream) {
+void runner_execute(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream) {
     const struct program *program = runner->executable->program;
     const struct instruction *instruction = &program->instructions.items[first];
     if (leaves_out(runner, instruction) || runner->failed) return;
     if (runner_changes_state(program, instruction)) runner_pass_gate(runner);
     const struct backend_streams *streams = runner->executable->backend->streams;
-    enum status status = runner_enqueue_batch(runner, first, repetition, stream);
-    if (streams && status == STATUS_OK) status = streams->check();
+    enum status status;
+    if (streams && runner_on_host(program, instruction)) TRY_GOTO(status, streams->finish(stream), named);
+    TRY_GOTO(status, runner_enqueue(runner, first, last, repetition, stream), named);
+    if (streams) status = streams->check();
+named:
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
@@ -452,14 +257,14 @@ static void record(const struct runner *runner, int32_t index, int64_t repetitio
     event->end_s = (double)(end_ns - runner->began_ns) * 1e-9;
 }
 
-/* Recording waits for the stream before and after the instruction. */
-static void execute_issue(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
+/* Recording waits for the stream before and after the instruction, which is then single. */
+static void execute_issue(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream) {
     bool recorded = runner->recorder && (runner->parts & PART_STEP);
     if (recorded) runner_finish_stream(runner, stream);
     int64_t start_ns = recorded ? clock_now_ns() : 0;
-    runner_execute_instruction(runner, &runner->executable->program->instructions.items[index], repetition, stream);
+    runner_execute(runner, first, last, repetition, stream);
     if (recorded) runner_finish_stream(runner, stream);
-    if (recorded) record(runner, index, repetition, start_ns);
+    if (recorded) record(runner, first, repetition, start_ns);
 }
 
 int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
@@ -467,10 +272,8 @@ int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repeti
     int32_t last = runner->recorder || runner->observer ? index : runner->batches[index];
     if (graph_segment)
         runner_launch(runner, graph_segment, stream);
-    else if (last != index)
-        runner_execute_batch(runner, index, repetition, stream);
     else
-        execute_issue(runner, index, repetition, stream);
+        execute_issue(runner, index, last, repetition, stream);
     if (runner->comm) step_watch_note(&runner->comm->watch);
     return graph_segment ? graph_segment->last : last;
 }

@@ -1,8 +1,9 @@
 /* Executes a program in given arenas: one worker for each stream, waits between them, no allocation in a step.
  *
  * Files, in the order to read them: executable (a program with its kernels), runner (this; instructions and steps),
- * runner_state (what the runner's files share), streams (a thread per stream; a backend's streams and events),
- * segments (instructions that are enqueued together: kernels of one call, graphs).
+ * runner_state (what the runner's files share), tensors (reading and writing them between steps), streams (a thread per
+ * stream; a backend's streams and events), segments (instructions that are enqueued together: kernels of one call,
+ * graphs).
  *
  * On a backend with streams (backend.h) the workers only enqueue work and may be far ahead of it: the counts that they
  * wait for are of issues enqueued, and the backend's events order the execution. What workers do themselves (disk

@@ -76,15 +76,12 @@ struct runner {
 /* Enqueues or executes the graph segment, the batch or the single instruction that begins there, and returns its last
  * instruction. Recorded and observed instructions are single. */
 int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream);
-/* Executes one issue of an instruction, if the step has it, or enqueues it on the backend's stream. A failure is kept
- * for runner_status. */
-void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition,
-                                void *stream);
-/* The same as runner_enqueue for a batch. */
-enum status runner_enqueue_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream);
-/* Executes or enqueues the work of one issue, without waits and records. FAILED where a kernel or a disk copy fails. */
-enum status runner_enqueue(struct runner *runner, const struct instruction *instruction, int64_t repetition,
-                           void *stream);
+/* Executes or enqueues one issue of an instruction, or of a batch from `first` to `last`, if the step has it. A failure
+ * is kept for runner_status. */
+void runner_execute(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream);
+/* Executes or enqueues the work of one issue of an instruction, or of a batch from `first` to `last`, without waits and
+ * records. FAILED where a kernel or a disk copy fails. */
+enum status runner_enqueue(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream);
 /* Whether it changes parameters or the optimizer's state. */
 bool runner_changes_state(const struct program *program, const struct instruction *instruction);
 /* The status. A failure's message names the instruction, which may only have noticed the failure of an earlier one. */
@@ -123,6 +120,12 @@ const struct graph_segment *runner_graph_segment_at(const struct runner *runner,
 /* Launches it. A failure is kept for runner_status. */
 void runner_launch(struct runner *runner, const struct graph_segment *graph_segment, void *stream);
 
+/* The operand's address for kernels and copies; NULL on the disk. */
+void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition);
+/* Mirrors: CPU copies of device-only inputs and results, and the values of the step that runner_begin began
+ * (tensors.c). */
+enum status runner_mirrors_open(struct runner *runner);
+void runner_mirrors_close(struct runner *runner);
 enum status runner_mirrors_send(struct runner *runner);
 enum status runner_mirrors_fetch(struct runner *runner);
 /* The first failure, OK when there was none. */

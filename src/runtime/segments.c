@@ -210,8 +210,7 @@ static enum status enqueue_all(struct runner *runner, const struct graph_segment
         if (program->instructions.items[i].stream != own) continue;
         int32_t last = runner->batches[i];
         if (last > graph_segment->last) last = i;
-        status = last == i ? runner_enqueue(runner, &program->instructions.items[i], 0, stream)
-                           : runner_enqueue_batch(runner, i, 0, stream);
+        status = runner_enqueue(runner, i, last, 0, stream);
         i = last;
     }
     return status;

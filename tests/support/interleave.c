@@ -130,8 +130,8 @@ static enum status mix(struct mixer *mixer) {
         if (count == 0) return status_set(STATUS_FAILED, "program: every stream waits for another");
         uint64_t draw = random_u64(mixer->seed, RANDOM_TEST, 0, mixer->draws++);
         struct cursor *cursor = &mixer->cursors[runnable[draw % (uint64_t)count]];
-        const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
-        runner_execute_instruction(mixer->runner, instruction, cursor->repetition, mixer->runner->streams[0]);
+        runner_execute(mixer->runner, cursor->instruction, cursor->instruction, cursor->repetition,
+                       mixer->runner->streams[0]);
         mixer->ended[cursor->instruction]++;
         count_uses_of(mixer, cursor->instruction, -1);
         cursor->instruction++;

@@ -4,6 +4,25 @@
 #include "base/text.h"
 #include "runtime/store/store.h"
 
+/* Of a tier whose memory the backend keeps (`state`). */
+static const struct backend_memory *memory_of(const struct arena *arena) { return arena->state; }
+
+static enum status read_memory(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel) {
+    (void)channel;
+    const char *there = (const char *)from->base + offset;
+    if (!from->mapped) return memory_of(from)->read(to, there, bytes);
+    memcpy(to, there, (size_t)bytes);
+    return STATUS_OK;
+}
+
+static enum status write_memory(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel) {
+    (void)channel;
+    char *there = (char *)to->base + offset;
+    if (!to->mapped) return memory_of(to)->write(there, from, bytes);
+    memcpy(there, from, (size_t)bytes);
+    return STATUS_OK;
+}
+
 /* Tiers in this machine's memory. */
 
 static enum status open_memory(struct arena *arena, const struct arena_settings *settings) {
@@ -20,27 +39,10 @@ static enum status open_memory(struct arena *arena, const struct arena_settings 
     return STATUS_OK;
 }
 
-/* Of tiers whose base the CPU may use. */
-static enum status store_read_memory(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel) {
-    (void)channel;
-    memcpy(to, (const char *)from->base + offset, (size_t)bytes);
-    return STATUS_OK;
-}
-
-static enum status store_write_memory(const struct arena *to, int64_t offset, const void *from, int64_t bytes,
-                                      int channel) {
-    (void)channel;
-    memcpy((char *)to->base + offset, from, (size_t)bytes);
-    return STATUS_OK;
-}
-
 static void close_memory(struct arena *arena) { pages_release(arena->base, (size_t)arena->bytes); }
 
-static const struct store memory_store = {.name = "memory",
-                                          .open = open_memory,
-                                          .read = store_read_memory,
-                                          .write = store_write_memory,
-                                          .close = close_memory};
+static const struct store memory_store = {
+    .name = "memory", .open = open_memory, .read = read_memory, .write = write_memory, .close = close_memory};
 
 /* Tiers in memory that the ranks of a node share: operations between them read it in place. */
 
@@ -84,13 +86,11 @@ static void close_shared_segment(struct arena *arena) {
 
 static const struct store shared_segment_store = {.name = "window",
                                                   .open = open_shared_segment,
-                                                  .read = store_read_memory,
-                                                  .write = store_write_memory,
+                                                  .read = read_memory,
+                                                  .write = write_memory,
                                                   .close = close_shared_segment};
 
 /* Tiers in a backend's memory: a GPU's own, and pinned host memory. */
-
-static const struct backend_memory *memory_of(const struct arena *arena) { return arena->state; }
 
 static enum status open_device(struct arena *arena, const struct arena_settings *settings) {
     const struct backend_memory *memory = settings->memory;
@@ -107,26 +107,10 @@ static enum status open_device(struct arena *arena, const struct arena_settings 
     return STATUS_OK;
 }
 
-static enum status read_device(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel) {
-    (void)channel;
-    const char *there = (const char *)from->base + offset;
-    if (!from->mapped) return memory_of(from)->read(to, there, bytes);
-    memcpy(to, there, (size_t)bytes);
-    return STATUS_OK;
-}
-
-static enum status write_device(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel) {
-    (void)channel;
-    char *there = (char *)to->base + offset;
-    if (!to->mapped) return memory_of(to)->write(there, from, bytes);
-    memcpy(there, from, (size_t)bytes);
-    return STATUS_OK;
-}
-
 static void close_device(struct arena *arena) { memory_of(arena)->give_back(arena->tier, arena->base); }
 
 static const struct store device_store = {
-    .name = "device", .open = open_device, .read = read_device, .write = write_device, .close = close_device};
+    .name = "device", .open = open_device, .read = read_memory, .write = write_memory, .close = close_device};
 
 static const struct store *store_of(enum tier tier, const struct arena_settings *settings) {
     if (tier == TIER_DISK) return &disk_store;

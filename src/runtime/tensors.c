@@ -1,0 +1,177 @@
+/* A program's tensors as the CPU sees them: copies of what only a device has, and reading and writing between steps. */
+#include "runtime/runner_state.h"
+
+/* CPU copies of device-only inputs and results, and the step's values for the device. */
+
+static bool has_mirror(const struct tensor *tensor) {
+    bool result = tensor->kind == TENSOR_RESULT && !tensor->parameter;
+    return tensor->kind == TENSOR_INPUT || result || tensor->kept;
+}
+
+static enum status create_mirror(struct runner *runner, const struct tensor *tensor) {
+    struct tensor_run run;
+    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
+    if (!buffer || runner->arenas[buffer->tier].mapped || runner->mirrors[buffer->id]) return STATUS_OK;
+    return runner->executable->backend->memory->take(TIER_HOST, buffer->bytes, &runner->mirrors[buffer->id]);
+}
+
+enum { VALUES_BYTES = 2 * SCALAR_COUNT * sizeof(double) };
+
+/* Those of the step, then those that the step before left. */
+static enum status send_values(struct runner *runner) {
+    double values[2][SCALAR_COUNT] = {{0}};
+    if (runner->scalars) memcpy(values[0], runner->scalars, sizeof values[0]);
+    memcpy(values[1], runner->left, sizeof values[1]);
+    return runner->executable->backend->memory->write(runner->values, values, VALUES_BYTES);
+}
+
+enum status runner_mirrors_open(struct runner *runner) {
+    const struct graph *graph = runner->executable->graph;
+    const struct backend_memory *memory = runner->executable->backend->memory;
+    void *values;
+    if (!memory) return STATUS_OK;
+    TRY(memory->take(TIER_DEVICE, VALUES_BYTES, &values));
+    runner->values = values;
+    runner->mirrors = mem_array(runner->executable->program->buffers.count, sizeof *runner->mirrors);
+    if (!runner->mirrors) return STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (has_mirror(graph->tensors.items[i])) TRY(create_mirror(runner, graph->tensors.items[i]));
+    return STATUS_OK;
+}
+
+void runner_mirrors_close(struct runner *runner) {
+    for (size_t b = 0; runner->mirrors && b < runner->executable->program->buffers.count; b++)
+        if (runner->mirrors[b]) runner->executable->backend->memory->give_back(TIER_HOST, runner->mirrors[b]);
+    if (runner->values) runner->executable->backend->memory->give_back(TIER_DEVICE, runner->values);
+    mem_free(runner->mirrors);
+}
+
+enum status runner_mirrors_send(struct runner *runner) {
+    const struct program *program = runner->executable->program;
+    if (!runner->values) return STATUS_OK;
+    TRY(send_values(runner));
+    for (size_t b = 0; (runner->parts & PART_STEP) && b < program->buffers.count; b++) {
+        const struct buffer *buffer = &program->buffers.items[b];
+        if (!runner->mirrors[b] || buffer->kind != BUFFER_INPUTS) continue;
+        TRY(arena_write(&runner->arenas[buffer->tier], buffer->offset, runner->mirrors[b], buffer->bytes, 0));
+    }
+    return STATUS_OK;
+}
+
+enum status runner_mirrors_fetch(struct runner *runner) {
+    const struct program *program = runner->executable->program;
+    for (size_t b = 0; runner->mirrors && b < program->buffers.count; b++) {
+        const struct buffer *buffer = &program->buffers.items[b];
+        if (!runner->mirrors[b] || buffer->kind == BUFFER_INPUTS) continue;
+        TRY(arena_read(&runner->arenas[buffer->tier], buffer->offset, runner->mirrors[b], buffer->bytes, 0));
+    }
+    return STATUS_OK;
+}
+
+/* Reading and writing a program's tensors between steps. */
+
+void *runner_local_shard(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements) {
+    struct tensor_run run = {.first = 0};
+    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
+    *first = run.first;
+    *elements = run.elements;
+    if (run.elements == 0) return NULL;
+    const struct arena *arena = &runner->arenas[buffer->tier];
+    if (arena->mapped) return (char *)arena->base + buffer->offset + run.offset;
+    char *mirror = runner->mirrors ? runner->mirrors[buffer->id] : NULL;
+    return mirror ? mirror + run.offset : NULL;
+}
+
+void *runner_data(const struct runner *runner, const struct tensor *tensor) {
+    int64_t first, elements;
+    void *data = runner_local_shard(runner, tensor, &first, &elements);
+    return elements == shape_elements(&tensor->shape) ? data : NULL;
+}
+
+void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition) {
+    bool mapped =
+        operand->buffer >= 0 && runner->arenas[runner->executable->program->buffers.items[operand->buffer].tier].mapped;
+    return mapped ? runner_address(runner, operand, repetition) : NULL;
+}
+
+enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t repetition,
+                                void *to) {
+    const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
+    return arena_read(&runner->arenas[buffer->tier], buffer->offset + operand->offset + repetition * operand->stride,
+                      to, operand->bytes, 0);
+}
+
+/* A range of a tier; on the disk also the whole blocks around it that fit into the bounce buffer. */
+struct disk_range {
+    const struct arena *arena;
+    int64_t begin, end;             /* what is left of the range */
+    int64_t block_begin, block_end; /* moved */
+};
+
+static void settle_blocks(struct disk_range *disk_range) {
+    disk_range->block_begin = disk_range->begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
+    int64_t end = (disk_range->end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
+    int64_t max = disk_range->block_begin + RUNNER_BOUNCE_BYTES;
+    disk_range->block_end = end < max ? end : max;
+}
+
+static int64_t present_bytes(const struct disk_range *disk_range) {
+    return (disk_range->end < disk_range->block_end ? disk_range->end : disk_range->block_end) - disk_range->begin;
+}
+
+static enum status load_bounce_buffer(const struct runner *runner, const struct disk_range *disk_range) {
+    return arena_read(disk_range->arena, disk_range->block_begin, runner->bounce_buffer,
+                      disk_range->block_end - disk_range->block_begin, 0);
+}
+
+static enum status read_disk(struct runner *runner, struct disk_range disk_range, char *to) {
+    while (disk_range.begin < disk_range.end) {
+        settle_blocks(&disk_range);
+        TRY(load_bounce_buffer(runner, &disk_range));
+        int64_t bytes = present_bytes(&disk_range);
+        memcpy(to, (char *)runner->bounce_buffer + (disk_range.begin - disk_range.block_begin), (size_t)bytes);
+        to += bytes;
+        disk_range.begin += bytes;
+    }
+    return STATUS_OK;
+}
+
+/* In the blocks at both ends the neighbours' bytes stay as they are. */
+static enum status write_disk(struct runner *runner, struct disk_range disk_range, const char *from) {
+    while (disk_range.begin < disk_range.end) {
+        settle_blocks(&disk_range);
+        int64_t bytes = present_bytes(&disk_range);
+        bool whole = disk_range.begin == disk_range.block_begin && disk_range.begin + bytes == disk_range.block_end;
+        if (!whole) TRY(load_bounce_buffer(runner, &disk_range));
+        memcpy((char *)runner->bounce_buffer + (disk_range.begin - disk_range.block_begin), from, (size_t)bytes);
+        TRY(arena_write(disk_range.arena, disk_range.block_begin, runner->bounce_buffer,
+                        disk_range.block_end - disk_range.block_begin, 0));
+        from += bytes;
+        disk_range.begin += bytes;
+    }
+    return STATUS_OK;
+}
+
+static struct disk_range find_range(const struct runner *runner, const struct tensor *tensor, int64_t offset,
+                                    int64_t bytes) {
+    struct tensor_run run;
+    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
+    BUG_IF(!buffer, "the program has no %s", tensor->name);
+    int64_t element = dtype_bytes(tensor->shape.dtype), start = offset - run.first * element;
+    BUG_IF(start < 0 || start + bytes > run.elements * element, "bytes of %s that another rank has", tensor->name);
+    int64_t begin = buffer->offset + run.offset + start;
+    return (struct disk_range){.arena = &runner->arenas[buffer->tier], .begin = begin, .end = begin + bytes};
+}
+
+enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to) {
+    struct disk_range disk_range = find_range(runner, tensor, offset, bytes);
+    if (disk_range.arena->tier == TIER_DISK) return read_disk(runner, disk_range, to);
+    return arena_read(disk_range.arena, disk_range.begin, to, bytes, 0);
+}
+
+enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
+                         const void *from) {
+    struct disk_range disk_range = find_range(runner, tensor, offset, bytes);
+    if (disk_range.arena->tier == TIER_DISK) return write_disk(runner, disk_range, from);
+    return arena_write(disk_range.arena, disk_range.begin, from, bytes, 0);
+}
