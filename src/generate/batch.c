@@ -130,9 +130,8 @@ void prompts_free(struct prompts *prompts) {
 
 /* What became of a prompt. */
 struct outcome {
-    struct text_buffer text;
+    struct kept_text kept;
     struct generate_result result;
-    enum status status; /* of keeping the text */
     bool done;
 };
 
@@ -146,18 +145,12 @@ struct batch {
     struct generate_result *total;
 };
 
-static bool keep_text(void *payload, const char *text, size_t bytes) {
-    struct outcome *outcome = payload;
-    if (outcome->status == STATUS_OK) outcome->status = text_append(&outcome->text, text, bytes);
-    return outcome->status == STATUS_OK;
-}
-
 static enum status begin_next(struct batch *batch, int64_t place) {
     struct prompt *prompt = &batch->prompts->items[batch->begun];
     struct outcome *outcome = &batch->outcomes[batch->begun];
     outcome->result.prompt_tokens = (int64_t)prompt->ids.count;
     decoding_keep(&batch->writer->decoding, place, 0);
-    TRY(written_text_begin(batch->writer, (uint32_t)batch->begun, &prompt->ids, keep_text, outcome,
+    TRY(written_text_begin(batch->writer, (uint32_t)batch->begun, &prompt->ids, kept_text_take, &outcome->kept,
                            &batch->writing[place]));
     batch->begun++;
     batch->taken++;
@@ -168,7 +161,7 @@ static enum status take_logits(struct batch *batch, int64_t place, const float *
     struct written_text *writing = &batch->writing[place];
     struct outcome *outcome = &batch->outcomes[writing->number];
     TRY(written_text_take(batch->writer, writing, logits));
-    TRY(outcome->status);
+    TRY(outcome->kept.status);
     if (!writing->finished) return STATUS_OK;
     outcome->done = true;
     outcome->result.tokens = writing->new_tokens;
@@ -225,11 +218,11 @@ static enum status emit(struct batch *batch, batch_sink *sink, void *payload) {
     for (; batch->emitted < batch->begun && batch->outcomes[batch->emitted].done; batch->emitted++) {
         struct outcome *outcome = &batch->outcomes[batch->emitted];
         struct batch_text text = {.prompt = &batch->prompts->items[batch->emitted],
-                                  .text = outcome->text.items ? outcome->text.items : "",
-                                  .bytes = outcome->text.count,
+                                  .text = outcome->kept.text.items ? outcome->kept.text.items : "",
+                                  .bytes = outcome->kept.text.count,
                                   .result = &outcome->result};
         TRY(sink(payload, &text));
-        vec_free(&outcome->text);
+        vec_free(&outcome->kept.text);
     }
     return STATUS_OK;
 }
@@ -256,7 +249,7 @@ enum status generate_batch(struct writer *writer, struct prompts *prompts, batch
     for (int64_t place = 0; batch.writing && place < batch.places; place++)
         written_text_free(&batch.writing[place]);
     for (size_t i = 0; batch.outcomes && i < prompts->count; i++)
-        vec_free(&batch.outcomes[i].text);
+        vec_free(&batch.outcomes[i].kept.text);
     mem_free(batch.writing);
     mem_free(batch.outcomes);
     total->seconds = (double)(clock_now_ns() - start) * 1e-9;

@@ -173,21 +173,8 @@ static size_t common_tokens(const struct token_ids *a, const struct token_ids *b
     return common;
 }
 
-struct kept_answer {
-    struct text_buffer text;
-    enum status status;
-    generate_sink *sink;
-    void *payload;
-};
-
-static bool keep_answer(void *payload, const char *text, size_t bytes) {
-    struct kept_answer *kept = payload;
-    kept->status = text_append(&kept->text, text, bytes);
-    return kept->status == STATUS_OK && kept->sink(kept->payload, text, bytes);
-}
-
 /* `ids` becomes what the caches are of, also after a failure. */
-static enum status write_answer(struct chat_session *session, struct token_ids *ids, struct kept_answer *kept,
+static enum status write_answer(struct chat_session *session, struct token_ids *ids, struct kept_text *kept,
                                 struct chat_answer *answer) {
     struct writer *writer = &session->writer;
     int64_t left = writer->decoding.positions - (int64_t)ids->count;
@@ -199,12 +186,12 @@ static enum status write_answer(struct chat_session *session, struct token_ids *
     *ids = (struct token_ids){0};
     answer->read_tokens = (int64_t)(session->ids.count - there);
     writer->options.tokens = session->max > 0 && session->max < left ? session->max : left;
-    TRY(generate_continue(writer, 0, &session->ids, keep_answer, kept, &answer->result));
+    TRY(generate_continue(writer, 0, &session->ids, kept_text_take, kept, &answer->result));
     TRY(kept->status);
     return vec_push(&kept->text, '\0');
 }
 
-static enum status send(struct chat_session *session, json_t *turns, const char *text, struct kept_answer *kept,
+static enum status send(struct chat_session *session, json_t *turns, const char *text, struct kept_text *kept,
                         struct chat_answer *answer) {
     struct token_ids ids = {0};
     TRY(chat_prompt_add_message(turns, "user", text));
@@ -217,7 +204,7 @@ static enum status send(struct chat_session *session, json_t *turns, const char 
 
 enum status chat_session_send(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
                               struct chat_answer *answer) {
-    struct kept_answer kept = {.sink = sink, .payload = payload};
+    struct kept_text kept = {.sink = sink, .payload = payload};
     json_t *turns = json_copy(session->messages);
     *answer = (struct chat_answer){0};
     enum status status = turns ? send(session, turns, text, &kept, answer) : status_no_memory(0, "a conversation");

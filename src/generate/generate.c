@@ -176,30 +176,21 @@ static enum status read_ends(const char *path, const json_t *value, int64_t voca
     return STATUS_OK;
 }
 
-static bool is_given(const json_t *object, const struct setting *setting) {
-    const json_t *value = json_object_get(object, setting->key);
-    return value && !json_is_null(value);
-}
-
-static enum status read_float(const char *path, const json_t *object, enum setting_id id, struct settings_given *given,
-                              double *out) {
-    const struct setting *setting = &setting_table[id];
-    if (!is_given(object, setting)) return STATUS_OK;
-    TRY(json_read_double(path, object, setting->key, setting->float_min, setting->float_max, out));
-    if (setting->above && *out <= setting->float_min)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->key, setting->float_min);
-    given->of[id] = true;
-    return STATUS_OK;
-}
+#define PLACE(field) [SETTING_##field] = SETTING_PLACE(struct generation_config, field)
+static const struct settings_holder config_settings = {
+    SETTINGS_GIVEN_AT(struct generation_config),
+    .places = {PLACE(temperature), PLACE(top_k), PLACE(top_p), PLACE(repetition_penalty)}};
+#undef PLACE
 
 static enum status read_draws(const char *path, const json_t *object, struct generation_config *out) {
-    const struct setting *top_k = &setting_table[SETTING_top_k];
-    TRY(read_float(path, object, SETTING_temperature, &out->given, &out->temperature));
-    TRY(read_float(path, object, SETTING_top_p, &out->given, &out->top_p));
-    TRY(read_float(path, object, SETTING_repetition_penalty, &out->given, &out->repetition_penalty));
-    if (!is_given(object, top_k)) return STATUS_OK;
-    SETTINGS_MARK(out, top_k);
-    return json_read_int(path, object, top_k->key, top_k->min, top_k->max, &out->top_k);
+    for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
+        const struct setting *setting = &setting_table[id];
+        struct setting_value value;
+        if (!settings_have(&config_settings, id) || !json_present(object, setting->key)) continue;
+        TRY(setting_from_json(path, object, setting, true, NULL, &value));
+        TRY(settings_store(&config_settings, out, id, path, &value));
+    }
+    return STATUS_OK;
 }
 
 static enum status read_object(const char *path, const json_t *object, int64_t vocab, struct generation_config *out) {
@@ -285,13 +276,18 @@ static void note_ends(const struct generation_config *config, char note[GENERATI
         add_note(note, "%s%" PRIu32, i == 0 ? ", eos_token_id " : " ", config->ends.items[i]);
 }
 
-/* A value that is not given is the file's, else the default. */
-#define TAKE(field, default_value, format, note)                                                                       \
-    if (!SETTINGS_HAVE(options, field)) {                                                                              \
-        bool given = SETTINGS_HAVE(config, field);                                                                     \
-        SETTINGS_GIVE(options, field, given ? config->field : (default_value));                                        \
-        if (given) add_note(note, ", %s " format, #field, options->field);                                             \
-    }
+/* Sets what is not given to the file's value, else to the default. `note` gets what is the file's. */
+static void take(const struct generation_config *config, enum setting_id id, struct generate_options *options,
+                 char note[GENERATION_NOTE_BYTES]) {
+    const struct setting *setting = &setting_table[id];
+    struct setting_value value;
+    char text[SETTING_PRINT_BYTES];
+    if (options->given.of[id]) return;
+    setting_default(setting, &value);
+    if (config->given.of[id]) settings_load(&config_settings, config, id, &value);
+    (void)settings_store(&text_settings, options, id, "", &value);
+    if (config->given.of[id]) add_note(note, ", %s %s", setting->key, setting_print(setting, &value, text));
+}
 
 void generation_config_apply(const struct generation_config *config, struct generate_options *options,
                              char note[GENERATION_NOTE_BYTES]) {
@@ -301,10 +297,10 @@ void generation_config_apply(const struct generation_config *config, struct gene
         SETTINGS_GIVE(options, temperature, 0);
         add_note(text, ", do_sample false");
     }
-    TAKE(temperature, setting_table[SETTING_temperature].float_value, "%g", text)
+    take(config, SETTING_temperature, options, text);
     char *of_draws = options->temperature > 0 ? text : unused;
-    TAKE(top_k, setting_table[SETTING_top_k].int_value, "%" PRId64, of_draws)
-    TAKE(top_p, setting_table[SETTING_top_p].float_value, "%g", of_draws)
-    TAKE(repetition_penalty, setting_table[SETTING_repetition_penalty].float_value, "%g", text)
+    take(config, SETTING_top_k, options, of_draws);
+    take(config, SETTING_top_p, options, of_draws);
+    take(config, SETTING_repetition_penalty, options, text);
     snprintf(note, GENERATION_NOTE_BYTES, "%s", text[0] ? text + 2 : "");
 }

@@ -331,6 +331,12 @@ void written_text_free(struct written_text *text) {
     text->decoder = NULL;
 }
 
+bool kept_text_take(void *payload, const char *text, size_t bytes) {
+    struct kept_text *kept = payload;
+    if (kept->status == STATUS_OK) kept->status = text_append(&kept->text, text, bytes);
+    return kept->status == STATUS_OK && (!kept->sink || kept->sink(kept->payload, text, bytes));
+}
+
 enum status writer_model_open(const char *folder, const struct plan_options *plan, struct writer_model *out) {
     TRY(session_begin(folder, PROGRAMS_TO_WRITE, plan, NULL, &out->session, &out->plan));
     TRY(checkpoint_verify_model(NULL, folder, out->session.model));
@@ -338,11 +344,7 @@ enum status writer_model_open(const char *folder, const struct plan_options *pla
     return generation_config_read(out->session.model, out->tokenizer, &out->config);
 }
 
-enum status writer_model_load(struct writer_model *model) {
-    TRY(session_plan_check_memory(&model->plan));
-    TRY(engine_open(&model->plan, &model->engine));
-    return engine_load_weights(&model->engine);
-}
+enum status writer_model_load(struct writer_model *model) { return engine_open_loaded(&model->plan, &model->engine); }
 
 void writer_model_close(struct writer_model *model) {
     engine_close(&model->engine);

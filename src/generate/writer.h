@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/text.h"
 #include "generate/generate.h"
 #include "session/engine.h"
 
@@ -141,6 +142,15 @@ enum status written_text_begin(const struct writer *writer, uint32_t number, str
 /* Draws the next token from logits [vocab] and takes it, or finishes. */
 enum status written_text_take(struct writer *writer, struct written_text *text, const float *logits);
 void written_text_free(struct written_text *text);
+
+/* A sink that keeps the text, and hands it on. */
+struct kept_text {
+    struct text_buffer text;
+    enum status status;  /* of keeping it */
+    generate_sink *sink; /* NULL: none */
+    void *payload;
+};
+bool kept_text_take(void *payload, const char *text, size_t bytes);
 
 /* A model that was opened with all that a writer takes. */
 struct writer_model {

@@ -256,13 +256,13 @@ static struct plan plan_alone(const struct plan *plan) {
     return alone;
 }
 
-bool candidate_lacks_rates(const struct plan_candidate *candidate) {
+static bool lacks_rates(const struct plan_candidate *candidate) {
     const struct recipe *recipe = &candidate->plan.recipe;
     bool known = recipe->layout_rates.flops_per_s > 0;
     return recipe->layout == TENSOR_LAYOUT_SOLVER && recipe_tensor_parallel(recipe) > 1 && !known;
 }
 
-enum status candidate_measure_rates(const struct plan_candidate *candidate, struct machine_rates *out) {
+static enum status measure_rates(const struct plan_candidate *candidate, struct machine_rates *out) {
     const struct session *session = candidate->session;
     struct plan alone = plan_alone(&candidate->plan);
     struct programs programs;
@@ -290,7 +290,7 @@ static void find_link_rates(const struct plan *plan, const struct transfer_rate 
     if (rate->bytes_per_s <= 0) out->latency_s = 0, out->link_bytes_per_s = out->bytes_per_s / 10;
 }
 
-void candidate_take_rates(const struct machine_rates *rates, struct plan_candidate *candidate) {
+static void take_rates(const struct machine_rates *rates, struct plan_candidate *candidate) {
     struct plan *plan = &candidate->plan;
     plan->recipe.layout_rates = rates->work;
     find_link_rates(plan, rates->message, &plan->recipe.layout_rates);
@@ -308,12 +308,22 @@ enum status plan_fill_in_strategies(const struct session *session, struct plan *
     return status;
 }
 
-static enum status fill_in_layout(struct plan_candidate *candidate) {
+/* Layouts with the same micro-batch have the same rates, but for their links. */
+static enum status find_rates(struct plan_candidate *candidate, struct known_rates *known) {
     struct machine_rates rates;
-    if (candidate_lacks_rates(candidate)) {
-        TRY(candidate_measure_rates(candidate, &rates));
-        candidate_take_rates(&rates, candidate);
-    }
+    if (!lacks_rates(candidate)) return STATUS_OK;
+    for (size_t i = 0; i < known->list.count; i++)
+        if (known->list.items[i].micro_batch_sequences == candidate->plan.recipe.micro_batch_sequences) {
+            take_rates(&known->list.items[i], candidate);
+            return STATUS_OK;
+        }
+    TRY(measure_rates(candidate, &rates));
+    take_rates(&rates, candidate);
+    return vec_push(&known->list, rates);
+}
+
+enum status candidate_solve(struct plan_candidate *candidate, struct known_rates *known) {
+    TRY(find_rates(candidate, known));
     return plan_fill_in_strategies(candidate->session, &candidate->plan);
 }
 
@@ -541,11 +551,11 @@ static enum status begin_again(struct plan_candidate *candidate) {
 }
 
 /* The chunks of a partition are chosen last: at first each rank has all. */
-enum status candidate_fill_in(struct plan_candidate *candidate) {
+enum status candidate_fill_in(struct plan_candidate *candidate, struct known_rates *known) {
     const struct plan_request *request = candidate->request;
     bool open = !request->policy_fixed && policy_is_plain(&candidate->plan.policy);
     if (open) candidate->plan.policy.partition = (struct partition){0};
-    TRY(fill_in_layout(candidate));
+    TRY(candidate_solve(candidate, known));
     TRY(compile_first(candidate));
     if (request->policy_fixed) return STATUS_OK;
     if (!open && !request->costs && !candidate_fits(candidate)) TRY(begin_again(candidate));

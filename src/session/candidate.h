@@ -70,13 +70,15 @@ struct machine_rates {
     struct layout_rates work; /* without links */
     struct transfer_rate message[MESH_AXES];
 };
-/* Whether the solver will partition the tensors and recipe.layout_rates are unknown. */
-bool candidate_lacks_rates(const struct plan_candidate *candidate);
-/* The best rates of the model's kernels, measured on one rank's graph of its micro-batch, and those of the links. */
-enum status candidate_measure_rates(const struct plan_candidate *candidate, struct machine_rates *out);
-/* Sets recipe.layout_rates: of links between the ranks of a tensor-parallel group; without such a tenth of the
- * memory's. The memory limit is that of the devices of all stages together. */
-void candidate_take_rates(const struct machine_rates *rates, struct plan_candidate *candidate);
+/* Those that were measured; zero-initialise, vec_free. */
+struct known_rates {
+    VEC(struct machine_rates) list;
+};
+/* Where the solver partitions the tensors: sets recipe.layout_rates where they are unknown, by the best rates of the
+ * model's kernels, measured on one rank's graph of its micro-batch, and those of the links between the ranks of a
+ * tensor-parallel group (without such a tenth of the memory's); the memory limit is that of the devices of all stages
+ * together. Then fills recipe.strategies in. */
+enum status candidate_solve(struct plan_candidate *candidate, struct known_rates *known);
 /* Fills recipe.strategies in where the solver partitions the tensors and has not yet, at the recipe's rates. */
 enum status plan_fill_in_strategies(const struct session *session, struct plan *plan);
 
@@ -86,7 +88,7 @@ struct policy policy_begin(const struct plan_request *request, const struct poli
 enum status candidate_cut_stages(struct plan_candidate *candidate, const struct graph *graph);
 /* Fills in all that the candidate leaves open, but for tiles and the policy, and compiles it: strategies, larger
  * micro-batches if there are too many operations between ranks, the pipeline's cut, selective recomputation. */
-enum status candidate_fill_in(struct plan_candidate *candidate);
+enum status candidate_fill_in(struct plan_candidate *candidate, struct known_rates *known);
 
 /* ---- the choice among the candidates that a request leaves open (choose.c) ---- */
 

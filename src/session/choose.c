@@ -179,9 +179,20 @@ static enum status choose_policy(struct plan_candidate *candidate) {
     return choose(candidate, candidate->session->machine.capacity_bytes, true);
 }
 
+struct choice {
+    const struct session *session;
+    const struct plan_request *request;
+    struct rank_shapes *shapes;
+    struct plan_candidate best; /* session NULL: none is evaluated yet */
+    double best_s;              /* INFINITY: none fits */
+    struct known_rates rates;   /* of micro-batches that the solver was asked about */
+    VEC(struct graph *) graphs; /* of the rank layouts with as much tensor and pipeline parallelism as the last */
+    int tensor, stages;         /* of these */
+};
+
 /* Fills in all that the candidate leaves open, but for tiles, and compiles it. */
-static enum status complete(struct plan_candidate *candidate) {
-    TRY(candidate_fill_in(candidate));
+static enum status complete(struct choice *choice, struct plan_candidate *candidate) {
+    TRY(candidate_fill_in(candidate, &choice->rates));
     return candidate->request->policy_fixed ? STATUS_OK : choose_policy(candidate);
 }
 
@@ -199,17 +210,6 @@ enum status choose_min_memory(const struct session *session, const struct plan_r
     candidate_free(&candidate);
     return status;
 }
-
-struct choice {
-    const struct session *session;
-    const struct plan_request *request;
-    struct rank_shapes *shapes;
-    struct plan_candidate best;      /* session NULL: none is evaluated yet */
-    double best_s;                   /* INFINITY: none fits */
-    VEC(struct machine_rates) rates; /* of micro-batches that the solver was asked about */
-    VEC(struct graph *) graphs;      /* of the rank layouts with as much tensor and pipeline parallelism as the last */
-    int tensor, stages;              /* of these */
-};
 
 /* The seconds of a candidate's step; INFINITY if it does not fit. */
 static enum status time_step(struct plan_candidate *candidate, struct trial *trial, double *seconds) {
@@ -247,25 +247,10 @@ static enum status forgive(enum status status, struct rank_shape *shape) {
     return STATUS_OK;
 }
 
-/* Layouts with the same micro-batch have the same rates, but for their links. */
-static enum status find_rates(struct choice *choice, struct plan_candidate *candidate) {
-    struct machine_rates rates;
-    if (!candidate_lacks_rates(candidate)) return STATUS_OK;
-    for (size_t i = 0; i < choice->rates.count; i++)
-        if (choice->rates.items[i].micro_batch_sequences == candidate->plan.recipe.micro_batch_sequences) {
-            candidate_take_rates(&choice->rates.items[i], candidate);
-            return STATUS_OK;
-        }
-    TRY(candidate_measure_rates(candidate, &rates));
-    candidate_take_rates(&rates, candidate);
-    return vec_push(&choice->rates, rates);
-}
-
 /* If the solver partitions a layout's tensors, its answer becomes the layout's recipe. */
 static enum status solve_shape(struct choice *choice, struct rank_shape *shape) {
     struct plan_candidate candidate = candidate_of(choice, shape);
-    TRY(find_rates(choice, &candidate));
-    TRY(plan_fill_in_strategies(choice->session, &candidate.plan));
+    TRY(candidate_solve(&candidate, &choice->rates));
     shape->plan->recipe = candidate.plan.recipe;
     return STATUS_OK;
 }
@@ -415,7 +400,7 @@ static enum status try_shape(struct choice *choice, struct rank_shape *shape) {
     struct trial own = {.step_s = 0};
     double seconds = INFINITY;
     candidate.faster_than_s = choice->best_s;
-    enum status status = complete(&candidate);
+    enum status status = complete(choice, &candidate);
     int64_t sequences = candidate.plan.recipe.micro_batch_sequences;
     shape->larger_micro_batch = sequences > shape->plan->recipe.micro_batch_sequences;
     shape->plan->recipe.micro_batch_sequences = sequences;
@@ -484,7 +469,7 @@ static enum status take_min_memory(struct choice *choice) {
     }
     if (!min) return status_set(STATUS_BAD_INPUT, "%s", shapes->list.items[0].reason);
     choice->best = candidate_of(choice, min);
-    return complete(&choice->best);
+    return complete(choice, &choice->best);
 }
 
 /* ---- tiles ---- */
@@ -566,7 +551,7 @@ static enum status choose_shape(struct choice *choice) {
 static enum status choose_settled(struct choice *choice) {
     choice->best = candidate_begin(choice->session, choice->request, &choice->request->plan);
     TRY(candidate_check_collectives(&choice->best));
-    TRY(complete(&choice->best));
+    TRY(complete(choice, &choice->best));
     return choose_tiles(choice);
 }
 
@@ -576,7 +561,7 @@ enum status choose_candidate(const struct session *session, const struct plan_re
     enum status status = shapes->list.count > 0 ? choose_shape(&choice) : choose_settled(&choice);
     forget_graphs(&choice);
     vec_free(&choice.graphs);
-    vec_free(&choice.rates);
+    vec_free(&choice.rates.list);
     if (status == STATUS_OK)
         *out = choice.best;
     else

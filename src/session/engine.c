@@ -145,10 +145,6 @@ static struct group_axis parts_of_loss(const struct engine *engine, enum program
 
 static int loss_figures(const struct graph *graph) { return (int)shape_elements(&graph_find(graph, "loss")->shape); }
 
-static int engine_loss_figures(const struct engine *engine, enum program_use use) {
-    return loss_figures(engine->plan->programs.of[use]->graph);
-}
-
 enum status engine_open(const struct session_plan *plan, struct engine *out) {
     const struct programs *programs = &plan->programs;
     *out = (struct engine){.plan = plan};
@@ -356,7 +352,7 @@ enum status engine_add_loss(struct engine *engine, const struct dataset *dataset
     TRY(runner_step(engine->runners[PROGRAM_LOSS], scalars));
     const double *made = engine_data(engine, PROGRAM_LOSS, "loss");
     bool adds = adds_loss(engine);
-    for (int i = 0; i < engine_loss_figures(engine, PROGRAM_LOSS) && adds; i++)
+    for (int i = 0; i < loss_figures(engine->plan->programs.of[PROGRAM_LOSS]->graph) && adds; i++)
         figures[i] += made[i];
     return STATUS_OK;
 }
@@ -470,10 +466,6 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
     }
 }
 
-static bool is_kept(const struct tensor *tensor) {
-    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
-}
-
 /* What checkpoints hold: with adapters not the weights of the model below. */
 static bool is_written(const struct engine *engine, const struct tensor *tensor) {
     bool adapter = engine_model(engine)->config.adapter.rank > 0;
@@ -489,7 +481,7 @@ static enum status find_in_tensors(const struct engine *engine, bool written, co
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK && !*found; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         bool finite;
-        if (written ? !is_written(engine, tensor) : !is_kept(tensor)) continue;
+        if (written ? !is_written(engine, tensor) : !engine_keeps(tensor)) continue;
         status = examine_tensor(engine, tensor, buffer, &finite);
         if (status == STATUS_OK && !finite) *found = tensor;
     }
@@ -530,11 +522,9 @@ static struct finding first_finding(const struct finding *all, int ranks) {
 }
 
 static enum status share_finding(struct comm *comm, struct finding *finding) {
-    struct comm_group all = comm_group_all(comm);
-    struct finding *theirs = mem_array((size_t)all.count, sizeof *theirs);
-    TRY(comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED));
-    enum status status = comm_all_gather(comm, &all, finding, sizeof *finding, theirs);
-    if (status == STATUS_OK) *finding = first_finding(theirs, all.count);
+    enum status status = STATUS_OK;
+    struct finding *theirs = ranks_gather(comm, finding, sizeof *finding, &status);
+    if (theirs) *finding = first_finding(theirs, mesh_ranks(&comm->mesh));
     mem_free(theirs);
     return status;
 }

@@ -102,6 +102,8 @@ void engine_close(struct engine *engine);
 /* Reads the model's weights into the arena: fp32 masters first where there are such, then the parameters as their
  * rounding; masters in two halves as such. Moments are zero. */
 enum status engine_load_weights(struct engine *engine);
+/* An engine with the model's weights, where the plan fits (session_plan_check_memory). Collective, as engine_open. */
+enum status engine_open_loaded(const struct session_plan *plan, struct engine *out);
 /* The same for a model that no file has: the family's initial values for this seed. */
 enum status engine_initialise_weights(struct engine *engine, uint64_t seed);
 /* Reads the optimizer's state over what engine_load_weights left. BAD_INPUT when a tensor is missing, unexpected or of
@@ -195,6 +197,11 @@ void *engine_data(const struct engine *engine, enum program_use use, const char 
 /* The graph of the main program, by whose tensors weights and state are known. */
 static inline const struct graph *engine_graph(const struct engine *engine) {
     return programs_main(&engine->plan->programs)->graph;
+}
+
+/* Whether an engine keeps it from step to step. */
+static inline bool engine_keeps(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
 }
 
 static inline struct model *engine_model(const struct engine *engine) { return engine->plan->session->model; }

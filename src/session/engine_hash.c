@@ -170,8 +170,7 @@ done:
 }
 
 static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint64_t *hashes) {
-    bool kept = tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
-    return kept && hashes[tensor->id] == 0 && !(skip && skip[tensor->id]);
+    return engine_keeps(tensor) && hashes[tensor->id] == 0 && !(skip && skip[tensor->id]);
 }
 
 /* ---- What every rank has ---- */
@@ -290,17 +289,13 @@ enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint6
 
 /* ---- All ---- */
 
-static bool is_kept(const struct tensor *tensor) {
-    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
-}
-
 /* Of weights and states in the graph's order: policies may have other tensors between and behind them. */
 static enum status join(const struct graph *graph, const uint64_t *hashes, uint64_t *hash) {
     XXH3_state_t *state = XXH3_createState();
     if (!state) return status_no_memory(0, "a hash");
     XXH3_64bits_reset(state);
     for (size_t i = 0; i < graph->tensors.count; i++)
-        if (is_kept(graph->tensors.items[i])) XXH3_64bits_update(state, &hashes[i], sizeof hashes[i]);
+        if (engine_keeps(graph->tensors.items[i])) XXH3_64bits_update(state, &hashes[i], sizeof hashes[i]);
     *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
     return STATUS_OK;
@@ -315,7 +310,7 @@ static enum status join_by_whole(const struct engine *engine, const struct graph
     uint64_t *by_whole = mem_array(whole->tensors.count, sizeof *by_whole);
     if (!by_whole) return STATUS_FAILED;
     for (size_t i = 0; i < own->tensors.count; i++)
-        for (size_t w = 0; is_kept(own->tensors.items[i]) && w < whole->tensors.count; w++)
+        for (size_t w = 0; engine_keeps(own->tensors.items[i]) && w < whole->tensors.count; w++)
             if (whole->tensors.items[w]->kind == own->tensors.items[i]->kind &&
                 strcmp(whole->tensors.items[w]->name, own->tensors.items[i]->name) == 0)
                 by_whole[w] = hashes[i];

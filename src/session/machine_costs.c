@@ -21,11 +21,9 @@ static bool all_have(const struct head *heads, int count) {
 }
 
 static enum status gather_heads(struct comm *comm, const struct head *mine, struct head *first, bool *same) {
-    struct comm_group all = comm_group_all(comm);
-    struct head *heads = mem_array((size_t)all.count, sizeof *heads);
-    enum status status = comm_agree(comm, heads ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_all_gather(comm, &all, mine, sizeof *mine, heads);
-    if (status == STATUS_OK) *first = heads[0], *same = all_have(heads, all.count);
+    enum status status = STATUS_OK;
+    struct head *heads = ranks_gather(comm, mine, sizeof *mine, &status);
+    if (heads) *first = heads[0], *same = all_have(heads, mesh_ranks(&comm->mesh));
     mem_free(heads);
     return status;
 }
@@ -55,17 +53,14 @@ enum status rank_costs_share(struct comm *comm, const struct costs *mine, size_t
 
 static enum status add_ranks(void *payload, enum status mine, double *numbers, size_t count) {
     struct comm *comm = payload;
-    struct comm_group all = comm_group_all(comm);
-    double *each = mem_array((size_t)all.count * count, sizeof *each);
-    enum status status = comm_agree(comm, each || mine != STATUS_OK ? mine : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_all_gather(comm, &all, numbers, count * sizeof *numbers, each);
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+    double *each = ranks_gather(comm, numbers, count * sizeof *numbers, &mine);
+    for (size_t i = 0; i < count && each; i++) {
         numbers[i] = 0;
-        for (int rank = 0; rank < all.count; rank++)
+        for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++)
             numbers[i] += each[(size_t)rank * count + i];
     }
     mem_free(each);
-    return status;
+    return mine;
 }
 
 struct fit_sum_over_ranks rank_costs_sum_over_ranks(struct comm *comm) {
@@ -94,9 +89,11 @@ static int64_t memory_for(const struct machine *machine, const struct graph *gra
     return bytes > 0 ? bytes : 1;
 }
 
-/* What measuring is told; `cache` is in fresh memory. */
+enum { CACHE_BYTES = 4096 };
+
+/* What measuring is told. */
 struct request {
-    char *cache;
+    char cache[CACHE_BYTES]; /* its directory; "": none */
     struct contention contention;
     struct profile_options options;
 };
@@ -117,9 +114,11 @@ static enum status begin_request(const struct machine *machine, const struct pro
                                  const struct measuring *measuring, int threads, struct request *out) {
     const struct memory_options *limits = &machine->limits;
     bool disk = has_tier(machine, programs, TIER_DISK) && SETTINGS_HAVE(limits, disk_folder);
-    const char *cache = measuring->cache_folder;
-    out->cache = cache ? mem_string(cache) : cache_folder();
-    if (!out->cache) return STATUS_FAILED;
+    char *cache = measuring->cache_folder ? mem_string(measuring->cache_folder) : cache_folder();
+    if (!cache) return STATUS_FAILED;
+    bool fits = snprintf(out->cache, sizeof out->cache, "%s", cache) < CACHE_BYTES;
+    mem_free(cache);
+    if (!fits) return status_set(STATUS_FAILED, "the cache directory: %s", strerror(ENAMETOOLONG));
     struct mesh mesh = programs ? mesh_of(programs) : machine->mesh;
     out->contention = contention_of(machine, &mesh);
     out->options = (struct profile_options){
@@ -183,7 +182,6 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
     enum status status =
         profile_model(machine->backend, main->graph, &made.cluster, &request.options, &made.costs, &made.report);
     if (status == STATUS_OK) status = add_collectives(machine, programs, &request.options, &made.costs);
-    mem_free(request.cache);
     if (status == STATUS_OK)
         *out = made;
     else
@@ -212,10 +210,8 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
         return machine_costs_described(machine, programs, ROOFLINE_EXPECTED, out);
     struct request request;
     TRY(begin_request(machine, programs, &(struct measuring){0}, main->threads, &request));
-    enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &request.options, out, &found);
-    if (status == STATUS_OK && found) status = add_collectives(machine, programs, &request.options, out);
-    mem_free(request.cache);
-    return status;
+    TRY(profile_model_kept(machine->backend, main->graph, &cluster, &request.options, out, &found));
+    return found ? add_collectives(machine, programs, &request.options, out) : STATUS_OK;
 }
 
 struct layout_rates machine_costs_best_rates(const struct programs *programs, const struct costs *costs) {
@@ -244,15 +240,11 @@ static enum status find_kernels(const struct machine *machine, const struct grap
     TRY(begin_request(machine, NULL, &(struct measuring){0}, plan->threads, &request));
     request.contention = contention_of(machine, &plan->place.mesh);
     request.options.memory_bytes = memory_for(machine, graph);
-    enum status status = profile_model_kept(machine->backend, graph, cluster, &request.options, out, &found);
-    if (status == STATUS_OK && found) status = add_links(machine, &plan->place.mesh, &request.options, &out->rates);
-    mem_free(request.cache);
-    if (status == STATUS_OK && !found) {
-        out->kernels = mem_array(graph->nodes.count, sizeof *out->kernels);
-        out->count = (int32_t)graph->nodes.count;
-        if (!out->kernels) status = STATUS_FAILED;
-    }
-    return status;
+    TRY(profile_model_kept(machine->backend, graph, cluster, &request.options, out, &found));
+    if (found) return add_links(machine, &plan->place.mesh, &request.options, &out->rates);
+    out->kernels = mem_array(graph->nodes.count, sizeof *out->kernels);
+    out->count = (int32_t)graph->nodes.count;
+    return out->kernels ? STATUS_OK : STATUS_FAILED;
 }
 
 enum status machine_costs_bound(const struct machine *machine, const struct graph *graph, const struct plan *plan,
@@ -273,9 +265,7 @@ enum status machine_measure(const struct machine *machine, int threads, const st
     struct request request;
     TRY(describe(machine, out));
     TRY(begin_request(machine, NULL, measuring, threads, &request));
-    enum status status = profile_machine(machine->backend, &request.options, out, NULL);
-    mem_free(request.cache);
-    return status;
+    return profile_machine(machine->backend, &request.options, out, NULL);
 }
 
 enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
@@ -283,19 +273,14 @@ enum status machine_matrix_rate(const struct machine *machine, const struct prog
     const struct executable *main = programs_main(programs);
     struct request request;
     TRY(begin_request(machine, programs, &(struct measuring){0}, main->threads, &request));
-    enum status status = profile_matrix_rate_kept(machine->backend, recipe->dtype, &request.options, flops_per_s);
-    mem_free(request.cache);
-    return status;
+    return profile_matrix_rate_kept(machine->backend, recipe->dtype, &request.options, flops_per_s);
 }
 
 static enum status keep_links(const struct comm *comm, const struct link_options *link, const struct machine *machine) {
     char way[LINK_WAY_BYTES];
     struct request request;
     TRY(begin_request(machine, NULL, &(struct measuring){0}, link->threads, &request));
-    enum status status =
-        link_rates_keep(machine->backend, &request.options, link_rates_way(comm, link, way), &machine->between);
-    mem_free(request.cache);
-    return status;
+    return link_rates_keep(machine->backend, &request.options, link_rates_way(comm, link, way), &machine->between);
 }
 
 enum status machine_measure_links(struct comm *comm, const struct link_options *link, struct machine *machine) {
@@ -308,27 +293,13 @@ static enum status find_kept_links(const struct comm *comm, const struct link_op
     char way[LINK_WAY_BYTES];
     struct request request;
     TRY(begin_request(machine, NULL, &(struct measuring){0}, link->threads, &request));
-    enum status status =
-        link_rates_find(machine->backend, &request.options, &comm->mesh, link_rates_way(comm, link, way), out);
-    mem_free(request.cache);
-    return status;
-}
-
-/* Rank 0's, for all. */
-static enum status share_rates(struct comm *comm, struct cluster_rates *rates) {
-    struct comm_group all = comm_group_all(comm);
-    struct cluster_rates *each = mem_array((size_t)all.count, sizeof *each);
-    TRY(comm_agree(comm, each ? STATUS_OK : STATUS_FAILED));
-    enum status status = comm_all_gather(comm, &all, rates, sizeof *rates, each);
-    *rates = each[0];
-    mem_free(each);
-    return status;
+    return link_rates_find(machine->backend, &request.options, &comm->mesh, link_rates_way(comm, link, way), out);
 }
 
 enum status machine_find_links(struct comm *comm, const struct link_options *link, struct machine *machine) {
     struct cluster_rates kept = {.measured = false};
     TRY(comm_agree(comm, comm->rank == 0 ? find_kept_links(comm, link, machine, &kept) : STATUS_OK));
-    TRY(share_rates(comm, &kept));
+    TRY(comm_share(comm, &kept, sizeof kept));
     if (kept.links.mesh.nodes == 0) return machine_measure_links(comm, link, machine);
     machine->between = kept;
     return STATUS_OK;

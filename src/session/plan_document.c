@@ -81,6 +81,25 @@ void plan_gains_find(const struct session_plan *plan, struct plan_gain out[PART_
     }
 }
 
+/* A value that is whole; else it is dropped: NULL. */
+static json_t *whole(json_t *value, int failed) {
+    if (!failed) return value;
+    json_decref(value);
+    return NULL;
+}
+
+static json_t *float_or_null(bool known, double value) { return known ? json_real(value) : json_null(); }
+
+/* Adds the bytes of each tier, or 0, to an object, which is returned; NULL without memory. */
+static json_t *with_tier_bytes(json_t *object, const int64_t tier_bytes[TIER_COUNT], bool known) {
+    static const char *const keys[] = {
+        [TIER_DEVICE] = "device_bytes", [TIER_HOST] = "host_bytes", [TIER_DISK] = "disk_bytes"};
+    int failed = !object;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        failed |= json_object_set_new(object, keys[tier], json_integer(known ? (json_int_t)tier_bytes[tier] : 0));
+    return whole(object, failed);
+}
+
 /* {"tensor_parallel": {"used", "seconds", "exact"}, …}; seconds null where nothing fits without. NULL without memory.
  */
 static json_t *plan_gains_to_json(const struct session_plan *plan) {
@@ -91,14 +110,12 @@ static json_t *plan_gains_to_json(const struct session_plan *plan) {
     for (int part = 0; part < PART_COUNT && !failed; part++) {
         const struct plan_gain *gain = &gains[part];
         bool known = gain->possible || !gain->used;
-        failed |= json_object_set_new(object, plan_part_names[part],
-                                      json_pack("{s:b, s:o, s:b}", "used", gain->used, "seconds",
-                                                known ? json_real(gain->seconds) : json_null(), "exact",
-                                                gain->exact || !gain->used));
+        failed |=
+            json_object_set_new(object, plan_part_names[part],
+                                json_pack("{s:b, s:o, s:b}", "used", gain->used, "seconds",
+                                          float_or_null(known, gain->seconds), "exact", gain->exact || !gain->used));
     }
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
+    return whole(object, failed);
 }
 
 enum { FILE_LIMIT_BYTES = 16 << 20 };
@@ -110,9 +127,7 @@ static json_t *kinds_to_json(const struct memory_report *memory) {
         failed |= json_object_set_new(kinds, buffer_kind_name((enum buffer_kind)kind),
                                       json_integer((json_int_t)memory->by_kind[kind]));
     failed |= json_object_set_new(kinds, "unused", json_integer((json_int_t)memory->unused));
-    if (!failed) return kinds;
-    json_decref(kinds);
-    return NULL;
+    return whole(kinds, failed);
 }
 
 static json_t *tiers_to_json(const struct session_plan *plan) {
@@ -126,24 +141,20 @@ static json_t *tiers_to_json(const struct session_plan *plan) {
                                                   "program_bytes", (json_int_t)program, "capacity_bytes",
                                                   (json_int_t)capacity, "by_kind", kinds_to_json(&plan->memory[tier])));
     }
-    if (!failed) return tiers;
-    json_decref(tiers);
-    return NULL;
+    return whole(tiers, failed);
 }
 
 static json_t *trials_to_json(const struct trial *trials, size_t count) {
     json_t *list = json_array();
     int failed = !list;
-    for (size_t i = 0; i < count; i++)
-        failed |= json_array_append_new(
-            list, json_pack("{s:o, s:I, s:I, s:I, s:o}", "step_s",
-                            trials[i].step_s > 0 ? json_real(trials[i].step_s) : json_null(), "device_bytes",
-                            (json_int_t)trials[i].tier_bytes[TIER_DEVICE], "host_bytes",
-                            (json_int_t)trials[i].tier_bytes[TIER_HOST], "disk_bytes",
-                            (json_int_t)trials[i].tier_bytes[TIER_DISK], "policy", policy_to_json(&trials[i].policy)));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    for (size_t i = 0; i < count; i++) {
+        const struct trial *trial = &trials[i];
+        json_t *object = json_pack("{s:o}", "step_s", float_or_null(trial->step_s > 0, trial->step_s));
+        object = with_tier_bytes(object, trial->tier_bytes, true);
+        failed |= json_object_set_new(object, "policy", policy_to_json(&trial->policy));
+        failed |= json_array_append_new(list, object);
+    }
+    return whole(list, failed);
 }
 
 static json_t *partitions_to_json(const struct search_result *search) {
@@ -153,18 +164,13 @@ static json_t *partitions_to_json(const struct search_result *search) {
         const struct partition_outcome *outcome = &search->partitions.items[i];
         const struct trial *best = &outcome->best;
         bool timed = best->step_s > 0;
-        failed |= json_array_append_new(
-            list, json_pack("{s:o, s:b, s:o, s:I, s:o, s:I, s:I, s:I}", "partition",
-                            partition_to_json(&outcome->partition), "may_fit", outcome->may_fit, "bound_s",
-                            outcome->may_fit ? json_real(outcome->bound_s) : json_null(), "tried",
-                            (json_int_t)outcome->tried, "step_s", timed ? json_real(best->step_s) : json_null(),
-                            "device_bytes", (json_int_t)(timed ? best->tier_bytes[TIER_DEVICE] : 0), "host_bytes",
-                            (json_int_t)(timed ? best->tier_bytes[TIER_HOST] : 0), "disk_bytes",
-                            (json_int_t)(timed ? best->tier_bytes[TIER_DISK] : 0)));
+        json_t *object =
+            json_pack("{s:o, s:b, s:o, s:I, s:o}", "partition", partition_to_json(&outcome->partition), "may_fit",
+                      outcome->may_fit, "bound_s", float_or_null(outcome->may_fit, outcome->bound_s), "tried",
+                      (json_int_t)outcome->tried, "step_s", float_or_null(timed, best->step_s));
+        failed |= json_array_append_new(list, with_tier_bytes(object, best->tier_bytes, timed));
     }
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return whole(list, failed);
 }
 
 /* Empty where the shape was given. */
@@ -177,24 +183,19 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
     int failed = !list;
     for (size_t i = 0; i < shapes->list.count && !failed; i++) {
         const struct rank_shape *shape = &shapes->list.items[i];
-        bool planned = shape->outcome == SHAPE_PLANNED;
-        failed |= json_array_append_new(
-            list,
-            json_pack("{s:i, s:s, s:s, s:o, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor_parallel",
-                      recipe_tensor_parallel(&shape->plan->recipe), "sequence_parallel",
-                      shape->plan->recipe.sequence_parallel ? "on" : "off", "layout",
-                      tensor_layout_name(shape->plan->recipe.layout), "solver_memory",
-                      isfinite(shape->solver_memory) ? json_real(shape->solver_memory) : json_null(),
-                      "pipeline_parallel", rank_place_pipeline_parallel(&shape->plan->place), "outcome",
-                      outcomes[shape->outcome], "bound_s", shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(),
-                      "step_s", planned ? json_real(shape->step_s) : json_null(), "device_bytes",
-                      (json_int_t)shape->tier_bytes[TIER_DEVICE], "host_bytes",
-                      (json_int_t)shape->tier_bytes[TIER_HOST], "disk_bytes", (json_int_t)shape->tier_bytes[TIER_DISK],
-                      "reason", shape->reason));
+        const struct recipe *recipe = &shape->plan->recipe;
+        json_t *object = json_pack(
+            "{s:i, s:s, s:s, s:o, s:i, s:s, s:o, s:o}", "tensor_parallel", recipe_tensor_parallel(recipe),
+            "sequence_parallel", recipe->sequence_parallel ? "on" : "off", "layout", tensor_layout_name(recipe->layout),
+            "solver_memory", float_or_null(isfinite(shape->solver_memory), shape->solver_memory), "pipeline_parallel",
+            rank_place_pipeline_parallel(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
+            float_or_null(shape->bound_s > 0, shape->bound_s), "step_s",
+            float_or_null(shape->outcome == SHAPE_PLANNED, shape->step_s));
+        object = with_tier_bytes(object, shape->tier_bytes, true);
+        failed |= json_object_set_new(object, "reason", json_string(shape->reason));
+        failed |= json_array_append_new(list, object);
     }
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return whole(list, failed);
 }
 
 /* Null where the policy was given, or plain and fitted: then none was searched for. */
@@ -209,14 +210,11 @@ static json_t *pipeline_to_json(const struct stage_steps *steps) {
     int failed = !list;
     for (int stage = 0; stage < steps->count; stage++) {
         const struct stage_step *step = &steps->list[stage];
-        failed |= json_array_append_new(list, json_pack("{s:f, s:I, s:I, s:I}", "compute_s", step->compute_s,
-                                                        "device_bytes", (json_int_t)step->tier_bytes[TIER_DEVICE],
-                                                        "host_bytes", (json_int_t)step->tier_bytes[TIER_HOST],
-                                                        "disk_bytes", (json_int_t)step->tier_bytes[TIER_DISK]));
+        json_t *object = json_pack("{s:f}", "compute_s", step->compute_s);
+        failed |= json_array_append_new(list, with_tier_bytes(object, step->tier_bytes, true));
     }
-    if (!failed) return json_pack("{s:f, s:o}", "bubble", steps->bubble, "stages", list);
-    json_decref(list);
-    return NULL;
+    list = whole(list, failed);
+    return list ? json_pack("{s:f, s:o}", "bubble", steps->bubble, "stages", list) : NULL;
 }
 
 /* A plan file with what is known of it. prediction: NULL where none was made. */

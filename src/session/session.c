@@ -15,8 +15,11 @@
 
 /* ---- memory ---- */
 
-static enum status find_memory(const struct backend *backend, const struct memory_options *limits,
-                               int64_t capacity_bytes[TIER_COUNT]) {
+/* What arenas may take of device and host; measured where no limits are given. */
+static enum status find_memory(struct machine *machine) {
+    const struct backend *backend = machine->backend;
+    const struct memory_options *limits = &machine->limits;
+    int64_t *capacity_bytes = machine->capacity_bytes;
     const bool one = !backend->memory; /* both tiers are memory of the process */
     const bool device_given = SETTINGS_HAVE(limits, device_bytes), host_given = SETTINGS_HAVE(limits, host_bytes);
     int64_t there[TIER_COUNT] = {[TIER_DEVICE] = limits->device_bytes, [TIER_HOST] = limits->host_bytes};
@@ -29,11 +32,6 @@ static enum status find_memory(const struct backend *backend, const struct memor
     char text[SIZE_TEXT];
     return status_set(STATUS_BAD_INPUT, "host-memory: leaves nothing for the device tier of the %s that there are",
                       size_print(there[TIER_DEVICE], text));
-}
-
-/* Measures again what arenas may take of device and host, where no limits are given. */
-static enum status machine_measure_memory(struct machine *machine) {
-    return find_memory(machine->backend, &machine->limits, machine->capacity_bytes);
 }
 
 /* ---- shares of the ranks ---- */
@@ -55,11 +53,23 @@ static void divide_all(struct machine *machine, bool device_too, int sharers) {
     divide(machine, TIER_DISK, SETTINGS_HAVE(limits, disk_bytes), 0, sharers);
 }
 
+void *ranks_gather(struct comm *comm, const void *mine, size_t bytes, enum status *status) {
+    struct comm_group all = comm_group_all(comm);
+    void *each = mem_array((size_t)all.count, bytes);
+    *status = comm_agree(comm, each || *status != STATUS_OK ? *status : STATUS_FAILED);
+    if (*status == STATUS_OK) *status = comm_all_gather(comm, &all, mine, bytes, each);
+    if (*status == STATUS_OK) return each;
+    mem_free(each);
+    return NULL;
+}
+
+static bool is_here(const struct comm *comm, int rank) { return strcmp(comm->host[rank], comm->host[comm->rank]) == 0; }
+
 /* Declared nodes may be one host: memory is the host's. */
 static int count_sharers(const struct comm *comm) {
     int sharers = 0;
     for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++)
-        sharers += strcmp(comm->host[rank], comm->host[comm->rank]) == 0;
+        sharers += is_here(comm, rank);
     return sharers;
 }
 
@@ -67,13 +77,10 @@ static int count_sharers(const struct comm *comm) {
  * Capacities from options, and those of connected devices (rank_devices_open), are a rank's already. Then all ranks get
  * the least capacity of any rank, since all make the same plan. Does nothing on one rank. */
 static enum status rank_budget_share(struct comm *comm, struct machine *machine) {
-    struct comm_group all = comm_group_all(comm);
-    if (all.count == 1) return STATUS_OK;
+    enum status status = STATUS_OK;
     divide_all(machine, !comm->devices, count_sharers(comm));
-    int64_t(*each)[TIER_COUNT] = mem_array((size_t)all.count, sizeof *each);
-    if (!each) return STATUS_FAILED;
-    enum status status = comm_all_gather(comm, &all, machine->capacity_bytes, sizeof machine->capacity_bytes, each);
-    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
+    int64_t(*each)[TIER_COUNT] = ranks_gather(comm, machine->capacity_bytes, sizeof machine->capacity_bytes, &status);
+    for (int rank = 0; each && rank < mesh_ranks(&comm->mesh); rank++)
         for (int tier = 0; tier < TIER_COUNT; tier++)
             if (each[rank][tier] < machine->capacity_bytes[tier]) machine->capacity_bytes[tier] = each[rank][tier];
     mem_free(each);
@@ -81,11 +88,9 @@ static enum status rank_budget_share(struct comm *comm, struct machine *machine)
 }
 
 enum status rank_budget_min(struct comm *comm, int64_t *bytes) {
-    struct comm_group all = comm_group_all(comm);
-    int64_t *each = mem_array((size_t)all.count, sizeof *each);
-    enum status status = comm_agree(comm, each ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_all_gather(comm, &all, bytes, sizeof *bytes, each);
-    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
+    enum status status = STATUS_OK;
+    int64_t *each = ranks_gather(comm, bytes, sizeof *bytes, &status);
+    for (int rank = 0; each && rank < mesh_ranks(&comm->mesh); rank++)
         if (each[rank] < *bytes) *bytes = each[rank];
     mem_free(each);
     return status;
@@ -99,20 +104,12 @@ void rank_budget_plan(int per_node, struct machine *machine) {
 
 /* The cores of every rank, in fresh memory; *mine are this one's. */
 static enum status gather(struct comm *comm, cpu_set_t *mine, cpu_set_t **out) {
-    struct comm_group all = comm_group_all(comm);
-    cpu_set_t *each = mem_array((size_t)all.count, sizeof *each);
-    if (!each) return STATUS_FAILED;
+    enum status status = STATUS_OK;
     CPU_ZERO(mine);
     if (sched_getaffinity(0, sizeof *mine, mine) != 0) memset(mine, 0xff, sizeof *mine);
-    enum status status = comm_all_gather(comm, &all, mine, sizeof *mine, each);
-    if (status == STATUS_OK)
-        *out = each;
-    else
-        mem_free(each);
+    *out = ranks_gather(comm, mine, sizeof *mine, &status);
     return status;
 }
-
-static bool is_here(const struct comm *comm, int rank) { return strcmp(comm->host[rank], comm->host[comm->rank]) == 0; }
 
 enum status rank_cores_count_sharers(struct comm *comm, int *out) {
     cpu_set_t mine, *each;
@@ -159,7 +156,7 @@ enum { GROUPS_MAX = 4 };
 static int place_of(const struct comm *comm) {
     int place = 0;
     for (int rank = 0; comm && rank < comm->rank; rank++)
-        place += strcmp(comm->host[rank], comm->host[comm->rank]) == 0;
+        place += is_here(comm, rank);
     return place;
 }
 
@@ -220,7 +217,7 @@ static enum status rank_devices_open(struct comm *comm, const struct plan_option
         return STATUS_OK;
     }
     TRY(status);
-    return comm_agree(comm, machine_measure_memory(machine));
+    return comm_agree(comm, find_memory(machine));
 }
 
 /* ---- the machine ---- */
@@ -270,7 +267,7 @@ enum status machine_open(const struct plan_options *options, const struct recipe
     TRY(machine.backend->check());
     machine.has_cluster = SETTINGS_HAVE(options, cluster_path);
     if (machine.has_cluster) TRY(cluster_open(options->cluster_path, &machine.cluster));
-    TRY(machine_measure_memory(&machine));
+    TRY(find_memory(&machine));
     TRY(find_disk(&machine.limits, &machine.capacity_bytes[TIER_DISK]));
     *out = machine;
     return STATUS_OK;

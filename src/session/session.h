@@ -66,6 +66,9 @@ enum status machine_follow_memory(const struct machine *machine, int64_t open_by
  *
  * What each of several ranks may take of a machine's memory and disk. */
 
+/* Collective. What all ranks have, each `bytes`, in fresh memory by rank. *status: how this rank's came about; then the
+ * first failure by rank, and NULL with one. */
+void *ranks_gather(struct comm *comm, const void *mine, size_t bytes, enum status *status);
 /* Collective: the least that one of them has. */
 enum status rank_budget_min(struct comm *comm, int64_t *bytes);
 /* As rank_budget_share, for ranks that are only planned for, `per_node` on a machine like this one. A device with

@@ -227,6 +227,13 @@ static enum status make_weights(struct engine *engine, const uint64_t *seed) {
 
 enum status engine_load_weights(struct engine *engine) { return make_weights(engine, NULL); }
 
+enum status engine_open_loaded(const struct session_plan *plan, struct engine *out) {
+    struct comm *comm = plan->session->comm;
+    TRY(comm_agree(comm, session_plan_check_memory(plan)));
+    TRY(comm_agree(comm, engine_open(plan, out)));
+    return comm_agree(comm, engine_load_weights(out));
+}
+
 enum status engine_initialise_weights(struct engine *engine, uint64_t seed) { return make_weights(engine, &seed); }
 
 static enum status add_load(const struct safetensors *set, const char *path, const struct weight_target *target,
@@ -284,10 +291,6 @@ done:
 
 static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
 
-static bool is_kept(const struct tensor *tensor) {
-    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
-}
-
 /* Bytes of a tensor that this rank has. */
 struct range {
     int64_t first, bytes;
@@ -308,7 +311,7 @@ static enum status find_part(const struct engine *engine, int64_t *begin) {
     const struct graph *graph = engine_graph(engine);
     int64_t bytes = 0;
     for (size_t t = 0; t < graph->tensors.count; t++)
-        if (is_kept(graph->tensors.items[t])) bytes -= shape_bytes(&graph->tensors.items[t]->shape);
+        if (engine_keeps(graph->tensors.items[t])) bytes -= shape_bytes(&graph->tensors.items[t]->shape);
     TRY(rank_budget_min(comm_of(engine), &bytes));
     *begin = -bytes * (rank_place_stage(place) * rank_place_tensor_parallel(place) + rank_place_tensor_rank(place));
     return STATUS_OK;
@@ -324,44 +327,55 @@ static struct range written_of(const struct engine *engine, const struct tensor 
     return (struct range){shard.first + begin * element, (end - begin) * element};
 }
 
-/* The file, written or read, and what pieces go through. */
-struct file_passage {
+/* Where states wait, on their way in or out: an arena of this rank, or else a file of all. */
+struct passage {
     const struct engine *engine;
-    struct file_writer *writer; /* NULL: it is read */
+    bool in;
+    const struct arena *arena;
+    struct file_writer *writer;
     struct file_input *input;
     void *buffer;
 };
 
-static enum status pass_file_range(const struct file_passage *passage, const struct tensor *tensor, int64_t at) {
+static int64_t whole_blocks(int64_t bytes) { return (bytes + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT; }
+
+static enum status pass_piece(const struct passage *passage, const struct tensor *tensor, int64_t offset, int64_t bytes,
+                              int64_t at) {
     struct runner *runner = passage->engine->main;
-    struct range range = passage->writer ? written_of(passage->engine, tensor) : shard_of(passage->engine, tensor);
-    if (passage->writer && range.bytes > 0) file_writer_seek(passage->writer, (uint64_t)(at + range.first));
-    for (int64_t done = 0; done < range.bytes; done += BYTE_STORE_PIECE) {
-        int64_t piece = range.bytes - done < BYTE_STORE_PIECE ? range.bytes - done : BYTE_STORE_PIECE;
-        int64_t from = range.first + done;
-        if (passage->writer) {
-            TRY(runner_read(runner, tensor, from, piece, passage->buffer));
-            file_writer_write(passage->writer, passage->buffer, (size_t)piece);
-        } else {
-            TRY(file_input_read(passage->input, (size_t)(at + from), (size_t)piece, passage->buffer));
-            TRY(runner_write(runner, tensor, from, piece, passage->buffer));
+    void *buffer = passage->buffer;
+    if (passage->in) TRY(runner_read(runner, tensor, offset, bytes, buffer));
+    if (passage->in && passage->arena) return arena_write(passage->arena, at, buffer, whole_blocks(bytes), 0);
+    if (passage->in) {
+        file_writer_write(passage->writer, buffer, (size_t)bytes);
+        return STATUS_OK;
+    }
+    TRY(passage->arena ? arena_read(passage->arena, at, buffer, whole_blocks(bytes), 0)
+                       : file_input_read(passage->input, (size_t)at, (size_t)bytes, buffer));
+    return runner_write(runner, tensor, offset, bytes, buffer);
+}
+
+/* The same tensors in the same order, whatever the policy. In the file each has a place for all of its bytes. */
+static enum status pass_all(const struct passage *passage, int64_t at) {
+    const struct graph *graph = engine_graph(passage->engine);
+    for (size_t t = 0; t < graph->tensors.count; t++) {
+        const struct tensor *tensor = graph->tensors.items[t];
+        if (!engine_keeps(tensor)) continue;
+        struct range range = passage->writer ? written_of(passage->engine, tensor) : shard_of(passage->engine, tensor);
+        int64_t begin = passage->arena ? at : at + range.first;
+        if (passage->writer && range.bytes > 0) file_writer_seek(passage->writer, (uint64_t)begin);
+        for (int64_t done = 0; done < range.bytes; done += BYTE_STORE_PIECE) {
+            int64_t piece = range.bytes - done < BYTE_STORE_PIECE ? range.bytes - done : BYTE_STORE_PIECE;
+            TRY(pass_piece(passage, tensor, range.first + done, piece, begin + done));
         }
+        at += passage->arena ? whole_blocks(range.bytes) : shape_bytes(&tensor->shape);
     }
     return STATUS_OK;
 }
 
-static enum status pass_file(struct file_passage *passage, int64_t at) {
-    const struct graph *graph = engine_graph(passage->engine);
-    enum status status = STATUS_OK;
-    passage->buffer = mem_aligned(DISK_ALIGNMENT, BYTE_STORE_PIECE);
-    if (!passage->buffer) return STATUS_FAILED;
-    for (size_t t = 0; t < graph->tensors.count && status == STATUS_OK; t++) {
-        const struct tensor *tensor = graph->tensors.items[t];
-        if (!is_kept(tensor)) continue;
-        status = pass_file_range(passage, tensor, at);
-        at += shape_bytes(&tensor->shape);
-    }
-    mem_free(passage->buffer);
+static enum status pass(struct passage passage, int64_t at) {
+    passage.buffer = mem_aligned(DISK_ALIGNMENT, BYTE_STORE_PIECE);
+    enum status status = passage.buffer ? pass_all(&passage, at) : STATUS_FAILED;
+    mem_free(passage.buffer);
     return status;
 }
 
@@ -370,9 +384,9 @@ static void leave_cache(int descriptor) { (void)posix_fadvise(descriptor, 0, 0, 
 
 static enum status write_part(const struct engine *engine, const char *path, int64_t begin) {
     struct file_writer writer;
-    struct file_passage passage = {.engine = engine, .writer = &writer};
     TRY(file_writer_open_part(path, 0, &writer));
-    enum status status = pass_file(&passage, begin), closed = file_writer_close(&writer);
+    enum status status = pass((struct passage){.engine = engine, .in = true, .writer = &writer}, begin);
+    enum status closed = file_writer_close(&writer);
     int written = open(path, O_RDONLY | O_CLOEXEC);
     if (written >= 0) leave_cache(written), close(written);
     return status == STATUS_OK ? closed : status;
@@ -411,11 +425,10 @@ static enum status states_file_write(const struct engine *engine, const char *fo
 /* Into an engine of the same recipe. */
 static enum status states_file_read(const struct engine *engine, const char *path) {
     struct file_input input;
-    struct file_passage passage = {.engine = engine, .input = &input};
     int64_t begin;
     TRY(find_part(engine, &begin));
     TRY(comm_agree(comm_of(engine), file_input_open(path, &input)));
-    enum status status = pass_file(&passage, begin);
+    enum status status = pass((struct passage){.engine = engine, .input = &input}, begin);
     leave_cache(input.descriptor);
     file_input_close(&input);
     return comm_agree(comm_of(engine), status);
@@ -423,57 +436,13 @@ static enum status states_file_read(const struct engine *engine, const char *pat
 
 /* ---- in memory, or in a file of this rank ---- */
 
-/* A tensor's piece, its place here, and where it goes through. */
-struct passage {
-    const struct engine *engine;
-    const struct arena *arena;
-    void *buffer;
-    bool in;
-};
-
-static int64_t whole_blocks(int64_t bytes) { return (bytes + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT; }
-
 int64_t kept_states_bytes(const struct engine *engine) {
     const struct graph *graph = engine_graph(engine);
     int64_t bytes = 0;
     for (size_t t = 0; t < graph->tensors.count; t++)
-        if (is_kept(graph->tensors.items[t])) bytes += whole_blocks(shard_of(engine, graph->tensors.items[t]).bytes);
+        if (engine_keeps(graph->tensors.items[t]))
+            bytes += whole_blocks(shard_of(engine, graph->tensors.items[t]).bytes);
     return bytes;
-}
-
-static enum status pass_piece(const struct passage *passage, const struct tensor *tensor, int64_t offset, int64_t bytes,
-                              int64_t at) {
-    struct runner *runner = passage->engine->main;
-    if (passage->in) {
-        TRY(runner_read(runner, tensor, offset, bytes, passage->buffer));
-        return arena_write(passage->arena, at, passage->buffer, whole_blocks(bytes), 0);
-    }
-    TRY(arena_read(passage->arena, at, passage->buffer, whole_blocks(bytes), 0));
-    return runner_write(runner, tensor, offset, bytes, passage->buffer);
-}
-
-/* The same tensors in the same order, whatever the policy. */
-static enum status pass_all(const struct passage *passage) {
-    const struct graph *graph = engine_graph(passage->engine);
-    int64_t at = 0;
-    for (size_t t = 0; t < graph->tensors.count; t++) {
-        const struct tensor *tensor = graph->tensors.items[t];
-        if (!is_kept(tensor)) continue;
-        struct range shard = shard_of(passage->engine, tensor);
-        for (int64_t done = 0; done < shard.bytes; done += BYTE_STORE_PIECE) {
-            int64_t piece = shard.bytes - done < BYTE_STORE_PIECE ? shard.bytes - done : BYTE_STORE_PIECE;
-            TRY(pass_piece(passage, tensor, shard.first + done, piece, at + done));
-        }
-        at += whole_blocks(shard.bytes);
-    }
-    return STATUS_OK;
-}
-
-static enum status pass(const struct engine *engine, const struct arena *arena, bool in) {
-    struct passage passage = {engine, arena, mem_aligned(DISK_ALIGNMENT, BYTE_STORE_PIECE), in};
-    enum status status = passage.buffer ? pass_all(&passage) : STATUS_FAILED;
-    mem_free(passage.buffer);
-    return status;
 }
 
 enum status kept_states_take(const struct engine *engine, enum tier tier, const char *folder, struct kept_states *out) {
@@ -482,7 +451,7 @@ enum status kept_states_take(const struct engine *engine, enum tier tier, const 
         .folder = folder, .channels = 1, .engine = machine->disk_engine, .buffered = machine->disk_buffered};
     *out = (struct kept_states){0};
     enum status status = arena_open(tier, kept_states_bytes(engine), &settings, &out->arena);
-    if (status == STATUS_OK) status = pass(engine, &out->arena, true);
+    if (status == STATUS_OK) status = pass((struct passage){.engine = engine, .in = true, .arena = &out->arena}, 0);
     return comm_agree(engine->plan->session->comm, status);
 }
 
@@ -493,7 +462,8 @@ enum status kept_states_take_together(const struct engine *engine, const char *f
 
 enum status kept_states_give(const struct kept_states *kept, const struct engine *engine) {
     if (kept->path) return states_file_read(engine, kept->path);
-    return comm_agree(engine->plan->session->comm, pass(engine, &kept->arena, false));
+    const struct passage out = {.engine = engine, .arena = &kept->arena};
+    return comm_agree(engine->plan->session->comm, pass(out, 0));
 }
 
 void kept_states_free(struct kept_states *kept) {

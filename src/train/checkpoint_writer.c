@@ -134,8 +134,8 @@ static void go_on(struct checkpoint_writer *writer) {
     enum status status = take_status(writer);
     if (writer->phase == WRITER_PUBLISHES) {
         end_saving(writer, status);
-    } else if (writer->phase == WRITER_WRITES && checkpoint_meets(&writer->saving)) {
-        if (enter(writer, WRITER_SUMS, checkpoint_meet(&writer->saving, status))) start_or_keep(writer);
+    } else if (writer->phase == WRITER_WRITES && writer->saving.folder.has_runs) {
+        if (enter(writer, WRITER_SUMS, joint_folder_meet(&writer->saving.folder, status))) start_or_keep(writer);
     } else {
         bool entered = enter(writer, WRITER_PUBLISHES, checkpoint_gather(&writer->saving, status));
         if (entered && comm_of(writer)->rank == 0) start_or_keep(writer);

@@ -21,19 +21,13 @@ struct eval_origin {
 };
 
 enum status loss_sum_add(struct comm *comm, enum status status, const struct loss_sum *mine, struct loss_sum *sum) {
-    struct comm_group all = comm_group_all(comm);
-    struct loss_sum *every = NULL;
-    if (status == STATUS_OK) every = mem_array((size_t)all.count, sizeof *every);
-    if (status == STATUS_OK && !every) status = STATUS_FAILED;
-    TRY_GOTO(status, comm_agree(comm, status), done);
-    TRY_GOTO(status, comm_all_gather(comm, &all, mine, sizeof *mine, every), done);
-    for (int rank = 0; rank < all.count; rank++) {
+    struct loss_sum *every = ranks_gather(comm, mine, sizeof *mine, &status);
+    for (int rank = 0; every && rank < mesh_ranks(&comm->mesh); rank++) {
         for (int i = 0; i < LOSS_FIGURES_MAX; i++)
             sum->figures[i] += every[rank].figures[i];
         sum->targets += every[rank].targets;
         sum->stopped |= every[rank].stopped;
     }
-done:
     mem_free(every);
     return status;
 }
@@ -61,11 +55,9 @@ static enum status hold_pairs(const struct eval_options *options, bool *out) {
 }
 
 static enum status read_settings(const char *folder, struct eval_origin *origin) {
-    char *path = path_join(folder, "run.json");
-    if (!path) return STATUS_FAILED;
-    bool there = file_exists(path);
-    mem_free(path);
-    if (!there) return STATUS_OK;
+    char path[RUN_PATH_BYTES];
+    TRY(run_path(folder, "run.json", path));
+    if (!file_exists(path)) return STATUS_OK;
     TRY(run_folder_read(folder, &origin->settings));
     origin->has_settings = true;
     return STATUS_OK;
@@ -279,10 +271,7 @@ static enum status check_files(const struct evaluation *evaluation) {
 static enum status evaluate(struct evaluation *evaluation, struct eval_result *result) {
     TRY(name_files(evaluation->options, result));
     TRY(check_files(evaluation));
-    struct comm *comm = evaluation->session.comm;
-    TRY(comm_agree(comm, session_plan_check_memory(&evaluation->plan)));
-    TRY(comm_agree(comm, engine_open(&evaluation->plan, &evaluation->engine)));
-    TRY(comm_agree(comm, engine_load_weights(&evaluation->engine)));
+    TRY(engine_open_loaded(&evaluation->plan, &evaluation->engine));
     int64_t start = clock_now_ns();
     TRY(evaluate_all(evaluation, result));
     result->examples = evaluation->examples;
@@ -303,14 +292,11 @@ static enum status refer_file(struct evaluation *evaluation, size_t index) {
 }
 
 static enum status refer_files(struct evaluation *evaluation) {
-    struct comm *comm = evaluation->session.comm;
     if (!is_of_pairs(evaluation))
         return status_hint(status_set(STATUS_BAD_INPUT, "reference: a model to compare with is of use for preferences "
                                                         "alone"),
                            "--loss dpo");
-    TRY(comm_agree(comm, session_plan_check_memory(&evaluation->plan)));
-    TRY(comm_agree(comm, engine_open(&evaluation->plan, &evaluation->engine)));
-    TRY(comm_agree(comm, engine_load_weights(&evaluation->engine)));
+    TRY(engine_open_loaded(&evaluation->plan, &evaluation->engine));
     for (size_t i = 0; i < evaluation->options->data_path_count; i++)
         TRY(refer_file(evaluation, i));
     return STATUS_OK;

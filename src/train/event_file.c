@@ -24,17 +24,7 @@ static uint32_t masked_checksum(const unsigned char *data, size_t bytes) {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-static enum status write_all(const struct event_file *file, const unsigned char *data, size_t bytes) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(file->descriptor, data + done, bytes - done);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return status_set(STATUS_FAILED, "%s: cannot write: %s", file->path, strerror(errno));
-        done += (size_t)put;
-    }
-    return STATUS_OK;
-}
-
-static enum status write_event(const struct event_file *file, Tensorboard__Event *event) {
+static enum status write_event(struct metrics *file, Tensorboard__Event *event) {
     unsigned char record[RECORD_MAX];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -45,10 +35,10 @@ static enum status write_event(const struct event_file *file, Tensorboard__Event
     put_number(bytes, LENGTH_BYTES, record);
     put_number(masked_checksum(record, LENGTH_BYTES), CHECKSUM_BYTES, record + LENGTH_BYTES);
     put_number(masked_checksum(record + HEADER_BYTES, bytes), CHECKSUM_BYTES, record + HEADER_BYTES + bytes);
-    return write_all(file, record, HEADER_BYTES + bytes + CHECKSUM_BYTES);
+    return metrics_append(file, (const char *)record, HEADER_BYTES + bytes + CHECKSUM_BYTES);
 }
 
-static enum status write_beginning(const struct event_file *file, int64_t done) {
+static enum status write_beginning(struct metrics *file, int64_t done) {
     Tensorboard__Event version = TENSORBOARD__EVENT__INIT, start = TENSORBOARD__EVENT__INIT;
     Tensorboard__SessionLog session = TENSORBOARD__SESSION_LOG__INIT;
     char text[] = "brain.Event:2";
@@ -64,7 +54,7 @@ static enum status write_beginning(const struct event_file *file, int64_t done) 
 }
 
 /* TensorBoard reads a directory's files in the order of their names, so a later file gets a later number. */
-static enum status create_file(const char *folder, struct event_file *file) {
+static enum status create_file(const char *folder, struct metrics *file) {
     for (int64_t number = (int64_t)time(NULL);; number++) {
         mem_free(file->path);
         file->path = mem_format("%s/events.out.tfevents.%010" PRId64 ".ballast", folder, number);
@@ -76,25 +66,19 @@ static enum status create_file(const char *folder, struct event_file *file) {
     }
 }
 
-enum status event_file_open(const char *folder, int64_t done, struct event_file *out) {
-    struct event_file file = {.descriptor = -1};
+enum status event_file_open(const char *folder, int64_t done, struct metrics *out) {
+    struct metrics file = {.descriptor = -1};
     enum status status;
     TRY_GOTO(status, create_file(folder, &file), failed);
     TRY_GOTO(status, write_beginning(&file, done), failed);
     *out = file;
     return STATUS_OK;
 failed:
-    event_file_close(&file);
+    metrics_close(&file);
     return status;
 }
 
-void event_file_close(struct event_file *file) {
-    if (file->path && file->descriptor >= 0) close(file->descriptor);
-    mem_free(file->path);
-    *file = (struct event_file){.descriptor = -1};
-}
-
-enum status event_file_write(struct event_file *file, int64_t step, const struct event_scalar *scalars, size_t count) {
+enum status event_file_write(struct metrics *file, int64_t step, const struct event_scalar *scalars, size_t count) {
     Tensorboard__SummaryValue values[EVENT_SCALARS_MAX], *items[EVENT_SCALARS_MAX];
     Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
     Tensorboard__Event event = TENSORBOARD__EVENT__INIT;

@@ -12,41 +12,37 @@
 #include "session/model_tokenizer.h"
 #include "train/evaluate.h"
 
-struct lr_shape lr_shape_of(const struct train_options *options) {
+static int64_t schedule_steps(const struct train_options *options) {
+    return SETTINGS_HAVE(options, schedule_steps) ? options->schedule_steps : options->steps;
+}
+
+int64_t lr_warmup_steps(const struct train_options *options) {
     enum { WARMUP_MAX = 100 };
-    int64_t steps = SETTINGS_HAVE(options, schedule_steps) ? options->schedule_steps : options->steps;
-    int64_t warmup = options->warmup_steps;
-    if (!SETTINGS_HAVE(options, warmup_steps)) warmup = steps / 10 < WARMUP_MAX ? steps / 10 : WARMUP_MAX;
-    return (struct lr_shape){
-        .schedule = options->schedule,
-        .peak = options->learning_rate,
-        .steps = steps,
-        .warmup_steps = warmup,
-        .min_fraction = options->min_lr_fraction,
-        .wsd_decay_fraction = options->wsd_decay_fraction,
-    };
+    int64_t tenth = schedule_steps(options) / 10;
+    return SETTINGS_HAVE(options, warmup_steps) ? options->warmup_steps : tenth < WARMUP_MAX ? tenth : WARMUP_MAX;
 }
 
-static double wsd_fraction(const struct lr_shape *shape, double step) {
-    double decay = round((double)shape->steps * shape->wsd_decay_fraction);
-    double into = step - ((double)shape->steps - decay);
-    return into <= 0 ? 1 : 1 - (1 - shape->min_fraction) * into / decay;
+static double wsd_fraction(const struct train_options *options, double step) {
+    double steps = (double)schedule_steps(options), decay = round(steps * options->wsd_decay_fraction);
+    double into = step - (steps - decay);
+    return into <= 0 ? 1 : 1 - (1 - options->min_lr_fraction) * into / decay;
 }
 
-double lr_at_step(const struct lr_shape *shape, int64_t step) {
+double lr_at_step(const struct train_options *options, int64_t step) {
     const double pi = 3.14159265358979323846;
-    if (step < shape->warmup_steps) return shape->peak * ((double)(step + 1) / (double)shape->warmup_steps);
-    if (step > shape->steps) step = shape->steps;
-    double decay_steps = (double)(shape->steps - shape->warmup_steps), m = shape->min_fraction, fraction = 1;
-    double progress = decay_steps > 0 ? (double)(step - shape->warmup_steps) / decay_steps : 1;
-    switch (shape->schedule) {
+    int64_t steps = schedule_steps(options), warmup = lr_warmup_steps(options);
+    if (step < warmup) return options->learning_rate * ((double)(step + 1) / (double)warmup);
+    if (step > steps) step = steps;
+    double decay_steps = (double)(steps - warmup), m = options->min_lr_fraction, fraction = 1;
+    double progress = decay_steps > 0 ? (double)(step - warmup) / decay_steps : 1;
+    switch (options->schedule) {
     case LR_SCHEDULE_COSINE: fraction = m + (1 - m) * 0.5 * (1 + cos(pi * progress)); break;
     case LR_SCHEDULE_LINEAR: fraction = 1 - (1 - m) * progress; break;
-    case LR_SCHEDULE_WSD: fraction = wsd_fraction(shape, (double)step); break;
+    case LR_SCHEDULE_WSD: fraction = wsd_fraction(options, (double)step); break;
     case LR_SCHEDULE_CONSTANT:
     case LR_SCHEDULE_COUNT: break;
     }
-    return shape->peak * fraction;
+    return options->learning_rate * fraction;
 }
 
 static enum status count_steps(const struct recipe *recipe, int64_t rows, struct train_options *options) {
@@ -93,7 +89,7 @@ enum status run_length_settle(struct dataset *dataset, const struct recipe *reci
                               struct train_options *options) {
     if (SETTINGS_HAVE(options, epochs)) TRY(settle_steps(dataset, recipe, done, options));
     report_repeats(dataset, recipe);
-    SETTINGS_GIVE(options, warmup_steps, lr_shape_of(options).warmup_steps);
+    SETTINGS_GIVE(options, warmup_steps, lr_warmup_steps(options));
     return STATUS_OK;
 }
 
@@ -220,7 +216,7 @@ static void check_prediction(struct train_run *run, const struct train_step *ste
 
 static enum status one_step(struct train_run *run) {
     const struct recipe *recipe = &run->plan.chosen.recipe;
-    double learning_rate = lr_at_step(&run->lr, run->state.step);
+    double learning_rate = lr_at_step(run->options, run->state.step);
     struct step_numbers numbers;
     bool watched = plan_watch_records(&run->watch, run->state.step);
     step_record_begin(&run->record, run->engine.main, run->state.step, watched || is_doubtful(run));
@@ -353,16 +349,14 @@ static char *choose_name(const char *folder) {
 
 /* The new directory's lock takes the place of the old one's. */
 static enum status begin_beside(struct train_run *run, const char *path) {
+    char metrics[RUN_PATH_BYTES];
     int lock;
     TRY(run_folder_create(path, &run->settings, &lock));
     run_folder_unlock(run->lock);
     run->lock = lock;
-    char *metrics = path_join(path, "metrics.jsonl");
-    enum status status = metrics ? metrics_copy(&run->metrics, metrics) : STATUS_FAILED;
-    mem_free(metrics);
-    if (status == STATUS_OK && run->reference.values)
-        status = reference_write(path, run->data.dataset, &run->reference);
-    return status;
+    TRY(run_path(path, "metrics.jsonl", metrics));
+    TRY(metrics_copy(&run->metrics, metrics));
+    return run->reference.values ? reference_write(path, run->data.dataset, &run->reference) : STATUS_OK;
 }
 
 /* Checkpoints copy the tokenizer's files from the newest one before; where that is gone, from the model that the run
@@ -405,20 +399,18 @@ static enum status share_place(struct train_run *run, bool *renamed, char **path
 
 /* Whether it is not, and what the ranks have is worth a checkpoint. Collective, as is what follows. */
 static bool run_wants_rescue(const struct train_run *run) {
-    struct comm *comm = run->session.comm;
-    struct comm_group all = comm_group_all(comm);
     struct {
         bool displaced, sound;
     } mine = {run_leads(run) && !run_is_in_place(run), run->whole && !run->engine.partially_updated},
-      wanted = {.sound = true}, *theirs = mem_array((size_t)all.count, sizeof mine);
-    bool agreed = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED) == STATUS_OK &&
-                  comm_all_gather(comm, &all, &mine, sizeof mine, theirs) == STATUS_OK;
-    for (int rank = 0; rank < all.count && agreed; rank++) {
+      wanted = {.sound = true}, *theirs;
+    enum status status = STATUS_OK;
+    theirs = ranks_gather(run->session.comm, &mine, sizeof mine, &status);
+    for (int rank = 0; theirs && rank < session_ranks(&run->session); rank++) {
         wanted.displaced |= theirs[rank].displaced;
         wanted.sound &= theirs[rank].sound;
     }
     mem_free(theirs);
-    return agreed && wanted.displaced && wanted.sound;
+    return status == STATUS_OK && wanted.displaced && wanted.sound;
 }
 
 /* When no checkpoint is being written: gives the run the directory's new path or, where it has none any more, a new

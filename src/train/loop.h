@@ -1,4 +1,4 @@
-/* The learning rate of each step, and AdamW's bias corrections. */
+/* The loop over steps, and the learning rate of each; private to src/train. */
 #pragma once
 
 #include "model/model.h"
@@ -11,26 +11,18 @@
 #include "train/reference.h"
 #include "train/train.h"
 
-struct lr_shape {
-    enum lr_schedule schedule;
-    double peak;
-    int64_t steps; /* of the schedule, S; later steps have its last value */
-    int64_t warmup_steps;
-    double min_fraction, wsd_decay_fraction;
-};
+/* Steps of the warm-up: as given, else a tenth of the schedule, at most 100. */
+int64_t lr_warmup_steps(const struct train_options *options);
 
-/* Fills in what is left open: the schedule's steps and the warm-up. */
-struct lr_shape lr_shape_of(const struct train_options *options);
-
-/* Of step s, counted from 0. In the warm-up, peak x (s + 1) / warmup. After it, with m the minimum fraction and
- * p = (s - warmup) / (S - warmup):
+/* The learning rate of step s, counted from 0. In the warm-up, peak x (s + 1) / warmup. After it, with S the schedule's
+ * steps, m the minimum fraction and p = (s - warmup) / (S - warmup):
  *     cosine    m + (1 - m) (1 + cos(pi p)) / 2      (Loshchilov and Hutter, arXiv 1608.03983, equation 5)
  *     linear    1 - (1 - m) p
  *     constant  1
  *     wsd       1, and over the last D = round(S x decay fraction) steps 1 - (1 - m) (s - (S - D)) / D
  *               (Hu et al., arXiv 2404.06395, section 4)
  * times the peak. */
-double lr_at_step(const struct lr_shape *shape, int64_t step);
+double lr_at_step(const struct train_options *options, int64_t step);
 
 /* How long a run is that is given in epochs: passes over its training data. Without weights each row of the data comes
  * once an epoch (data/dataset.h). */
@@ -41,10 +33,6 @@ double lr_at_step(const struct lr_shape *shape, int64_t step);
  * steps are too many, or fewer than are done. */
 enum status run_length_settle(struct dataset *dataset, const struct recipe *recipe, int64_t done,
                               struct train_options *options);
-
-/* The loop over steps; private to src/train. */
-
-/* The token that ends a turn of a chat-tuned model. */
 
 /* A run with everything open. */
 struct train_run {
@@ -64,9 +52,8 @@ struct train_run {
     struct train_data data;
     struct reference reference; /* of preferences; else empty */
     struct metrics metrics;
-    struct event_file events_file;
+    struct metrics events_file;
     struct samples samples;
-    struct lr_shape lr;
     struct checkpoint_state state; /* after the last step */
     bool whole;                    /* weights, optimizer state and metrics are those after the state's step */
     struct checkpoint_writer writer;

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/terminal.h"
 #include "generate/writer.h"
+#include "session/checkpoint/run_folder.h"
 #include "session/model_tokenizer.h"
 #include "train/plan_watch.h"
 
@@ -42,15 +43,14 @@ void step_record_begin(struct step_record *record, struct runner *runner, int64_
 
 enum status step_record_end(struct step_record *record, struct runner *runner, int64_t step, double seconds,
                             const char *run_folder) {
+    char path[RUN_PATH_BYTES];
     runner_set_recorder(runner, NULL);
     if (step != record->step) return STATUS_OK;
     record->timeline.step = step + 1;
     record->timeline.wall_s = seconds;
-    char *path = path_join(run_folder, "timeline.json");
-    enum status status = path ? timeline_write(&record->timeline, path) : STATUS_FAILED;
-    mem_free(path);
     record->step = -1;
-    return status;
+    TRY(run_path(run_folder, "timeline.json", path));
+    return timeline_write(&record->timeline, path);
 }
 
 static enum status metrics_failed(const char *path, const char *what) {
@@ -245,9 +245,7 @@ void metrics_close(struct metrics *metrics) {
     *metrics = (struct metrics){.descriptor = -1};
 }
 
-/* None of them allocates. FAILED when the file cannot be written. They do nothing where it was never opened, as on all
- * ranks but one. */
-static enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes) {
+enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes) {
     if (metrics->descriptor < 0) return STATUS_OK;
     for (size_t done = 0; done < bytes;) {
         ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(metrics->descriptor, line + done, bytes - done);
@@ -361,14 +359,12 @@ enum status samples_prepare(const struct model *model, const struct train_option
 }
 
 enum status samples_open(const char *run_folder, int64_t step, struct samples *samples) {
-    if (!samples->tokenizer) return STATUS_OK;
-    char *path = path_join(run_folder, "samples.jsonl");
-    if (!path) return STATUS_FAILED;
+    char path[RUN_PATH_BYTES];
     bool unused;
     struct metrics_cut cut = {.step = step - 1};
-    enum status status = metrics_open(path, &cut, &samples->file, &unused);
-    mem_free(path);
-    return status;
+    if (!samples->tokenizer) return STATUS_OK;
+    TRY(run_path(run_folder, "samples.jsonl", path));
+    return metrics_open(path, &cut, &samples->file, &unused);
 }
 
 void samples_close(struct samples *samples) {
@@ -377,18 +373,6 @@ void samples_close(struct samples *samples) {
     generation_config_free(&samples->config);
     tokenizer_free(samples->tokenizer);
     *samples = (struct samples){.file.descriptor = -1};
-}
-
-struct collected {
-    VEC(char) text;
-    enum status status;
-};
-
-static bool collect(void *payload, const char *text, size_t bytes) {
-    struct collected *collected = payload;
-    for (size_t i = 0; i < bytes && collected->status == STATUS_OK; i++)
-        collected->status = vec_push(&collected->text, text[i]);
-    return collected->status == STATUS_OK;
 }
 
 static enum status write_line(struct samples *samples, int64_t step, const char *prompt, const char *text) {
@@ -404,14 +388,14 @@ static enum status write_line(struct samples *samples, int64_t step, const char 
 }
 
 static enum status write_sample(const struct samples *samples, const struct engine *engine,
-                                const struct generate_options *options, struct collected *collected) {
+                                const struct generate_options *options, struct kept_text *kept) {
     struct writer writer;
     struct token_ids ids = {0};
     TRY(writer_create(engine, samples->tokenizer, &samples->config, options, &writer));
     enum status status;
     for (size_t i = 0; i < samples->prompt.count; i++)
         TRY_GOTO(status, vec_push(&ids, samples->prompt.items[i]), done);
-    status = generate_continue(&writer, 0, &ids, collect, collected, NULL);
+    status = generate_continue(&writer, 0, &ids, kept_text_take, kept, NULL);
 done:
     vec_free(&ids);
     writer_free(&writer);
@@ -421,17 +405,17 @@ done:
 enum status samples_take(struct samples *samples, const struct engine *engine, const struct train_options *options,
                          int64_t step, char **text) {
     struct generate_options generate;
-    struct collected collected = {0};
+    struct kept_text kept = {0};
     enum status status;
     generate_options_init(&generate);
     generate.tokens = options->sample_tokens;
-    TRY_GOTO(status, write_sample(samples, engine, &generate, &collected), failed);
-    TRY_GOTO(status, collected.status, failed);
-    TRY_GOTO(status, vec_push(&collected.text, '\0'), failed);
-    TRY_GOTO(status, write_line(samples, step, options->sample_prompt, collected.text.items), failed);
-    *text = collected.text.items;
+    TRY_GOTO(status, write_sample(samples, engine, &generate, &kept), failed);
+    TRY_GOTO(status, kept.status, failed);
+    TRY_GOTO(status, vec_push(&kept.text, '\0'), failed);
+    TRY_GOTO(status, write_line(samples, step, options->sample_prompt, kept.text.items), failed);
+    *text = kept.text.items;
     return STATUS_OK;
 failed:
-    vec_free(&collected.text);
+    vec_free(&kept.text);
     return status;
 }

@@ -46,6 +46,9 @@ struct metrics_cut {
  * the file as it was. BAD_INPUT or FAILED when it cannot be read or written. */
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated);
 void metrics_close(struct metrics *metrics);
+/* None of them allocates. FAILED when the file cannot be written. They do nothing where it was never opened, as on all
+ * ranks but one. */
+enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes); /* with the line's end */
 enum status metrics_write_step(struct metrics *metrics, const struct train_step *step);
 /* `figures`: means of the loss's (engine.h), all of them where they are of `pairs`, else the loss alone. */
 enum status metrics_write_validation(struct metrics *metrics, int64_t step, const double *figures, bool pairs);
@@ -81,20 +84,14 @@ enum status samples_take(struct samples *samples, const struct engine *engine, c
  * (event.proto). Each process that works on a run writes a file of its own; where a run goes on, TensorBoard drops what
  * older files have from there on. A build without protobuf-c writes none (event_file_absent.c). */
 
-struct event_file {
-    char *path; /* NULL: closed */
-    int descriptor;
-};
-
 struct event_scalar {
     const char *tag;
     double value; /* left out when it is not finite */
 };
 enum { EVENT_SCALARS_MAX = 8 };
 
-/* A new file in the run's directory; `done` steps are in older ones (0: a new run). The caller calls event_file_close.
+/* A new file in the run's directory; `done` steps are in older ones (0: a new run). The caller calls metrics_close.
  */
-enum status event_file_open(const char *folder, int64_t done, struct event_file *out);
-void event_file_close(struct event_file *file);
+enum status event_file_open(const char *folder, int64_t done, struct metrics *out);
 /* Allocates nothing. FAILED when the file cannot be written. Nothing where it was never opened. */
-enum status event_file_write(struct event_file *file, int64_t step, const struct event_scalar *scalars, size_t count);
+enum status event_file_write(struct metrics *file, int64_t step, const struct event_scalar *scalars, size_t count);

@@ -6,6 +6,7 @@
 #include "base/folder.h"
 #include "base/terminal.h"
 #include "model/safetensors.h"
+#include "session/checkpoint/run_folder.h"
 
 static const char reference_file_name[] = "reference.safetensors";
 
@@ -103,17 +104,15 @@ static void make_hashes(const struct dataset *dataset, const struct reference *r
 
 enum status reference_write(const char *run_folder, const struct dataset *dataset, const struct reference *reference) {
     int32_t words[HASH_WORDS];
-    char *path = path_join(run_folder, reference_file_name);
-    if (!path) return STATUS_FAILED;
+    char path[RUN_PATH_BYTES];
+    TRY(run_path(run_folder, reference_file_name, path));
     make_hashes(dataset, reference, words);
     const struct safetensors_item items[] = {
         {.name = "hashes", .shape = shape_make(DTYPE_I32, 1, HASH_WORDS, 1, 1), .data = words},
         {.name = "log_probabilities",
          .shape = shape_make(DTYPE_F64, 1, reference->count, 1, 1),
          .data = reference->values}};
-    enum status status = safetensors_write(path, items, sizeof items / sizeof *items, NULL);
-    mem_free(path);
-    return status;
+    return safetensors_write(path, items, sizeof items / sizeof *items, NULL);
 }
 
 static enum status read_values(const char *path, const struct safetensors *set, struct reference *out,
@@ -146,10 +145,11 @@ enum status reference_read(const char *run_folder, const struct dataset *dataset
     struct reference read = {.count = dataset_sequences(dataset)};
     struct safetensors *set = NULL;
     int32_t words[HASH_WORDS];
-    char *path = path_join(run_folder, reference_file_name);
+    char path[RUN_PATH_BYTES];
+    TRY(run_path(run_folder, reference_file_name, path));
     read.values = mem_array((size_t)read.count, sizeof *read.values);
     enum status status;
-    TRY_GOTO(status, path && read.values ? STATUS_OK : STATUS_FAILED, done);
+    TRY_GOTO(status, read.values ? STATUS_OK : STATUS_FAILED, done);
     TRY_GOTO(status, safetensors_open(path, &set), done);
     TRY_GOTO(status, read_values(path, set, &read, words), done);
     TRY_GOTO(status, check_hashes(path, dataset, &read, words), done);
@@ -158,6 +158,5 @@ enum status reference_read(const char *run_folder, const struct dataset *dataset
 done:
     safetensors_close(set);
     reference_free(&read);
-    mem_free(path);
     return status;
 }

@@ -21,13 +21,12 @@ static enum status hash_parts(const struct engine *engine, struct file_parts *ou
 /* Where no rank has read all, each looks at the next one's part too: who has another model is found by a neighbour. */
 static enum status require_same_files(const struct engine *engine) {
     struct comm *comm = comm_of(engine);
-    struct comm_group all = comm_group_all(comm);
-    struct file_parts mine, *each = mem_array((size_t)all.count, sizeof *each);
-    enum status status = each ? hash_parts(engine, &mine) : STATUS_FAILED;
-    TRY_GOTO(status, comm_agree(comm_of(engine), status), done);
-    TRY_GOTO(status, comm_all_gather(comm, &all, &mine, sizeof mine, each), done);
-    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
-        int next = (rank + 1) % all.count;
+    struct file_parts mine;
+    enum status status = hash_parts(engine, &mine);
+    struct file_parts *each = ranks_gather(comm, &mine, sizeof mine, &status);
+    int ranks = mesh_ranks(&comm->mesh);
+    for (int rank = 0; each && rank < ranks && status == STATUS_OK; rank++) {
+        int next = (rank + 1) % ranks;
         if (each[rank].next == each[next].mine) continue;
         comm->agreed_failure = true;
         status = status_set(STATUS_BAD_INPUT,
@@ -35,7 +34,6 @@ static enum status require_same_files(const struct engine *engine) {
                             "%d on %s",
                             next, comm->host[next], rank, comm->host[rank]);
     }
-done:
     mem_free(each);
     return status;
 }
@@ -170,31 +168,26 @@ done:
 static enum status check_changes(const char *run_folder, const struct run_settings *settings, const char *checkpoint,
                                  const struct checkpoint_state *state, json_t **options) {
     struct comparison comparison = {.run_folder = run_folder, .checkpoint = checkpoint, .step = state->step};
-    char *file = path_join(checkpoint, checkpoint_state_name);
-    json_t *object = NULL;
-    enum status status;
-    TRY_GOTO(status, file ? json_read_object(file, STATE_LIMIT_BYTES, &object) : STATUS_FAILED, done);
-    TRY_GOTO(status, compare_plans(comparison, &settings->plan, &state->plan), done);
+    char file[RUN_PATH_BYTES];
+    json_t *object;
+    TRY(run_path(checkpoint, checkpoint_state_name, file));
+    TRY(json_read_object(file, STATE_LIMIT_BYTES, &object));
+    enum status status = compare_plans(comparison, &settings->plan, &state->plan);
     *options = json_incref(json_object_get(object, "options"));
-    status = compare_options(comparison, settings, object);
-done:
+    if (status == STATUS_OK) status = compare_options(comparison, settings, object);
     json_decref(object);
-    mem_free(file);
     return status;
 }
 
 /* The same for a run that has no checkpoint yet: its plan against the one in RUN/plan.json, where that can be read. */
 static enum status check_changes_begun(const char *run_folder, struct run_settings *settings) {
-    char *file = path_join(run_folder, "plan.json");
+    char file[RUN_PATH_BYTES];
     struct plan begun;
-    enum status status = file ? STATUS_OK : STATUS_FAILED;
-    if (file && file_exists(file) && plan_read(file, &begun) == STATUS_OK) {
-        struct comparison comparison = {.run_folder = run_folder, .checkpoint = file};
-        run_changes_apply(&settings->changes, 0, &begun.recipe);
-        status = compare_plans(comparison, &settings->plan, &begun);
-    }
-    mem_free(file);
-    return status;
+    TRY(run_path(run_folder, "plan.json", file));
+    if (!file_exists(file) || plan_read(file, &begun) != STATUS_OK) return STATUS_OK;
+    const struct comparison comparison = {.run_folder = run_folder, .checkpoint = file};
+    run_changes_apply(&settings->changes, 0, &begun.recipe);
+    return compare_plans(comparison, &settings->plan, &begun);
 }
 
 /* The one that rank 0 sees: a network file system may show the others an older state of the directory. */
@@ -286,14 +279,14 @@ static void report_ranks(const struct plan *base, const struct plan *now) {
 
 enum status run_origin_resolve(struct run_origin *origin, const char *run_folder, const struct plan_options *options,
                                struct run_settings *settings, struct plan *out) {
+    char file[RUN_PATH_BYTES];
     struct plan *base = &origin->state.plan;
     const struct backend *backend = plan_options_backend(options, &base->recipe);
     forget_policy(options, base);
     struct run_changes *changes = &settings->changes;
     size_t before = changes->items.count;
-    char *file = path_join(run_folder, "run.json");
-    enum status status = file ? plan_options_resolve(options, NULL, backend, NULL, base, file, out) : STATUS_FAILED;
-    mem_free(file);
+    TRY(run_path(run_folder, "run.json", file));
+    enum status status = plan_options_resolve(options, NULL, backend, NULL, base, file, out);
     if (status == STATUS_BAD_INPUT && !options->allow_recipe_change) return hint_recipe_change(options, backend, base);
     TRY(status);
     report_ranks(base, out);

@@ -23,12 +23,12 @@ enum run_state run_state_of(enum status status) {
 }
 
 static enum status write_end(const char *run_folder, enum run_state state, int64_t step, const char *message) {
-    char *path = path_join(run_folder, file_name);
+    char path[RUN_PATH_BYTES];
+    TRY(run_path(run_folder, file_name, path));
     json_t *object = json_pack("{s:i, s:s, s:I, s:s}", "version", RUN_END_VERSION, "how", run_state_name(state), "step",
                                (json_int_t)step, "message", message);
-    enum status status = path && object ? json_write(path, object) : status_no_memory(0, "how a run ended");
+    enum status status = object ? json_write(path, object) : status_no_memory(0, "how a run ended");
     json_decref(object);
-    mem_free(path);
     return status;
 }
 
@@ -45,12 +45,10 @@ enum status run_end_write(const char *run_folder, enum status status, int64_t st
 }
 
 enum status run_end_clear(const char *run_folder) {
-    char *path = path_join(run_folder, file_name);
-    enum status status = path ? STATUS_OK : STATUS_FAILED;
-    if (path && file_exists(path) && remove(path) != 0)
-        status = status_set(STATUS_FAILED, "%s: cannot be removed", path);
-    mem_free(path);
-    return status;
+    char path[RUN_PATH_BYTES];
+    TRY(run_path(run_folder, file_name, path));
+    bool gone = !file_exists(path) || remove(path) == 0;
+    return gone ? STATUS_OK : status_set(STATUS_FAILED, "%s: cannot be removed", path);
 }
 
 static enum status read_end(const char *path, enum run_state *state, char **message) {
@@ -77,18 +75,14 @@ done:
 }
 
 enum status run_end_read(const char *run_folder, enum run_state *state, char **message) {
+    char path[RUN_PATH_BYTES];
     bool held;
     TRY(run_folder_is_held(run_folder, &held));
-    char *path = path_join(run_folder, file_name);
-    enum status status = path ? STATUS_OK : STATUS_FAILED;
-    if (path && !held && file_exists(path))
-        status = read_end(path, state, message);
-    else if (path && !(*message = mem_string("")))
-        status = STATUS_FAILED;
-    else
-        *state = held ? RUN_GOES_ON : RUN_INTERRUPTED;
-    mem_free(path);
-    return status;
+    TRY(run_path(run_folder, file_name, path));
+    if (!held && file_exists(path)) return read_end(path, state, message);
+    *message = mem_string("");
+    *state = held ? RUN_GOES_ON : RUN_INTERRUPTED;
+    return *message ? STATUS_OK : STATUS_FAILED;
 }
 
 /* ---- What is there ---- */
@@ -99,27 +93,22 @@ static bool makes_longer(const struct train_options *options, const struct run_s
 }
 
 static enum status has_ended_well(const char *run_folder, bool *out) {
+    char model[RUN_PATH_BYTES], *message = NULL;
     enum run_state state;
-    char *message = NULL, *model = path_join(run_folder, "model");
-    enum status status = model ? run_end_read(run_folder, &state, &message) : STATUS_FAILED;
-    if (status == STATUS_OK) *out = state == RUN_FINISHED && file_is_folder(model);
+    TRY(run_path(run_folder, "model", model));
+    TRY(run_end_read(run_folder, &state, &message));
+    *out = state == RUN_FINISHED && file_is_folder(model);
     mem_free(message);
-    mem_free(model);
-    return status;
-}
-
-static bool holds_run(const char *run_folder) {
-    char *file = path_join(run_folder, "run.json");
-    bool there = file && file_exists(file);
-    mem_free(file);
-    return there;
+    return STATUS_OK;
 }
 
 static enum status look(const char *run_folder, const struct train_options *options, struct run_continue *out) {
+    char file[RUN_PATH_BYTES];
     struct run_settings settings;
     bool ended = false;
     *out = (struct run_continue){.found = RUN_FOUND_NONE};
-    if (!holds_run(run_folder)) return run_folder_check_new(run_folder);
+    TRY(run_path(run_folder, "run.json", file));
+    if (!file_exists(file)) return run_folder_check_new(run_folder);
     TRY(run_folder_read(run_folder, &settings));
     enum status status = has_ended_well(run_folder, &ended);
     bool whole = ended && !makes_longer(options, &settings);
@@ -130,18 +119,10 @@ static enum status look(const char *run_folder, const struct train_options *opti
 
 enum status run_continue_find(const char *run_folder, const struct train_options *options, struct comm *comm,
                               struct run_continue *out) {
-    struct run_continue mine;
-    enum status status = look(run_folder, options, &mine);
-    *out = mine;
+    enum status status = look(run_folder, options, out);
     if (!comm) return status;
     TRY(comm_agree(comm, status));
-    struct comm_group all = comm_group_all(comm);
-    struct run_continue *each = mem_array((size_t)all.count, sizeof *each);
-    if (!each) return STATUS_FAILED;
-    status = comm_all_gather(comm, &all, &mine, sizeof mine, each);
-    if (status == STATUS_OK) *out = each[0];
-    mem_free(each);
-    return status;
+    return comm_share(comm, out, sizeof *out);
 }
 
 /* ---- Whether it is the run that is asked for ---- */
@@ -269,7 +250,7 @@ static enum status spell_adapter(const char *model_folder, const char *given, ch
 
 static enum status compare_plans(const char *run_folder, const struct plan_options *plan,
                                  const struct train_options *options, const struct run_settings *settings) {
-    char lora[ADAPTER_TEXT_BYTES];
+    char lora[ADAPTER_TEXT_BYTES], file[RUN_PATH_BYTES];
     struct plan resolved;
     struct plan_options given = *plan;
     const struct backend *backend = plan_options_backend(plan, &settings->plan.recipe);
@@ -278,11 +259,8 @@ static enum status compare_plans(const char *run_folder, const struct plan_optio
         TRY(spell_adapter(settings->model_folder, plan->lora, lora));
         given.lora = lora;
     }
-    char *file = path_join(run_folder, "run.json");
-    if (!file) return STATUS_FAILED;
-    enum status status = plan_options_resolve(&given, options, backend, NULL, &settings->plan, file, &resolved);
-    mem_free(file);
-    TRY(status);
+    TRY(run_path(run_folder, "run.json", file));
+    TRY(plan_options_resolve(&given, options, backend, NULL, &settings->plan, file, &resolved));
     return SETTINGS_HAVE(plan, plan_path) ? compare_recipes(run_folder, plan->plan_path, &settings->plan) : STATUS_OK;
 }
 

@@ -38,7 +38,7 @@ static struct train_run *create_run(const char *folder, const struct train_event
 
 static void free_run(struct train_run *run) {
     metrics_close(&run->metrics);
-    event_file_close(&run->events_file);
+    metrics_close(&run->events_file);
     samples_close(&run->samples);
     engine_close(&run->engine);
     train_data_close(&run->data);
@@ -119,19 +119,16 @@ static enum status prepare_run(struct train_run *run, struct train_options *opti
     TRY(run_agree(run, open_data(run, options)));
     TRY(run_agree(run, session_plan_check_memory(&run->plan)));
     report_info(run);
-    run->lr = lr_shape_of(run->options);
     run->state.plan = run->plan.chosen;
     return run_agree(run, run_leads(run) ? predict(run) : STATUS_OK);
 }
 
 /* `valid_every`: as it was up to the run's step. */
 static enum status open_metrics(struct train_run *run, int64_t valid_every) {
-    char *path = path_join(run->folder, "metrics.jsonl");
-    if (!path) return STATUS_FAILED;
-    struct metrics_cut cut = {run->state.step, valid_every, true};
-    enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
-    mem_free(path);
-    TRY(status);
+    char path[RUN_PATH_BYTES];
+    const struct metrics_cut cut = {run->state.step, valid_every, true};
+    TRY(run_path(run->folder, "metrics.jsonl", path));
+    TRY(metrics_open(path, &cut, &run->metrics, &run->validated));
     TRY(event_file_open(run->folder, run->state.step, &run->events_file));
     return samples_open(run->folder, run->state.step, &run->samples);
 }
@@ -346,14 +343,19 @@ static enum status prepare_first(struct train_run *run, const char *model_folder
     return write_first(run);
 }
 
+/* A run in the directory, if that is good; all ranks have one, or none. */
+static enum status create_all(const char *folder, enum status status, const struct train_events *events,
+                              struct comm *comm, struct train_run **out) {
+    *out = status == STATUS_OK ? create_run(folder, events, comm) : NULL;
+    if (status == STATUS_OK && !*out) status = STATUS_FAILED;
+    return comm_agree(comm, status);
+}
+
 enum status train_open(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                        const struct train_options *options, const struct train_events *events, struct train_run **out) {
-    struct train_run *run = NULL;
-    enum status status = run_folder_check_new(run_folder);
-    if (status == STATUS_OK) run = create_run(run_folder, events, plan->comm);
-    if (status == STATUS_OK && !run) status = STATUS_FAILED;
-    TRY(comm_agree(plan->comm, status));
-    return run ? open_steps(run, prepare_first(run, model_folder, plan, options), out) : STATUS_FAILED;
+    struct train_run *run;
+    TRY(create_all(run_folder, run_folder_check_new(run_folder), events, plan->comm, &run));
+    return open_steps(run, prepare_first(run, model_folder, plan, options), out);
 }
 
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
@@ -375,12 +377,10 @@ static enum status check_bits(const struct train_run *run, const char *checkpoin
 }
 
 static enum status read_checkpoint(struct train_run *run, const char *checkpoint) {
+    char path[RUN_PATH_BYTES];
     TRY(engine_load_weights(&run->engine));
-    char *path = path_join(checkpoint, "optimizer.safetensors");
-    if (!path) return STATUS_FAILED;
-    enum status status = engine_load_state(&run->engine, path);
-    mem_free(path);
-    return status;
+    TRY(run_path(checkpoint, "optimizer.safetensors", path));
+    return engine_load_state(&run->engine, path);
 }
 
 static enum status load_state(struct train_run *run, const char *checkpoint) {
@@ -429,22 +429,6 @@ static enum status write_folder_again(struct train_run *run, const struct run_or
     return open_metrics(run, origin->valid_every);
 }
 
-/* What the metrics of rank 0 say. */
-static enum status share_validated(struct train_run *run) {
-    char text[2] = {run->validated ? 'y' : 'n'}, *shared = text;
-    TRY(comm_share_text(run->session.comm, &shared));
-    run->validated = shared[0] == 'y';
-    if (shared != text) mem_free(shared);
-    return STATUS_OK;
-}
-
-static bool is_adapter(const char *folder) {
-    char *config = path_join(folder, "adapter_config.json");
-    bool there = config && file_exists(config);
-    mem_free(config);
-    return there;
-}
-
 /* A run of adapters whose base model has moved. What it was is compared by checksums, as of one that stayed. */
 static enum status move_base(const struct run_origin *origin, struct run_settings *settings,
                              struct plan_options *options) {
@@ -453,7 +437,7 @@ static enum status move_base(const struct run_origin *origin, struct run_setting
     if (settings->plan.recipe.lora[0] == '\0')
         return status_set(STATUS_BAD_INPUT, "--base: is for runs that train adapters (--lora)");
     TRY(find_model(options->base_folder, &settings->memory, &base));
-    bool began_with_adapter = is_adapter(settings->model_folder);
+    bool began_with_adapter = folder_holds(settings->model_folder, "adapter_config.json");
     if (!began_with_adapter) settings->model_folder = base;
     options->base_folder = origin->checkpoint || began_with_adapter ? base : NULL;
     return STATUS_OK;
@@ -503,7 +487,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
     settings->plan = run->plan.chosen;
     TRY(run_agree(run, write_folder_again(run, origin)));
-    TRY(share_validated(run));
+    TRY(comm_share(run->session.comm, &run->validated, sizeof run->validated)); /* what the metrics of rank 0 say */
     return shared_folder_check(run->session.comm, run->folder);
 }
 
@@ -522,12 +506,10 @@ static enum status check_options(const char *run_folder, const struct train_opti
 }
 
 static enum status clear_leftovers(const char *run_folder) {
-    char *checkpoints = path_join(run_folder, "checkpoints");
-    if (!checkpoints) return STATUS_FAILED;
-    enum status status = run_folder_clear(run_folder);
-    if (status == STATUS_OK) status = run_folder_clear(checkpoints);
-    mem_free(checkpoints);
-    return status;
+    char checkpoints[RUN_PATH_BYTES];
+    TRY(run_path(run_folder, "checkpoints", checkpoints));
+    TRY(run_folder_clear(run_folder));
+    return run_folder_clear(checkpoints);
 }
 
 /* One rank holds the directory for all. */
@@ -557,12 +539,10 @@ enum status train_open_resumed(const char *run_folder, const struct plan_options
                                const struct train_options *changes, const struct train_events *events,
                                struct train_run **out) {
     struct run_origin origin = {0};
-    struct train_run *run = NULL;
-    enum status status = STATUS_OK;
-    if (!file_is_folder(run_folder)) status = status_set(STATUS_BAD_INPUT, "%s: is not a directory", run_folder);
-    if (status == STATUS_OK) run = create_run(run_folder, events, plan->comm);
-    if (status == STATUS_OK && !run) status = STATUS_FAILED;
-    TRY(comm_agree(plan->comm, status));
+    struct train_run *run;
+    enum status status =
+        file_is_folder(run_folder) ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is not a directory", run_folder);
+    TRY(create_all(run_folder, status, events, plan->comm, &run));
     status = open_steps(run, prepare_resumed(run, plan, changes, &origin), out);
     run_origin_free(&origin);
     return status;

@@ -313,6 +313,8 @@ static void another_instruction_set_may_be_taken_on_purpose(void **state) {
            "--allow-recipe-change");
     edit(temp_path(*state, "run/run.json"), "\"field\": \"isa\"", "\"field\": \"batch\"");
     EXPECT(2, TEXTS("run.json: changes: number 0: field: a run cannot change 'batch'"), "resume", RUN, "--steps", "8");
+    edit(temp_path(*state, "run/run.json"), "\"field\": \"batch\"", "\"field\": \"lanes\"");
+    EXPECT(2, TEXTS("run.json: changes: number 0: from: 'avx", "is not legal"), "resume", RUN, "--steps", "8");
 }
 
 /* The same of the kernels' version. */

@@ -109,8 +109,8 @@ static void step(struct fixture *fixture) {
 /* Writes a checkpoint between steps, all of it in this thread. */
 static enum status write_parts(struct checkpoint_saving *saving) {
     enum status status = checkpoint_write_part(saving);
-    if (checkpoint_meets(saving)) {
-        TRY(checkpoint_meet(saving, status));
+    if (saving->folder.has_runs) {
+        TRY(joint_folder_meet(&saving->folder, status));
         status = checkpoint_sum_part(saving);
     }
     TRY(checkpoint_gather(saving, status));

@@ -142,17 +142,17 @@ static bool describe_file(const char *folder, int index, char text[4096]) {
 }
 
 static void records_are_whole(void **state) {
-    struct event_file file;
+    struct metrics file;
     char text[4096];
     const struct event_scalar scalars[] = {{"loss", 2.5}, {"broken", (double)NAN}, {"lr", 0.001}};
     expect_status(event_file_open(*state, 0, &file), STATUS_OK, NULL);
     expect_status(event_file_write(&file, 1, scalars, 3), STATUS_OK, NULL);
     expect_status(event_file_write(&file, 300, scalars, 1), STATUS_OK, NULL);
-    event_file_close(&file);
+    metrics_close(&file);
     if (!describe_file(*state, 0, text)) unit_skip(NO_PROTOBUF);
     assert_string_equal(text, "0 brain.Event:2\n1 loss=2.5 lr=0.001\n300 loss=2.5\n");
     expect_status(event_file_open(*state, 299, &file), STATUS_OK, NULL);
-    event_file_close(&file);
+    metrics_close(&file);
     assert_true(describe_file(*state, 1, text));
     assert_string_equal(text, "0 brain.Event:2\n300 start\n");
 }

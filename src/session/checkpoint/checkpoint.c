@@ -12,10 +12,6 @@ enum { CHECKPOINT_NAME_BYTES = 32 };
 enum { NAME_DIGITS = 8 };
 static const char name_prefix[] = "step-";
 
-static void checkpoint_print_name(int64_t step, char name[CHECKPOINT_NAME_BYTES]) {
-    snprintf(name, CHECKPOINT_NAME_BYTES, "%s%0*" PRId64, name_prefix, NAME_DIGITS, step);
-}
-
 /* A checkpoint's files against its manifest, before any of them is used. */
 
 static const char optimizer_name[] = "optimizer.safetensors";
@@ -223,18 +219,14 @@ static enum status prefix_step(const struct checkpoint_saving *saving, enum stat
 static enum status prepare(struct checkpoint_saving *saving) {
     const struct engine *engine = saving->source->engine;
     size_t tensors = engine_graph(engine)->tensors.count;
-    char name[CHECKPOINT_NAME_BYTES];
-    checkpoint_print_name(saving->state.step, name);
-    char *parent = path_join(saving->source->run_folder, "checkpoints");
-    enum status status =
-        parent ? joint_folder_open(comm_of(engine), parent, name, saving->source->block_bytes, &saving->folder)
-               : STATUS_FAILED;
-    if (status == STATUS_OK && !(saving->path = path_join(parent, name))) status = STATUS_FAILED;
-    mem_free(parent);
-    TRY(status);
+    char name[CHECKPOINT_NAME_BYTES], parent[RUN_PATH_BYTES];
+    snprintf(name, sizeof name, "%s%0*" PRId64, name_prefix, NAME_DIGITS, saving->state.step);
+    TRY(run_path(saving->source->run_folder, "checkpoints", parent));
+    TRY(joint_folder_open(comm_of(engine), parent, name, saving->source->block_bytes, &saving->folder));
+    saving->path = path_join(parent, name);
     saving->hashes = mem_array(tensors, sizeof *saving->hashes);
     saving->written = mem_array(tensors, sizeof *saving->written);
-    if (!saving->hashes || !saving->written) return STATUS_FAILED;
+    if (!saving->path || !saving->hashes || !saving->written) return STATUS_FAILED;
     TRY(add_weights(engine, saving->hashes, &saving->folder));
     return add_optimizer(engine, saving->hashes, &saving->folder);
 }
@@ -288,12 +280,6 @@ enum status checkpoint_write_part(struct checkpoint_saving *saving) {
     return prefix_step(saving, status == STATUS_OK ? write_rest(saving) : status);
 }
 
-bool checkpoint_meets(const struct checkpoint_saving *saving) { return saving->folder.has_runs; }
-
-enum status checkpoint_meet(struct checkpoint_saving *saving, enum status mine) {
-    return joint_folder_meet(&saving->folder, mine);
-}
-
 enum status checkpoint_sum_part(struct checkpoint_saving *saving) {
     return prefix_step(saving, joint_folder_sum(&saving->folder));
 }
@@ -318,12 +304,10 @@ static enum status move_model_folder(const struct checkpoint_saving *saving) {
 
 static enum status publish(struct checkpoint_saving *saving) {
     const struct checkpoint_source *source = saving->source;
+    char json[RUN_PATH_BYTES];
     TRY(engine_join_hashes(source->engine, saving->hashes, &saving->state.bits));
-    char *json = path_join(saving->folder.path, checkpoint_state_name);
-    enum status status =
-        json ? write_state(json, &saving->state, source->options, &saving->folder.manifest) : STATUS_FAILED;
-    mem_free(json);
-    TRY(status);
+    TRY(run_path(saving->folder.path, checkpoint_state_name, json));
+    TRY(write_state(json, &saving->state, source->options, &saving->folder.manifest));
     return joint_folder_publish(&saving->folder);
 }
 
@@ -395,9 +379,10 @@ static bool is_checkpoint(const char *name) {
 
 static int64_t step_of(const char *name) { return strtoll(name + strlen(name_prefix), NULL, 10); }
 
-/* Names of checkpoints, by step. */
-static enum status list_checkpoints(const char *folder, struct names *out) {
+enum status checkpoint_list(const char *run_folder, struct names *out) {
+    char folder[RUN_PATH_BYTES];
     *out = (struct names){0};
+    TRY(run_path(run_folder, "checkpoints", folder));
     if (!file_exists(folder)) return STATUS_OK;
     TRY(folder_list(folder, out));
     size_t kept = 0;
@@ -416,17 +401,12 @@ static enum status list_checkpoints(const char *folder, struct names *out) {
     return STATUS_OK;
 }
 
-enum status checkpoint_list(const char *run_folder, struct names *out) {
-    char *folder = path_join(run_folder, "checkpoints");
-    enum status status = folder ? list_checkpoints(folder, out) : STATUS_FAILED;
-    mem_free(folder);
-    return status;
-}
-
-static enum status remove_old(const char *folder, int64_t keep) {
+enum status checkpoint_remove_old(const char *run_folder, int64_t keep) {
+    char folder[RUN_PATH_BYTES];
     struct names names;
     if (keep == 0) return STATUS_OK;
-    TRY(list_checkpoints(folder, &names));
+    TRY(run_path(run_folder, "checkpoints", folder));
+    TRY(checkpoint_list(run_folder, &names));
     enum status status = STATUS_OK;
     for (size_t i = 0; i + (size_t)keep < names.count && status == STATUS_OK; i++)
         status = run_folder_drop(folder, names.items[i]);
@@ -434,27 +414,17 @@ static enum status remove_old(const char *folder, int64_t keep) {
     return status;
 }
 
-enum status checkpoint_remove_old(const char *run_folder, int64_t keep) {
-    char *folder = path_join(run_folder, "checkpoints");
-    enum status status = folder ? remove_old(folder, keep) : STATUS_FAILED;
-    mem_free(folder);
-    return status;
-}
-
 /* The one with `newer` others after it. */
 static enum status find_checkpoint(const char *run_folder, size_t newer, char **out) {
-    char *folder = path_join(run_folder, "checkpoints");
-    struct names names = {0};
-    char *found = NULL;
-    enum status status;
-    TRY_GOTO(status, folder ? list_checkpoints(folder, &names) : STATUS_FAILED, done);
-    if (names.count > newer) found = path_join(folder, names.items[names.count - 1 - newer]);
-    if (names.count > newer && !found) TRY_GOTO(status, STATUS_FAILED, done);
-    *out = found;
-done:
+    char folder[RUN_PATH_BYTES];
+    struct names names;
+    *out = NULL;
+    TRY(run_path(run_folder, "checkpoints", folder));
+    TRY(checkpoint_list(run_folder, &names));
+    bool there = names.count > newer;
+    if (there) *out = path_join(folder, names.items[names.count - 1 - newer]);
     names_free(&names);
-    mem_free(folder);
-    return status;
+    return there && !*out ? STATUS_FAILED : STATUS_OK;
 }
 
 enum status checkpoint_find_newest(const char *run_folder, char **out) { return find_checkpoint(run_folder, 0, out); }
@@ -506,11 +476,11 @@ static enum status state_from_json(const char *file, const json_t *object, struc
 }
 
 enum status checkpoint_read_state(const char *folder, struct checkpoint_state *out) {
-    char *file = path_join(folder, checkpoint_state_name);
-    json_t *object = NULL;
-    enum status status = file ? json_read_object(file, STATE_LIMIT_BYTES, &object) : STATUS_FAILED;
-    if (status == STATUS_OK) status = state_from_json(file, object, out);
+    char file[RUN_PATH_BYTES];
+    json_t *object;
+    TRY(run_path(folder, checkpoint_state_name, file));
+    TRY(json_read_object(file, STATE_LIMIT_BYTES, &object));
+    enum status status = state_from_json(file, object, out);
     json_decref(object);
-    mem_free(file);
     return status;
 }

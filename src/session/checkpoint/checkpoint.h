@@ -61,11 +61,8 @@ enum status checkpoint_begin(const struct checkpoint_source *source, const struc
  * which is called in any case. FAILED, also for a weight or optimizer state that is not finite, which the message
  * names. */
 enum status checkpoint_write_part(struct checkpoint_saving *saving);
-/* Where ranks have but runs of tensors, the next two, else none of them. */
-bool checkpoint_meets(const struct checkpoint_saving *saving);
-/* Collective, between steps: `mine` is what came of writing on this rank. */
-enum status checkpoint_meet(struct checkpoint_saving *saving, enum status mine);
-/* On any thread: makes the checksums of what all have written. */
+/* Where ranks have but runs of tensors (joint_folder.has_runs), this after joint_folder_meet, else neither. On any
+ * thread: makes the checksums of what all have written. */
 enum status checkpoint_sum_part(struct checkpoint_saving *saving);
 /* Collective, between steps: `mine` is what came of the part before on this rank. */
 enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine);

@@ -57,18 +57,13 @@ static void remove_token(const char *folder, const struct token *token) {
 }
 
 enum status shared_folder_check(struct comm *comm, const char *folder) {
-    struct comm_group all = comm_group_all(comm);
-    struct token mine = {""};
-    if (all.count == 1) return STATUS_OK;
-    struct token *tokens = mem_array((size_t)all.count, sizeof *tokens);
-    enum status status = tokens ? STATUS_OK : STATUS_FAILED;
-    if (tokens && comm->rank == 0) status = write_token(folder, &mine);
-    TRY_GOTO(status, comm_agree(comm, status), done);
-    TRY_GOTO(status, comm_all_gather(comm, &all, &mine, sizeof mine, tokens), done);
-    status = comm_agree(comm, find_token(comm, folder, &tokens[0]));
-done:
-    if (comm->rank == 0 && mine.name[0]) remove_token(folder, &mine);
-    mem_free(tokens);
+    struct token token = {""};
+    if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
+    enum status status = comm_agree(comm, comm->rank == 0 ? write_token(folder, &token) : STATUS_OK);
+    struct token written = token;
+    if (status == STATUS_OK) status = comm_share(comm, &token, sizeof token);
+    if (status == STATUS_OK) status = comm_agree(comm, find_token(comm, folder, &token));
+    if (written.name[0]) remove_token(folder, &written);
     return status;
 }
 
@@ -139,21 +134,13 @@ enum status joint_folder_begin(struct joint_folder *folder, enum status mine) {
     return STATUS_OK;
 }
 
-static enum status write_blocks(struct joint_file *file) {
-    return safetensors_write_range(file->path, file->items, file->count, &file->mine, &file->sums);
-}
-
-static enum status sum_blocks(struct joint_file *file) {
-    return safetensors_sum_range(file->path, file->items, file->count, &file->mine, &file->sums);
-}
-
-/* Goes through this rank's blocks in one way or the other. */
-static enum status take_blocks(const struct joint_folder *folder, struct joint_file *file,
-                               enum status (*take)(struct joint_file *file)) {
+/* Writes this rank's blocks with their checksums, or makes those of what is there. */
+static enum status take_blocks(const struct joint_folder *folder, struct joint_file *file, bool writes) {
     if (file->mine.begin == file->mine.end) return STATUS_OK;
     TRY(file_sums_begin(&file->sums));
     file->sums.block_bytes = folder->block_bytes;
-    TRY(take(file));
+    TRY((writes ? safetensors_write_range : safetensors_sum_range)(file->path, file->items, file->count, &file->mine,
+                                                                   &file->sums));
     return file_sums_end(&file->sums);
 }
 
@@ -166,7 +153,7 @@ static enum status write_runs(const struct joint_folder *folder, const struct jo
 enum status joint_folder_write(struct joint_folder *folder) {
     for (size_t f = 0; f < folder->file_count; f++) {
         struct joint_file *file = &folder->files[f];
-        TRY(file->runs ? write_runs(folder, file) : take_blocks(folder, file, write_blocks));
+        TRY(file->runs ? write_runs(folder, file) : take_blocks(folder, file, true));
     }
     return STATUS_OK;
 }
@@ -175,7 +162,7 @@ enum status joint_folder_meet(struct joint_folder *folder, enum status mine) { r
 
 enum status joint_folder_sum(struct joint_folder *folder) {
     for (size_t f = 0; f < folder->file_count; f++)
-        if (folder->files[f].runs) TRY(take_blocks(folder, &folder->files[f], sum_blocks));
+        if (folder->files[f].runs) TRY(take_blocks(folder, &folder->files[f], false));
     return STATUS_OK;
 }
 

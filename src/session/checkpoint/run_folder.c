@@ -27,55 +27,55 @@ static enum status add(struct run_changes *changes, int64_t step, const char *fi
     return vec_push(&changes->items, change);
 }
 
-static enum status add_number(struct run_changes *changes, int64_t step, const char *field, int64_t from, int64_t to) {
-    char before[RUN_CHANGE_BYTES], after[RUN_CHANGE_BYTES];
-    snprintf(before, sizeof before, "%" PRId64, from);
-    snprintf(after, sizeof after, "%" PRId64, to);
-    return add(changes, step, field, before, after);
-}
-
-static const char *reduce_name(const struct recipe *recipe) {
-    return recipe->reduce_dtype == DTYPE_BF16 ? "bf16" : "fp32";
-}
+/* The settings of a recipe that may change. Besides them the instruction set and the kernels' version may. */
+static const enum setting_id movable[] = {SETTING_lanes, SETTING_reduce_dtype, SETTING_tensor_parallel,
+                                          SETTING_sequence_parallel, SETTING_round_micro_batches};
+enum { MOVABLE = sizeof movable / sizeof *movable };
 
 enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, const struct recipe *from,
                                    const struct recipe *to) {
+    char before[RUN_CHANGE_BYTES], after[RUN_CHANGE_BYTES];
     TRY(add(changes, step, "isa", from->isa, to->isa));
-    TRY(add_number(changes, step, "kernels_version", from->kernels_version, to->kernels_version));
-    char before[LANE_SHAPE_BYTES], after[LANE_SHAPE_BYTES];
-    TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
-    TRY(add(changes, step, "reduce_dtype", reduce_name(from), reduce_name(to)));
-    TRY(add_number(changes, step, "tensor_parallel", recipe_tensor_parallel(from), recipe_tensor_parallel(to)));
-    TRY(add(changes, step, "sequence_parallel", from->sequence_parallel ? "on" : "off",
-            to->sequence_parallel ? "on" : "off"));
-    return add_number(changes, step, "round_micro_batches", from->round_micro_batches, to->round_micro_batches);
+    snprintf(before, sizeof before, "%d", from->kernels_version);
+    snprintf(after, sizeof after, "%d", to->kernels_version);
+    TRY(add(changes, step, "kernels_version", before, after));
+    for (size_t i = 0; i < MOVABLE; i++) {
+        const struct setting *setting = &setting_table[movable[i]];
+        struct setting_value was, is;
+        recipe_load_setting(from, movable[i], &was);
+        recipe_load_setting(to, movable[i], &is);
+        TRY(add(changes, step, setting->key, setting_print(setting, &was, before), setting_print(setting, &is, after)));
+    }
+    return STATUS_OK;
+}
+
+/* The setting of a recipe; NULL: the field is none of them. */
+static const struct setting *find_movable(const char *field) {
+    for (size_t i = 0; i < MOVABLE; i++)
+        if (strcmp(field, setting_table[movable[i]].key) == 0) return &setting_table[movable[i]];
+    return NULL;
 }
 
 /* The number of threads was a part of recipes once: what was changed then is kept, and changes nothing now. */
 static bool is_number(const char *field) {
-    return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0 ||
-           strcmp(field, "round_micro_batches") == 0 || strcmp(field, "tensor_parallel") == 0;
+    return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0;
 }
 
 static bool is_known(const char *field) {
-    return is_number(field) || strcmp(field, "isa") == 0 || strcmp(field, "lanes") == 0 ||
-           strcmp(field, "reduce_dtype") == 0 || strcmp(field, "sequence_parallel") == 0 || run_change_is_option(field);
+    return find_movable(field) || is_number(field) || strcmp(field, "isa") == 0 || run_change_is_option(field);
 }
 
 static void apply(const struct run_change *change, struct recipe *recipe) {
+    const struct setting *setting = find_movable(change->field);
+    struct setting_value value;
     if (strcmp(change->field, "isa") == 0) {
         memcpy(recipe->isa, change->to, sizeof recipe->isa);
         recipe->products = NULL; /* they are the other's */
     }
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
-    if (strcmp(change->field, "round_micro_batches") == 0) recipe->round_micro_batches = atoll(change->to);
-    if (strcmp(change->field, "tensor_parallel") == 0) {
-        recipe->tensor_parallel = atoi(change->to);
-        recipe->strategies = NULL; /* they are of so many ranks */
-    }
-    if (strcmp(change->field, "sequence_parallel") == 0) recipe->sequence_parallel = strcmp(change->to, "on") == 0;
-    if (strcmp(change->field, "reduce_dtype") == 0) recipe->reduce_dtype = dtype_find(change->to);
-    if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */
+    if (setting == &setting_table[SETTING_tensor_parallel]) recipe->strategies = NULL; /* they are of so many ranks */
+    if (setting && setting_parse(setting, "", change->to, &value) == STATUS_OK)        /* it was checked */
+        (void)settings_store(&recipe_settings, recipe, setting_id_of(setting), "", &value);
 }
 
 void run_changes_apply(struct run_changes *changes, int64_t step, struct recipe *recipe) {
@@ -137,21 +137,22 @@ json_t *run_changes_to_json(const struct run_changes *changes) {
 
 static enum status read_value(const char *where, const json_t *object, const char *key, const char *field,
                               char out[RUN_CHANGE_BYTES]) {
+    const struct setting *setting = find_movable(field);
+    struct setting_value value = {0};
+    struct recipe tried = {0};
+    char *end = out;
     TRY(json_require(where, object, key));
     TRY(json_read_text(where, object, key, RUN_CHANGE_BYTES, out));
-    if (strcmp(field, "lanes") == 0) {
-        enum status status = lane_shape_parse(out, &(struct lane_shape){0});
-        return status == STATUS_OK ? status : status_prefix(status, "%s: %s", where, key);
+    bool good = out[0] != '\0';
+    if (setting && good) {
+        good = setting_parse(setting, where, out, &value) == STATUS_OK &&
+               !(setting->automatic && value.int_value == 0) &&
+               settings_store(&recipe_settings, &tried, setting_id_of(setting), where, &value) == STATUS_OK;
+        status_clear();
+    } else if (is_number(field)) {
+        long number = strtol(out, &end, 10);
+        good = good && !*end && number >= 1 && number <= NUMBER_MAX;
     }
-    if (strcmp(field, "reduce_dtype") == 0) {
-        bool known = strcmp(out, "fp32") == 0 || strcmp(out, "bf16") == 0;
-        return known ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
-    }
-    bool number = is_number(field);
-    int64_t min = strcmp(field, "round_micro_batches") != 0;
-    char *end = out;
-    long value = number ? strtol(out, &end, 10) : 1;
-    bool good = number ? *out && !*end && value >= min && value <= NUMBER_MAX : *out != '\0';
     return good ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
 }
 
@@ -196,16 +197,22 @@ static enum status run_changes_from_json(const char *file, const json_t *object,
 enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 static const char temporary_prefix[] = ".tmp-", replaced_prefix[] = ".old-";
 
+enum status run_path(const char *folder, const char *name, char out[RUN_PATH_BYTES]) {
+    size_t length = strlen(folder);
+    const char *between = length == 0 || folder[length - 1] == '/' ? "" : "/";
+    if (snprintf(out, RUN_PATH_BYTES, "%s%s%s", folder, between, name) < RUN_PATH_BYTES) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s", folder, strerror(ENAMETOOLONG));
+}
+
 /* What a start that was killed leaves before there is a run.json: an unfinished one, or what older versions made first,
  * an empty directory of checkpoints. */
 static bool is_unborn(const char *folder, const char *name) {
-    if (name_is_beside(name, file_temporary_prefix)) return true;
-    if (strcmp(name, "checkpoints") != 0) return false;
-    char *path = path_join(folder, name);
+    char path[RUN_PATH_BYTES];
     struct names names = {0};
-    bool empty = path && file_is_folder(path) && folder_list(path, &names) == STATUS_OK && names.count == 0;
+    if (name_is_beside(name, file_temporary_prefix)) return true;
+    if (strcmp(name, "checkpoints") != 0 || run_path(folder, name, path) != STATUS_OK) return false;
+    bool empty = file_is_folder(path) && folder_list(path, &names) == STATUS_OK && names.count == 0;
     names_free(&names);
-    mem_free(path);
     return empty;
 }
 
@@ -239,11 +246,12 @@ static json_t *limits_to_json(const struct memory_options *limits) {
 }
 
 enum status run_folder_write(const char *path, const struct run_settings *settings) {
+    char file[RUN_PATH_BYTES];
+    TRY(run_path(path, "run.json", file));
     json_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
-    char *file = path_join(path, "run.json");
     json_t *object = NULL, *changes = run_changes_to_json(&settings->changes);
     enum status status = STATUS_FAILED;
-    if (options && plan && file && changes) {
+    if (options && plan && changes) {
         object = json_pack("{s:i, s:s, s:O, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
                            "options", options, "plan", plan, "changes", changes, "memory",
                            limits_to_json(&settings->limits));
@@ -254,18 +262,18 @@ enum status run_folder_write(const char *path, const struct run_settings *settin
     json_decref(options);
     json_decref(plan);
     json_decref(changes);
-    mem_free(file);
     return status;
 }
 
 static enum status remove_unborn(const char *folder) {
+    char path[RUN_PATH_BYTES];
     struct names names;
     TRY(folder_list(folder, &names));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
-        char *path = is_unborn(folder, names.items[i]) ? path_join(folder, names.items[i]) : NULL;
-        if (path) status = folder_remove(path);
-        mem_free(path);
+        if (!is_unborn(folder, names.items[i])) continue;
+        status = run_path(folder, names.items[i], path);
+        if (status == STATUS_OK) status = folder_remove(path);
     }
     names_free(&names);
     return status;
@@ -347,19 +355,18 @@ static enum status refuse_other(const char *path) {
 }
 
 enum status run_folder_read(const char *path, struct run_settings *out) {
-    char *file = path_join(path, "run.json");
-    if (!file) return STATUS_FAILED;
-    json_t *object = NULL;
-    struct run_settings settings = {0};
-    enum status status;
-    TRY_GOTO(status, file_exists(file) ? json_read_object(file, RUN_FILE_LIMIT_BYTES, &object) : refuse_other(path),
-             done);
-    TRY_GOTO(status, run_settings_from_json(file, object, &settings), done);
-    *out = settings;
-done:
+    char file[RUN_PATH_BYTES];
+    json_t *object;
+    struct run_settings settings;
+    TRY(run_path(path, "run.json", file));
+    if (!file_exists(file)) return refuse_other(path);
+    TRY(json_read_object(file, RUN_FILE_LIMIT_BYTES, &object));
+    enum status status = run_settings_from_json(file, object, &settings);
     json_decref(object);
-    mem_free(file);
-    if (status != STATUS_OK) run_settings_free(&settings);
+    if (status == STATUS_OK)
+        *out = settings;
+    else
+        run_settings_free(&settings);
     return status;
 }
 
@@ -388,16 +395,12 @@ enum status run_folder_is_held(const char *path, bool *held) {
 static bool has_prefix(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
 
 static enum status clear_one(const char *folder, const char *name) {
+    char path[RUN_PATH_BYTES], original[RUN_PATH_BYTES];
     bool replaced = has_prefix(name, replaced_prefix);
     if (!replaced && !has_prefix(name, temporary_prefix)) return STATUS_OK;
-    char *path = path_join(folder, name);
-    char *original = replaced ? path_join(folder, name + strlen(replaced_prefix)) : NULL;
-    enum status status = path && (original || !replaced) ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK)
-        status = replaced && !file_exists(original) ? file_rename(path, original) : folder_remove(path);
-    mem_free(original);
-    mem_free(path);
-    return status;
+    TRY(run_path(folder, name, path));
+    TRY(run_path(folder, name + strlen(replaced_prefix), original));
+    return replaced && !file_exists(original) ? file_rename(path, original) : folder_remove(path);
 }
 
 enum status run_folder_clear(const char *folder) {

@@ -91,6 +91,9 @@ enum status run_folder_is_held(const char *path, bool *held);
  * replacement was interrupted. A missing directory is success. */
 enum status run_folder_clear(const char *folder);
 
+enum { RUN_PATH_BYTES = 4096 };
+/* folder/name, in `out`. BAD_INPUT where it is longer than paths can be. */
+enum status run_path(const char *folder, const char *name, char out[RUN_PATH_BYTES]);
 /* Where folder/name is while it is written: folder/.tmp-name, in fresh memory; NULL without. */
 char *run_folder_temporary(const char *folder, const char *name);
 /* Makes that an empty directory. FAILED where `folder` is not there. */
