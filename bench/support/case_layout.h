@@ -1,7 +1,7 @@
 /* Meshes, shapes and layouts as files of cases have them. */
 #pragma once
 
-#include "plan/layout/layout.h"
+#include "plan/layout/sharding.h"
 #include "support/case_json.h"
 
 /* "mesh_shape" [4, 4] with "mesh_alpha" and "mesh_beta", or "mesh" likewise; 4 x 4 devices where there is none, and 1

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "plan/layout/device_mesh.h"
+#include "plan/layout/sharding.h"
 #include "support/case_layout.h"
 #include "support/case_results.h"
 #include "support/published_layouts.h"

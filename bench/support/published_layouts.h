@@ -3,7 +3,7 @@
  * only. */
 #pragma once
 
-#include "plan/layout/layout.h"
+#include "plan/layout/sharding.h"
 
 /* Costs of collectives on x elements, in the paper's units: the costs of src/plan/layout plus a constant for each kind.
  * An all-to-all moves half of a device's elements. */

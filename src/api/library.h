@@ -2,8 +2,8 @@
  * what the header promises around a call, and does the work by session, generate and train, as the subcommands do.
  *
  * Files, in the order to read them:
- *   call      around every call: one at a time, the process's state, the last error; log, stop; ballast_ranks_…
- *   options   option structs: initialisers, and their fields to internal options
+ *   call      around every call: one at a time, the process's state, the last error; log, stop; ballast_ranks_…;
+ *             option structs: initialisers, and their fields to internal options
  *   train     ballast_train, ballast_resume, the trainer, ballast_evaluate
  *   plan      ballast_plan, and the session
  *   text      ballast_generate, and the writer */
@@ -45,9 +45,6 @@ extern volatile sig_atomic_t library_stopped;
 enum status library_require(const void *pointer, const char *name);
 /* BAD_INPUT "NAME.version: …" where it is another than this library's. */
 enum status library_require_version(int version, int known, const char *name);
-
-/* The ranks that ballast_ranks_open opened, if any, for a call that they carry out together. */
-void library_give_ranks(struct plan_options *out);
 
 /* From public to internal options, over the defaults. NULL: nothing is given. Texts and lists stay borrowed. BAD_INPUT
  * naming the field. `decided`: a run says what is left open. */

@@ -182,7 +182,7 @@ struct backend {
     /* Called before a kernel is created, by the thread that creates it: BAD_INPUT or FAILED where the device cannot be
      * used. NULL: there is nothing to do. */
     enum status (*prepare)(void);
-    /* The algorithm of the device's library for each GEMM, as a recipe records it (plan/recipe_lines.h).
+    /* The algorithm of the device's library for each GEMM, as a recipe records it (plan/recipe.h).
      * `pin_products`: kernels created from now on use the algorithms in `lines` (NULL: none), and the library's own
      * choice for GEMMs that the lines lack; backend_kernel_create returns BAD_INPUT where the library refuses one.
      * `list_products`: the algorithms of all existing kernels, a text that recipe_lines_keep owns. Both NULL: the

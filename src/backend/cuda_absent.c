@@ -1,7 +1,7 @@
 /* In place of src/backend/cuda where the build found no CUDA. */
 #include "backend/backend.h"
 #include "backend/cuda_constants.h"
-#include "plan/gpu_micro_batch.h"
+#include "plan/recipe.h"
 
 static enum status refuse(void) { return status_set(STATUS_BAD_INPUT, "this build has no CUDA, which a GPU needs"); }
 

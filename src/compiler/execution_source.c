@@ -2,7 +2,7 @@
  * stages of a pipeline. */
 #include "compiler/executions.h"
 
-#include "plan/movement.h"
+#include "plan/plan.h"
 
 bool executions_update_early(const struct graph *graph, const struct partition *partition, int stages) {
     bool alone = graph_has_backward(graph) && stages == 1 && !partition_cuts(partition);

@@ -1,6 +1,6 @@
 #include "compiler/executions.h"
 
-#include "plan/movement.h"
+#include "plan/plan.h"
 
 /* Appends one node's execution to the present group. */
 static enum status executions_add(const struct execution_source *source, const struct node *node, int64_t slot,

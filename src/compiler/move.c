@@ -2,7 +2,7 @@
  * fetched unless its uses overwrite it, and stored if it was changed and is used again. */
 #include "compiler/program.h"
 #include "compiler/residency.h"
-#include "plan/movement.h"
+#include "plan/plan.h"
 
 /* Whole parameters of shards: a residency of them goes through a buffer into which all ranks' shards are gathered.
  * Every rank makes the same gathers in the same order, so positions depend on nothing that ranks have apart: what a

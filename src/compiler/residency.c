@@ -1,7 +1,7 @@
 /* Finding residencies, and weaving their fetches and stores into the program. */
 #include "compiler/residency.h"
 
-#include "plan/movement.h"
+#include "plan/plan.h"
 
 /* Places of parameters that are used elsewhere than they are kept. */
 

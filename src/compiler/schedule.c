@@ -2,7 +2,7 @@
 #include "compiler/schedule.h"
 
 #include "compiler/program.h"
-#include "plan/movement.h"
+#include "plan/plan.h"
 
 /* What goes from stage to stage of a pipeline: activations and their gradients, what stages share of parameters, and
  * results. */

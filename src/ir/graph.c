@@ -187,6 +187,18 @@ void graph_fuse(struct graph *graph, struct tensor *parameter, struct tensor_sta
     parameter->fused.name = graph_format(graph, "%s", stack.name);
 }
 
+static struct tensor *add_view(struct graph *graph, struct tensor *base, const char *name, struct shape shape,
+                               int64_t column, int64_t row) {
+    struct tensor *view = graph_tensor(graph, base->kind, name, shape);
+    if (!view) return NULL;
+    view->base = base;
+    view->base_column = column;
+    view->base_row = row;
+    view->producer = base->producer;
+    view->block = base->block;
+    return view;
+}
+
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns) {
     if (failed(graph) || !base) return NULL;
     BUG_IF(base->base != NULL, "a view of a view of %s", base->name);
@@ -194,15 +206,9 @@ struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t colu
            base->name);
     struct shape shape = base->shape;
     shape.dims[shape.rank - 1] = columns;
-    struct tensor *view = graph_tensor(graph, base->kind, base->name, shape);
-    if (!view) return NULL;
-    view->name = graph_format(graph, "%s[%lld:%lld]", base->name, (long long)column, (long long)(column + columns));
-    if (!view->name) return NULL;
-    view->base = base;
-    view->base_column = column;
-    view->producer = base->producer;
-    view->block = base->block;
-    return view;
+    const char *name =
+        graph_format(graph, "%s[%lld:%lld]", base->name, (long long)column, (long long)(column + columns));
+    return add_view(graph, base, name, shape, column, 0);
 }
 
 struct tensor *graph_view_rows(struct graph *graph, struct tensor *tensor, int64_t row, int64_t rows) {
@@ -212,14 +218,11 @@ struct tensor *graph_view_rows(struct graph *graph, struct tensor *tensor, int64
            tensor->name);
     struct shape shape = shape_make(tensor->shape.dtype, 3, 1, rows, shape_columns(&tensor->shape));
     const char *name = graph_format(graph, "%s[%lld:%lld,]", tensor->name, (long long)row, (long long)(row + rows));
-    struct tensor *view = graph_tensor(graph, base->kind, name, shape);
-    if (!view) return NULL;
-    view->base = base;
-    view->base_column = tensor->base_column;
-    view->base_row = row;
-    view->producer = base->producer;
-    view->block = base->block;
-    return view;
+    return add_view(graph, base, name, shape, tensor->base_column, row);
+}
+
+struct tensor *graph_view_again(struct graph *graph, struct tensor *base, const struct tensor *view) {
+    return add_view(graph, base, view->name, view->shape, view->base_column, view->base_row);
 }
 
 static struct tensor *output_tensor(struct graph *graph, struct node *node, int index, const struct shape *shape) {
@@ -253,7 +256,7 @@ struct node *graph_add(struct graph *graph, const struct op *op, const char *nam
                        const void *attributes, struct tensor *const *into) {
     if (graph->cache_texts > 0 && op->decode) return op->decode(graph, name, in, attributes);
     BUG_IF(op->attribute_bytes > OP_ATTRIBUTES_BYTES_MAX, "%s: %zu bytes of attributes", op->name, op->attribute_bytes);
-    for (int i = 0; i < op->min_inputs && !failed(graph); i++)
+    for (int i = 0; i < op->inputs - op->optional && !failed(graph); i++)
         BUG_IF(!in[i], "%s (%s): input %d is missing", name ? name : "?", op->name, i);
     const char *copy = name ? graph_format(graph, "%s", name) : NULL;
     if (!copy) return NULL;

@@ -2,12 +2,12 @@
  *
  * Files, in the order to read them:
  *     tensor: shapes, what a tensor is for, and whether numbers are finite;
- *     weight_format: frozen weights in fewer bits; weight_part: their sections, and a rank's part of them;
+ *     weight_format: frozen weights in fewer bits, their sections, and a rank's part of them;
  *     op: all properties of an operator; the operators are in ops;
  *     graph: nodes, adding them, and copies of a graph;
  *     differentiate: adds the nodes of the gradients, by the operators' rules;
- *     token_tiles: makes parts of blocks work on some of a micro-batch's tokens at a time;
- *     selective_recompute: recomputes light operators in backward;
+ *     rewrite: makes parts of blocks work on some of a micro-batch's tokens at a time, and recomputes light operators
+ *         in backward;
  *     symbolic_profile: what each node takes in a training step, without running it.
  *
  * Model builders call the functions of ir/ops/ops.h, which call graph_add. Nothing here knows of hardware: no tiers,
@@ -89,6 +89,9 @@ void graph_fuse(struct graph *graph, struct tensor *parameter, struct tensor_sta
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns);
 /* Rows [row, row + rows) of an activation or of columns of one, as [1, rows, columns], sharing its bytes. */
 struct tensor *graph_view_rows(struct graph *graph, struct tensor *tensor, int64_t row, int64_t rows);
+
+/* The same columns and rows of another base as a view has of its own. */
+struct tensor *graph_view_again(struct graph *graph, struct tensor *base, const struct tensor *view);
 
 /* Adds a node. `in` holds OP_INPUTS_MAX pointers, NULL for left-out optional ones; `attributes` is copied. `into` is
  * NULL, or holds OP_OUTPUTS_MAX pointers: a non-NULL one is an existing tensor that the node writes (a view, an

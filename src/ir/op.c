@@ -44,10 +44,29 @@ struct op_index *op_loops_add(struct op_loops *loops, char letter, int64_t size)
     return &loops->indices[loops->count++];
 }
 
-void op_loops_operand(struct op_loops *loops, int operand, const char *letters) {
-    for (int d = 0; letters[d] != '\0'; d++)
-        for (int i = 0; i < loops->count; i++)
-            if (loops->indices[i].letter == letters[d]) loops->of[operand][d] = (int8_t)i;
+int op_loops_find(const struct op_loops *loops, char letter) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == letter) return i;
+    return OP_INDEX_NONE;
+}
+
+int op_loops_dimension(const struct op_loops *loops, int operand, int index) {
+    for (int d = 0; d < TENSOR_RANK_MAX && index != OP_INDEX_NONE; d++)
+        if (loops->of[operand][d] == index) return d;
+    return -1;
+}
+
+void op_loops_operands(struct op_loops *loops, const char *letters) {
+    int operand = 0, dimension = 0;
+    for (; *letters; letters++) {
+        if (*letters == '-') continue;
+        if (*letters == ',' || *letters == '>') {
+            operand = *letters == ',' ? operand + 1 : OP_INPUTS_MAX;
+            dimension = 0;
+            continue;
+        }
+        loops->of[operand][dimension++] = (int8_t)op_loops_find(loops, *letters);
+    }
 }
 
 void op_key_add(struct op_key *key, const char *format, ...) {

@@ -98,13 +98,21 @@ static inline int64_t index_part_first(const struct index_part *part) { return p
 int64_t index_part_used(const struct index_part *part);
 /* An index of that letter. */
 struct op_index *op_loops_add(struct op_loops *loops, char letter, int64_t size);
-/* The indices of an operand's dimensions by their letters; '.' for a dimension that is never cut. */
-void op_loops_operand(struct op_loops *loops, int operand, const char *letters);
+/* The index of that letter, or OP_INDEX_NONE. */
+int op_loops_find(const struct op_loops *loops, char letter);
+/* The dimension of an operand that has the index, or -1. */
+int op_loops_dimension(const struct op_loops *loops, int operand, int index);
+static inline bool op_loops_has(const struct op_loops *loops, int operand, int index) {
+    return op_loops_dimension(loops, operand, index) >= 0;
+}
+/* The indices of the operands' dimensions by their letters, as einsum has them: "stk,nk,n->stn". A letter that is no
+ * index, such as '.', stands for a dimension that is never cut. */
+void op_loops_operands(struct op_loops *loops, const char *letters);
 
 struct op {
     const char *name;
     size_t attribute_bytes; /* at most OP_ATTRIBUTES_BYTES_MAX */
-    int min_inputs, inputs; /* how many inputs are required (the first ones), and how many there can be */
+    int inputs, optional;   /* how many inputs there can be, and how many of them, the last ones, may be left out */
     int outputs;
     /* Shapes of the outputs from those of the inputs; BAD_INPUT with a message when the inputs do not fit. */
     enum status (*infer)(const struct node *node, struct shape out[OP_OUTPUTS_MAX]);
@@ -165,10 +173,10 @@ struct op {
      * of it, and the others do not (tensor.updated_whole). */
     bool by_parameter;
     /* Activations are worked on row by row, a row a token: what is made of some rows depends on no others, and what is
-     * updated is a sum over rows in their order, so that OP_ROWS_APART after the other may be added (token_tiles.h). */
+     * updated is a sum over rows in their order, so that OP_ROWS_APART after the other may be added (rewrite.h). */
     bool by_rows;
     /* Costs little compared with the GEMMs that read output 0, so that backward may make it again
-     * (ir/selective_recompute.h). No input's buffer is taken over. */
+     * (ir/rewrite.h). No input's buffer is taken over. */
     bool light;
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };

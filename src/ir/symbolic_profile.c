@@ -88,81 +88,26 @@ static enum status find_values(struct symbolic_profile *profile) {
     return STATUS_OK;
 }
 
-static void sum_live(const struct symbolic_profile *profile) {
-    size_t count = profile->graph->nodes.count;
-    for (size_t i = 0; i < profile->values.count; i++) {
-        const struct value_profile *value = &profile->values.items[i];
-        if (value->last < value->first) continue;
-        profile->live[value->first] += value->bytes;
-        if ((size_t)value->last + 1 < count) profile->live[value->last + 1] -= value->bytes;
-    }
-    for (size_t n = 1; n < count; n++)
-        profile->live[n] += profile->live[n - 1];
-}
-
 /* --- nodes --- */
 
-static void add_cost(const struct node *node, struct node_profile *out) {
-    struct op_cost cost, *sum = node->of ? &out->backward : &out->forward;
-    op_cost(node, &cost);
-    sum->flops += cost.flops, sum->bytes += cost.bytes;
-}
-
-/* Views of a gradient have producers, and not the whole. */
-static const struct node *maker_of(const struct symbolic_profile *profile, const struct value_profile *value) {
-    return owner_of(profile->graph->nodes.items[value->first]);
-}
-
-/* Each storage that a node reads counts once: by the first of its inputs. */
-static bool is_repeated(const struct node *node, int input) {
-    for (int i = 0; i < input; i++)
-        if (node->in[i] && tensor_storage(node->in[i]) == tensor_storage(node->in[input])) return true;
-    return false;
-}
-
-/* Of a value: the forward node whose backward counted it last, so that several nodes of one gradient count it once; and
- * whether work of a node other than its maker reads it. */
-struct reading {
-    const struct node *counted;
-    bool elsewhere;
-};
-
-static void add_reads(const struct symbolic_profile *profile, const struct node *node, struct reading *readings) {
-    const struct node *owner = owner_of(node);
-    struct node_profile *out = &profile->nodes[owner->id];
-    for (int i = 0; i < node->op->inputs; i++) {
-        const struct value_profile *value = value_at(profile, node->in[i]);
-        if (!value || is_repeated(node, i)) continue;
-        struct reading *reading = &readings[value - profile->values.items];
-        reading->elsewhere |= maker_of(profile, value) != owner;
-        if (value->gradient || maker_of(profile, value) == owner) continue;
-        if (!node->of) out->inputs += value->bytes;
-        if (node->of && reading->counted != owner) out->saved_inputs += value->bytes, reading->counted = owner;
-    }
-}
-
-static void add_values(const struct symbolic_profile *profile, const struct reading *readings) {
-    for (size_t i = 0; i < profile->values.count; i++) {
-        const struct value_profile *value = &profile->values.items[i];
-        struct node_profile *out = &profile->nodes[maker_of(profile, value)->id];
-        if (!value->gradient) out->made += value->bytes;
-        if (value->saved) out->saved += value->bytes, out->saved_outputs |= 1u << value->output;
-        if (value->gradient) *(readings[i].elsewhere ? &out->gradients : &out->temporary) += value->bytes;
-    }
-}
-
-static enum status find_nodes(struct symbolic_profile *profile) {
-    struct reading *readings = mem_array(profile->values.count, sizeof *readings);
-    if (!readings) return STATUS_FAILED;
+static void find_costs(const struct symbolic_profile *profile) {
     for (size_t n = 0; n < profile->graph->nodes.count; n++) {
         const struct node *node = profile->graph->nodes.items[n];
         if (!in_pass(node)) continue;
-        add_cost(node, &profile->nodes[owner_of(node)->id]);
-        add_reads(profile, node, readings);
+        struct node_profile *out = &profile->nodes[owner_of(node)->id];
+        struct op_cost cost, *sum = node->of ? &out->backward : &out->forward;
+        op_cost(node, &cost);
+        sum->flops += cost.flops, sum->bytes += cost.bytes;
     }
-    add_values(profile, readings);
-    mem_free(readings);
-    return STATUS_OK;
+}
+
+/* Views of a gradient have producers, and not the whole. */
+static void find_saved(const struct symbolic_profile *profile) {
+    for (size_t i = 0; i < profile->values.count; i++) {
+        const struct value_profile *value = &profile->values.items[i];
+        const struct node *maker = owner_of(profile->graph->nodes.items[value->first]);
+        if (value->saved) profile->nodes[maker->id].saved_outputs |= 1u << value->output;
+    }
 }
 
 /* The loss's node is none of the graph's, but backward nodes are its. */
@@ -178,15 +123,14 @@ static int count_forward(const struct graph *graph) {
 }
 
 enum status symbolic_profile_create(const struct graph *graph, struct symbolic_profile *out) {
-    size_t nodes = graph->nodes.count;
     *out = (struct symbolic_profile){.graph = graph, .forward_nodes = count_forward(graph)};
     out->nodes = mem_array((size_t)out->forward_nodes, sizeof *out->nodes);
     out->value_of = mem_array(graph->tensors.count, sizeof *out->value_of);
-    out->live = mem_array(nodes, sizeof *out->live);
-    if (!out->nodes || !out->value_of || !out->live) return STATUS_FAILED;
+    if (!out->nodes || !out->value_of) return STATUS_FAILED;
     TRY(find_values(out));
-    sum_live(out);
-    return find_nodes(out);
+    find_costs(out);
+    find_saved(out);
+    return STATUS_OK;
 }
 
 static struct tensor *loss_of(const struct graph *graph) {
@@ -209,7 +153,6 @@ enum status symbolic_profile_forward(const struct graph *forward, struct symboli
 void symbolic_profile_free(struct symbolic_profile *profile) {
     mem_free(profile->nodes);
     mem_free(profile->value_of);
-    mem_free(profile->live);
     vec_free(&profile->values);
     graph_free(profile->own);
     *profile = (struct symbolic_profile){0};

@@ -23,15 +23,9 @@ struct value_profile {
     bool leaves_block;        /* made by forward, and read by the forward of another block */
 };
 
-/* A node of the forward graph. Bytes are those of one micro-batch's activations. */
+/* A node of the forward graph, for one micro-batch. */
 struct node_profile {
     struct op_cost forward, backward; /* a loss is made with its gradients: all in backward */
-    int64_t made;                     /* its outputs */
-    int64_t saved;                    /* of these, what any backward reads */
-    int64_t inputs;                   /* activations of other nodes that it reads, each once */
-    int64_t saved_inputs;             /* of other nodes', what its own backward reads */
-    int64_t gradients;                /* made by its backward for others */
-    int64_t temporary;                /* made by its backward for itself alone */
     uint32_t saved_outputs;           /* bits: outputs that any backward reads, or columns of them */
 };
 
@@ -42,7 +36,6 @@ struct symbolic_profile {
     struct node_profile *nodes;       /* [forward_nodes] by id in the forward graph */
     VEC(struct value_profile) values; /* in the order in which they are made */
     int32_t *value_of;                /* by tensor id; -1: it has no bytes as an activation of its own */
-    int64_t *live;                    /* [nodes of `graph`] activations while a node works; 0 after backward */
 };
 
 /* Of a graph with gradients, which must outlive the profile. The loss stood last in it. Free with

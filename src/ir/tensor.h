@@ -83,8 +83,9 @@ static inline bool group_axis_counts(struct group_axis axis, int64_t rank) {
 enum { TENSOR_CUTS_MAX = 2 };
 struct tensor_part {
     struct shape whole;
-    enum weight_format whole_format; /* of a weight in fewer bits: `whole` is then of its numbers (ir/weight_part.h) */
-    int count;                       /* of cuts, each of another dimension */
+    enum weight_format
+        whole_format; /* of a weight in fewer bits: `whole` is then of its numbers (ir/weight_format.h) */
+    int count;        /* of cuts, each of another dimension */
     struct tensor_cut cuts[TENSOR_CUTS_MAX];
     struct group_axis axis; /* the ranks along it have the other parts */
     int64_t copies, copy;   /* ranks of the group that have this part, and which of them this one is */

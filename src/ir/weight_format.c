@@ -1,6 +1,8 @@
 /* Sizes of sections, and what codes stand for. */
 #include "ir/weight_format.h"
 
+#include "ir/tensor.h"
+
 static const struct {
     const char *name;
     int64_t block;
@@ -145,3 +147,277 @@ const float weight_scale_map[WEIGHT_SCALES] = {
     0.908593774f,     0.922656238f,     0.936718762f,     0.950781226f,
     0.96484375f,      0.978906274f,     0.992968738f,     1.0f,
 };
+
+/* The sections of a tensor with `part` and `code`, of which weight_part_fits holds, from those of the whole weight, of
+ * which it holds at most WEIGHT_PART_CAPACITY bytes. Numbers that are nowhere in the whole are 0. The tensor and what
+ * `whole` reads outlive it. FAILED without memory, or as `whole` fails. */
+enum { WEIGHT_PART_CAPACITY = (1 << 20) + 3 * (1 << 16) };
+
+int64_t weight_piece_overlap(const struct weight_piece *piece, int64_t at, int64_t bytes, int64_t *begin) {
+    int64_t end = piece->first + piece->bytes - at;
+    *begin = piece->first > at ? piece->first - at : 0;
+    if (end > bytes) end = bytes;
+    return end > *begin ? end - *begin : 0;
+}
+
+void weight_piece_put(const struct weight_piece *piece, int64_t at, int64_t bytes, const void *from) {
+    int64_t begin, count = weight_piece_overlap(piece, at, bytes, &begin);
+    if (count > 0) memcpy(weight_piece_at(piece, at + begin), (const unsigned char *)from + begin, (size_t)count);
+}
+
+enum { NF4_ZERO = 0x77, INTEGERS_ZERO = 0x88 };
+
+enum weight_format weight_part_format(enum weight_format whole) {
+    return whole == WEIGHT_NF4 ? WEIGHT_NF4_WIDE : whole;
+}
+
+struct weight_code weight_part_whole(const struct tensor *tensor) {
+    return (struct weight_code){tensor->part->whole_format, tensor->part->whole, tensor->code.block};
+}
+
+/* The part as if it held its numbers, for tensor_part_find. */
+static struct tensor numbers_of(const struct tensor *tensor) {
+    struct tensor numbers = *tensor;
+    numbers.shape = tensor->code.values;
+    return numbers;
+}
+
+/* Blocks are rows or all: any part has whole ones, of the columns that it has. */
+static bool has_rows(const struct weight_code *code) {
+    return code->format == WEIGHT_INT8 || (weight_format_has_groups(code->format) && code->block <= 0);
+}
+
+static bool cuts_columns(const struct tensor_part *part) {
+    for (int c = 0; c < part->count; c++)
+        if (part->cuts[c].dimension == 1) return true;
+    return false;
+}
+
+bool weight_part_fits(const struct tensor *tensor) {
+    const struct weight_code whole = weight_part_whole(tensor);
+    if (has_rows(&whole)) return true;
+    if (!weight_format_fits(tensor->code.format, tensor->code.block, tensor->code.values.dims[1])) return false;
+    struct tensor numbers = numbers_of(tensor);
+    int64_t block = weight_code_layout(&whole).block, columns = tensor->code.values.dims[1], run;
+    bool by_columns = cuts_columns(tensor->part);
+    if (by_columns && (columns % block != 0 || whole.values.dims[1] % block != 0)) return false;
+    /* Each row is as the first one. */
+    int64_t end = by_columns ? columns : shape_elements(&tensor->code.values);
+    for (int64_t at = 0; at < end; at += run) {
+        int64_t from = tensor_part_find(&numbers, at, &run);
+        if (at % block != 0 || (from != TENSOR_NOWHERE && from % block != 0)) return false;
+    }
+    return true;
+}
+
+static bool has_bytes(const struct weight_layout *layout) {
+    return layout->format == WEIGHT_INT8 || layout->format == WEIGHT_W8A16 || layout->format == WEIGHT_W8A16_ASYM;
+}
+
+static bool first_is_high(const struct weight_layout *layout) {
+    return layout->format == WEIGHT_NF4 || layout->format == WEIGHT_NF4_WIDE;
+}
+
+/* Bytes of one section of the whole weight, the latest that were asked for. */
+struct read_buffer {
+    int64_t begin, end; /* the section, in bytes of the weight */
+    int64_t at, bytes;  /* what `data` has of it */
+    int64_t capacity;
+    unsigned char *data;
+};
+
+enum { CODES_CAPACITY = 1 << 20, SCALES_CAPACITY = 1 << 16 };
+_Static_assert(CODES_CAPACITY + 3 * SCALES_CAPACITY == WEIGHT_PART_CAPACITY, "what windows hold");
+
+struct weight_part_reader {
+    struct weight_source whole;
+    struct tensor numbers; /* the part as if it held its numbers */
+    struct weight_layout from, to;
+    struct read_buffer codes, scales, groups, zeros;
+    bool has_offset; /* nf4: `offset` was read; after the codes, since a source makes it from all of them */
+    float offset;
+};
+
+/* Byte `at` of the whole weight, in the read buffer's section; *left: how many are there from it on. */
+static enum status look(const struct weight_part_reader *reader, struct read_buffer *read_buffer, int64_t at,
+                        const unsigned char **out, int64_t *left) {
+    if (at < read_buffer->at || at >= read_buffer->at + read_buffer->bytes) {
+        int64_t bytes = read_buffer->end - at < read_buffer->capacity ? read_buffer->end - at : read_buffer->capacity;
+        BUG_IF(at < read_buffer->begin || bytes <= 0, "%s: byte %lld of a section", reader->numbers.name,
+               (long long)at);
+        read_buffer->bytes = 0;
+        TRY(reader->whole.read(reader->whole.payload, &(struct weight_piece){at, bytes, read_buffer->data}));
+        read_buffer->at = at;
+        read_buffer->bytes = bytes;
+    }
+    *out = read_buffer->data + (at - read_buffer->at);
+    *left = read_buffer->at + read_buffer->bytes - at;
+    return STATUS_OK;
+}
+
+static void put_code(const struct weight_layout *layout, unsigned char *out, int64_t index, int code) {
+    int shift = (index % 2 == 0) == first_is_high(layout) ? 4 : 0;
+    out[index / 2] = (unsigned char)((out[index / 2] & ~(15 << shift)) | code << shift);
+}
+
+static int code_at(const struct weight_layout *layout, const unsigned char *codes, int64_t index) {
+    return codes[index / 2] >> ((index % 2 == 0) == first_is_high(layout) ? 4 : 0) & 15;
+}
+
+/* `count` codes from number `from` of `codes` on to number `at` of `out`. */
+static void take_codes(const struct weight_layout *layout, const unsigned char *codes, int64_t from, int64_t at,
+                       int64_t count, unsigned char *out) {
+    if (has_bytes(layout)) {
+        memcpy(out + at, codes + from, (size_t)count);
+        return;
+    }
+    int64_t done = 0;
+    if (from % 2 == 0 && at % 2 == 0) {
+        memcpy(out + at / 2, codes + from / 2, (size_t)(count / 2));
+        done = count / 2 * 2;
+    }
+    for (; done < count; done++)
+        put_code(layout, out, at + done, code_at(layout, codes, from + done));
+}
+
+static int64_t codes_per_byte(const struct weight_layout *layout) { return has_bytes(layout) ? 1 : 2; }
+
+/* The codes of `count` numbers from `from` of the whole on to number `at` of `out`. */
+static enum status take_run(struct weight_part_reader *reader, int64_t from, int64_t at, int64_t count,
+                            unsigned char *out) {
+    int64_t per = codes_per_byte(&reader->from), left, here;
+    for (int64_t done = 0; done < count; done += here) {
+        const unsigned char *codes;
+        int64_t first = (from + done) % per;
+        TRY(look(reader, &reader->codes, (from + done) / per, &codes, &left));
+        here = left * per - first < count - done ? left * per - first : count - done;
+        take_codes(&reader->to, codes, first, at + done, here, out);
+    }
+    return STATUS_OK;
+}
+
+static unsigned char code_of_zero(const struct weight_layout *layout) {
+    if (first_is_high(layout)) return NF4_ZERO;
+    bool pairs = layout->format == WEIGHT_W4A16 || layout->format == WEIGHT_W4A16_ASYM;
+    return pairs ? INTEGERS_ZERO : 0;
+}
+
+static enum status read_codes(struct weight_part_reader *reader, const struct weight_piece *piece) {
+    int64_t begin, bytes = weight_piece_overlap(piece, 0, reader->to.codes_bytes, &begin), run;
+    int64_t per = codes_per_byte(&reader->to), all = reader->to.rows * reader->to.columns;
+    if (bytes == 0) return STATUS_OK;
+    unsigned char *out = weight_piece_at(piece, begin);
+    int64_t first = begin * per, end = (begin + bytes) * per < all ? (begin + bytes) * per : all;
+    memset(out, code_of_zero(&reader->to), (size_t)bytes);
+    for (int64_t at = first; at < end; at += run) {
+        int64_t from = tensor_part_find(&reader->numbers, at, &run);
+        if (run > end - at) run = end - at;
+        if (from != TENSOR_NOWHERE) TRY(take_run(reader, from, at - first, run, out));
+    }
+    return STATUS_OK;
+}
+
+static enum status find_offset(struct weight_part_reader *reader) {
+    const struct weight_piece piece = {reader->from.offset_at, sizeof reader->offset, (unsigned char *)&reader->offset};
+    if (reader->has_offset) return STATUS_OK;
+    TRY(reader->whole.read(reader->whole.payload, &piece));
+    reader->has_offset = true;
+    return STATUS_OK;
+}
+
+static enum status nf4_scale(struct weight_part_reader *reader, int64_t block, unsigned char code, float *out) {
+    int64_t at = reader->from.groups_at + block / WEIGHT_GROUP_BLOCKS * (int64_t)sizeof *out, left;
+    const unsigned char *bytes;
+    float group;
+    TRY(find_offset(reader));
+    TRY(look(reader, &reader->groups, at, &bytes, &left));
+    memcpy(&group, bytes, sizeof group);
+    float scale = weight_scale_map[code] * group;
+    *out = scale + reader->offset;
+    return STATUS_OK;
+}
+
+/* What the part has for a block of the whole in the section of a read buffer. */
+static enum status take_scale(struct weight_part_reader *reader, struct read_buffer *read_buffer, int64_t block,
+                              int64_t element_bytes, unsigned char *out) {
+    const unsigned char *bytes;
+    int64_t left;
+    TRY(look(reader, read_buffer, read_buffer->begin + block * element_bytes, &bytes, &left));
+    if (reader->from.format != WEIGHT_NF4) {
+        memcpy(out, bytes, (size_t)element_bytes);
+        return STATUS_OK;
+    }
+    float scale;
+    TRY(nf4_scale(reader, block, *bytes, &scale));
+    memcpy(out, &scale, sizeof scale);
+    return STATUS_OK;
+}
+
+/* A section of the part that begins at `section` and has elements of `to_bytes` for its blocks. */
+static enum status read_scales(struct weight_part_reader *reader, const struct weight_piece *piece, int64_t section,
+                               int64_t to_bytes, struct read_buffer *read_buffer, int64_t from_bytes) {
+    int64_t begin, bytes = weight_piece_overlap(piece, section, reader->to.scales * to_bytes, &begin), run;
+    if (bytes == 0) return STATUS_OK;
+    for (int64_t block = begin / to_bytes; block * to_bytes < begin + bytes; block++) {
+        unsigned char scale[sizeof(float)] = {0};
+        int64_t from = tensor_part_find(&reader->numbers, block * reader->to.block, &run);
+        if (from != TENSOR_NOWHERE) TRY(take_scale(reader, read_buffer, from / reader->from.block, from_bytes, scale));
+        weight_piece_put(piece, section + block * to_bytes, to_bytes, scale);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_part(void *payload, const struct weight_piece *piece) {
+    struct weight_part_reader *reader = payload;
+    const struct weight_layout *from = &reader->from, *to = &reader->to;
+    memset(piece->out, 0, (size_t)piece->bytes);
+    TRY(read_codes(reader, piece));
+    TRY(read_scales(reader, piece, to->scales_at, to->scale_bytes, &reader->scales, from->scale_bytes));
+    if (to->zeros_at == 0) return STATUS_OK;
+    return read_scales(reader, piece, to->zeros_at, 1, &reader->zeros, 1);
+}
+
+static enum status open_read_buffer(struct read_buffer *read_buffer, int64_t begin, int64_t bytes, int64_t capacity) {
+    if (capacity > bytes) capacity = bytes;
+    *read_buffer = (struct read_buffer){
+        .begin = begin, .end = begin + bytes, .capacity = capacity, .data = mem_array((size_t)capacity, 1)};
+    return read_buffer->data ? STATUS_OK : STATUS_FAILED;
+}
+
+static enum status open_read_buffers(struct weight_part_reader *reader) {
+    const struct weight_layout *from = &reader->from;
+    TRY(open_read_buffer(&reader->codes, 0, from->codes_bytes, CODES_CAPACITY));
+    TRY(open_read_buffer(&reader->scales, from->scales_at, from->scales * from->scale_bytes, SCALES_CAPACITY));
+    TRY(open_read_buffer(&reader->groups, from->groups_at, from->groups * (int64_t)sizeof(float), SCALES_CAPACITY));
+    return open_read_buffer(&reader->zeros, from->zeros_at, from->zeros_at > 0 ? from->scales : 0, SCALES_CAPACITY);
+}
+
+enum status weight_part_open(const struct tensor *tensor, struct weight_source whole, struct weight_part_reader **out) {
+    BUG_IF(!weight_part_fits(tensor), "a part of %s cuts blocks", tensor->name);
+    const struct weight_code code = weight_part_whole(tensor);
+    struct weight_part_reader *reader = mem_array(1, sizeof *reader);
+    if (!reader) return STATUS_FAILED;
+    *reader = (struct weight_part_reader){.whole = whole,
+                                          .numbers = numbers_of(tensor),
+                                          .from = weight_code_layout(&code),
+                                          .to = weight_code_layout(&tensor->code)};
+    enum status status = open_read_buffers(reader);
+    if (status == STATUS_OK)
+        *out = reader;
+    else
+        weight_part_close(reader);
+    return status;
+}
+
+void weight_part_close(struct weight_part_reader *reader) {
+    if (!reader) return;
+    mem_free(reader->codes.data);
+    mem_free(reader->scales.data);
+    mem_free(reader->groups.data);
+    mem_free(reader->zeros.data);
+    mem_free(reader);
+}
+
+struct weight_source weight_part_source(struct weight_part_reader *reader) {
+    return (struct weight_source){read_part, reader};
+}

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "ir/tensor.h"
-#include "ir/weight_part.h"
+#include "ir/weight_format.h"
 #include "model/stored_format.h"
 
 /* The sections of a weight, a piece at a time. Next to a piece it holds the scales alone (a number for each block, the

@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "ir/tensor.h"
-#include "ir/weight_part.h"
+#include "ir/weight_format.h"
 #include "model/model.h"
 
 /* Where numbers come from, in the order of the matrix. Any number of threads may read at once. */
@@ -30,7 +30,7 @@ enum status quantise_weight(const struct weight_code *code, const struct number_
 /* Fills what a program has of a weight in fewer bits (ir/weight_format.h): all of it, a run of its bytes, a rank's
  * part. Blocks are those of the whole weight, which is never in memory: pieces are read or quantised as they are
  * needed, and those for a store go through a buffer of BYTE_STORE_PIECE. Besides that there is what a quantiser
- * and a reader of parts (ir/weight_part.h) hold. */
+ * and a reader of parts (ir/weight_format.h) hold. */
 
 /* The weight that a tensor is a part of, as a tensor of its own; what is no part, itself. It borrows from `tensor`. */
 struct tensor quantized_weight_whole(const struct tensor *tensor);

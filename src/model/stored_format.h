@@ -14,7 +14,7 @@
 
 #include "base/byte_store.h"
 #include "ir/graph.h"
-#include "ir/weight_part.h"
+#include "ir/weight_format.h"
 #include "model/safetensors.h"
 
 /* What all weights are in. */

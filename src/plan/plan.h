@@ -2,12 +2,10 @@
  * number of threads never change them.
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
- * settings, setting_list (what the user sets, and the table of it), recipe (a recipe's checks and JSON), ranks (one
- * rank among all; model states partitioned among ranks), lane_shares (a step cut into lanes and rounds),
- * gpu_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name), plan_keys (keys of
- * older plan files), chunks (parameters in chunks, and which rank has which elements of one), movement (when copies
- * come and go), activations (activation schedules as text), recompute (recomputation schedules, their cost, and the
- * fastest in given memory). */
+ * settings, setting_list (what the user sets, and the table of it), recipe (a recipe's checks, JSON and lines, and the
+ * micro-batch that a GPU needs), ranks (one rank among all; model states partitioned among ranks), lane_shares (a step
+ * cut into lanes and rounds), chunks (parameters in chunks, and which rank has which elements of one), activations
+ * (activation schedules as text), recompute (recomputation schedules, their cost, and the fastest in given memory). */
 #pragma once
 
 #include <jansson.h>
@@ -60,7 +58,7 @@ enum dtype state_format_dtype(enum state_format format);
 enum master_weights { MASTER_WEIGHTS_FP32, MASTER_WEIGHTS_SPLIT, MASTER_WEIGHTS_NONE };
 
 /* What says which part of each tensor a rank has, where ranks share tensors: Megatron-LM's assignment
- * (plan/layout/shard_choice.h), or the strategies that cost least (plan/layout/shard_strategies.h). */
+ * (plan/layout/shard_choice.h), or the strategies that cost least (plan/layout/strategy.h). */
 enum tensor_layout { TENSOR_LAYOUT_MEGATRON, TENSOR_LAYOUT_SOLVER, TENSOR_LAYOUT_COUNT };
 const char *tensor_layout_name(enum tensor_layout layout);
 /* What the solver's costs are made of: one rank's work, and messages among those that share tensors. */
@@ -80,13 +78,13 @@ struct recipe {
     int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_tree.h), and travels so */
     enum dtype reduce_dtype;
-    int tensor_parallel; /* ranks that share each tensor (plan/layout/shard_graph.h): they cut the sums of its GEMMs; 0
+    int tensor_parallel; /* ranks that share each tensor (plan/layout/shard_graph.c): they cut the sums of its GEMMs; 0
                             is
                             1 */
     bool sequence_parallel; /* what these ranks would have whole between GEMMs they have cut along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
-    /* What it chose for each node (plan/recipe_lines.h, plan/layout/tensor_layout.h), so that all ranks, programs and
+    /* What it chose for each node (plan/recipe.h, plan/layout/tensor_layout.h), so that all ranks, programs and
      * runs that go on have the same; NULL: not known yet. */
     const char *strategies;
     uint64_t seed;
@@ -107,7 +105,7 @@ struct recipe {
     char lora[RECIPE_TEXT_BYTES];       /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES];     /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];        /* the backend's instruction set */
-    /* The algorithm that a device's library chose for each GEMM (plan/recipe_lines.h: a text that is kept there),
+    /* The algorithm that a device's library chose for each GEMM (plan/recipe.h: a text that is kept there),
      * filled in when kernels are made; NULL: none, as on a CPU, which has one algorithm for each. */
     const char *products;
     int kernels_version; /* the backend's when the plan was made */
@@ -122,14 +120,14 @@ struct policy {
     int64_t
         buffers; /* how many of the other chunks fit in device memory at a time; needed if parameters are elsewhere */
     int64_t lookahead; /* groups (one block's forward or backward, all micro-batches) by which fetches precede the first
-                          use and stores follow the last (plan/movement.h) */
+                          use and stores follow the last (plan/plan.h) */
     int64_t update_ahead; /* blocks by which deferred updates stand before what `lookahead` asks for */
     enum tier parameters, gradients, optimizer; /* home tier of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
-    int64_t tile_tokens; /* of a micro-batch, on which a block's MLP works at a time (ir/token_tiles.h); 0: on all */
+    int64_t tile_tokens;      /* of a micro-batch, on which a block's MLP works at a time (ir/rewrite.h); 0: on all */
     bool selective_recompute; /* norms and activation functions again in backward instead of keeping what they made
-                               * (ir/selective_recompute.h)
+                               * (ir/rewrite.h)
                                */
     bool flat; /* operations between ranks send each block straight to where it belongs, not node by node */
     /* Blocks at which spans after the first begin, "4 8" (plan/layout/pipeline.h); "": chosen. Of one stage: "". */
@@ -148,6 +146,7 @@ bool policy_stays(const struct policy *policy);
 static inline bool policy_defers_update(const struct policy *policy, int64_t chunk) {
     return policy->optimizer != TIER_DEVICE && chunk >= policy->persistent_chunks;
 }
+
 /* The home tier of a chunk's states of one kind, whose home tier is `of_kind` for chunks that do not stay. */
 static inline enum tier policy_home_tier(const struct policy *policy, int64_t chunk, enum tier of_kind) {
     return chunk < policy->persistent_chunks ? TIER_DEVICE : of_kind;
@@ -166,6 +165,7 @@ struct plan {
 static inline int recipe_tensor_parallel(const struct recipe *recipe) {
     return recipe->tensor_parallel > 0 ? recipe->tensor_parallel : 1;
 }
+
 /* Sequences that belong together: neighbours of a batch that lie in one micro-batch. */
 static inline int64_t recipe_together(const struct recipe *recipe) { return recipe->loss == TRAINING_DPO ? 2 : 1; }
 /* The fewest sequences that hold at least `min_tokens` (the backend says how many), at most `batch`. */
@@ -205,7 +205,10 @@ json_t *plan_to_json(const struct plan *plan);
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out);
 /* The part of plan_check that is about the policy; `micro_batches`: recipe_share_micro_batches. */
 enum status policy_check(const struct policy *policy, int64_t micro_batches);
-/* Reads older versions too (plan_keys.h). */
+/* A plan file, or the plan of a run or checkpoint, with the keys of PLAN_VERSION: recipe, policy and the candidates of
+ * the search. The caller drops *out. BAD_INPUT for a version that is newer, and for keys that the version lacks. */
+enum status plan_update_keys(const char *file, const json_t *object, json_t **out);
+/* Reads older versions too. */
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
 /* The plan of a plan file, or of a run.json, which holds one as "plan". */
 const json_t *plan_find(const json_t *object);
@@ -218,3 +221,39 @@ enum status plan_set_model(json_t *plan, const char *model_folder);
 enum status plan_read_model(const char *path, struct scratch *memory, const char **out);
 /* BAD_INPUT that names the first field in which two recipes differ. */
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual);
+
+/* ---- how a policy moves things ----
+ *
+ * The rules in one place: the compiler applies them to a program, the search to whole policy classes. Groups are those
+ * of compiler/executions.h, numbered from 0. */
+
+/* How a share's micro-batches (plan/lane_shares.h) are cut into waves: all have `micro_batches`, but for the last one.
+ */
+struct wave_split {
+    int64_t count, micro_batches, last_micro_batches;
+};
+static inline struct wave_split movement_split_waves(int64_t micro_batches, int64_t micro_batches_per_wave) {
+    int64_t count = (micro_batches + micro_batches_per_wave - 1) / micro_batches_per_wave;
+    return (struct wave_split){count, micro_batches_per_wave, micro_batches - (count - 1) * micro_batches_per_wave};
+}
+
+/* A buffer that is used away from its home tier is fetched and stored by copies, each of which has `lookahead` groups
+ * to overlap. The fetch stands before this group when the first use is in `group` … */
+static inline int64_t movement_fetch_group(int64_t group, int64_t lookahead) {
+    return group > lookahead ? group - lookahead : 0;
+}
+/* … and the store before this one when the last use is in `group`; it may be past the last group. */
+static inline int64_t movement_store_group(int64_t group, int64_t lookahead) { return group + 1 + lookahead; }
+/* Whether a buffer stays between two uses: there is no space for a store and a fetch. */
+static inline bool movement_stays(int64_t group, int64_t next_group, int64_t lookahead) {
+    return next_group < movement_store_group(group, lookahead) + lookahead + 1;
+}
+/* A chunk's deferred update stands before the forward of this block, where `block` is the first to use the chunk: one
+ * lookahead for the update's results to leave, one for the parameters to be fetched. With `update_ahead` blocks more,
+ * state is fetched and updated while as many blocks are computed, and is in memory no longer; the first block's, the
+ * embedding's, is often the largest, so no other is there then. */
+static inline int64_t movement_update_block(int64_t block, const struct policy *policy) {
+    int64_t ahead = 2 * policy->lookahead + policy->update_ahead;
+    int64_t first = policy->update_ahead > 0 && block > 0;
+    return block > first + ahead ? block - ahead : first;
+}

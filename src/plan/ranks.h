@@ -1,7 +1,7 @@
 /* Who computes: a rank, and how it meets the others. All 0: alone.
  *
  * Ranks have three axes: rank = (stage * data + d) * tensor + t. The tensor ranks of a group hold the parts that
- * layouts cut (plan/layout/shard_graph.h); the data ranks each have micro-batches, lanes and shards of their own;
+ * layouts cut (plan/layout/shard_graph.c); the data ranks each have micro-batches, lanes and shards of their own;
  * stages have blocks. What lanes, rounds, partitions and sums of gradients call a rank is a place among the data ranks.
  */
 #pragma once

@@ -1,9 +1,138 @@
 /* Recipes: their numbers, names, limits and JSON. What a user sets of them follows from the table of settings. */
 #include "plan/recipe.h"
 
+#include <pthread.h>
+
 #include "base/json.h"
-#include "plan/recipe_lines.h"
 #include "plan/settings.h"
+
+struct recipe_lines {
+    const char *field;      /* of a recipe in JSON */
+    const char *characters; /* that values are made of */
+    const char *trouble;    /* with a name whose value is made of others */
+};
+
+/* Names of GEMMs are the backend's, and values the library's own description of the algorithm in hexadecimal. Names
+ * of strategies are those of nodes, and values as plan/layout/tensor_layout.h has them. */
+static const struct recipe_lines recipe_products = {"products", "0123456789abcdef", "algorithm in hexadecimal"};
+/* Names of GEMMs are the backend's, and values the library's own description of the algorithm in hexadecimal. Names
+ * of strategies are those of nodes, and values as plan/layout/tensor_layout.h has them. */
+static const struct recipe_lines recipe_strategies = {"strategies", "abcdefghijklmnopqrstuvwxyz.+*/0123456789",
+                                                      "strategy"};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static VEC(char *) kept;
+
+/* Under the lock; NULL without memory. */
+static const char *find_or_add(const char *lines) {
+    for (size_t i = 0; i < kept.count; i++)
+        if (strcmp(kept.items[i], lines) == 0) return kept.items[i];
+    char *own = mem_string(lines);
+    if (!own || vec_push(&kept, own) == STATUS_OK) return own;
+    mem_free(own);
+    return NULL;
+}
+
+enum status recipe_lines_keep(const char *lines, const char **out) {
+    *out = NULL;
+    if (!lines || !lines[0]) return STATUS_OK;
+    pthread_mutex_lock(&lock);
+    *out = find_or_add(lines);
+    pthread_mutex_unlock(&lock);
+    return *out ? STATUS_OK : STATUS_FAILED;
+}
+
+void recipe_lines_forget(void) {
+    for (size_t i = 0; i < kept.count; i++)
+        mem_free(kept.items[i]);
+    vec_free(&kept);
+}
+
+/* Adds the line that begins there; returns where the next one does, NULL when out of memory. */
+static const char *add_line(json_t *object, const char *line) {
+    size_t name = strcspn(line, " \n"), value = line[name] == ' ' ? strcspn(line + name + 1, "\n") : 0;
+    const char *from = line + name + (line[name] == ' ');
+    json_t *text = json_stringn(from, value);
+    if (!text || json_object_setn_new(object, line, name, text) != 0) return NULL;
+    return from + value + (from[value] == '\n');
+}
+
+/* {NAME: VALUE, …}; NULL when out of memory. */
+static json_t *recipe_lines_to_json(const char *lines) {
+    json_t *object = json_object();
+    for (const char *line = lines; object && *line;) {
+        line = add_line(object, line);
+        if (line) continue;
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static bool is_name(const char *text) { return *text && !text[strcspn(text, " \n")]; }
+
+static enum status check_line(const char *file, const struct recipe_lines *kind, const char *name,
+                              const json_t *value) {
+    const char *text = json_string_value(value);
+    if (is_name(name) && text && *text && !text[strspn(text, kind->characters)]) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: '%.80s' has no %s", file, kind->field, name, kind->trouble);
+}
+
+/* NULL for `object`: no lines. BAD_INPUT "FILE: FIELD: …" where it is no such object. */
+static enum status recipe_lines_from_json(const char *file, const struct recipe_lines *kind, const json_t *object,
+                                          const char **out) {
+    const char *name;
+    json_t *value, *values = (json_t *)(uintptr_t)object;
+    size_t bytes = 1, used = 0;
+    *out = NULL;
+    if (!object) return STATUS_OK;
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, kind->field);
+    json_object_foreach(values, name, value) {
+        TRY(check_line(file, kind, name, value));
+        bytes += strlen(name) + json_string_length(value) + 2;
+    }
+    char *lines = mem_array(bytes, 1);
+    if (!lines) return STATUS_FAILED;
+    json_object_foreach(values, name, value) used +=
+        (size_t)snprintf(lines + used, bytes - used, "%s %s\n", name, json_string_value(value));
+    enum status status = recipe_lines_keep(lines, out);
+    mem_free(lines);
+    return status;
+}
+
+/* What a block of a GEMM's grid makes of the result (cuBLASLt's largest on Hopper). */
+static const int64_t TILE_TOKENS = 128, TILE_FEATURES = 256;
+/* FLOPs for each byte of the GPU's memory rate (H100: 989 TFLOP/s in bf16, 3.35 TB/s). A weight's gradient is 8 bytes
+ * of traffic a micro-batch, and each token takes 6 FLOPs of every weight. */
+static const double FLOPS_A_BYTE = 295, GRADIENT_BYTES = 8, FLOPS_A_TOKEN = 6;
+/* Activations of a layer that are kept, in bytes for each of its features and a token (Korthikanti et al., arXiv
+ * 2205.05198, without dropout and scores), and the most of the memory that those of all layers take. */
+static const double LAYER_BYTES = 34, MEMORY_SHARE = 0.25;
+/* As good as the best: less memory is worth the rest. */
+static const double ENOUGH = 0.97;
+
+/* Part of the GPU's rate that GEMMs of so many tokens reach, by full tile waves and by the gradient's traffic. */
+static double rate_of(int multiprocessors, int64_t tokens, int64_t width) {
+    int64_t tiles = (tokens + TILE_TOKENS - 1) / TILE_TOKENS * ((width + TILE_FEATURES - 1) / TILE_FEATURES);
+    int64_t tile_waves = (tiles + multiprocessors - 1) / multiprocessors;
+    double filled = (double)tiles / (double)(tile_waves * multiprocessors);
+    return filled / (1 + FLOPS_A_BYTE * GRADIENT_BYTES / (FLOPS_A_TOKEN * (double)tokens));
+}
+
+int64_t gpu_micro_batch_tokens(int multiprocessors, int64_t memory_bytes, int64_t layers, int64_t width) {
+    double token_bytes = LAYER_BYTES * (double)layers * (double)width, best = 0;
+    int64_t max = GPU_MICRO_BATCH_MIN;
+    while (max < GPU_MICRO_BATCH_MAX && token_bytes * (double)(2 * max) <= MEMORY_SHARE * (double)memory_bytes)
+        max *= 2;
+    for (int64_t tokens = GPU_MICRO_BATCH_MIN; tokens <= max; tokens *= 2) {
+        double rate = rate_of(multiprocessors, tokens, width);
+        if (rate > best) best = rate;
+    }
+    int64_t tokens = GPU_MICRO_BATCH_MIN;
+    while (tokens < max && rate_of(multiprocessors, tokens, width) < ENOUGH * best)
+        tokens *= 2;
+    return tokens;
+}
 
 int64_t recipe_default_micro_batch(int64_t batch, int64_t sequence_length, int64_t min_tokens) {
     int64_t sequences = (min_tokens + sequence_length - 1) / sequence_length;

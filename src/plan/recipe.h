@@ -1,7 +1,35 @@
-/* What plan.c and recipe.c have of each other. */
+/* Of recipes: their lines, the micro-batch that a GPU needs, checks and JSON. */
 #pragma once
 
+#include <jansson.h>
+
+#include "base/base.h"
 #include "plan/plan.h"
+
+/* What a recipe says by name, as lines "NAME VALUE\n": which algorithm a device's library chose for each GEMM, and how
+ * ranks that share tensors share each node's work. Names and values have no blanks.
+ *
+ * Recipes are copied as values, and the lines can be long: so each text is kept once, never changes, and all recipes
+ * with these lines point to it. */
+
+/* The one text with these lines, valid until recipe_lines_forget; NULL where there are no lines. By any thread. FAILED
+ * without memory. */
+enum status recipe_lines_keep(const char *lines, const char **out);
+/* Frees all texts: for who makes recipes without end. None of them is used afterwards, and no thread keeps one now. */
+void recipe_lines_forget(void);
+
+/* How many tokens a micro-batch has on a GPU, where nothing else is asked for: a matter of the model and the GPU
+ * alone, so that a plan for a target device has the micro-batches that the GPU itself would be given.
+ *
+ * More tokens fill the GPU's multiprocessors better, and pay once for what each micro-batch costs however small it is:
+ * gradients in fp32 are read and written by the GEMM that adds to them. But a micro-batch's activations are in
+ * memory at once. */
+
+enum { GPU_MICRO_BATCH_MIN = 4096, GPU_MICRO_BATCH_MAX = 32768 };
+
+/* For a GPU of so many multiprocessors, and memory: GPU_MICRO_BATCH_MIN times a power of two, to
+ * GPU_MICRO_BATCH_MAX. */
+int64_t gpu_micro_batch_tokens(int multiprocessors, int64_t memory_bytes, int64_t layers, int64_t width);
 
 /* The part of plan_check that is about the recipe. */
 enum status recipe_check(const struct recipe *recipe);

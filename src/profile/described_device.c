@@ -4,7 +4,7 @@
 #include "backend/kernel_parts.h"
 #include "ir/ops/ops.h"
 #include "machine/rates.h"
-#include "plan/gpu_micro_batch.h"
+#include "plan/recipe.h"
 
 /* Set by described_device_find before other threads are started. */
 static struct cluster described;

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "collective/schedule.h"
-#include "plan/layout/device_mesh.h"
+#include "plan/layout/sharding.h"
 #include "profile/cache.h"
 #include "profile/rate_work.h"
 

@@ -8,7 +8,7 @@
 
 /* Which ranks are near each other, by what was measured between pairs. */
 
-/* The ranks in rows of near ones (mesh_rows_search of plan/layout/device_mesh.h). None, with out->rows 0, where not
+/* The ranks in rows of near ones (mesh_rows_search of plan/layout/sharding.h). None, with out->rows 0, where not
  * every pair was measured, or no pair is far. FAILED without memory. */
 enum status link_rows_find(const struct cluster_links *links, struct link_rows *out);
 /* Whether links->rows are the nodes of the mesh. */

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "plan/movement.h"
+#include "plan/plan.h"
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

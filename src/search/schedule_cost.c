@@ -2,7 +2,6 @@
 
 #include "ir/symbolic_profile.h"
 #include "plan/activations.h"
-#include "plan/movement.h"
 #include "plan/plan.h"
 
 /* Of the largest budget. The solver's time grows with them: 15 ms at 98 blocks, which fill a hundredth of a wave each.

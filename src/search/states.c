@@ -2,7 +2,7 @@
 
 #include "collective/schedule.h"
 #include "compiler/program.h"
-#include "plan/movement.h"
+#include "plan/plan.h"
 
 /* Where chunks may be cut into shards, each tensor's elements are rounded up (plan/chunks.h). */
 static int64_t bytes_of(const struct states *states, const struct tensor *tensor, bool cut) {

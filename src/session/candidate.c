@@ -4,7 +4,7 @@
 
 #include "base/terminal.h"
 #include "compiler/program.h"
-#include "ir/selective_recompute.h"
+#include "ir/rewrite.h"
 #include "plan/layout/pipeline.h"
 #include "plan/layout/tensor_layout.h"
 #include "session/machine_costs.h"

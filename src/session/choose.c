@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "compiler/program.h"
-#include "ir/token_tiles.h"
+#include "ir/rewrite.h"
 #include "search/search.h"
 
 /* The candidate whose policy is to be found, the tiers that it has to fit, and what the search is told of its main
@@ -481,7 +481,7 @@ static int64_t micro_batch_tokens(const struct plan_candidate *candidate) {
     return candidate->plan.recipe.micro_batch_sequences * candidate->plan.recipe.sequence_length;
 }
 
-/* Whether a step may be faster, or fit at all, with the MLPs in tiles over a micro-batch's tokens (ir/token_tiles.h):
+/* Whether a step may be faster, or fit at all, with the MLPs in tiles over a micro-batch's tokens (ir/rewrite.h):
  * if it does not fit, or moves or recomputes. Nothing is tried on several ranks. */
 static bool tiles_may_gain(const struct plan_candidate *candidate) {
     const struct plan_request *request = candidate->request;

@@ -4,10 +4,8 @@
 #include "compiler/program.h"
 #include "ir/differentiate.h"
 #include "ir/ops/ops.h"
-#include "ir/selective_recompute.h"
-#include "ir/token_tiles.h"
-#include "plan/layout/shard_graph.h"
-#include "plan/layout/shard_strategies.h"
+#include "ir/rewrite.h"
+#include "plan/layout/shard_choice.h"
 #include "plan/layout/tensor_layout.h"
 #include "profile/described_device.h"
 

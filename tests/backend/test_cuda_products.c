@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "plan/recipe_lines.h"
+#include "plan/recipe.h"
 #include "support/cuda_kernels.h"
 #include "support/op_instance.h"
 #include "support/unit.h"

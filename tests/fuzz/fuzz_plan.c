@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "plan/activations.h"
 #include "plan/plan.h"
-#include "plan/recipe_lines.h"
+#include "plan/recipe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -104,6 +104,24 @@ static void sums_are_fused(void **state) {
     graph_free(graph);
 }
 
+/* z = x + act(x): x and act(x) share the gradient of z, which is then no addend of the activation's gradient. */
+static void a_shared_gradient_is_added(void **state) {
+    (void)state;
+    struct graph *graph = graph_create(DTYPE_F32, 1, 4);
+    graph_begin_block(graph, "all");
+    struct shape ids = shape_make(DTYPE_I32, 2, 1, 4, 1);
+    struct tensor *tokens = graph_tensor(graph, TENSOR_INPUT, "tokens", ids);
+    struct tensor *targets = graph_tensor(graph, TENSOR_INPUT, "targets", ids);
+    struct tensor *x = ops_embedding(graph, "x", tokens, graph_parameter(graph, "table", 2, 9, 6));
+    struct tensor *z = ops_add(graph, "z", x, ops_activation(graph, "y", x, ACTIVATION_SILU));
+    struct tensor *head = graph_parameter(graph, "head", 2, 9, 6);
+    struct tensor *loss = ops_head_loss(graph, "loss", z, head, targets, NULL, (struct head_attributes){0});
+    assert_int_equal(graph_differentiate(graph, loss), STATUS_OK);
+    assert_int_equal(count_nodes(graph, "activation_grad"), 1);
+    assert_int_equal(count_nodes(graph, "add"), 2); /* z, and the sum of both gradients of x */
+    graph_free(graph);
+}
+
 static void nodes_stand_in_order(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(&base);
@@ -137,8 +155,8 @@ static void allocations_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_parameter_moves), cmocka_unit_test(frozen_parameters_cost_nothing),
-        cmocka_unit_test(sums_are_fused),        cmocka_unit_test(nodes_stand_in_order),
-        cmocka_unit_test(allocations_may_fail),
+        cmocka_unit_test(sums_are_fused),        cmocka_unit_test(a_shared_gradient_is_added),
+        cmocka_unit_test(nodes_stand_in_order),  cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "ir/graph.h"
-#include "ir/weight_part.h"
+#include "ir/weight_format.h"
 #include "model/quantise.h"
 #include "support/quantized_numbers.h"
 #include "support/unit.h"

@@ -1,6 +1,6 @@
 /* Ways between layouts: nothing is cheaper by exhaustive relaxation, nor is the published walk; following the steps
  * moves the right elements. */
-#include "plan/layout/layout.h"
+#include "plan/layout/sharding.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "ir/differentiate.h"
-#include "plan/layout/layout.h"
-#include "plan/layout/shard_graph.h"
+#include "plan/layout/shard_choice.h"
+#include "plan/layout/sharding.h"
 #include "support/case_layout.h"
 #include "support/graph_ranks.h"
 #include "support/unit.h"

@@ -1,5 +1,5 @@
 /* Meshes: places, costs of collectives, and rows found by measured pairs. */
-#include "plan/layout/device_mesh.h"
+#include "plan/layout/sharding.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,8 +5,7 @@
 #include <stdio.h>
 
 #include "ir/differentiate.h"
-#include "plan/layout/shard_graph.h"
-#include "plan/layout/shard_strategies.h"
+#include "plan/layout/shard_choice.h"
 #include "support/graph_ranks.h"
 #include "support/op_cases.h"
 #include "support/op_table.h"

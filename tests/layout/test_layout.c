@@ -1,5 +1,5 @@
 /* Layouts: their numbers, parts and steps, and what a change of shape keeps, each against plain counting. */
-#include "plan/layout/layout.h"
+#include "plan/layout/sharding.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,8 +5,7 @@
 
 #include "ir/differentiate.h"
 #include "model/model.h"
-#include "plan/layout/shard_graph.h"
-#include "plan/layout/shard_strategies.h"
+#include "plan/layout/shard_choice.h"
 #include "support/graph_ranks.h"
 #include "support/model_cases.h"
 #include "support/shared_model.h"

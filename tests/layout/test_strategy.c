@@ -182,12 +182,7 @@ static void work_is_that_of_the_gradients_that_are_wanted(void **state) {
         ops_activation(made.graph, "activation", made.node->out[0], ACTIVATION_SILU);
         struct symbolic_profile profile;
         assert_int_equal(symbolic_profile_forward(made.graph, &profile), STATUS_OK);
-        assert_int_equal(profile.nodes[0].saved, 2 * 64 * 128 * 2);
         assert_int_equal(profile.nodes[0].saved_outputs, 1);
-        assert_int_equal(profile.nodes[1].saved_inputs, 2 * 64 * 128 * 2);
-        assert_int_equal(profile.nodes[1].made, 2 * 64 * 128 * 2);
-        assert_int_equal(profile.nodes[0].gradients + profile.nodes[0].temporary, 2 * 64 * 32 * 2);
-        assert_int_equal(profile.nodes[1].gradients, 2 * 64 * 128 * 2);
         symbolic_profile_free(&profile);
         graph_free(made.graph);
     }

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "base/mem.h"
-#include "ir/weight_part.h"
+#include "ir/weight_format.h"
 #include "model/quantise.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

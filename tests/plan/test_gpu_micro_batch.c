@@ -1,5 +1,5 @@
 /* Tokens of a micro-batch on a GPU: a matter of the model and the GPU alone. */
-#include "plan/gpu_micro_batch.h"
+#include "plan/recipe.h"
 #include "support/unit.h"
 
 static const int64_t GIB = (int64_t)1 << 30;

@@ -1,5 +1,5 @@
 /* The rules by which a policy moves things, by hand. */
-#include "plan/movement.h"
+#include "plan/plan.h"
 #include "support/unit.h"
 
 static struct policy policy_of(int64_t lookahead, int64_t update_ahead) {

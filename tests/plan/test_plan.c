@@ -4,8 +4,7 @@
 
 #include "base/json.h"
 #include "plan/plan.h"
-#include "plan/plan_keys.h"
-#include "plan/recipe_lines.h"
+#include "plan/recipe.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

@@ -4,7 +4,7 @@
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdio.h>
 
-#include "ir/selective_recompute.h"
+#include "ir/rewrite.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
 

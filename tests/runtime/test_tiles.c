@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/token_tiles.h"
+#include "ir/rewrite.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
 

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "collective/lane_tree.h"
 #include "ir/ops/ops.h"
-#include "plan/recipe_lines.h"
+#include "plan/recipe.h"
 #include "support/deferred_queues.h"
 
 enum { BLOCKS_MAX = 64, PAGE_BYTES = 4096 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "compiler/program.h"
-#include "plan/recipe_lines.h"
+#include "plan/recipe.h"
 #include "session/candidate.h"
 #include "support/deferred_backend.h"
 #include "support/interleave.h"

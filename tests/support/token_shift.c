@@ -39,7 +39,6 @@ static struct node *decode_token_shift(struct graph *graph, const char *name, st
 const struct op op_token_shift = {
     .name = "token_shift",
     .attribute_bytes = sizeof(struct token_shift_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_token_shift,
@@ -51,7 +50,6 @@ const struct op op_token_shift = {
 const struct op op_token_shift_grad = {
     .name = "token_shift_grad",
     .attribute_bytes = sizeof(struct token_shift_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_token_shift,
@@ -67,7 +65,7 @@ static enum status infer_token_shift_cache(const struct node *node, struct shape
     TRY(check_activation(node, 0));
     out[0] = node->in[0]->shape;
     out[1] = cache_shape(&out[0], cache_of(node));
-    return check_shape(node, 1, &rows);
+    return check_shape(node, 1, rows);
 }
 
 /* Each sequence goes on with a text of which half is there. */
@@ -80,7 +78,6 @@ static double example_token_shift_cache(const struct node *node, const struct te
 const struct op op_token_shift_cache = {
     .name = "token_shift_cache",
     .attribute_bytes = sizeof(struct token_shift_cache_attributes),
-    .min_inputs = 2,
     .inputs = 2,
     .outputs = 2,
     .infer = infer_token_shift_cache,
@@ -91,8 +88,6 @@ const struct op op_token_shift_cache = {
 
 struct tensor *ops_token_shift(struct graph *graph, const char *name, struct tensor *x, double mix) {
     if (!x) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x};
     struct token_shift_attributes attributes = {.mix = mix};
-    struct node *node = graph_add(graph, &op_token_shift, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_token_shift, name, OPERANDS(x), &attributes);
 }

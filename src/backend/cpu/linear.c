@@ -55,7 +55,7 @@ static void sum_bias(const struct tensor *dy, const void *data, float *sum) {
 }
 
 /* The sums of so many tokens are added to the gradient by themselves, so that the bits do not depend on how many calls
- * the tokens come in (ir/token_tiles.h). */
+ * the tokens come in (ir/rewrite.h). */
 struct dw_kernel {
     struct kernel kernel;
     struct matmul *whole, *last; /* of OP_ROWS_APART tokens, and of what is left over; NULL: there are none */

@@ -7,7 +7,7 @@
 #include "backend/cuda/matmul.h"
 #include "backend/cuda_constants.h"
 #include "base/text.h"
-#include "plan/gpu_micro_batch.h"
+#include "plan/recipe.h"
 
 /* The lowest compute capability that the kernels are built for, the first with bf16 in hardware. */
 enum { MAJOR_MIN = 8 };

@@ -1,11 +1,11 @@
-/* GEMMs and their algorithms as text, as a recipe has them (plan/recipe_lines.h). */
+/* GEMMs and their algorithms as text, as a recipe has them (plan/recipe.h). */
 #include <cublasLt.h>
 #include <pthread.h>
 
 #include "backend/cuda/matmul.h"
 #include "backend/cuda_constants.h"
 #include "backend/kernel_parts.h"
-#include "plan/recipe_lines.h"
+#include "plan/recipe.h"
 
 /* Of a name, and of a line: the library's description of an algorithm is at most 64 bytes. */
 enum {

@@ -11,7 +11,7 @@ static int64_t query_parts(const struct attention_attributes *attributes) {
     return attributes->queries.parts > 1 ? attributes->queries.parts : 1;
 }
 
-/* Inputs first, first + 1 and first + 2 are q, k and v. */
+/* Inputs first, first + 1 and first + 2 are q, k and v, with a cache too, whose attributes begin with these. */
 static enum status check_heads(const struct node *node, int first, struct shape *q, struct shape *kv) {
     const struct attention_attributes *attributes = attention_of(node);
     if (attributes->heads < 1 || attributes->kv_heads < 1 || attributes->heads % attributes->kv_heads != 0)
@@ -23,9 +23,9 @@ static enum status check_heads(const struct node *node, int first, struct shape 
     kv->dims[1] *= query_parts(attributes);
     if (attributes->queries.zigzag && q->dims[1] % 2 != 0)
         return status_set(STATUS_BAD_INPUT, "%lld positions are no two runs of a zigzag", (long long)q->dims[1]);
-    TRY(check_shape(node, first, q));
-    TRY(check_shape(node, first + 1, kv));
-    return check_shape(node, first + 2, kv);
+    TRY(check_shape(node, first, *q));
+    TRY(check_shape(node, first + 1, *kv));
+    return check_shape(node, first + 2, *kv);
 }
 
 static struct shape lse_shape(const struct node *node, const struct shape *q) {
@@ -57,8 +57,9 @@ static double attended_pairs(const struct node *node, const struct shape *q) {
     return pairs * (double)q->dims[0] * (double)attributes->heads;
 }
 
-/* Adds the attributes that attention's time depends on, with or without a cache. */
-static void key_heads(const struct attention_attributes *attributes, struct op_key *key) {
+/* The attributes that attention's time depends on, with or without a cache. */
+static void key_attention(const struct node *node, struct op_key *key) {
+    const struct attention_attributes *attributes = attention_of(node);
     op_key_add(key, " heads=%" PRId64 "/%" PRId64 "x%" PRId64 " window=%" PRId64, attributes->heads,
                attributes->kv_heads, attributes->head_dim, attributes->window);
     if (attributes->softcap > 0) op_key_add(key, " capped");
@@ -66,8 +67,6 @@ static void key_heads(const struct attention_attributes *attributes, struct op_k
         op_key_add(key, " queries=%" PRId64 "/%" PRId64 "%s", attributes->queries.position, attributes->queries.parts,
                    attributes->queries.zigzag ? " zigzag" : "");
 }
-
-static void key_attention(const struct node *node, struct op_key *key) { key_heads(attention_of(node), key); }
 
 static double flops_attention(const struct node *node) {
     return 4.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
@@ -81,36 +80,25 @@ static double flops_attention_grad(const struct node *node) {
 static enum status infer_attention(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     struct shape q, kv;
     TRY(check_heads(node, 0, &q, &kv));
-    struct shape segments = shape_make(DTYPE_I32, 2, q.dims[0], kv.dims[1], 1);
-    struct shape sinks = vector_of(q.dtype, attention_of(node)->heads);
     out[0] = q;
     out[1] = lse_shape(node, &q);
-    TRY(check_optional(node, 3, &segments));
-    return check_optional(node, 4, &sinks);
+    TRY(check_shape(node, 3, tokens_of(&kv)));
+    return check_shape(node, 4, vector_of(q.dtype, attention_of(node)->heads));
 }
 
 /* What a query gives to its sink is the sink's alone: dS = P (dP - dy . y), where the sink's dP is 0. */
 static void differentiate_sinks(struct gradients *gradients, const struct node *node) {
-    struct tensor *sinks = node->in[4],
-                  *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), node->out[0], node->out[1], sinks};
-    if (!sinks || !gradient_wanted(gradients, sinks)) return;
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, sinks)};
-    gradient_add_node(gradients, &op_attention_sinks_grad, node, in, node->attributes, into);
-    gradient_deliver(gradients, sinks, into[0]);
+    gradient_add_rule(gradients, &op_attention_sinks_grad, node,
+                      OPERANDS(gradient_of(gradients, node->out[0]), node->out[0], node->out[1], node->in[4]),
+                      node->attributes, OPERANDS(node->in[4]));
 }
 
 static void differentiate_attention(struct gradients *gradients, const struct node *node) {
-    struct tensor *q = node->in[0], *k = node->in[1], *v = node->in[2];
+    struct tensor *q = node->in[0], *k = node->in[1], *v = node->in[2], *dy = gradient_of(gradients, node->out[0]);
     differentiate_sinks(gradients, node);
-    if (!gradient_wanted(gradients, q) && !gradient_wanted(gradients, k) && !gradient_wanted(gradients, v)) return;
-    struct tensor *in[OP_INPUTS_MAX] = {
-        gradient_of(gradients, node->out[0]), q, k, v, node->out[0], node->out[1], node->in[3]};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, q), gradient_target(gradients, k),
-                                           gradient_target(gradients, v)};
-    gradient_add_node(gradients, &op_attention_grad, node, in, node->attributes, into);
-    gradient_deliver_sum(gradients, node, q, into[0]);
-    gradient_deliver_sum(gradients, node, k, into[1]);
-    gradient_deliver_sum(gradients, node, v, into[2]);
+    gradient_add_rule(gradients, &op_attention_grad, node,
+                      OPERANDS(dy, q, k, v, node->out[0], node->out[1], node->in[3]), node->attributes,
+                      OPERANDS(q, k, v));
 }
 
 /* Keys and values of all tokens go to two caches. */
@@ -169,16 +157,10 @@ static bool loops_attention(const struct node *node, int number, struct op_loops
         zigzag && length % 2 != 0 ? NULL : op_loops_add(out, zigzag ? 'z' : 't', zigzag ? length / 2 : length);
     if (positions) positions->largest_share = zigzag ? largest_share_in_zigzag : largest_share_in_runs;
     if (!zigzag) out->own |= 1u << 2;
-    const char *queries = zigzag ? (grouped ? "szh" : "szq") : (grouped ? "sth" : "stq");
-    const char *keys = zigzag ? (grouped ? "szh" : "sz.") : (grouped ? "sth" : "st.");
-    const char *sums = zigzag ? (grouped ? "shz" : "sqz") : (grouped ? "sht" : "sqt");
-    op_loops_operand(out, 0, queries);
-    op_loops_operand(out, 1, keys);
-    op_loops_operand(out, 2, keys);
-    op_loops_operand(out, 3, "s.");
-    op_loops_operand(out, 4, grouped ? "h" : "q");
-    op_loops_operand(out, OP_INPUTS_MAX, queries);
-    op_loops_operand(out, OP_INPUTS_MAX + 1, sums);
+    if (grouped)
+        op_loops_operands(out, zigzag ? "szh,szh,szh,s.,h->szh,shz" : "sth,sth,sth,s.,h->sth,sht");
+    else
+        op_loops_operands(out, zigzag ? "szq,sz.,sz.,s.,q->szq,sqz" : "stq,st.,st.,s.,q->stq,sqt");
     out->whole = 1u << 1 | 1u << 2;
     return true;
 }
@@ -197,14 +179,6 @@ static void take_part_attention(void *attributes, char letter, const struct inde
     if (letter == 'h' || letter == 'q') own->heads /= part->parts;
 }
 
-static struct tensor *add_select_heads(struct graph *graph, const char *name, struct tensor *x,
-                                       struct select_heads_attributes attributes) {
-    if (!x) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x};
-    struct node *node = graph_add(graph, &op_select_heads, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
-}
-
 /* A part of the query heads reads some of the keys and values, which it gets whole. */
 static bool collective_parts_attention(struct graph *graph, const char *name, char letter,
                                        const struct index_part *part, const void *attributes,
@@ -212,16 +186,16 @@ static bool collective_parts_attention(struct graph *graph, const char *name, ch
     int64_t head_dim = ((const struct attention_attributes *)attributes)->head_dim;
     if (letter != 'q' || !in[1] || !in[2]) return false;
     struct select_heads_attributes heads = heads_of_part(part, shape_columns(&in[1]->shape) / head_dim, head_dim);
-    in[1] = add_select_heads(graph, graph_format(graph, "%s.keys", name), in[1], heads);
-    in[2] = add_select_heads(graph, graph_format(graph, "%s.values", name), in[2], heads);
+    in[1] = ops_apply(graph, &op_select_heads, graph_format(graph, "%s.keys", name), OPERANDS(in[1]), &heads);
+    in[2] = ops_apply(graph, &op_select_heads, graph_format(graph, "%s.values", name), OPERANDS(in[2]), &heads);
     return false;
 }
 
 const struct op op_attention = {
     .name = "attention",
     .attribute_bytes = sizeof(struct attention_attributes),
-    .min_inputs = 3,
     .inputs = 5,
+    .optional = 2,
     .outputs = 2,
     .infer = infer_attention,
     .work = OP_WORK_ATTENTION,
@@ -240,20 +214,19 @@ const struct op op_attention = {
 static enum status infer_attention_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     struct shape q, kv;
     TRY(check_heads(node, 1, &q, &kv));
-    struct shape lse = lse_shape(node, &q), segments = shape_make(DTYPE_I32, 2, q.dims[0], kv.dims[1], 1);
-    TRY(check_shape(node, 0, &q));
-    TRY(check_shape(node, 4, &q));
-    TRY(check_shape(node, 5, &lse));
+    TRY(check_shape(node, 0, q));
+    TRY(check_shape(node, 4, q));
+    TRY(check_shape(node, 5, lse_shape(node, &q)));
     out[0] = q;
     out[1] = out[2] = kv;
-    return check_optional(node, 6, &segments);
+    return check_shape(node, 6, tokens_of(&kv));
 }
 
 const struct op op_attention_grad = {
     .name = "attention_grad",
     .attribute_bytes = sizeof(struct attention_attributes),
-    .min_inputs = 6,
     .inputs = 7,
+    .optional = 1,
     .outputs = 3,
     .infer = infer_attention_grad,
     .work = OP_WORK_ATTENTION_GRAD,
@@ -266,12 +239,12 @@ static enum status infer_attention_sinks_grad(const struct node *node, struct sh
     const struct attention_attributes *attributes = attention_of(node);
     TRY(check_activation(node, 0));
     struct shape y = with_columns(node->in[0]->shape, attributes->heads * attributes->head_dim);
-    struct shape lse = lse_shape(node, &y), sinks = vector_of(y.dtype, attributes->heads);
-    TRY(check_shape(node, 0, &y));
-    TRY(check_shape(node, 1, &y));
-    TRY(check_shape(node, 2, &lse));
+    struct shape sinks = vector_of(y.dtype, attributes->heads);
+    TRY(check_shape(node, 0, y));
+    TRY(check_shape(node, 1, y));
+    TRY(check_shape(node, 2, lse_shape(node, &y)));
     out[0] = as_accumulator(sinks);
-    return check_shape(node, 3, &sinks);
+    return check_shape(node, 3, sinks);
 }
 
 static double flops_attention_sinks_grad(const struct node *node) {
@@ -281,7 +254,6 @@ static double flops_attention_sinks_grad(const struct node *node) {
 const struct op op_attention_sinks_grad = {
     .name = "attention_sinks_grad",
     .attribute_bytes = sizeof(struct attention_attributes),
-    .min_inputs = 4,
     .inputs = 4,
     .outputs = 1,
     .infer = infer_attention_sinks_grad,
@@ -294,10 +266,7 @@ const struct op op_attention_sinks_grad = {
 struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
                              struct tensor *v, struct tensor *segments, struct tensor *sinks,
                              struct attention_attributes attributes) {
-    if (!q || !k || !v) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {q, k, v, segments, sinks};
-    struct node *node = graph_add(graph, &op_attention, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_attention, name, OPERANDS(q, k, v, segments, sinks), &attributes);
 }
 
 /* Attention of new tokens over the keys and values of all tokens before them, for generating texts. */
@@ -314,38 +283,24 @@ static struct shape cache_shape(const struct shape *kv, const struct attention_c
 }
 
 static enum status infer_attention_cache(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    const struct attention_attributes *attention = &cache_of(node)->attention;
     const struct shape *rows = &node->in[3]->shape;
-    TRY(check_activation(node, 0));
-    if (attention->heads < 1 || attention->kv_heads < 1 || attention->heads % attention->kv_heads != 0)
-        return status_set(STATUS_BAD_INPUT, "%lld heads are no multiple of %lld key-value heads",
-                          (long long)attention->heads, (long long)attention->kv_heads);
-    struct shape q = with_columns(node->in[0]->shape, attention->heads * attention->head_dim);
-    struct shape kv = with_columns(q, attention->kv_heads * attention->head_dim);
-    TRY(check_shape(node, 0, &q));
-    TRY(check_shape(node, 1, &kv));
-    TRY(check_shape(node, 2, &kv));
+    struct shape q, kv;
+    TRY(check_heads(node, 0, &q, &kv));
     if (rows->dtype != DTYPE_I32 || rows->rank != 2 || rows->dims[0] != q.dims[0] || rows->dims[1] != q.dims[1])
         return status_set(STATUS_BAD_INPUT, "rows must be int32 [S, T]");
     if (cache_of(node)->positions < q.dims[1])
         return status_set(STATUS_BAD_INPUT, "%lld tokens do not fit into a cache of %lld", (long long)q.dims[1],
                           (long long)cache_of(node)->positions);
-    struct shape sinks = vector_of(q.dtype, attention->heads);
     out[0] = q;
     out[1] = out[2] = cache_shape(&kv, cache_of(node));
-    return check_optional(node, 4, &sinks);
+    return check_shape(node, 4, vector_of(q.dtype, attention_of(node)->heads));
 }
 
 /* With full caches, the most that a step can cost. */
 static double flops_attention_cache(const struct node *node) {
-    const struct attention_attributes *attention = &cache_of(node)->attention;
-    int64_t seen = cache_of(node)->positions;
-    if (attention->window > 0 && attention->window < seen) seen = attention->window;
+    int64_t seen = cache_of(node)->positions, window = attention_of(node)->window;
+    if (window > 0 && window < seen) seen = window;
     return 4.0 * (double)shape_elements(&node->in[0]->shape) * (double)seen;
-}
-
-static void key_attention_cache(const struct node *node, struct op_key *key) {
-    key_heads(&cache_of(node)->attention, key);
 }
 
 /* Rows of new tokens whose text already fills half of its cache. */
@@ -367,49 +322,31 @@ static double touched_attention_cache(const struct node *node, int operand) {
     return (double)(texts * (seen + length)) / (2.0 * (double)(cache->texts * cache->positions));
 }
 
-/* Heads as attention has them (attention.c): by key-value groups with their queries, or by query heads. */
+/* By key-value groups with their queries, or by query heads. */
 static bool loops_attention_cache(const struct node *node, int way, struct op_loops *out) {
-    const struct attention_attributes *attention = &cache_of(node)->attention;
+    const struct attention_attributes *attention = attention_of(node);
     bool grouped = way == 0, all_grouped = attention->heads == attention->kv_heads;
     if (way > (all_grouped ? 0 : 1)) return false;
     op_loops_add(out, grouped ? 'h' : 'q', grouped ? attention->kv_heads : attention->heads);
-    const char *queries = grouped ? "..h" : "..q", *keys = grouped ? "..h" : "...";
-    op_loops_operand(out, 0, queries);
-    op_loops_operand(out, 1, keys);
-    op_loops_operand(out, 2, keys);
-    op_loops_operand(out, 4, grouped ? "h" : "q");
-    op_loops_operand(out, OP_INPUTS_MAX, queries);
-    op_loops_operand(out, OP_INPUTS_MAX + 1, keys);
-    op_loops_operand(out, OP_INPUTS_MAX + 2, keys);
+    op_loops_operands(out, grouped ? "..h,..h,..h,,h->..h,..h,..h" : "..q,...,...,,q->..q,...,...");
     return true;
-}
-
-/* Their attributes begin with attention's. */
-static void take_part_attention_cache(void *attributes, char letter, const struct index_part *part) {
-    op_attention.take_part(attributes, letter, part);
-}
-
-static bool collective_parts_attention_cache(struct graph *graph, const char *name, char letter,
-                                             const struct index_part *part, const void *attributes,
-                                             struct tensor *in[OP_INPUTS_MAX]) {
-    return op_attention.collective_parts(graph, name, letter, part, attributes, in);
 }
 
 const struct op op_attention_cache = {
     .name = "attention_cache",
     .attribute_bytes = sizeof(struct attention_cache_attributes),
-    .min_inputs = 4,
     .inputs = 5,
+    .optional = 1,
     .outputs = 3,
     .infer = infer_attention_cache,
     .work = OP_WORK_ATTENTION_CACHED,
-    .cost_key = key_attention_cache,
+    .cost_key = key_attention,
     .example = example_attention_cache,
     .flops = flops_attention_cache,
     .touched = touched_attention_cache,
     .loops = loops_attention_cache,
-    .take_part = take_part_attention_cache,
-    .collective_parts = collective_parts_attention_cache,
+    .take_part = take_part_attention,
+    .collective_parts = collective_parts_attention,
     .updates = 1u << 1 | 1u << 2,
 };
 
@@ -427,7 +364,6 @@ static double touched_last_token(const struct node *node, int operand) {
 const struct op op_last_token = {
     .name = "last_token",
     .touched = touched_last_token,
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_last_token,
@@ -449,10 +385,7 @@ struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct
 }
 
 struct tensor *ops_last_token(struct graph *graph, const char *name, struct tensor *x) {
-    if (!x) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x};
-    struct node *node = graph_add(graph, &op_last_token, name, in, NULL, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_last_token, name, OPERANDS(x), NULL);
 }
 
 /* Key-value heads that some of the query heads read: what a rank has of attention where there are fewer key-value heads
@@ -495,8 +428,7 @@ static enum status check_selection(const struct node *node, int64_t columns) {
         select_heads_find(attributes, attributes->selected - 1) >= attributes->heads)
         return status_set(STATUS_BAD_INPUT, "%lld heads selected of %lld are not all there",
                           (long long)attributes->selected, (long long)attributes->heads);
-    struct shape expected = with_columns(node->in[0]->shape, columns);
-    return check_shape(node, 0, &expected);
+    return check_shape(node, 0, with_columns(node->in[0]->shape, columns));
 }
 
 static enum status infer_select_heads(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -514,12 +446,8 @@ static enum status infer_select_heads_grad(const struct node *node, struct shape
 }
 
 static void differentiate_select_heads(struct gradients *gradients, const struct node *node) {
-    struct tensor *x = node->in[0];
-    if (!gradient_wanted(gradients, x)) return;
-    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0])};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
-    gradient_add_node(gradients, &op_select_heads_grad, node, in, node->attributes, into);
-    gradient_deliver_sum(gradients, node, x, into[0]);
+    gradient_add_rule(gradients, &op_select_heads_grad, node, OPERANDS(gradient_of(gradients, node->out[0])),
+                      node->attributes, OPERANDS(node->in[0]));
 }
 
 static void key_selection(const struct node *node, struct op_key *key) {
@@ -541,7 +469,6 @@ const struct op op_select_heads = {
     .name = "select_heads",
     .touched = touched_select_heads,
     .attribute_bytes = sizeof(struct select_heads_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_select_heads,
@@ -552,7 +479,6 @@ const struct op op_select_heads = {
 const struct op op_select_heads_grad = {
     .name = "select_heads_grad",
     .attribute_bytes = sizeof(struct select_heads_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_select_heads_grad,

@@ -310,8 +310,8 @@ struct clip_attributes {
  * halves (base/half.h) is the parameter and the lower one. Moments in bf16, and a bf16 parameter without a master, are
  * computed in fp32 and rounded stochastically: to the bf16 number above with the probability that the distance to the
  * one below says, so that small changes add up on average (Gupta et al., arXiv 1502.02551). The numbers drawn are a
- * function of seed, step, parameter and element (backend/update.h). Moments in 8 bits are codes, with a scale for
- * each block of elements: they are unpacked to fp32 and packed again (backend/update.h). */
+ * function of seed, step, parameter and element (backend/kernel_parts.h). Moments in 8 bits are codes, with a scale for
+ * each block of elements: they are unpacked to fp32 and packed again (backend/kernel_parts.h). */
 #define UPDATE_RULE_LIST(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd) X(MUON, muon)
 enum update_rule {
 #define UPDATE_RULE_ENUM(name, op) UPDATE_##name,

@@ -60,9 +60,7 @@ static bool loops_embedding(const struct node *node, int way, struct op_loops *o
     loops_add_tokens(out, node->in[0]);
     op_loops_add(out, 'v', node->in[1]->shape.dims[0])->padded = true;
     op_loops_add(out, 'c', shape_columns(&node->in[1]->shape));
-    op_loops_operand(out, 0, "st");
-    op_loops_operand(out, 1, "vc");
-    op_loops_operand(out, OP_INPUTS_MAX, "stc");
+    op_loops_operands(out, "st,vc->stc");
     return way == 0;
 }
 
@@ -76,7 +74,6 @@ static void take_part_embedding(void *attributes, char letter, const struct inde
 const struct op op_embedding = {
     .name = "embedding",
     .attribute_bytes = sizeof(struct embedding_attributes),
-    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_embedding,
@@ -117,7 +114,6 @@ static void set_table_rows(void *attributes, int64_t rows) {
 const struct op op_embedding_grad = {
     .name = "embedding_grad",
     .attribute_bytes = sizeof(struct embedding_grad_attributes),
-    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_embedding_grad,
@@ -135,9 +131,6 @@ struct tensor *ops_embedding(struct graph *graph, const char *name, struct tenso
 
 struct tensor *ops_embedding_from(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table,
                                   int64_t first_row) {
-    if (!tokens || !table) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {tokens, table};
     struct embedding_attributes attributes = {.first_row = first_row};
-    struct node *node = graph_add(graph, &op_embedding, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_embedding, name, OPERANDS(tokens, table), &attributes);
 }

@@ -1,42 +1,33 @@
 /* Collectives of a group: chains of nodes, their operators, and the calls that graphs are made with. */
-#include "ir/ops/group_collectives.h"
+#include "ir/ops/check.h"
 
-/* ---- chains ---- */
+/* ---- chains ----
+ *
+ * An operation works on parts that lie one after the other, [parts, …], and sums are of fp32. So a call of ops.h is a
+ * short chain of nodes: what converts, the operation, what converts back. A conversion that changes nothing takes over
+ * its input's bytes. Between the nodes of a chain a gradient has the dtype that it has at the chain's ends: what
+ * travels of it is as small as that of the values. */
 
-struct tensor *chain_add(struct graph *graph, const struct op *op, const char *name, struct tensor *x,
-                         const void *attributes) {
-    struct tensor *in[OP_INPUTS_MAX] = {x};
-    struct node *node = x ? graph_add(graph, op, name, in, attributes, NULL) : NULL;
-    return node ? node->out[0] : NULL;
+static struct tensor *chain_add(struct graph *graph, const struct op *op, const char *name, struct tensor *x,
+                                const void *attributes) {
+    return ops_apply(graph, op, name, OPERANDS(x), attributes);
 }
 
-/* The same in backward. */
+/* In backward, in `into` unless that is NULL. */
 static struct tensor *chain_add_backward(struct gradients *gradients, const struct op *op, const struct node *of,
                                          struct tensor *x, const void *attributes, struct tensor *into) {
-    struct tensor *in[OP_INPUTS_MAX] = {x}, *out[OP_OUTPUTS_MAX] = {into};
-    struct node *node = x ? gradient_add_node(gradients, op, of, in, attributes, out) : NULL;
+    struct tensor *out[OP_OUTPUTS_MAX] = {into};
+    struct node *node = x ? gradient_add_node(gradients, op, of, OPERANDS(x), attributes, out) : NULL;
     return node ? node->out[0] : NULL;
 }
 
 /* ---- shapes of parts ---- */
 
-static struct shape shape_with_dtype(struct shape shape, enum dtype dtype) {
-    shape.dtype = dtype;
-    return shape;
-}
-
-/* [parts, …] of a part's shape […], and the other way round. */
+/* [parts, …] of a part's shape […]. */
 static struct shape parts_stacked(const struct shape *part, int64_t parts) {
     struct shape shape = {.dtype = part->dtype, .rank = part->rank + 1, .dims = {parts}};
     for (int i = 0; i < part->rank; i++)
         shape.dims[i + 1] = part->dims[i];
-    return shape;
-}
-
-struct shape parts_one_of(const struct shape *stack) {
-    struct shape shape = {.dtype = stack->dtype, .rank = stack->rank - 1, .dims = {1, 1, 1, 1}};
-    for (int i = 0; i < shape.rank; i++)
-        shape.dims[i] = stack->dims[i + 1];
     return shape;
 }
 
@@ -117,8 +108,8 @@ static enum status infer_convert(const struct node *node, struct shape out[OP_OU
     return check_dtypes(node, to->dtype);
 }
 
-struct tensor *chain_convert(struct graph *graph, const char *name, struct tensor *x, struct shape to) {
-    return chain_add(graph, &op_convert, name, x, &(struct convert_attributes){to});
+struct tensor *ops_convert(struct graph *graph, const char *name, struct tensor *x, struct shape to) {
+    return ops_apply(graph, &op_convert, name, OPERANDS(x), &(struct convert_attributes){to});
 }
 
 static struct tensor *chain_convert_backward(struct gradients *gradients, const struct node *of, struct tensor *x,
@@ -143,7 +134,7 @@ static void chain_deliver(struct gradients *gradients, const struct node *node, 
 /* The same where dy has the elements of the gradient in their order. */
 static void chain_deliver_converted(struct gradients *gradients, const struct node *node, struct tensor *dy) {
     struct tensor *x = node->in[0];
-    struct convert_attributes attributes = {shape_with_dtype(x->shape, dy->shape.dtype)};
+    struct convert_attributes attributes = {with_dtype(x->shape, dy->shape.dtype)};
     bool shared = !x->base && !gradient_partial(gradients, x) && shape_equal(&attributes.to, &dy->shape);
     if (shared)
         gradient_contribute(gradients, x, dy);
@@ -159,7 +150,6 @@ static void differentiate_convert(struct gradients *gradients, const struct node
 const struct op op_convert = {
     .name = "convert",
     .attribute_bytes = sizeof(struct convert_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_convert,
@@ -176,7 +166,7 @@ static enum status infer_to_parts(const struct node *node, struct shape out[OP_O
     const struct parts_attributes *attributes = parts_of(node);
     const struct shape *x = &node->in[0]->shape;
     TRY(parts_check(node, x, &attributes->order));
-    struct shape part = parts_part_of(shape_with_dtype(*x, attributes->to), &attributes->order);
+    struct shape part = parts_part_of(with_dtype(*x, attributes->to), &attributes->order);
     out[0] = parts_stacked(&part, attributes->order.parts);
     return check_dtypes(node, attributes->to);
 }
@@ -187,7 +177,7 @@ static enum status infer_from_parts(const struct node *node, struct shape out[OP
     if (node->in[0]->shape.rank < 2 || node->in[0]->shape.dims[0] != attributes->order.parts)
         return status_set(STATUS_BAD_INPUT, "input 0 (%s) has not %lld parts", node->in[0]->name,
                           (long long)attributes->order.parts);
-    out[0] = shape_with_dtype(parts_joined(part, &attributes->order), attributes->to);
+    out[0] = with_dtype(parts_joined(part, &attributes->order), attributes->to);
     TRY(parts_check(node, &out[0], &attributes->order));
     return check_dtypes(node, attributes->to);
 }
@@ -218,7 +208,6 @@ static void differentiate_from_parts(struct gradients *gradients, const struct n
 const struct op op_to_parts = {
     .name = "to_parts",
     .attribute_bytes = sizeof(struct parts_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_to_parts,
@@ -229,7 +218,6 @@ const struct op op_to_parts = {
 const struct op op_from_parts = {
     .name = "from_parts",
     .attribute_bytes = sizeof(struct parts_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_from_parts,
@@ -276,41 +264,22 @@ static void differentiate_all_reduce(struct gradients *gradients, const struct n
         chain_deliver_converted(gradients, node, gradient_of(gradients, node->out[0]));
 }
 
-const struct op op_all_reduce = {
-    .name = "all_reduce",
-    .attribute_bytes = sizeof(struct collective_attributes),
-    .min_inputs = 1,
-    .inputs = 1,
-    .outputs = 1,
-    .infer = infer_all_reduce,
-    .collective = OP_COLLECTIVE_ALL_REDUCE,
-    .differentiate = differentiate_all_reduce,
-    .in_place_input = 1 + 0,
-};
-
 static enum status infer_reduce_scatter(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_stack(node));
     out[0] = parts_one_of(&node->in[0]->shape);
     return check_sum(node);
 }
 
-static void differentiate_reduce_scatter(struct gradients *gradients, const struct node *node) {
+/* By a collective of the same attributes. */
+static void contribute(struct gradients *gradients, const struct node *node, const struct op *op) {
     struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
     if (gradient_wanted(gradients, x))
-        gradient_contribute(gradients, x,
-                            chain_add_backward(gradients, &op_all_gather, node, dy, node->attributes, NULL));
+        gradient_contribute(gradients, x, chain_add_backward(gradients, op, node, dy, node->attributes, NULL));
 }
 
-const struct op op_reduce_scatter = {
-    .name = "reduce_scatter",
-    .attribute_bytes = sizeof(struct collective_attributes),
-    .min_inputs = 1,
-    .inputs = 1,
-    .outputs = 1,
-    .infer = infer_reduce_scatter,
-    .collective = OP_COLLECTIVE_REDUCE_SCATTER,
-    .differentiate = differentiate_reduce_scatter,
-};
+static void differentiate_reduce_scatter(struct gradients *gradients, const struct node *node) {
+    contribute(gradients, node, &op_all_gather);
+}
 
 static enum status infer_all_gather(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_data(node));
@@ -342,39 +311,28 @@ static void differentiate_all_gather(struct gradients *gradients, const struct n
     gradient_deliver_sum(gradients, node, x, dx);
 }
 
-const struct op op_all_gather = {
-    .name = "all_gather",
-    .attribute_bytes = sizeof(struct collective_attributes),
-    .min_inputs = 1,
-    .inputs = 1,
-    .outputs = 1,
-    .infer = infer_all_gather,
-    .collective = OP_COLLECTIVE_ALL_GATHER,
-    .differentiate = differentiate_all_gather,
-};
-
 static enum status infer_all_to_all(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = node->in[0]->shape;
     return check_stack(node);
 }
 
 static void differentiate_all_to_all(struct gradients *gradients, const struct node *node) {
-    struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
-    if (gradient_wanted(gradients, x))
-        gradient_contribute(gradients, x,
-                            chain_add_backward(gradients, &op_all_to_all, node, dy, node->attributes, NULL));
+    contribute(gradients, node, &op_all_to_all);
 }
 
-const struct op op_all_to_all = {
-    .name = "all_to_all",
-    .attribute_bytes = sizeof(struct collective_attributes),
-    .min_inputs = 1,
-    .inputs = 1,
-    .outputs = 1,
-    .infer = infer_all_to_all,
-    .collective = OP_COLLECTIVE_ALL_TO_ALL,
-    .differentiate = differentiate_all_to_all,
-};
+#define COLLECTIVE_OP(op_name, KIND, ...)                                                                              \
+    const struct op op_##op_name = {.name = #op_name,                                                                  \
+                                    .attribute_bytes = sizeof(struct collective_attributes),                           \
+                                    .inputs = 1,                                                                       \
+                                    .outputs = 1,                                                                      \
+                                    .infer = infer_##op_name,                                                          \
+                                    .collective = OP_COLLECTIVE_##KIND,                                                \
+                                    .differentiate = differentiate_##op_name,                                          \
+                                    __VA_ARGS__};
+COLLECTIVE_OP(all_reduce, ALL_REDUCE, .in_place_input = 1 + 0)
+COLLECTIVE_OP(reduce_scatter, REDUCE_SCATTER)
+COLLECTIVE_OP(all_gather, ALL_GATHER)
+COLLECTIVE_OP(all_to_all, ALL_TO_ALL)
 
 /* ---- collectives of the gradient alone ---- */
 
@@ -420,7 +378,6 @@ const struct op op_cut = {
     .name = "cut",
     .touched = touched_cut,
     .attribute_bytes = sizeof(struct cut_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_cut,
@@ -449,7 +406,6 @@ static void differentiate_copy_in(struct gradients *gradients, const struct node
 const struct op op_copy_in = {
     .name = "copy_in",
     .attribute_bytes = sizeof(struct collective_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_copy_in,
@@ -466,7 +422,7 @@ static const char *inner_name(struct graph *graph, const char *name, const char 
 
 /* A tensor with bytes of its own. */
 static struct tensor *whole(struct graph *graph, const char *name, struct tensor *x) {
-    return x && x->base ? chain_convert(graph, inner_name(graph, name, "columns"), x, x->shape) : x;
+    return x && x->base ? ops_convert(graph, inner_name(graph, name, "columns"), x, x->shape) : x;
 }
 
 /* [parts, …], in the dtype `to`, of a tensor that is nobody else's. */
@@ -478,8 +434,8 @@ static struct tensor *stack_parts(struct graph *graph, const char *name, struct 
     bool stacks = x && dimension >= 0 && dimension < x->shape.rank && parts_are_stacked(&x->shape, &order) &&
                   x->shape.dims[dimension] % order.parts == 0 && x->shape.rank < TENSOR_RANK_MAX && !x->base;
     if (!stacks) return chain_add(graph, &op_to_parts, inner, x, &attributes);
-    struct shape part = parts_part_of(shape_with_dtype(x->shape, to), &order);
-    return chain_convert(graph, inner, x, parts_stacked(&part, order.parts));
+    struct shape part = parts_part_of(with_dtype(x->shape, to), &order);
+    return ops_convert(graph, inner, x, parts_stacked(&part, order.parts));
 }
 
 static struct tensor *join_parts(struct graph *graph, const char *name, struct tensor *stack,
@@ -488,7 +444,7 @@ static struct tensor *join_parts(struct graph *graph, const char *name, struct t
     struct shape part = parts_one_of(&stack->shape);
     const struct parts_attributes attributes = {order, part.dtype};
     if (!parts_are_stacked(&part, &order)) return chain_add(graph, &op_from_parts, name, stack, &attributes);
-    return chain_convert(graph, name, stack, parts_joined(part, &order));
+    return ops_convert(graph, name, stack, parts_joined(part, &order));
 }
 
 struct tensor *ops_copy_in(struct graph *graph, const char *name, struct tensor *x, struct group_part part) {
@@ -499,9 +455,9 @@ struct tensor *ops_copy_in(struct graph *graph, const char *name, struct tensor 
 struct tensor *ops_reduce_out(struct graph *graph, const char *name, struct tensor *x, struct group_part part) {
     if (!x || part.parts == 1) return x;
     const struct collective_attributes attributes = sum_attributes(part, x->shape.dtype);
-    struct tensor *sum = chain_convert(graph, inner_name(graph, name, "own"), x, as_accumulator(x->shape));
+    struct tensor *sum = ops_convert(graph, inner_name(graph, name, "own"), x, as_accumulator(x->shape));
     sum = chain_add(graph, &op_all_reduce, inner_name(graph, name, "sum"), sum, &attributes);
-    return chain_convert(graph, name, sum, x->shape);
+    return ops_convert(graph, name, sum, x->shape);
 }
 
 static enum status check_dimension(const struct tensor *x, int dimension) {
@@ -526,7 +482,7 @@ struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor 
     const struct collective_attributes attributes = sum_attributes(part, x->shape.dtype);
     struct tensor *sum = stack_parts(graph, name, x, parts_order_of(&part, dimension), DTYPE_F32);
     sum = chain_add(graph, &op_reduce_scatter, inner_name(graph, name, "sum"), sum, &attributes);
-    return sum ? chain_convert(graph, name, sum, shape_with_dtype(sum->shape, x->shape.dtype)) : NULL;
+    return sum ? ops_convert(graph, name, sum, with_dtype(sum->shape, x->shape.dtype)) : NULL;
 }
 
 struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int dimension) {

@@ -1,29 +1,23 @@
 /* Logits of the vocabulary; their cross-entropy loss, alone or with its gradients in one operator; the
  * log-probabilities of targets, and their gradient. */
 #include "ir/ops/check.h"
-#include "ir/ops/group_collectives.h"
 
 static enum status check_head(const struct node *node, int bias) {
     TRY(check_activation(node, 0));
     const struct shape *x = &node->in[0]->shape;
     int64_t vocab = node->in[1]->shape.dims[0];
-    struct shape weight = shape_make(x->dtype, 2, vocab, shape_columns(x), 1);
-    TRY(check_shape(node, 1, &weight));
-    struct shape vector = vector_of(x->dtype, vocab);
-    return check_optional(node, bias, &vector);
+    TRY(check_shape(node, 1, shape_make(x->dtype, 2, vocab, shape_columns(x), 1)));
+    return check_shape(node, bias, vector_of(x->dtype, vocab));
 }
 
-static enum status check_targets(const struct node *node) {
+static struct shape statistics_of(const struct shape *x) { return with_columns(as_accumulator(*x), HEAD_STATISTICS); }
+
+/* Targets, and statistics of the whole vocabulary where the weight has a part of it. */
+static enum status check_head_loss(const struct node *node, const struct vocabulary_part *part) {
     const struct shape *x = &node->in[0]->shape;
-    struct shape targets = shape_make(DTYPE_I32, 2, x->dims[0], x->dims[1], 1);
-    return check_shape(node, 2, &targets);
-}
-
-/* Of the whole vocabulary, where the weight has a part of it. */
-static enum status check_statistics(const struct node *node, const struct vocabulary_part *part) {
-    const struct shape *x = &node->in[0]->shape,
-                       statistics = shape_make(DTYPE_F32, 3, x->dims[0], x->dims[1], HEAD_STATISTICS);
-    if ((part->tokens > 0) == (node->in[4] != NULL)) return check_optional(node, 4, &statistics);
+    TRY(check_head(node, 3));
+    TRY(check_shape(node, 2, tokens_of(x)));
+    if ((part->tokens > 0) == (node->in[4] != NULL)) return check_shape(node, 4, statistics_of(x));
     return status_set(STATUS_BAD_INPUT, "statistics are needed where the weight has a part of the vocabulary alone");
 }
 
@@ -56,34 +50,32 @@ static double example_head(const struct node *node, const struct tensor *tensor,
 }
 
 static enum status infer_head_loss(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    TRY(check_head(node, 3));
-    TRY(check_statistics(node, &NODE_ATTRIBUTES(node, head_attributes)->part));
     out[0] = vector_of(DTYPE_F64, 1);
-    return check_targets(node);
+    return check_head_loss(node, &NODE_ATTRIBUTES(node, head_attributes)->part);
 }
 
 /* Statistics tell the loss. */
 static double head_loss_flops(const struct node *node) { return node->in[4] ? 0 : head_flops(node); }
 
-static struct head_loss_grad_attributes grad_attributes_of(struct gradients *gradients, const struct node *node) {
+/* The gradients of x, weight and bias that are wanted; with `loss` that too, else from the gradient of output 0. */
+static void add_rule(struct gradients *gradients, const struct op *op, const struct node *node, struct tensor *loss) {
     const struct head_attributes *attributes = NODE_ATTRIBUTES(node, head_attributes);
-    return (struct head_loss_grad_attributes){.dx = gradient_wanted(gradients, node->in[0]),
-                                              .dweight = gradient_wanted(gradients, node->in[1]),
-                                              .dbias = gradient_wanted(gradients, node->in[3]),
-                                              .begins = gradients_graph(gradients)->single_micro_batch,
-                                              .softcap = attributes->softcap,
-                                              .part = attributes->part};
+    struct tensor *x = gradient_if_wanted(gradients, node->in[0]), *weight = gradient_if_wanted(gradients, node->in[1]),
+                  *bias = gradient_if_wanted(gradients, node->in[3]);
+    struct head_loss_grad_attributes grad = {.dx = x,
+                                             .dweight = weight,
+                                             .dbias = bias,
+                                             .begins = gradients_graph(gradients)->single_micro_batch,
+                                             .softcap = attributes->softcap,
+                                             .part = attributes->part};
+    struct tensor *in[OP_INPUTS_MAX] = {node->in[0], node->in[1], node->in[2], node->in[3], node->in[4]};
+    if (!loss) in[5] = gradient_of(gradients, node->out[0]);
+    gradient_add_rule(gradients, op, node, in, &grad,
+                      loss ? OPERANDS(loss, x, weight, bias) : OPERANDS(x, weight, bias));
 }
 
 static void differentiate_head_loss(struct gradients *gradients, const struct node *node) {
-    struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[3];
-    struct head_loss_grad_attributes attributes = grad_attributes_of(gradients, node);
-    struct tensor *in[OP_INPUTS_MAX] = {x, weight, node->in[2], bias, node->in[4]};
-    struct tensor *into[OP_OUTPUTS_MAX] = {node->out[0], attributes.dx ? gradient_target(gradients, x) : NULL,
-                                           attributes.dweight ? gradient_target(gradients, weight) : NULL,
-                                           attributes.dbias ? gradient_target(gradients, bias) : NULL};
-    gradient_add_node(gradients, &op_head_loss_grad, node, in, &attributes, into);
-    if (attributes.dx) gradient_deliver(gradients, x, into[1]);
+    add_rule(gradients, &op_head_loss_grad, node, node->out[0]);
 }
 
 /* By rows of the vocabulary too: the parts tell each other the maximum, the sum of exponentials and the target's logit
@@ -95,10 +87,7 @@ static bool loops_head_loss(const struct node *node, int way, struct op_loops *o
     rows->padded = true;
     rows->collective_bytes = HEAD_STATISTICS * (double)dtype_bytes(DTYPE_F32) * (double)shape_rows(&node->in[0]->shape);
     rows->extra_flops = head_flops(node);
-    op_loops_operand(out, 0, "st.");
-    op_loops_operand(out, 1, "v.");
-    op_loops_operand(out, 2, "st");
-    op_loops_operand(out, 3, "v");
+    op_loops_operands(out, node->op == &op_head_loss ? "st.,v.,st,v" : "st.,v.,st,v->st.");
     return way == 0;
 }
 
@@ -113,19 +102,19 @@ static bool collective_parts_head_loss(struct graph *graph, const char *name, ch
                                        struct tensor *in[OP_INPUTS_MAX]) {
     const struct collective_attributes all = {.part = {part->parts, part->position, part->stride}};
     if (letter != 'v') return false;
-    struct node *own =
-        graph_add(graph, &op_head_statistics, graph_format(graph, "%s.statistics", name), in, attributes, NULL);
+    struct tensor *own =
+        ops_apply(graph, &op_head_statistics, graph_format(graph, "%s.statistics", name), in, attributes);
     struct tensor *parts =
-        own ? chain_add(graph, &op_all_gather, graph_format(graph, "%s.gathered", name), own->out[0], &all) : NULL;
-    in[4] = parts ? chain_add(graph, &op_join_statistics, graph_format(graph, "%s.joined", name), parts, NULL) : NULL;
+        ops_apply(graph, &op_all_gather, graph_format(graph, "%s.gathered", name), OPERANDS(own), &all);
+    in[4] = ops_apply(graph, &op_join_statistics, graph_format(graph, "%s.joined", name), OPERANDS(parts), NULL);
     return true;
 }
 
 const struct op op_head_loss = {
     .name = "head_loss",
     .attribute_bytes = sizeof(struct head_attributes),
-    .min_inputs = 3,
     .inputs = 5,
+    .optional = 2,
     .outputs = 1,
     .infer = infer_head_loss,
     .work = OP_WORK_LOSS,
@@ -150,9 +139,7 @@ static void infer_gradients(const struct node *node, const struct head_loss_grad
 
 static enum status infer_head_loss_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct head_loss_grad_attributes *attributes = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
-    TRY(check_head(node, 3));
-    TRY(check_targets(node));
-    TRY(check_statistics(node, &attributes->part));
+    TRY(check_head_loss(node, &attributes->part));
     out[0] = vector_of(DTYPE_F64, 1);
     infer_gradients(node, attributes, out + 1);
     return STATUS_OK;
@@ -166,8 +153,8 @@ static double head_grad_flops(const struct node *node) {
 const struct op op_head_loss_grad = {
     .name = "head_loss_grad",
     .attribute_bytes = sizeof(struct head_loss_grad_attributes),
-    .min_inputs = 3,
     .inputs = 5,
+    .optional = 2,
     .outputs = 4,
     .infer = infer_head_loss_grad,
     .work = OP_WORK_LOSS_GRAD,
@@ -179,35 +166,19 @@ const struct op op_head_loss_grad = {
 };
 
 static enum status infer_head_log_probability(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    TRY(check_head(node, 3));
-    TRY(check_statistics(node, &NODE_ATTRIBUTES(node, head_attributes)->part));
     out[0] = with_columns(as_accumulator(node->in[0]->shape), 1);
-    return check_targets(node);
+    return check_head_loss(node, &NODE_ATTRIBUTES(node, head_attributes)->part);
 }
 
 static void differentiate_head_log_probability(struct gradients *gradients, const struct node *node) {
-    struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[3];
-    struct head_loss_grad_attributes attributes = grad_attributes_of(gradients, node);
-    struct tensor *in[OP_INPUTS_MAX] = {x,    weight,      node->in[2],
-                                        bias, node->in[4], gradient_of(gradients, node->out[0])};
-    struct tensor *into[OP_OUTPUTS_MAX] = {attributes.dx ? gradient_target(gradients, x) : NULL,
-                                           attributes.dweight ? gradient_target(gradients, weight) : NULL,
-                                           attributes.dbias ? gradient_target(gradients, bias) : NULL};
-    gradient_add_node(gradients, &op_head_log_probability_grad, node, in, &attributes, into);
-    if (attributes.dx) gradient_deliver(gradients, x, into[0]);
-}
-
-static bool loops_head_log_probability(const struct node *node, int way, struct op_loops *out) {
-    bool there = loops_head_loss(node, way, out);
-    op_loops_operand(out, OP_INPUTS_MAX, "st.");
-    return there;
+    add_rule(gradients, &op_head_log_probability_grad, node, NULL);
 }
 
 const struct op op_head_log_probability = {
     .name = "head_log_probability",
     .attribute_bytes = sizeof(struct head_attributes),
-    .min_inputs = 3,
     .inputs = 5,
+    .optional = 2,
     .outputs = 1,
     .infer = infer_head_log_probability,
     .work = OP_WORK_LOSS,
@@ -215,7 +186,7 @@ const struct op op_head_log_probability = {
     .example = example_head,
     .flops = head_loss_flops,
     .differentiate = differentiate_head_log_probability,
-    .loops = loops_head_log_probability,
+    .loops = loops_head_loss,
     .take_part = take_part_head,
     .collective_parts = collective_parts_head_loss,
     .saved_inputs = 0x1f,
@@ -223,11 +194,8 @@ const struct op op_head_log_probability = {
 
 static enum status infer_head_log_probability_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct head_loss_grad_attributes *attributes = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
-    TRY(check_head(node, 3));
-    TRY(check_targets(node));
-    TRY(check_statistics(node, &attributes->part));
-    struct shape dy = with_columns(as_accumulator(node->in[0]->shape), 1);
-    TRY(check_shape(node, 5, &dy));
+    TRY(check_head_loss(node, &attributes->part));
+    TRY(check_shape(node, 5, with_columns(as_accumulator(node->in[0]->shape), 1)));
     infer_gradients(node, attributes, out);
     return STATUS_OK;
 }
@@ -235,8 +203,8 @@ static enum status infer_head_log_probability_grad(const struct node *node, stru
 const struct op op_head_log_probability_grad = {
     .name = "head_log_probability_grad",
     .attribute_bytes = sizeof(struct head_loss_grad_attributes),
-    .min_inputs = 3,
     .inputs = 6,
+    .optional = 3,
     .outputs = 3,
     .infer = infer_head_log_probability_grad,
     .work = OP_WORK_LOSS_GRAD,
@@ -249,15 +217,15 @@ const struct op op_head_log_probability_grad = {
 static enum status infer_head_statistics(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *x = &node->in[0]->shape;
     TRY(check_head(node, 3));
-    out[0] = shape_make(DTYPE_F32, 3, x->dims[0], x->dims[1], HEAD_STATISTICS);
-    return check_targets(node);
+    out[0] = statistics_of(x);
+    return check_shape(node, 2, tokens_of(x));
 }
 
 const struct op op_head_statistics = {
     .name = "head_statistics",
     .attribute_bytes = sizeof(struct head_attributes),
-    .min_inputs = 3,
     .inputs = 4,
+    .optional = 1,
     .outputs = 1,
     .infer = infer_head_statistics,
     .work = OP_WORK_LOSS,
@@ -282,7 +250,6 @@ static double example_join(const struct node *node, const struct tensor *tensor,
 
 const struct op op_join_statistics = {
     .name = "join_statistics",
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_join_statistics,
@@ -300,18 +267,15 @@ static enum status infer_head_logits(const struct node *node, struct shape out[O
 static bool loops_head_logits(const struct node *node, int way, struct op_loops *out) {
     loops_add_tokens(out, node->in[0]);
     op_loops_add(out, 'v', node->in[1]->shape.dims[0])->padded = true;
-    op_loops_operand(out, 0, "st.");
-    op_loops_operand(out, 1, "v.");
-    op_loops_operand(out, 2, "v");
-    op_loops_operand(out, OP_INPUTS_MAX, "stv");
+    op_loops_operands(out, "st.,v.,v->stv");
     return way == 0;
 }
 
 const struct op op_head_logits = {
     .name = "head_logits",
     .attribute_bytes = sizeof(struct head_attributes),
-    .min_inputs = 2,
     .inputs = 3,
+    .optional = 1,
     .outputs = 1,
     .infer = infer_head_logits,
     .work = OP_WORK_LOGITS,
@@ -322,28 +286,92 @@ const struct op op_head_logits = {
 
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                              struct tensor *targets, struct tensor *bias, struct head_attributes attributes) {
-    if (!x || !weight || !targets) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x, weight, targets, bias};
-    struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "loss", vector_of(DTYPE_F64, 1))};
-    struct node *node = graph_add(graph, &op_head_loss, name, in, &attributes, into);
-    return node ? node->out[0] : NULL;
+    return ops_apply_loss(graph, &op_head_loss, name, OPERANDS(x, weight, targets, bias), &attributes, 1);
 }
 
 struct tensor *ops_head_log_probability(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                                         struct tensor *targets, struct tensor *bias,
                                         struct head_attributes attributes) {
-    if (!x || !weight || !targets) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x, weight, targets, bias};
-    struct node *node = graph_add(graph, &op_head_log_probability, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_head_log_probability, name, OPERANDS(x, weight, targets, bias), &attributes);
 }
 
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                                struct tensor *bias, struct head_attributes attributes) {
-    if (!x || !weight) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x, weight, bias};
-    struct node *node = graph_add(graph, &op_head_logits, name, in, &attributes, NULL);
-    if (!node) return NULL;
-    node->out[0]->kept = true;
-    return node->out[0];
+    struct tensor *logits = ops_apply(graph, &op_head_logits, name, OPERANDS(x, weight, bias), &attributes);
+    if (logits) logits->kept = true;
+    return logits;
+}
+
+/* ---- the loss of pairs ----
+ *
+ * Of sequences of which one is preferred: direct preference optimisation (Rafailov et al., arXiv 2305.18290) and its
+ * variants. */
+
+const char *pair_loss_name(enum pair_loss loss) {
+#define PAIR_LOSS_NAME(name, text) text,
+    static const char *const names[] = {PAIR_LOSS_LIST(PAIR_LOSS_NAME)};
+#undef PAIR_LOSS_NAME
+    return names[loss];
+}
+
+struct pair_weights pair_weights_of(const struct preference_attributes *attributes) {
+    double wrong = attributes->label_smoothing, right = 1 - wrong;
+    if (attributes->loss != PAIR_LOSS_ROBUST) return (struct pair_weights){right, wrong};
+    return (struct pair_weights){right / (right - wrong), -wrong / (right - wrong)};
+}
+
+static enum status infer_preference_loss(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct shape *y = &node->in[0]->shape;
+    TRY(check_log_probabilities(node));
+    if (y->dims[0] % 2 != 0) return status_set(STATUS_BAD_INPUT, "%lld sequences are no pairs", (long long)y->dims[0]);
+    out[0] = vector_of(DTYPE_F64, PREFERENCE_FIGURES);
+    return check_shape(node, 2, shape_make(DTYPE_F64, 2, y->dims[0], 1, 1));
+}
+
+static enum status infer_preference_loss_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(infer_preference_loss(node, out));
+    out[1] = node->in[0]->shape;
+    return STATUS_OK;
+}
+
+static void differentiate_preference_loss(struct gradients *gradients, const struct node *node) {
+    gradient_add_rule(gradients, &op_preference_loss_grad, node, node->in, node->attributes,
+                      OPERANDS(node->out[0], node->in[0]));
+}
+
+/* By pairs; each needs all positions. */
+static bool loops_preference_loss(const struct node *node, int way, struct op_loops *out) {
+    op_loops_add(out, 's', node->in[0]->shape.dims[0] / 2);
+    op_loops_operands(out, "s..,s.,s.");
+    return way == 0;
+}
+
+const struct op op_preference_loss = {
+    .name = "preference_loss",
+    .attribute_bytes = sizeof(struct preference_attributes),
+    .inputs = 3,
+    .outputs = 1,
+    .infer = infer_preference_loss,
+    .cost_key = op_key_nothing,
+    .differentiate_loss = differentiate_preference_loss,
+    .loops = loops_preference_loss,
+    .saved_inputs = 0x7,
+    .updates = 1u << 0,
+};
+
+const struct op op_preference_loss_grad = {
+    .name = "preference_loss_grad",
+    .attribute_bytes = sizeof(struct preference_attributes),
+    .inputs = 3,
+    .outputs = 2,
+    .infer = infer_preference_loss_grad,
+    .cost_key = op_key_nothing,
+    .updates = 1u << 0,
+    .reads_scalars = true,
+};
+
+struct tensor *ops_preference_loss(struct graph *graph, const char *name, struct tensor *y, struct tensor *targets,
+                                   struct tensor *reference, struct preference_attributes attributes) {
+    return ops_apply_loss(graph, &op_preference_loss, name, OPERANDS(y, targets, reference), &attributes,
+                          PREFERENCE_FIGURES);
 }

@@ -1,6 +1,7 @@
 /* The linear layer, y = x W + bias + residual, and its gradients. */
 #include "ir/ops/check.h"
 
+/* linear_dw's attributes begin with linear's. */
 static bool weight_is_kn(const struct node *node) { return NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn; }
 
 static struct shape weight_shape(const struct node *node, enum dtype dtype, int64_t inputs, int64_t outputs) {
@@ -12,22 +13,17 @@ static double product_flops(const struct node *node) {
     return 2.0 * (double)shape_rows(&node->in[0]->shape) * (double)shape_elements(weight);
 }
 
-/* linear_dw's attributes begin with these. */
-static void key_linear(const struct node *node, struct op_key *key) {
-    op_key_add(key, " kn=%d", NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn);
-}
+static void key_linear(const struct node *node, struct op_key *key) { op_key_add(key, " kn=%d", weight_is_kn(node)); }
 
 static enum status infer_linear(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
     const struct shape *x = &node->in[0]->shape, *weight = tensor_values(node->in[1]);
     int64_t inputs = shape_columns(x);
     int64_t outputs = weight->dims[weight_is_kn(node) ? 1 : 0];
-    struct shape expected = weight_shape(node, x->dtype, inputs, outputs);
-    TRY(check_shape(node, 1, &expected));
-    struct shape bias = vector_of(x->dtype, outputs);
-    TRY(check_optional(node, 2, &bias));
+    TRY(check_shape(node, 1, weight_shape(node, x->dtype, inputs, outputs)));
+    TRY(check_shape(node, 2, vector_of(x->dtype, outputs)));
     out[0] = with_columns(*x, outputs);
-    return check_optional(node, 3, &out[0]);
+    return check_shape(node, 3, out[0]);
 }
 
 static void differentiate_linear(struct gradients *gradients, const struct node *node) {
@@ -36,25 +32,15 @@ static void differentiate_linear(struct gradients *gradients, const struct node 
     /* First, since x may be the residual too: its GEMM's gradient then takes this as its addend. */
     if (residual) gradient_contribute(gradients, residual, dy);
     if (gradient_wanted(gradients, weight)) {
-        bool bias_too = gradient_wanted(gradients, bias);
-        struct tensor *in[OP_INPUTS_MAX] = {x, dy};
-        struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, weight),
-                                               bias_too ? gradient_target(gradients, bias) : NULL};
-        struct linear_dw_attributes attributes = {.weight_is_kn = weight_is_kn(node), .has_bias = bias_too};
-        gradient_add_node(gradients, &op_linear_dw, node, in, &attributes, into);
-        gradient_deliver(gradients, weight, into[0]);
-    } else if (gradient_wanted(gradients, bias)) {
-        struct tensor *in[OP_INPUTS_MAX] = {dy};
-        struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, bias)};
-        gradient_add_node(gradients, &op_bias_grad, node, in, NULL, into);
-        gradient_deliver(gradients, bias, into[0]);
+        struct linear_dw_attributes attributes = {.weight_is_kn = weight_is_kn(node),
+                                                  .has_bias = gradient_wanted(gradients, bias)};
+        gradient_add_rule(gradients, &op_linear_dw, node, OPERANDS(x, dy), &attributes,
+                          OPERANDS(weight, gradient_if_wanted(gradients, bias)));
+    } else {
+        gradient_add_rule(gradients, &op_bias_grad, node, OPERANDS(dy), NULL, OPERANDS(bias));
     }
-    if (gradient_wanted(gradients, x)) {
-        struct tensor *in[OP_INPUTS_MAX] = {dy, weight, gradient_partial(gradients, x)};
-        struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
-        gradient_add_node(gradients, &op_linear_dx, node, in, node->attributes, into);
-        gradient_deliver(gradients, x, into[0]);
-    }
+    gradient_add_rule(gradients, &op_linear_dx, node, OPERANDS(dy, weight, gradient_partial(gradients, x)),
+                      node->attributes, OPERANDS(x));
 }
 
 /* Row, column and inner cuts: 'k' is summed over. */
@@ -62,20 +48,16 @@ static bool loops_linear(const struct node *node, int way, struct op_loops *out)
     loops_add_tokens(out, node->in[0]);
     op_loops_add(out, 'k', shape_columns(&node->in[0]->shape));
     op_loops_add(out, 'n', shape_columns(&node->out[0]->shape));
-    op_loops_operand(out, 0, "stk");
-    op_loops_operand(out, 1, weight_is_kn(node) ? "kn" : "nk");
-    op_loops_operand(out, 2, "n");
-    op_loops_operand(out, 3, "stn");
+    op_loops_operands(out, weight_is_kn(node) ? "stk,kn,n,stn->stn" : "stk,nk,n,stn->stn");
     out->added = 1u << 2 | 1u << 3;
-    op_loops_operand(out, OP_INPUTS_MAX, "stn");
     return way == 0;
 }
 
 const struct op op_linear = {
     .name = "linear",
     .attribute_bytes = sizeof(struct linear_attributes),
-    .min_inputs = 2,
     .inputs = 4,
+    .optional = 2,
     .outputs = 1,
     .infer = infer_linear,
     .work = OP_WORK_PRODUCT,
@@ -91,17 +73,16 @@ static enum status infer_linear_dx(const struct node *node, struct shape out[OP_
     TRY(check_activation(node, 0));
     const struct shape *dy = &node->in[0]->shape, *weight = tensor_values(node->in[1]);
     int64_t inputs = weight->dims[weight_is_kn(node) ? 0 : 1];
-    struct shape expected = weight_shape(node, dy->dtype, inputs, shape_columns(dy));
-    TRY(check_shape(node, 1, &expected));
+    TRY(check_shape(node, 1, weight_shape(node, dy->dtype, inputs, shape_columns(dy))));
     out[0] = with_columns(*dy, inputs);
-    return check_optional(node, 2, &out[0]);
+    return check_shape(node, 2, out[0]);
 }
 
 const struct op op_linear_dx = {
     .name = "linear_dx",
     .attribute_bytes = sizeof(struct linear_attributes),
-    .min_inputs = 2,
     .inputs = 3,
+    .optional = 1,
     .outputs = 1,
     .infer = infer_linear_dx,
     .work = OP_WORK_PRODUCT,
@@ -113,21 +94,17 @@ const struct op op_linear_dx = {
 
 static enum status infer_linear_dw(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
-    const struct linear_dw_attributes *attributes = NODE_ATTRIBUTES(node, linear_dw_attributes);
     const struct shape *x = &node->in[0]->shape;
-    int64_t inputs = shape_columns(x), outputs = shape_columns(&node->in[1]->shape);
-    struct shape dy = with_columns(*x, outputs);
-    TRY(check_shape(node, 1, &dy));
-    out[0] = attributes->weight_is_kn ? shape_make(DTYPE_F32, 2, inputs, outputs, 1)
-                                      : shape_make(DTYPE_F32, 2, outputs, inputs, 1);
-    if (attributes->has_bias) out[1] = vector_of(DTYPE_F32, outputs);
+    int64_t outputs = shape_columns(&node->in[1]->shape);
+    TRY(check_shape(node, 1, with_columns(*x, outputs)));
+    out[0] = weight_shape(node, DTYPE_F32, shape_columns(x), outputs);
+    if (NODE_ATTRIBUTES(node, linear_dw_attributes)->has_bias) out[1] = vector_of(DTYPE_F32, outputs);
     return STATUS_OK;
 }
 
 const struct op op_linear_dw = {
     .name = "linear_dw",
     .attribute_bytes = sizeof(struct linear_dw_attributes),
-    .min_inputs = 2,
     .inputs = 2,
     .outputs = 2,
     .infer = infer_linear_dw,
@@ -146,7 +123,6 @@ static enum status infer_bias_grad(const struct node *node, struct shape out[OP_
 
 const struct op op_bias_grad = {
     .name = "bias_grad",
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_bias_grad,
@@ -157,8 +133,5 @@ const struct op op_bias_grad = {
 
 struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                           struct tensor *bias, struct tensor *residual, struct linear_attributes attributes) {
-    if (!x || !weight) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x, weight, bias, residual};
-    struct node *node = graph_add(graph, &op_linear, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_linear, name, OPERANDS(x, weight, bias, residual), &attributes);
 }

@@ -123,7 +123,7 @@
     /* x, weight, [bias] -> logits [S,T,V] fp32: for comparison and sampling, small models and short inputs */         \
     X(head_logits)
 
-/* preference.c */
+/* head.c */
 #define OP_PREFERENCE_LIST(X)                                                                                          \
     /* log-probabilities y [S,T,1] fp32, targets [S,T] int32, reference [S,1] fp64 -> loss += fp64 [4]                 \
      *  (enum preference_figure), unscaled. Sequences 2i and 2i+1 are a pair: the chosen and the rejected. With a      \

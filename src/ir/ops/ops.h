@@ -4,10 +4,9 @@
  *     list: all operators, with the shapes of their operands; attributes: what kernels read besides operands;
  *     ops: builder calls;
  *     elementwise, norm, linear, embedding, rope, attention, head: a family of operators each, defined by its shapes,
- *         costs and gradient;
+ *         costs and gradient; losses are in head;
  *     routing, expert: layers in which a token takes a few experts;
  *     group_collectives: parts of tensors, and collectives of a group;
- *     preference: the loss of pairs of sequences;
  *     optimizer: the update, and the nodes that make it;
  *     check: what these definitions share.
  *
@@ -118,6 +117,8 @@ struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor 
 struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int dimension);
 struct tensor *ops_all_to_all(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
                               int to);
+/* x's elements in their order, in another shape or dtype. */
+struct tensor *ops_convert(struct graph *graph, const char *name, struct tensor *x, struct shape to);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all micro-batches. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                              struct tensor *targets, struct tensor *bias, struct head_attributes attributes);

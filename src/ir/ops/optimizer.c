@@ -31,12 +31,11 @@ int update_rule_moments(enum update_rule rule) {
 
 static enum status infer_gradient_sum(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = node->in[0]->shape;
-    return check_shape(node, 1, &out[0]);
+    return check_shape(node, 1, out[0]);
 }
 
 const struct op op_gradient_sum = {
     .name = "gradient_sum",
-    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_gradient_sum,
@@ -52,7 +51,6 @@ static enum status infer_squared_sums(const struct node *node, struct shape out[
 
 const struct op op_squared_sums = {
     .name = "squared_sums",
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_squared_sums,
@@ -68,7 +66,6 @@ static enum status infer_squared_norm(const struct node *node, struct shape out[
 
 const struct op op_squared_norm = {
     .name = "squared_norm",
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_squared_norm,
@@ -83,7 +80,6 @@ static enum status infer_clip_factor(const struct node *node, struct shape out[O
 const struct op op_clip_factor = {
     .name = "clip_factor",
     .attribute_bytes = sizeof(struct clip_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_clip_factor,
@@ -100,8 +96,7 @@ static enum status infer_update(const struct node *node, struct shape out[OP_OUT
     const struct shape *gradient = &node->in[0]->shape;
     const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
     int moments = update_rule_moments(update_rule_of(node->op));
-    struct shape clip = vector_of(DTYPE_F64, 2);
-    if (node->in[1]) TRY(check_shape(node, 1, &clip));
+    TRY(check_shape(node, 1, vector_of(DTYPE_F64, 2)));
     for (int i = 0; i < 1 + moments + attributes->has_master; i++) {
         out[i] = *gradient;
         if (i <= moments) out[i].dtype = i == 0 ? attributes->parameter : attributes->moments;
@@ -118,24 +113,37 @@ static uint32_t update_overwrites(const struct node *node) {
     return attributes->has_master && !attributes->split_master ? 1u << 0 : 0;
 }
 
-#define UPDATE_OP(rule, moments)                                                                                       \
+/* Of five steps on a matrix x [k, l], k <= l: x xt, g g, and their product with x. */
+static double muon_flops(const struct node *node) {
+    double rows = (double)node->in[0]->shape.dims[0], columns = (double)node->in[0]->shape.dims[1];
+    double k = rows < columns ? rows : columns, l = rows < columns ? columns : rows;
+    return MUON_STEPS * (4 * k * k * l + 2 * k * k * k);
+}
+
+static enum status infer_muon(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    char text[SHAPE_TEXT];
+    if (node->in[0]->shape.rank != 2)
+        return status_set(STATUS_BAD_INPUT, "input 0 is %s, not a matrix", shape_print(&node->in[0]->shape, text));
+    return infer_update(node, out);
+}
+
+#define UPDATE_OP(rule, moments, ...)                                                                                  \
     const struct op op_##rule = {                                                                                      \
         .name = #rule,                                                                                                 \
         .attribute_bytes = sizeof(struct update_attributes),                                                           \
-        .min_inputs = 1,                                                                                               \
         .inputs = 2,                                                                                                   \
+        .optional = 1,                                                                                                 \
         .outputs = 2 + 2 * (moments),                                                                                  \
-        .infer = infer_update,                                                                                         \
-        .work = OP_WORK_OPTIMIZER,                                                                                     \
         .cost_key = op_key_nothing,                                                                                    \
         .updates = (1u << (2 + 2 * (moments))) - 1,                                                                    \
         .overwrites = update_overwrites,                                                                               \
         .reads_scalars = true,                                                                                         \
-        .by_elements = true,                                                                                           \
+        __VA_ARGS__,                                                                                                   \
     };
-UPDATE_OP(adamw, 2)
-UPDATE_OP(lion, 1)
-UPDATE_OP(sgd, 1)
+UPDATE_OP(adamw, 2, .infer = infer_update, .work = OP_WORK_OPTIMIZER, .by_elements = true)
+UPDATE_OP(lion, 1, .infer = infer_update, .work = OP_WORK_OPTIMIZER, .by_elements = true)
+UPDATE_OP(sgd, 1, .infer = infer_update, .work = OP_WORK_OPTIMIZER, .by_elements = true)
+UPDATE_OP(muon, 1, .infer = infer_muon, .work = OP_WORK_MATRIX_UPDATE, .flops = muon_flops, .by_parameter = true)
 
 static enum status infer_gradient_reduce(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = node->in[0]->shape;
@@ -145,7 +153,6 @@ static enum status infer_gradient_reduce(const struct node *node, struct shape o
 const struct op op_gradient_reduce = {
     .name = "gradient_reduce",
     .attribute_bytes = sizeof(struct collective_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_gradient_reduce,
@@ -164,7 +171,6 @@ static enum status infer_gather_norms(const struct node *node, struct shape out[
 const struct op op_gather_norms = {
     .name = "gather_norms",
     .attribute_bytes = sizeof(struct collective_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_gather_norms,
@@ -183,8 +189,8 @@ static struct group_part along(struct group_part group, struct group_axis axis) 
 
 static void reduce_gradient(struct graph *graph, struct tensor *gradient, struct group_part group) {
     const struct collective_attributes attributes = {.part = group, .edges = DTYPE_F32};
-    struct tensor *in[OP_INPUTS_MAX] = {gradient}, *into[OP_OUTPUTS_MAX] = {gradient};
-    graph_add(graph, &op_gradient_reduce, graph_format(graph, "reduced.%s", gradient->name), in, &attributes, into);
+    graph_add(graph, &op_gradient_reduce, graph_format(graph, "reduced.%s", gradient->name), OPERANDS(gradient),
+              &attributes, OPERANDS(gradient));
 }
 
 /* The accumulators of one parameter, in the order in which differentiation made them, added up in the first. */
@@ -197,34 +203,33 @@ static struct tensor *complete_gradient(struct graph *graph, const struct tensor
             sum = tensor;
             continue;
         }
-        struct tensor *in[OP_INPUTS_MAX] = {sum, tensor}, *into[OP_OUTPUTS_MAX] = {sum};
-        graph_add(graph, &op_gradient_sum, graph_format(graph, "sum.%s", parameter->name), in, NULL, into);
+        graph_add(graph, &op_gradient_sum, graph_format(graph, "sum.%s", parameter->name), OPERANDS(sum, tensor), NULL,
+                  OPERANDS(sum));
     }
     return sum;
 }
 
-static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter, const char *role, enum dtype dtype) {
-    struct shape shape = parameter->shape;
-    shape.dtype = dtype;
+static struct tensor *add_state(struct graph *graph, struct tensor *parameter, const char *role, struct shape shape) {
+    if (!role) return NULL;
     struct tensor *state =
         graph_tensor(graph, TENSOR_STATE, graph_format(graph, "%s.%s", role, parameter->name), shape);
     if (!state) return NULL;
     state->parameter = parameter;
-    state->part = parameter->part;
     state->role = role;
     return state;
 }
 
+/* An element for each of the parameter's. */
+static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter, const char *role, enum dtype dtype) {
+    struct tensor *state = add_state(graph, parameter, role, with_dtype(parameter->shape, dtype));
+    if (state) state->part = parameter->part;
+    return state;
+}
+
 static struct tensor *scales_tensor(struct graph *graph, struct tensor *parameter, const char *moment) {
-    struct shape shape = scales_of(&parameter->shape);
-    const char *role = graph_format(graph, "%s_absmax", moment);
-    if (!role) return NULL;
     struct tensor *scales =
-        graph_tensor(graph, TENSOR_STATE, graph_format(graph, "%s.%s", role, parameter->name), shape);
-    if (!scales) return NULL;
-    scales->parameter = parameter;
-    scales->role = role;
-    scales->block_elements = UPDATE_SCALE_BLOCK;
+        add_state(graph, parameter, graph_format(graph, "%s_absmax", moment), scales_of(&parameter->shape));
+    if (scales) scales->block_elements = UPDATE_SCALE_BLOCK;
     return scales;
 }
 
@@ -277,8 +282,8 @@ static struct tensor *add_squares(struct graph *graph, struct tensor *gradient, 
     if (!sums) return NULL;
     sums->parameter = parameter;
     sums->block_elements = GRADIENT_NORM_BLOCK;
-    struct tensor *in[OP_INPUTS_MAX] = {gradient}, *into[OP_OUTPUTS_MAX] = {sums};
-    graph_add(graph, &op_squared_sums, graph_format(graph, "squares.%s", parameter->name), in, NULL, into);
+    graph_add(graph, &op_squared_sums, graph_format(graph, "squares.%s", parameter->name), OPERANDS(gradient), NULL,
+              OPERANDS(sums));
     return sums;
 }
 
@@ -288,8 +293,9 @@ static struct tensor *add_results(struct graph *graph, const char *name, int64_t
 
 static void add_squared_norm(struct graph *graph, const char *of, struct tensor *squares, struct tensor *norms,
                              int64_t column) {
-    struct tensor *in[OP_INPUTS_MAX] = {squares}, *into[OP_OUTPUTS_MAX] = {graph_view(graph, norms, column, 1)};
-    if (squares && into[0]) graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", of), in, NULL, into);
+    struct tensor *norm = graph_view(graph, norms, column, 1);
+    if (squares && norm)
+        graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", of), OPERANDS(squares), NULL, OPERANDS(norm));
 }
 
 /* The axis whose ranks have the parts of a parameter; none of what is whole. */
@@ -339,9 +345,9 @@ static void add_part_norms(struct graph *graph, struct tensor *own, struct group
     if (!own) return;
     struct tensor *all = add_results(graph, graph_format(graph, "squared_norms.parts%s", suffix),
                                      attributes.part.parts * shape_elements(&own->shape));
-    struct tensor *in[OP_INPUTS_MAX] = {own}, *into[OP_OUTPUTS_MAX] = {all};
     if (!all) return;
-    graph_add(graph, &op_gather_norms, graph_format(graph, "gather_norms%s", suffix), in, &attributes, into);
+    graph_add(graph, &op_gather_norms, graph_format(graph, "gather_norms%s", suffix), OPERANDS(own), &attributes,
+              OPERANDS(all));
     add_squared_norm(graph, graph_format(graph, "parts%s", suffix), all, norms, column);
 }
 
@@ -373,12 +379,10 @@ static struct tensor *add_clipping(struct graph *graph, const struct trained *tr
         own[a] = add_own_norms(graph, trained, count, axes[a]);
     for (int a = 0; a < parts; a++)
         add_part_norms(graph, own[a], axes[a], options->group, norms, wholes + a);
-    struct tensor *in[OP_INPUTS_MAX] = {norms};
-    struct tensor *into[OP_OUTPUTS_MAX] = {add_results(graph, "clip", 2)};
+    struct tensor *clip = add_results(graph, "clip", 2);
     struct clip_attributes attributes = {.limit = options->clip_norm};
-    if (!into[0]) return NULL;
-    graph_add(graph, &op_clip_factor, "clip_factor", in, &attributes, into);
-    return into[0];
+    if (clip) graph_add(graph, &op_clip_factor, "clip_factor", OPERANDS(norms), &attributes, OPERANDS(clip));
+    return clip;
 }
 
 /* Complete gradients of trained parameters, and the sums of their squares. */
@@ -413,38 +417,6 @@ enum status ops_add_optimizer(struct graph *graph, const struct optimizer_option
         return status_set(STATUS_BAD_INPUT, "nothing to train: every parameter is frozen");
     return graph_status(graph);
 }
-
-/* Muon: the update of a whole matrix, and which parameters are such. */
-
-/* Of five steps on x [k, l], k <= l: x xt, g g, and their product with x. */
-static double muon_flops(const struct node *node) {
-    double rows = (double)node->in[0]->shape.dims[0], columns = (double)node->in[0]->shape.dims[1];
-    double k = rows < columns ? rows : columns, l = rows < columns ? columns : rows;
-    return MUON_STEPS * (4 * k * k * l + 2 * k * k * k);
-}
-
-static enum status infer_muon(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    char text[SHAPE_TEXT];
-    if (node->in[0]->shape.rank != 2)
-        return status_set(STATUS_BAD_INPUT, "input 0 is %s, not a matrix", shape_print(&node->in[0]->shape, text));
-    return infer_update(node, out);
-}
-
-const struct op op_muon = {
-    .name = "muon",
-    .attribute_bytes = sizeof(struct update_attributes),
-    .min_inputs = 1,
-    .inputs = 2,
-    .outputs = 4,
-    .infer = infer_muon,
-    .work = OP_WORK_MATRIX_UPDATE,
-    .flops = muon_flops,
-    .cost_key = op_key_nothing,
-    .updates = 0xf,
-    .overwrites = update_overwrites,
-    .reads_scalars = true,
-    .by_parameter = true,
-};
 
 static bool is_table(const struct node *node) {
     switch (node->op->work) {

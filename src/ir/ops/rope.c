@@ -20,15 +20,13 @@ static void key_rope_table(const struct node *node, struct op_key *key) {
 
 static bool loops_rope_table(const struct node *node, int way, struct op_loops *out) {
     loops_add_tokens(out, node->in[0]);
-    op_loops_operand(out, 0, "st");
-    op_loops_operand(out, OP_INPUTS_MAX, "st.");
+    op_loops_operands(out, "st->st.");
     return way == 0;
 }
 
 const struct op op_rope_table = {
     .name = "rope_table",
     .attribute_bytes = sizeof(struct rope_table_attributes),
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_rope_table,
@@ -47,21 +45,16 @@ static enum status infer_rope(const struct node *node, struct shape out[OP_OUTPU
     if (rotated > attributes->head_dim || rotated % 2 != 0)
         return status_set(STATUS_BAD_INPUT, "a table of %lld columns is not for heads of %lld", (long long)rotated,
                           (long long)attributes->head_dim);
-    struct shape table = with_columns(as_accumulator(*x), rotated);
     out[0] = *x;
-    return check_shape(node, 1, &table);
+    return check_shape(node, 1, with_columns(as_accumulator(*x), rotated));
 }
 
 /* A rotation's gradient is the rotation back (its matrix is orthogonal), by the same multiple. */
 static void differentiate_rope(struct gradients *gradients, const struct node *node) {
-    struct tensor *x = node->in[0];
-    if (!gradient_wanted(gradients, x)) return;
     struct rope_attributes back = *NODE_ATTRIBUTES(node, rope_attributes);
     back.sign = -back.sign;
-    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), node->in[1]};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
-    gradient_add_node(gradients, &op_rope, node, in, &back, into);
-    gradient_deliver_sum(gradients, node, x, into[0]);
+    gradient_add_rule(gradients, &op_rope, node, OPERANDS(gradient_of(gradients, node->out[0]), node->in[1]), &back,
+                      OPERANDS(node->in[0]));
 }
 
 static void key_rope(const struct node *node, struct op_key *key) {
@@ -74,9 +67,7 @@ static void key_rope(const struct node *node, struct op_key *key) {
 static bool loops_rope(const struct node *node, int way, struct op_loops *out) {
     loops_add_tokens(out, node->in[0]);
     op_loops_add(out, 'h', NODE_ATTRIBUTES(node, rope_attributes)->heads);
-    op_loops_operand(out, 0, "sth");
-    op_loops_operand(out, 1, "st.");
-    op_loops_operand(out, OP_INPUTS_MAX, "sth");
+    op_loops_operands(out, "sth,st.->sth");
     return way == 0;
 }
 
@@ -87,7 +78,6 @@ static void take_part_rope(void *attributes, char letter, const struct index_par
 const struct op op_rope = {
     .name = "rope",
     .attribute_bytes = sizeof(struct rope_attributes),
-    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_rope,
@@ -159,17 +149,11 @@ double rope_attention_factor(const struct rope_table_attributes *at) {
 
 struct tensor *ops_rope_table(struct graph *graph, const char *name, struct tensor *positions,
                               struct rope_table_attributes attributes) {
-    if (!positions) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {positions};
-    struct node *node = graph_add(graph, &op_rope_table, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_rope_table, name, OPERANDS(positions), &attributes);
 }
 
 struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x, struct tensor *table, int64_t heads,
                         int64_t head_dim) {
-    if (!x || !table) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x, table};
     struct rope_attributes attributes = {.heads = heads, .head_dim = head_dim, .sign = 1};
-    struct node *node = graph_add(graph, &op_rope, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_rope, name, OPERANDS(x, table), &attributes);
 }

@@ -28,39 +28,35 @@ static enum status infer_route(const struct node *node, struct shape out[OP_OUTP
         return status_set(STATUS_BAD_INPUT, "a token goes to %lld of %lld experts", (long long)chosen,
                           (long long)experts);
     out[0] = as_accumulator(with_columns(*logits, chosen));
-    out[1] = out[0];
-    out[1].dtype = DTYPE_I32;
+    out[1] = with_dtype(out[0], DTYPE_I32);
     out[2] = shape_make(DTYPE_I32, 2, experts, 2, 1);
     out[3] = vector_of(DTYPE_I32, experts);
-    const struct shape targets = shape_make(DTYPE_I32, 2, logits->dims[0], logits->dims[1], 1);
-    return check_optional(node, 1, &targets);
+    return check_shape(node, 1, tokens_of(logits));
 }
 
 /* Adds the node that counts the slots of each expert in a step. */
 static void count_slots(struct gradients *gradients, const struct node *node) {
     struct graph *graph = gradients_graph(gradients);
-    struct tensor *in[OP_INPUTS_MAX] = {node->out[3]};
-    struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT,
-                                                        graph_format(graph, "%s.slots", node->name),
-                                                        vector_of(DTYPE_F64, shape_columns(&node->in[0]->shape)))};
-    gradient_add_node(gradients, &op_count_slots, node, in, NULL, into);
+    struct shape experts = vector_of(DTYPE_F64, shape_columns(&node->in[0]->shape));
+    struct tensor *into[OP_OUTPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_RESULT, graph_format(graph, "%s.slots", node->name), experts)};
+    gradient_add_node(gradients, &op_count_slots, node, OPERANDS(node->out[3]), NULL, into);
 }
 
 static void differentiate_route(struct gradients *gradients, const struct node *node) {
     count_slots(gradients, node);
     struct tensor *logits = node->in[0], *dweights = gradient_of(gradients, node->out[0]);
-    if (!dweights || !gradient_wanted(gradients, logits)) return;
-    struct tensor *in[OP_INPUTS_MAX] = {dweights, logits, node->out[0], node->out[1], node->out[2]};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, logits)};
-    gradient_add_node(gradients, &op_route_grad, node, in, node->attributes, into);
-    gradient_deliver_sum(gradients, node, logits, into[0]);
+    if (!dweights) return;
+    gradient_add_rule(gradients, &op_route_grad, node,
+                      OPERANDS(dweights, logits, node->out[0], node->out[1], node->out[2]), node->attributes,
+                      OPERANDS(logits));
 }
 
 const struct op op_route = {
     .name = "route",
     .attribute_bytes = sizeof(struct route_attributes),
-    .min_inputs = 1,
     .inputs = 2,
+    .optional = 1,
     .outputs = 4,
     .infer = infer_route,
     .differentiate = differentiate_route,
@@ -80,14 +76,11 @@ static enum status infer_route_grad(const struct node *node, struct shape out[OP
     TRY(check_activation(node, 1));
     const struct shape *logits = &node->in[1]->shape;
     struct shape weights = as_accumulator(with_columns(*logits, NODE_ATTRIBUTES(node, route_attributes)->chosen));
-    struct shape places = weights, ranges = shape_make(DTYPE_I32, 2, shape_columns(logits), 2, 1);
-    places.dtype = DTYPE_I32;
-    TRY(check_shape(node, 0, &weights));
-    TRY(check_shape(node, 2, &weights));
-    TRY(check_shape(node, 3, &places));
-    TRY(check_shape(node, 4, &ranges));
     out[0] = *logits;
-    return STATUS_OK;
+    TRY(check_shape(node, 0, weights));
+    TRY(check_shape(node, 2, weights));
+    TRY(check_shape(node, 3, with_dtype(weights, DTYPE_I32)));
+    return check_shape(node, 4, shape_make(DTYPE_I32, 2, shape_columns(logits), 2, 1));
 }
 
 static double example_route_grad(const struct node *node, const struct tensor *tensor, int64_t index) {
@@ -105,7 +98,6 @@ const struct op op_route_grad = {
     .name = "route_grad",
     .touched = touched_route_grad,
     .attribute_bytes = sizeof(struct route_attributes),
-    .min_inputs = 5,
     .inputs = 5,
     .outputs = 1,
     .infer = infer_route_grad,
@@ -141,19 +133,16 @@ static double example_slots(const struct node *node, const struct tensor *tensor
 
 static void differentiate_dispatch(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
-    if (!dy || !gradient_wanted(gradients, x)) return;
-    struct tensor *in[OP_INPUTS_MAX] = {dy, node->in[1], gradient_partial(gradients, x)};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
-    gradient_add_node(gradients, &op_dispatch_grad, node, in, node->attributes, into);
-    gradient_deliver(gradients, x, into[0]);
+    if (!dy) return;
+    gradient_add_rule(gradients, &op_dispatch_grad, node, OPERANDS(dy, node->in[1], gradient_partial(gradients, x)),
+                      node->attributes, OPERANDS(x));
 }
 
 /* The experts' inner features, which ranks may have parts of: then each has a part of the rows' gradient. */
 static bool loops_dispatch(const struct node *node, int way, struct op_loops *out) {
     op_loops_add(out, 'f', features_of(node))->padded = true;
     loops_add_outside_positions(out, node->in[0]);
-    op_loops_operand(out, 0, ".t.");
-    op_loops_operand(out, 1, ".t.");
+    op_loops_operands(out, ".t.,.t.");
     out->apart = 1u << OP_INPUTS_MAX;
     return way == 0 && features_of(node) > 0;
 }
@@ -161,7 +150,6 @@ static bool loops_dispatch(const struct node *node, int way, struct op_loops *ou
 const struct op op_dispatch = {
     .name = "dispatch",
     .attribute_bytes = sizeof(struct dispatch_attributes),
-    .min_inputs = 2,
     .inputs = 2,
     .outputs = 1,
     .infer = infer_dispatch,
@@ -176,9 +164,8 @@ static enum status infer_dispatch_grad(const struct node *node, struct shape out
     TRY(check_places(node, 1));
     out[0] = node->in[0]->shape;
     out[0].dims[1] = node->in[1]->shape.dims[1];
-    struct shape rows = rows_shape(node, out[0], &node->in[1]->shape);
-    TRY(check_shape(node, 0, &rows));
-    return check_optional(node, 2, &out[0]);
+    TRY(check_shape(node, 0, rows_shape(node, out[0], &node->in[1]->shape)));
+    return check_shape(node, 2, out[0]);
 }
 
 /* The fraction of rows sorted by expert that hold slots; the others pad tiles. */
@@ -194,8 +181,8 @@ const struct op op_dispatch_grad = {
     .name = "dispatch_grad",
     .touched = touched_dispatch_grad,
     .attribute_bytes = sizeof(struct dispatch_attributes),
-    .min_inputs = 2,
     .inputs = 3,
+    .optional = 1,
     .outputs = 1,
     .infer = infer_dispatch_grad,
     .example = example_slots,
@@ -206,26 +193,19 @@ static enum status infer_combine(const struct node *node, struct shape out[OP_OU
     TRY(check_activation(node, 0));
     TRY(check_places(node, 2));
     const struct shape *places = &node->in[2]->shape;
-    struct shape weights = as_accumulator(*places);
-    TRY(check_shape(node, 1, &weights));
+    TRY(check_shape(node, 1, as_accumulator(*places)));
     out[0] = node->in[0]->shape;
     out[0].dims[1] = places->dims[1];
-    struct shape rows = rows_shape(node, out[0], places);
-    TRY(check_shape(node, 0, &rows));
-    return check_optional(node, 3, &out[0]);
+    TRY(check_shape(node, 0, rows_shape(node, out[0], places)));
+    return check_shape(node, 3, out[0]);
 }
 
 static void differentiate_combine(struct gradients *gradients, const struct node *node) {
     struct tensor *rows = node->in[0], *weights = node->in[1], *residual = node->in[3];
     struct tensor *dy = gradient_of(gradients, node->out[0]);
     if (residual) gradient_contribute(gradients, residual, dy);
-    bool rows_too = gradient_wanted(gradients, rows), weights_too = gradient_wanted(gradients, weights);
-    if (!rows_too && !weights_too) return;
-    struct tensor *in[OP_INPUTS_MAX] = {dy, rows, weights, node->in[2]};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, rows), gradient_target(gradients, weights)};
-    gradient_add_node(gradients, &op_combine_grad, node, in, node->attributes, into);
-    gradient_deliver(gradients, rows, into[0]);
-    gradient_deliver(gradients, weights, into[1]);
+    gradient_add_rule(gradients, &op_combine_grad, node, OPERANDS(dy, rows, weights, node->in[2]), node->attributes,
+                      OPERANDS(rows, weights));
 }
 
 /* Of the experts' inner features each part has a part of the rows' sum, and so of the tokens' and of the weights'
@@ -233,10 +213,7 @@ static void differentiate_combine(struct gradients *gradients, const struct node
 static bool loops_combine(const struct node *node, int way, struct op_loops *out) {
     op_loops_add(out, 'f', features_of(node))->padded = true;
     loops_add_outside_positions(out, node->in[1]);
-    op_loops_operand(out, 1, ".t.");
-    op_loops_operand(out, 2, ".t.");
-    op_loops_operand(out, 3, ".t.");
-    op_loops_operand(out, OP_INPUTS_MAX, ".t.");
+    op_loops_operands(out, ",.t.,.t.,.t.->.t.");
     out->added = 1u << 3;
     out->apart = 1u << 0;
     return way == 0 && features_of(node) > 0;
@@ -250,8 +227,8 @@ const struct op op_combine = {
     .name = "combine",
     .touched = touched_combine,
     .attribute_bytes = sizeof(struct dispatch_attributes),
-    .min_inputs = 3,
     .inputs = 4,
+    .optional = 1,
     .outputs = 1,
     .infer = infer_combine,
     .example = example_slots,
@@ -266,8 +243,8 @@ static enum status infer_combine_grad(const struct node *node, struct shape out[
     TRY(check_places(node, 3));
     out[0] = rows_shape(node, node->in[0]->shape, &node->in[3]->shape);
     out[1] = as_accumulator(node->in[3]->shape);
-    TRY(check_shape(node, 1, &out[0]));
-    return check_shape(node, 2, &out[1]);
+    TRY(check_shape(node, 1, out[0]));
+    return check_shape(node, 2, out[1]);
 }
 
 static double touched_combine_grad(const struct node *node, int operand) {
@@ -278,7 +255,6 @@ const struct op op_combine_grad = {
     .name = "combine_grad",
     .touched = touched_combine_grad,
     .attribute_bytes = sizeof(struct dispatch_attributes),
-    .min_inputs = 4,
     .inputs = 4,
     .outputs = 2,
     .infer = infer_combine_grad,
@@ -288,37 +264,28 @@ const struct op op_combine_grad = {
 static enum status infer_token_gate(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
     out[0] = node->in[0]->shape;
-    struct shape gate = with_columns(out[0], 1);
-    TRY(check_shape(node, 1, &gate));
-    return check_optional(node, 2, &out[0]);
+    TRY(check_shape(node, 1, with_columns(out[0], 1)));
+    return check_shape(node, 2, out[0]);
 }
 
 static void differentiate_token_gate(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *gate = node->in[1], *residual = node->in[2];
     struct tensor *dy = gradient_of(gradients, node->out[0]);
     if (residual) gradient_contribute(gradients, residual, dy);
-    if (!gradient_wanted(gradients, x) && !gradient_wanted(gradients, gate)) return;
-    struct tensor *in[OP_INPUTS_MAX] = {dy, x, gate};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x), gradient_target(gradients, gate)};
-    gradient_add_node(gradients, &op_token_gate_grad, node, in, NULL, into);
-    gradient_deliver_sum(gradients, node, x, into[0]);
-    gradient_deliver_sum(gradients, node, gate, into[1]);
+    gradient_add_rule(gradients, &op_token_gate_grad, node, OPERANDS(dy, x, gate), NULL, OPERANDS(x, gate));
 }
 
 static bool loops_token_gate(const struct node *node, int way, struct op_loops *out) {
     loops_add_tokens(out, node->in[0]);
     op_loops_add(out, 'c', shape_columns(&node->in[0]->shape));
-    op_loops_operand(out, 0, "stc");
-    op_loops_operand(out, 1, "st.");
-    op_loops_operand(out, 2, "stc");
-    op_loops_operand(out, OP_INPUTS_MAX, "stc");
+    op_loops_operands(out, "stc,st.,stc->stc");
     return way == 0;
 }
 
 const struct op op_token_gate = {
     .name = "token_gate",
-    .min_inputs = 2,
     .inputs = 3,
+    .optional = 1,
     .outputs = 1,
     .infer = infer_token_gate,
     .differentiate = differentiate_token_gate,
@@ -331,13 +298,12 @@ static enum status infer_token_gate_grad(const struct node *node, struct shape o
     TRY(check_activation(node, 0));
     out[0] = node->in[0]->shape;
     out[1] = with_columns(out[0], 1);
-    TRY(check_shape(node, 1, &out[0]));
-    return check_shape(node, 2, &out[1]);
+    TRY(check_shape(node, 1, out[0]));
+    return check_shape(node, 2, out[1]);
 }
 
 const struct op op_token_gate_grad = {
     .name = "token_gate_grad",
-    .min_inputs = 3,
     .inputs = 3,
     .outputs = 2,
     .infer = infer_token_gate_grad,
@@ -345,10 +311,7 @@ const struct op op_token_gate_grad = {
 
 struct tensor *ops_token_gate(struct graph *graph, const char *name, struct tensor *x, struct tensor *gate,
                               struct tensor *residual) {
-    if (!x || !gate) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x, gate, residual};
-    struct node *node = graph_add(graph, &op_token_gate, name, in, NULL, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_token_gate, name, OPERANDS(x, gate, residual), NULL);
 }
 
 struct routing ops_route(struct graph *graph, const char *name, struct tensor *logits, struct tensor *targets,
@@ -360,18 +323,12 @@ struct routing ops_route(struct graph *graph, const char *name, struct tensor *l
 
 struct tensor *ops_dispatch(struct graph *graph, const char *name, struct tensor *x, struct routing routing,
                             struct dispatch_attributes attributes) {
-    if (!x || !routing.places) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {x, routing.places};
-    struct node *node = graph_add(graph, &op_dispatch, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_dispatch, name, OPERANDS(x, routing.places), &attributes);
 }
 
 struct tensor *ops_combine(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
                            struct tensor *residual, struct dispatch_attributes attributes) {
-    if (!rows || !routing.places) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {rows, routing.weights, routing.places, residual};
-    struct node *node = graph_add(graph, &op_combine, name, in, &attributes, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_combine, name, OPERANDS(rows, routing.weights, routing.places, residual), &attributes);
 }
 
 /* How experts are used: counts of their slots, and the loss that balances them (Fedus et al., arXiv 2101.03961,
@@ -381,38 +338,27 @@ struct tensor *ops_combine(struct graph *graph, const char *name, struct tensor 
 /* Rows of a load: how many slots each expert has, and the sum of the probabilities that tokens give it. */
 static struct shape load_of(int64_t experts) { return shape_make(DTYPE_F32, 2, LOAD_ROWS, experts, 1); }
 
-/* Logits and targets of the same tokens. */
-static enum status check_router(const struct node *node, int logits, int targets) {
-    TRY(check_activation(node, logits));
-    const struct shape *own = &node->in[logits]->shape,
-                       wanted = shape_make(DTYPE_I32, 2, own->dims[0], own->dims[1], 1);
-    return check_shape(node, targets, &wanted);
-}
-
 static enum status infer_expert_load(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    TRY(check_router(node, 0, 2));
     int64_t experts = shape_columns(&node->in[0]->shape);
-    const struct shape slots = vector_of(DTYPE_I32, experts);
-    TRY(check_shape(node, 1, &slots));
+    TRY(check_activation(node, 0));
+    TRY(check_shape(node, 1, vector_of(DTYPE_I32, experts)));
+    TRY(check_shape(node, 2, tokens_of(&node->in[0]->shape)));
     out[0] = load_of(experts);
-    return check_optional(node, 3, &out[0]);
+    return check_shape(node, 3, out[0]);
 }
 
 static void differentiate_expert_load(struct gradients *gradients, const struct node *node) {
     struct tensor *logits = node->in[0], *previous = node->in[3], *dload = gradient_of(gradients, node->out[0]);
     if (!dload) return;
     if (previous) gradient_contribute(gradients, previous, dload);
-    if (!gradient_wanted(gradients, logits)) return;
-    struct tensor *in[OP_INPUTS_MAX] = {dload, logits, node->in[2]};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, logits)};
-    gradient_add_node(gradients, &op_expert_load_grad, node, in, NULL, into);
-    gradient_deliver_sum(gradients, node, logits, into[0]);
+    gradient_add_rule(gradients, &op_expert_load_grad, node, OPERANDS(dload, logits, node->in[2]), NULL,
+                      OPERANDS(logits));
 }
 
 const struct op op_expert_load = {
     .name = "expert_load",
-    .min_inputs = 3,
     .inputs = 4,
+    .optional = 1,
     .outputs = 1,
     .infer = infer_expert_load,
     .differentiate = differentiate_expert_load,
@@ -420,29 +366,23 @@ const struct op op_expert_load = {
 };
 
 static enum status infer_expert_load_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    TRY(check_router(node, 1, 2));
+    TRY(check_activation(node, 1));
     out[0] = node->in[1]->shape;
-    const struct shape load = load_of(shape_columns(&out[0]));
-    return check_shape(node, 0, &load);
+    TRY(check_shape(node, 2, tokens_of(&out[0])));
+    return check_shape(node, 0, load_of(shape_columns(&out[0])));
 }
 
 const struct op op_expert_load_grad = {
     .name = "expert_load_grad",
-    .min_inputs = 3,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_expert_load_grad,
 };
 
 static enum status infer_balanced_loss(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    const struct shape *y = &node->in[0]->shape, *load = &node->in[2]->shape;
-    if (y->dtype != DTYPE_F32 || y->rank != 3 || y->dims[2] != 1)
-        return status_set(STATUS_BAD_INPUT, "input 0 (%s) holds no log-probabilities [S, T, 1]", node->in[0]->name);
-    const struct shape targets = shape_make(DTYPE_I32, 2, y->dims[0], y->dims[1], 1),
-                       wanted = load_of(shape_columns(load));
-    TRY(check_shape(node, 1, &targets));
+    TRY(check_log_probabilities(node));
     out[0] = vector_of(DTYPE_F64, 1);
-    return check_shape(node, 2, &wanted);
+    return check_shape(node, 2, load_of(shape_columns(&node->in[2]->shape)));
 }
 
 static enum status infer_balanced_loss_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -454,20 +394,15 @@ static enum status infer_balanced_loss_grad(const struct node *node, struct shap
 
 /* Without experts that train, or anything before them, there is no gradient of the load. */
 static void differentiate_balanced_loss(struct gradients *gradients, const struct node *node) {
-    struct tensor *y = node->in[0], *load = node->in[2], *in[OP_INPUTS_MAX] = {y, node->in[1], load};
-    struct balance_grad_attributes attributes = {.balance = *NODE_ATTRIBUTES(node, balance_attributes),
-                                                 .dload = gradient_wanted(gradients, load)};
-    struct tensor *into[OP_OUTPUTS_MAX] = {node->out[0], gradient_target(gradients, y),
-                                           attributes.dload ? gradient_target(gradients, load) : NULL};
-    gradient_add_node(gradients, &op_balanced_loss_grad, node, in, &attributes, into);
-    gradient_deliver(gradients, y, into[1]);
-    if (attributes.dload) gradient_deliver(gradients, load, into[2]);
+    struct tensor *load = gradient_if_wanted(gradients, node->in[2]);
+    struct balance_grad_attributes attributes = {.balance = *NODE_ATTRIBUTES(node, balance_attributes), .dload = load};
+    gradient_add_rule(gradients, &op_balanced_loss_grad, node, node->in, &attributes,
+                      OPERANDS(node->out[0], node->in[0], load));
 }
 
 const struct op op_balanced_loss = {
     .name = "balanced_loss",
     .attribute_bytes = sizeof(struct balance_attributes),
-    .min_inputs = 3,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_balanced_loss,
@@ -480,7 +415,6 @@ const struct op op_balanced_loss = {
 const struct op op_balanced_loss_grad = {
     .name = "balanced_loss_grad",
     .attribute_bytes = sizeof(struct balance_grad_attributes),
-    .min_inputs = 3,
     .inputs = 3,
     .outputs = 3,
     .infer = infer_balanced_loss_grad,
@@ -490,15 +424,13 @@ const struct op op_balanced_loss_grad = {
 };
 
 static enum status infer_count_slots(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    const struct shape slots = vector_of(DTYPE_I32, shape_elements(&node->in[0]->shape));
-    TRY(check_shape(node, 0, &slots));
-    out[0] = vector_of(DTYPE_F64, slots.dims[0]);
-    return STATUS_OK;
+    int64_t experts = shape_elements(&node->in[0]->shape);
+    out[0] = vector_of(DTYPE_F64, experts);
+    return check_shape(node, 0, vector_of(DTYPE_I32, experts));
 }
 
 const struct op op_count_slots = {
     .name = "count_slots",
-    .min_inputs = 1,
     .inputs = 1,
     .outputs = 1,
     .infer = infer_count_slots,
@@ -507,17 +439,10 @@ const struct op op_count_slots = {
 
 struct tensor *ops_expert_load(struct graph *graph, const char *name, struct tensor *logits, struct routing routing,
                                struct tensor *targets, struct tensor *previous) {
-    if (!logits || !routing.slots || !targets) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {logits, routing.slots, targets, previous};
-    struct node *node = graph_add(graph, &op_expert_load, name, in, NULL, NULL);
-    return node ? node->out[0] : NULL;
+    return ops_apply(graph, &op_expert_load, name, OPERANDS(logits, routing.slots, targets, previous), NULL);
 }
 
 struct tensor *ops_balanced_loss(struct graph *graph, const char *name, struct tensor *y, struct tensor *targets,
                                  struct tensor *load, struct balance_attributes attributes) {
-    if (!y || !targets || !load) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {y, targets, load};
-    struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "loss", vector_of(DTYPE_F64, 1))};
-    struct node *node = graph_add(graph, &op_balanced_loss, name, in, &attributes, into);
-    return node ? node->out[0] : NULL;
+    return ops_apply_loss(graph, &op_balanced_loss, name, OPERANDS(y, targets, load), &attributes, 1);
 }

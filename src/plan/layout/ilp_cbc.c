@@ -77,15 +77,8 @@ struct mixed {
 /* What is above this was chosen. */
 #define CHOSEN 0.5
 
-static int64_t min_value(const int64_t *cost, int count) {
-    int64_t min = cost[0];
-    for (int k = 1; k < count; k++)
-        min = cost[k] < min ? cost[k] : min;
-    return min;
-}
-
 static int64_t spread_of(const int64_t *cost, int count) {
-    int64_t min = min_value(cost, count), max = min;
+    int64_t min = ilp_min(cost, count), max = min;
     for (int k = 0; k < count; k++)
         if (cost[k] < ILP_FORBIDDEN && cost[k] > max) max = cost[k];
     return max - min;
@@ -164,7 +157,7 @@ static enum status add_choice(struct mixed *mixed, int variable, int choice) {
 static enum status add_pair(struct mixed *mixed, size_t index) {
     const struct ilp_pair *pair = &mixed->ilp->pairs.items[index];
     int rows = mixed->ilp->choices[pair->low], columns = mixed->ilp->choices[pair->high];
-    int64_t min = min_value(pair->cost, rows * columns);
+    int64_t min = ilp_min(pair->cost, rows * columns);
     for (int a = 0; a < rows; a++) {
         for (int b = 0; b < columns; b++) {
             TRY(begin_column(mixed, pair->cost[a * columns + b], min));
@@ -179,7 +172,7 @@ static enum status make_columns(struct mixed *mixed) {
     const struct ilp_program *ilp = mixed->ilp;
     for (int v = 0; v < ilp->count; v++) {
         const int64_t *cost = ilp->cost + ilp->first[v];
-        int64_t min = min_value(cost, ilp->choices[v]);
+        int64_t min = ilp_min(cost, ilp->choices[v]);
         for (int k = 0; k < ilp->choices[v]; k++) {
             TRY(begin_column(mixed, cost[k], min));
             TRY(add_choice(mixed, v, k));

@@ -35,6 +35,12 @@ void ilp_program_free(struct ilp_program *ilp);
 /* Of the variable that has most. */
 size_t ilp_max_choices(const struct ilp_program *ilp);
 
+static inline int64_t ilp_min(const int64_t *values, int count) {
+    int64_t min = values[0];
+    for (int k = 1; k < count; k++)
+        min = values[k] < min ? values[k] : min;
+    return min;
+}
 static inline int64_t ilp_sum(int64_t a, int64_t b) { return a + b < ILP_FORBIDDEN ? a + b : ILP_FORBIDDEN; }
 
 /* Leaves out choices that no first of the cheapest solutions has. */

@@ -371,13 +371,6 @@ static bool add_memory(const struct ilp_program *ilp, const struct place *place,
     return true;
 }
 
-static int64_t min_value(const int64_t *values, int count) {
-    int64_t min = values[0];
-    for (int k = 1; k < count; k++)
-        min = values[k] < min ? values[k] : min;
-    return min;
-}
-
 /* All labels that one is continued by. `made` is space for one. */
 static enum status extend(struct state *state, int at, const struct label *from, struct label *made, struct layer *to) {
     struct ilp_search *search = state->search;
@@ -385,7 +378,7 @@ static enum status extend(struct state *state, int at, const struct label *from,
     int choices = search->ilp->choices[place->variable];
     memcpy(made->choice, from->choice, (size_t)search->ilp->count * sizeof *made->choice);
     ilp_buckets_values(search->buckets, at, made->choice, state->values);
-    int64_t min = min_value(state->values, choices);
+    int64_t min = ilp_min(state->values, choices);
     for (int k = 0; k < choices; k++) {
         made->reach = from->reach + state->values[k] - min;
         if (made->reach >= search->below) continue;

@@ -1,6 +1,52 @@
 #include "plan/layout/shard_choice.h"
 
-#include "ir/ops/ops.h"
+/* The views of a graph's tensors. By tensor id: of a base how many it has, and the id of the last, from which `earlier`
+ * leads on. */
+struct view_link {
+    int count, last, earlier;
+};
+struct views {
+    const struct graph *graph;
+    struct view_link *links;
+};
+
+static enum status views_create(const struct graph *graph, struct views *out) {
+    *out = (struct views){graph, mem_array(graph->tensors.count, sizeof *out->links)};
+    if (!out->links) return STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (!tensor->base) continue;
+        struct view_link *base = &out->links[tensor->base->id];
+        out->links[i].earlier = base->last;
+        base->last = (int)i;
+        base->count++;
+    }
+    return STATUS_OK;
+}
+
+static bool has_views(const struct views *views, const struct tensor *base) { return views->links[base->id].count > 0; }
+
+/* The view of a base that begins at this column, or NULL. */
+static const struct tensor *find_view(const struct views *views, const struct tensor *base, int64_t column) {
+    int id = views->links[base->id].last;
+    for (int v = 0; v < views->links[base->id].count; v++, id = views->links[id].earlier)
+        if (views->graph->tensors.items[id]->base_column == column) return views->graph->tensors.items[id];
+    return NULL;
+}
+
+/* The views of a base lie side by side, and make up all of it. */
+static bool views_tile(const struct views *views, const struct tensor *base, struct tensor_segments *out) {
+    int count = views->links[base->id].count;
+    int64_t column = 0;
+    *out = (struct tensor_segments){0};
+    while (out->count < count && out->count < TENSOR_SEGMENTS_MAX) {
+        const struct tensor *view = find_view(views, base, column);
+        if (!view) return false;
+        out->size[out->count] = shape_columns(&view->shape);
+        column += out->size[out->count++];
+    }
+    return out->count == count && column == shape_columns(&base->shape);
+}
 
 /* What the walk knows of each tensor: whether all of its uses can go on with columns of it, and whether it is cut. */
 struct use {
@@ -8,13 +54,12 @@ struct use {
     bool refused;  /* by one of them */
     bool gathered; /* all of them read it whole, but its producer may make columns, which are then gathered */
     bool cut;
-    int views, last_view; /* of this base: how many, and the id of the last, from which `earlier` leads on */
-    int earlier;
 };
 
 struct chooser {
     const struct graph *graph;
     struct shard_choices *choices;
+    struct views views;
     struct use *uses;
     int64_t vocabulary; /* rows of the head's weight */
 };
@@ -25,46 +70,7 @@ static int column_index(const struct op_loops *loops, int operand, const struct 
     return loops->of[operand][tensor->shape.rank - 1];
 }
 
-static bool has_index(const struct op_loops *loops, int operand, int index) {
-    for (int d = 0; d < TENSOR_RANK_MAX; d++)
-        if (loops->of[operand][d] == index) return true;
-    return false;
-}
-
-static void find_views(struct chooser *chooser) {
-    for (size_t i = 0; i < chooser->graph->tensors.count; i++) {
-        const struct tensor *tensor = chooser->graph->tensors.items[i];
-        if (!tensor->base) continue;
-        struct use *base = &chooser->uses[tensor->base->id];
-        chooser->uses[i].earlier = base->last_view;
-        base->last_view = (int)i;
-        base->views++;
-    }
-}
-
 /* ---- from the last node to the first: who can go on with columns ---- */
-
-/* The view of a base that begins at this column, or NULL. */
-static const struct tensor *find_view(const struct chooser *chooser, const struct tensor *base, int64_t column) {
-    int id = chooser->uses[base->id].last_view;
-    for (int v = 0; v < chooser->uses[base->id].views; v++, id = chooser->uses[id].earlier)
-        if (chooser->graph->tensors.items[id]->base_column == column) return chooser->graph->tensors.items[id];
-    return NULL;
-}
-
-/* The views of a base lie side by side, and make up all of it. */
-static bool views_tile(const struct chooser *chooser, const struct tensor *base, struct tensor_segments *out) {
-    int views = chooser->uses[base->id].views;
-    int64_t column = 0;
-    *out = (struct tensor_segments){0};
-    while (out->count < views && out->count < TENSOR_SEGMENTS_MAX) {
-        const struct tensor *view = find_view(chooser, base, column);
-        if (!view) return false;
-        out->size[out->count] = shape_columns(&view->shape);
-        column += out->size[out->count++];
-    }
-    return out->count == views && column == shape_columns(&base->shape);
-}
 
 /* Columns of a view: as they are, or gathered from equal parts. */
 static bool takes_or_gathers(const struct chooser *chooser, const struct tensor *view) {
@@ -74,8 +80,9 @@ static bool takes_or_gathers(const struct chooser *chooser, const struct tensor 
 }
 
 static bool views_take_columns(const struct chooser *chooser, const struct tensor *base) {
-    int id = chooser->uses[base->id].last_view;
-    for (int v = 0; v < chooser->uses[base->id].views; v++, id = chooser->uses[id].earlier)
+    const struct view_link *links = chooser->views.links;
+    int id = links[base->id].last;
+    for (int v = 0; v < links[base->id].count; v++, id = links[id].earlier)
         if (!takes_or_gathers(chooser, chooser->graph->tensors.items[id])) return false;
     return true;
 }
@@ -84,7 +91,8 @@ static bool views_take_columns(const struct chooser *chooser, const struct tenso
 static bool takes_columns(const struct chooser *chooser, const struct tensor *tensor) {
     const struct use *use = &chooser->uses[tensor->id];
     if (!is_activation(tensor) || tensor->kept) return false;
-    if (use->views > 0) return use->uses == 0 && !use->refused && views_take_columns(chooser, tensor);
+    if (has_views(&chooser->views, tensor))
+        return use->uses == 0 && !use->refused && views_take_columns(chooser, tensor);
     return use->uses > 0 && !use->refused;
 }
 
@@ -93,7 +101,7 @@ static bool cuts_parameter(const struct chooser *chooser, const struct node *nod
                            int index) {
     for (int k = 0; k < OP_INPUTS_MAX; k++) {
         const struct tensor *tensor = node->in[k];
-        if (tensor && tensor->kind == TENSOR_PARAMETER && has_index(loops, k, index))
+        if (tensor && tensor->kind == TENSOR_PARAMETER && op_loops_has(loops, k, index))
             return chooser->uses[tensor->id].uses <= 1;
     }
     return false;
@@ -126,14 +134,14 @@ static int index_of_columns(const struct chooser *chooser, const struct node *no
     int index = column_index(loops, k, node->in[k]);
     if (index == OP_INDEX_NONE) return OP_INDEX_NONE;
     bool kept = column_index(loops, OP_INPUTS_MAX, first) == index;
-    if (!kept && has_index(loops, OP_INPUTS_MAX, index)) return OP_INDEX_NONE;
+    if (!kept && op_loops_has(loops, OP_INPUTS_MAX, index)) return OP_INDEX_NONE;
     if (!kept && is_thin(chooser, node->in[k])) return OP_INDEX_NONE;
     bool makes = makes_columns(chooser, node, loops);
     if (!makes && chooser->uses[first->id].gathered) return OP_INDEX_NONE; /* too few heads: all ranks make them */
     return makes == kept ? index : OP_INDEX_NONE;
 }
 
-static bool same_segments(const struct tensor_segments *a, const struct tensor_segments *b) {
+bool tensor_segments_equal(const struct tensor_segments *a, const struct tensor_segments *b) {
     return a->count == b->count && memcmp(a->size, b->size, (size_t)a->count * sizeof *a->size) == 0;
 }
 
@@ -157,10 +165,10 @@ static void add_use(struct chooser *chooser, const struct node *node, const stru
     struct use *use = &chooser->uses[tensor->id];
     int index = loops ? index_of_columns(chooser, node, loops, k) : OP_INDEX_NONE;
     bool whole = loops && index == OP_INDEX_NONE && reads_whole(chooser, node, loops, k);
-    bool goes_on = index != OP_INDEX_NONE && has_index(loops, OP_INPUTS_MAX, index);
+    bool goes_on = index != OP_INDEX_NONE && op_loops_has(loops, OP_INPUTS_MAX, index);
     const struct tensor_segments *segments = goes_on ? &chooser->choices->segments[node->out[0]->id] : &none;
     struct tensor_segments *own = &chooser->choices->segments[tensor->id];
-    use->refused |= index == OP_INDEX_NONE || (use->uses > 0 && !same_segments(own, segments));
+    use->refused |= index == OP_INDEX_NONE || (use->uses > 0 && !tensor_segments_equal(own, segments));
     use->refused |= tensor->base && segments->count > 0;
     use->gathered = whole && (use->uses == 0 || use->gathered);
     if (use->uses == 0) *own = *segments;
@@ -189,9 +197,9 @@ static void walk_back(struct chooser *chooser) {
         int way = chooser->choices->nodes[n].way = choose_way(chooser, node);
         bool has_loops = op_loops_of(node, way, &loops);
         for (int i = 0; i < OP_OUTPUTS_MAX; i++)
-            if (node->out[i] && chooser->uses[node->out[i]->id].views > 0)
+            if (node->out[i] && has_views(&chooser->views, node->out[i]))
                 chooser->uses[node->out[i]->id].refused |=
-                    !views_tile(chooser, node->out[i], &chooser->choices->segments[node->out[i]->id]);
+                    !views_tile(&chooser->views, node->out[i], &chooser->choices->segments[node->out[i]->id]);
         if (is_head(node)) chooser->vocabulary = node->in[1]->shape.dims[0];
         for (int k = 0; k < OP_INPUTS_MAX; k++)
             if (node->in[k]) add_use(chooser, node, has_loops ? &loops : NULL, k);
@@ -211,14 +219,8 @@ static int vocabulary_index(const struct chooser *chooser, const struct op_loops
     return OP_INDEX_NONE;
 }
 
-static int index_of_letter(const struct op_loops *loops, char letter) {
-    for (int i = 0; i < loops->count; i++)
-        if (loops->indices[i].letter == letter) return i;
-    return OP_INDEX_NONE;
-}
-
 static int choose_index(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
-    int rows = vocabulary_index(chooser, loops), features = index_of_letter(loops, 'f');
+    int rows = vocabulary_index(chooser, loops), features = op_loops_find(loops, 'f');
     if (rows != OP_INDEX_NONE) return rows;
     if (features != OP_INDEX_NONE) return features;
     for (int k = 0; k < OP_INPUTS_MAX; k++) {
@@ -262,7 +264,7 @@ static enum status walk_forward(struct chooser *chooser) {
         if (index == OP_INDEX_NONE) continue;
         TRY(check_parts(chooser, node, &loops, index));
         for (int i = 0; i < OP_OUTPUTS_MAX; i++)
-            if (node->out[i]) chooser->uses[node->out[i]->id].cut = has_index(&loops, OP_INPUTS_MAX + i, index);
+            if (node->out[i]) chooser->uses[node->out[i]->id].cut = op_loops_has(&loops, OP_INPUTS_MAX + i, index);
     }
     return STATUS_OK;
 }
@@ -292,7 +294,7 @@ static enum status cut_positions(struct chooser *chooser) {
         struct op_loops loops;
         if (!op_loops_of(node, choice->way, &loops)) continue;
         if (lies_between(node, choice))
-            choice->index[0] = index_of_letter(&loops, 't');
+            choice->index[0] = op_loops_find(&loops, 't');
         else
             choice->positions[0] = choice->index[0] != OP_INDEX_NONE;
     }
@@ -306,11 +308,13 @@ enum status shard_choices_make(const struct graph *graph, int64_t parts, bool se
                                   .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
     struct chooser chooser = {
         .graph = graph, .choices = out, .uses = mem_array(graph->tensors.count, sizeof *chooser.uses)};
-    enum status status = out->nodes && out->segments && chooser.uses ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) find_views(&chooser), walk_back(&chooser);
+    enum status status = views_create(graph, &chooser.views);
+    if (!out->nodes || !out->segments || !chooser.uses) status = STATUS_FAILED;
+    if (status == STATUS_OK) walk_back(&chooser);
     if (status == STATUS_OK) status = walk_forward(&chooser);
     if (status == STATUS_OK && sequence) status = cut_positions(&chooser);
     mem_free(chooser.uses);
+    mem_free(chooser.views.links);
     return status;
 }
 
@@ -318,12 +322,6 @@ void shard_choices_free(struct shard_choices *choices) {
     mem_free(choices->nodes);
     mem_free(choices->segments);
     *choices = (struct shard_choices){0};
-}
-
-static int dimension_of(const struct share *share, int operand, int index) {
-    for (int d = 0; d < TENSOR_RANK_MAX && index != OP_INDEX_NONE; d++)
-        if (share->loops.of[operand][d] == index) return d;
-    return WHOLE;
 }
 
 static bool has_positions(const struct share *share, int index) {
@@ -334,7 +332,7 @@ int share_part_of_operand(const struct share *share, int axis, int operand) {
     int index = share->index[axis];
     bool gathered = index != OP_INDEX_NONE && operand < OP_INPUTS_MAX && (share->loops.whole >> operand & 1) &&
                     has_positions(share, index);
-    return gathered ? WHOLE : dimension_of(share, operand, index);
+    return gathered ? WHOLE : op_loops_dimension(&share->loops, operand, index);
 }
 
 unsigned share_summed_axes(const struct share *share) {
@@ -348,7 +346,7 @@ unsigned share_summed_axes(const struct share *share) {
 
 int share_part_of_sum(const struct share *share, int axis) {
     for (int i = 0; i < share->loops.count && share->positions[axis]; i++)
-        if (has_positions(share, i)) return dimension_of(share, OP_INPUTS_MAX, i);
+        if (has_positions(share, i)) return op_loops_dimension(&share->loops, OP_INPUTS_MAX, i);
     return WHOLE;
 }
 
@@ -359,7 +357,8 @@ bool share_is_added_later(const struct share *share, int k) {
 unsigned share_apart_axes(const struct share *share, int operand) {
     unsigned axes = 0;
     for (int axis = 0; axis < SHARD_AXES_MAX && share->loops.apart >> operand & 1; axis++)
-        if (share->index[axis] != OP_INDEX_NONE && dimension_of(share, operand, share->index[axis]) == WHOLE)
+        if (share->index[axis] != OP_INDEX_NONE &&
+            op_loops_dimension(&share->loops, operand, share->index[axis]) == WHOLE)
             axes |= 1u << axis;
     return axes;
 }
@@ -393,4 +392,128 @@ unsigned share_axes_with(const struct share *share, int index) {
     for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
         axes |= (unsigned)(share->index[axis] == index) << axis;
     return axes;
+}
+
+/* ---- by strategies ---- */
+
+static struct shard_choice choice_of(const struct strategy *strategy, const struct device_mesh *mesh) {
+    struct shard_choice choice = shard_choice_none(strategy->way);
+    unsigned taken = strategy_axes_taken(strategy, mesh);
+    BUG_IF(taken >> SHARD_AXES_MAX, "a strategy along more than %d axes", SHARD_AXES_MAX);
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        if (taken >> axis & 1)
+            choice.index[axis] = strategy->index[axis], choice.positions[axis] = strategy->positions[axis];
+    return choice;
+}
+
+static bool takes_zigzag(const struct node *node, const struct shard_choice *choice) {
+    struct op_loops loops;
+    bool takes = false;
+    if (!op_loops_of(node, choice->way, &loops)) return false;
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        takes |= choice->index[axis] != OP_INDEX_NONE && loops.indices[choice->index[axis]].letter == 'z';
+    return takes;
+}
+
+/* Columns that go on as columns have the segments of what follows. */
+static enum status find_segments_of(const struct views *views, const struct node *node, struct shard_choices *out) {
+    const struct shard_choice *choice = &out->nodes[node->id];
+    const struct tensor *first = node->out[0];
+    struct op_loops loops;
+    int index = OP_INDEX_NONE;
+    if (!op_loops_of(node, choice->way, &loops)) return STATUS_OK;
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        if (strategy_cuts_columns(&loops, OP_INPUTS_MAX, first, choice->index[axis])) index = choice->index[axis];
+    if (index == OP_INDEX_NONE) return STATUS_OK;
+    if (has_views(views, first) && !views_tile(views, first, &out->segments[first->id]))
+        return status_set(STATUS_BAD_INPUT,
+                          "tensor-parallel: %s: its views do not make up all of it, so its columns are not cut",
+                          first->name);
+    for (int k = 0; k < OP_INPUTS_MAX && out->segments[first->id].count > 0; k++)
+        if (strategy_cuts_columns(&loops, k, node->in[k], index) && !node->in[k]->base)
+            out->segments[node->in[k]->id] = out->segments[first->id];
+    return STATUS_OK;
+}
+
+enum status shard_choices_of_strategies(const struct graph *graph, const struct device_mesh *mesh,
+                                        const struct strategy *const *strategies, struct shard_choices *out) {
+    *out = (struct shard_choices){.mesh = *mesh,
+                                  .parts = device_mesh_devices(mesh, device_mesh_all_axes(mesh)),
+                                  .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
+                                  .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
+    if (!out->nodes || !out->segments) return STATUS_FAILED;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        out->nodes[n] = choice_of(strategies[n], mesh);
+        out->zigzag |= takes_zigzag(graph->nodes.items[n], &out->nodes[n]);
+    }
+    struct views views;
+    enum status status = views_create(graph, &views);
+    for (size_t n = graph->nodes.count; n-- > 0 && status == STATUS_OK;)
+        status = find_segments_of(&views, graph->nodes.items[n], out);
+    mem_free(views.links);
+    return status;
+}
+
+/* Nodes have the same names; the head may have another. NULL: only texts need it. */
+static const struct node *find_node(const struct graph *batch, const struct node *of) {
+    for (size_t n = 0; n < batch->nodes.count; n++) {
+        const struct node *node = batch->nodes.items[n];
+        if (is_head(of) ? is_head(node) : strcmp(node->name, of->name) == 0) return node;
+    }
+    return NULL;
+}
+
+/* The letter that an axis takes of a node's work, '\0' for none and for tokens, of which texts have few. */
+static char letter_of(const struct node *node, const struct shard_choice *choice, int axis) {
+    struct op_loops loops;
+    if (choice->index[axis] == OP_INDEX_NONE || !op_loops_of(node, choice->way, &loops)) return '\0';
+    char letter = loops.indices[choice->index[axis]].letter;
+    return strchr("stz", letter) ? '\0' : letter;
+}
+
+/* The first way whose loops have all of these letters. */
+static struct shard_choice choose_letters(const struct node *node, const char letters[SHARD_AXES_MAX]) {
+    struct op_loops loops;
+    for (int way = 0; op_loops_of(node, way, &loops); way++) {
+        struct shard_choice choice = shard_choice_none(way);
+        bool has_all = true;
+        for (int axis = 0; axis < SHARD_AXES_MAX; axis++) {
+            choice.index[axis] = op_loops_find(&loops, letters[axis]);
+            has_all &= letters[axis] == '\0' || choice.index[axis] != OP_INDEX_NONE;
+        }
+        if (has_all) return choice;
+    }
+    return shard_choice_none(0);
+}
+
+static struct shard_choice choose(const struct node *from, const struct shard_choice *choice, const struct node *node) {
+    char letters[SHARD_AXES_MAX];
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        letters[axis] = letter_of(from, choice, axis);
+    return choose_letters(node, letters);
+}
+
+static void take_segments(const struct graph *batch, size_t id, const struct tensor_segments *segments,
+                          const struct graph *texts, struct shard_choices *out) {
+    for (size_t i = 0; i < texts->tensors.count && segments->count > 0; i++) {
+        const struct tensor *tensor = texts->tensors.items[i];
+        if (tensor->kind == TENSOR_ACTIVATION && strcmp(tensor->name, batch->tensors.items[id]->name) == 0)
+            out->segments[i] = *segments;
+    }
+}
+
+enum status shard_choices_of_texts(const struct graph *batch, const struct shard_choices *choices,
+                                   const struct graph *texts, struct shard_choices *out) {
+    *out = (struct shard_choices){.mesh = choices->mesh,
+                                  .parts = choices->parts,
+                                  .nodes = mem_array(texts->nodes.count, sizeof *out->nodes),
+                                  .segments = mem_array(texts->tensors.count, sizeof *out->segments)};
+    if (!out->nodes || !out->segments) return STATUS_FAILED;
+    for (size_t n = 0; n < texts->nodes.count; n++) {
+        const struct node *node = texts->nodes.items[n], *from = find_node(batch, node);
+        out->nodes[n] = from ? choose(from, &choices->nodes[from->id], node) : shard_choice_none(0);
+    }
+    for (size_t i = 0; i < batch->tensors.count; i++)
+        take_segments(batch, i, &choices->segments[i], texts, out);
+    return STATUS_OK;
 }

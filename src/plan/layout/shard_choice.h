@@ -16,12 +16,9 @@
  * which are gathered before a region, and sums are scattered along them after it. */
 #pragma once
 
-#include "ir/graph.h"
-#include "ir/op.h"
-#include "plan/layout/device_mesh.h"
-#include "plan/layout/layout.h"
+#include "ir/ops/ops.h"
+#include "plan/layout/strategy.h"
 
-enum { SHARD_AXES_MAX = TENSOR_CUTS_MAX };
 struct shard_choice {
     int way;
     int index[SHARD_AXES_MAX]; /* that each axis takes, or OP_INDEX_NONE */
@@ -45,10 +42,25 @@ struct shard_choices {
 /* For a forward graph of one rank. BAD_INPUT naming the node where heads or features, or with `sequence` positions,
  * have no `parts` equal parts. The caller frees, also after a failure. */
 enum status shard_choices_make(const struct graph *graph, int64_t parts, bool sequence, struct shard_choices *out);
+bool tensor_segments_equal(const struct tensor_segments *a, const struct tensor_segments *b);
 void shard_choices_free(struct shard_choices *choices);
 
-/* What the axes of a mesh take of a node, and how the node's operands lie while it works: for a rank's graph
- * (plan/layout/shard_graph.h). */
+/* The choices of these strategies, [graph's nodes], on a mesh whose axes together have `parts` devices. BAD_INPUT
+ * where columns of a tensor are cut whose views do not make up all of it. The caller frees `out`
+ * (shard_choices_free), also after a failure. */
+enum status shard_choices_of_strategies(const struct graph *graph, const struct device_mesh *mesh,
+                                        const struct strategy *const *strategies, struct shard_choices *out);
+
+/* Which part of each node's work ranks have that write texts with weights of which each has a part: that of the graph
+ * by which they train, node by node, so that every parameter is cut alike in both. What is cut there by sequences or
+ * positions is whole, since of texts a few tokens are computed at a time. */
+
+/* For `texts`, a graph of the same model for decoding, from the choices of its graph for batches. The caller frees
+ * `out` (shard_choices_free), also after a failure. */
+enum status shard_choices_of_texts(const struct graph *batch, const struct shard_choices *choices,
+                                   const struct graph *texts, struct shard_choices *out);
+
+/* What the axes of a mesh take of a node, and how the node's operands lie while it works: for a rank's graph. */
 
 enum { WHOLE = LAYOUT_REPLICATED };
 
@@ -83,3 +95,37 @@ struct reading share_reading_of(const struct share *share, int k);
 struct reading share_reading_of_parameter(const struct share *share, int k);
 /* The axes that took the index, as bits. */
 unsigned share_axes_with(const struct share *share, int index);
+
+/* ---- a rank's own graph (shard_graph.c) ----
+ *
+ * The forward graph of one rank, rewritten so that each rank of a group does its part of the work
+ * and has its part of the parameters, and collectives (ir/ops/group_collectives.c) for the rest. It is differentiated,
+ * planned and compiled as any other.
+ *
+ * LAYOUTS. Along each axis of the mesh that the ranks of the group form (one axis or two), a tensor is whole, or each
+ * rank has its part along a dimension; its gradient always has the tensor's own layout, or is a part of a sum where the
+ * nodes that make and read it take it so (op_loops.apart). A node that takes an index of its loops reads inputs that
+ * have the index in parts along it, and the others whole; their gradients are then parts of a sum (copy_in, or a gather
+ * that is partial). What it makes has the index in parts, or is a part of a sum, which ranks add (reduce_out), before
+ * what the operator adds to its sums. A node that takes none is done by all ranks alike.
+ *
+ * PARAMETERS that are cut have `part` (ir/tensor.h), by which weights are read, written and initialised. Those that
+ * are whole, and that a node with a part of the work uses, have partial gradients. */
+
+/* A conversion as nodes of a graph: each step of the way from one layout to another (plan/layout/sharding.h) is the
+ * collectives of a group (ir/ops/group_collectives.c). Gradients go the other way round. A step is of one axis of the
+ * mesh, among the ranks that stand apart along it alone. */
+
+/* The place of a device of the mesh on the axis of a step. */
+struct group_part conversion_step_part(const struct device_mesh *mesh, const struct layout_step *step, int64_t device);
+
+/* x as the device at the place `part` has it after the step. Gathered, each rank's gradient of the whole is a part of
+ * its sum where `partial`; else it is the same on all. NULL is passed on. */
+struct tensor *conversion_add_step(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
+                                   const struct layout_step *step, bool partial);
+
+/* The graph of the rank that has the place `position` of choices->parts. `last` is a tensor of the graph, loss or
+ * logits, and *out_last the same of the rank's. `trains`: it will be differentiated. The caller frees. BAD_INPUT where
+ * choices do not go together: a parameter that two nodes cut otherwise. */
+enum status layout_shard_graph(const struct graph *graph, const struct shard_choices *choices, int64_t position,
+                               bool trains, const struct tensor *last, struct graph **out, struct tensor **out_last);

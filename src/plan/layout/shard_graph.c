@@ -1,8 +1,6 @@
-#include "plan/layout/shard_graph.h"
-
-#include "ir/ops/group_collectives.h"
-#include "ir/weight_part.h"
 #include "plan/layout/shard_choice.h"
+
+#include "ir/weight_format.h"
 
 struct group_part conversion_step_part(const struct device_mesh *mesh, const struct layout_step *step, int64_t device) {
     int64_t place[DEVICE_MESH_AXES_MAX], stride = 1;
@@ -223,14 +221,10 @@ static struct tensor *make_parameter(struct sharder *sharder, const struct tenso
     return made;
 }
 
-static bool same_segments(const struct tensor_segments *a, const struct tensor_segments *b) {
-    return a->count == b->count && memcmp(a->size, b->size, sizeof a->size[0] * (size_t)a->count) == 0;
-}
-
 /* Of parts by one layout. */
 static bool same_part(const struct tensor_part *a, const struct tensor_part *b) {
     for (int c = 0; a && b && c < a->count; c++)
-        if (!same_segments(&a->cuts[c].segments, &b->cuts[c].segments)) return false;
+        if (!tensor_segments_equal(&a->cuts[c].segments, &b->cuts[c].segments)) return false;
     return true;
 }
 
@@ -576,7 +570,7 @@ static struct tensor *whole_of(struct sharder *sharder, const struct tensor *ten
     if (!whole || shape_equal(&whole->shape, &tensor->shape)) return whole;
     struct tensor *used = graph_view(sharder->graph, whole, 0, shape_columns(&tensor->shape));
     const char *name = graph_format(sharder->graph, "%s.used", tensor->name);
-    return used ? chain_convert(sharder->graph, name, used, tensor->shape) : NULL;
+    return used ? ops_convert(sharder->graph, name, used, tensor->shape) : NULL;
 }
 
 enum status layout_shard_graph(const struct graph *graph, const struct shard_choices *choices, int64_t position,

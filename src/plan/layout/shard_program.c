@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "plan/layout/shard_strategies.h"
+#include "plan/layout/shard_choice.h"
 
 /* Costs in all are at most so many units. */
 #define UNITS_MAX ((double)((int64_t)1 << 44))
@@ -21,18 +21,21 @@ struct edge_use {
     int from_operand, to_operand;
     size_t table;
 };
+/* Of a node, and of those that are the same in other blocks. Bytes and costs are by choice. */
+struct node_costs {
+    int choices, same_as;
+    double *seconds;
+    int64_t *units;                /* the same */
+    int64_t *states;               /* of parameters */
+    int64_t *gathered;             /* while it works */
+    int64_t *made[OP_OUTPUTS_MAX]; /* outputs; NULL until they are asked for */
+};
 struct making {
     const struct shard_question *question;
     struct shard_program *out;
     VEC(struct edge_table) tables;
     VEC(struct edge_use) uses;
-    int *choices;       /* [nodes] */
-    int *same_as;       /* [nodes] */
-    double **seconds;   /* [nodes] of own ones: [choices] */
-    int64_t **units;    /* the same in units */
-    int64_t **states;   /* [nodes] of parameters */
-    int64_t **gathered; /* [nodes] while it works */
-    int64_t **made;     /* [nodes][OP_OUTPUTS_MAX] of outputs; NULL until they are asked for */
+    struct node_costs *nodes; /* [nodes] */
 };
 
 static int node_count(const struct making *making) { return (int)making->question->graph->nodes.count; }
@@ -135,7 +138,7 @@ static enum status follow_producer(struct making *making, int index) {
     const struct tensor *only = only_activation(node_at(making, index));
     int producer = only ? producer_of(only) : -1;
     if (producer < 0 || node_at(making, producer)->block != node_at(making, index)->block) return STATUS_OK;
-    int choices = making->choices[producer];
+    int choices = making->nodes[producer].choices;
     int *own = take(making, (size_t)choices, sizeof *own);
     if (!own) return STATUS_FAILED;
     for (int k = 0; k < choices; k++) {
@@ -144,8 +147,8 @@ static enum status follow_producer(struct making *making, int index) {
         if (own[k] < 0) return STATUS_OK;
     }
     making->out->strategy_of[index] = own;
-    making->choices[index] = choices;
-    making->same_as[index] = producer;
+    making->nodes[index].choices = choices;
+    making->nodes[index].same_as = producer;
     return STATUS_OK;
 }
 
@@ -174,36 +177,35 @@ static double own_state_bytes(const struct making *making, int index, const stru
 }
 
 static enum status add_node_costs(struct making *making, int index) {
-    size_t choices = (size_t)making->choices[index];
-    making->seconds[index] = take(making, choices, sizeof(double));
-    making->states[index] = take(making, choices, sizeof(int64_t));
-    making->gathered[index] = take(making, choices, sizeof(int64_t));
-    if (!making->seconds[index] || !making->states[index] || !making->gathered[index]) return STATUS_FAILED;
+    struct node_costs *costs = &making->nodes[index];
+    size_t choices = (size_t)costs->choices;
+    costs->seconds = take(making, choices, sizeof *costs->seconds);
+    costs->states = take(making, choices, sizeof *costs->states);
+    costs->gathered = take(making, choices, sizeof *costs->gathered);
+    if (!costs->seconds || !costs->states || !costs->gathered) return STATUS_FAILED;
     for (size_t k = 0; k < choices; k++) {
         const struct strategy *one = strategy_at(making, index, (int)k);
-        making->gathered[index][k] = one->gathered_bytes;
-        making->seconds[index][k] = one->compute_s + one->forward_s + one->backward_s;
-        making->states[index][k] = (int64_t)ceil(own_state_bytes(making, index, one));
+        costs->gathered[k] = one->gathered_bytes;
+        costs->seconds[k] = one->compute_s + one->forward_s + one->backward_s;
+        costs->states[k] = (int64_t)ceil(own_state_bytes(making, index, one));
     }
     return STATUS_OK;
 }
 
 static enum status add_node(struct making *making, int index) {
     int like = making->out->block_like[index];
-    making->same_as[index] = like;
     if (like != index) {
-        making->choices[index] = making->choices[like];
-        making->seconds[index] = making->seconds[like];
-        making->states[index] = making->states[like];
-        making->gathered[index] = making->gathered[like];
+        making->nodes[index] = making->nodes[like];
+        making->nodes[index].same_as = like;
         return STATUS_OK;
     }
+    making->nodes[index].same_as = index;
     struct strategies *strategies = &making->out->strategies[index];
     TRY(strategies_make(node_at(making, index), &making->out->profile.nodes[index], &making->question->mesh,
                         &making->question->rates, strategies));
     if (making->question->executable)
         strategies_keep_executable(node_at(making, index), &making->question->mesh, strategies);
-    making->choices[index] = (int)strategies->kept.count;
+    making->nodes[index].choices = (int)strategies->kept.count;
     TRY(follow_producer(making, index));
     return add_node_costs(making, index);
 }
@@ -240,7 +242,7 @@ static enum status fill_table(struct making *making, struct edge_table *table, i
     struct layout_shape shape = strategy_shape(table->shape);
     TRY(conversion_cache_find(&making->out->conversions, &shape, dtype_bytes(table->shape->shape.dtype),
                               &table->conversions));
-    int rows = making->choices[table->from], columns = making->choices[table->to];
+    int rows = making->nodes[table->from].choices, columns = making->nodes[table->to].choices;
     table->seconds = take(making, (size_t)rows * (size_t)columns, sizeof *table->seconds);
     if (!table->seconds) return STATUS_FAILED;
     for (int a = 0; a < rows; a++) {
@@ -301,7 +303,7 @@ static enum status add_edges_to(struct making *making, int index) {
 
 /* Of what is no output of a node, nor the gradient of one: not cut. */
 static const int64_t *whole_bytes(struct making *making, const struct value_profile *value) {
-    int choices = making->choices[value->owner->id];
+    int choices = making->nodes[value->owner->id].choices;
     int64_t *bytes = take(making, (size_t)choices, sizeof *bytes);
     for (int k = 0; k < choices && bytes; k++)
         bytes[k] = value->bytes;
@@ -311,13 +313,13 @@ static const int64_t *whole_bytes(struct making *making, const struct value_prof
 /* Bytes of an output of a node, or of its gradient, by choice: as the node's strategy leaves it. */
 static const int64_t *made_bytes(struct making *making, const struct value_profile *value) {
     int owner = making->out->block_like[value->owner->id];
-    int64_t **made = &making->made[owner * OP_OUTPUTS_MAX + value->output];
+    int64_t **made = &making->nodes[owner].made[value->output];
     const struct tensor *tensor = node_at(making, owner)->out[value->output];
     struct layout_shape shape = strategy_shape(tensor);
     if (shape_bytes(&tensor->shape) != value->bytes) return whole_bytes(making, value);
     if (*made) return *made;
-    *made = take(making, (size_t)making->choices[owner], sizeof **made);
-    for (int k = 0; k < making->choices[owner] && *made; k++) {
+    *made = take(making, (size_t)making->nodes[owner].choices, sizeof **made);
+    for (int k = 0; k < making->nodes[owner].choices && *made; k++) {
         const struct layout *layout = &strategy_at(making, owner, k)->operand[OP_INPUTS_MAX + value->output];
         (*made)[k] = layout_local_elements(layout, &making->question->mesh, &shape) * dtype_bytes(tensor->shape.dtype);
     }
@@ -388,13 +390,13 @@ static double largest_of(const double *seconds, int64_t count) {
 }
 
 static int64_t table_entries(const struct making *making, const struct edge_table *table) {
-    return (int64_t)making->choices[table->from] * making->choices[table->to];
+    return (int64_t)making->nodes[table->from].choices * making->nodes[table->to].choices;
 }
 
 static double find_unit(const struct making *making) {
     double sum = 0;
     for (int i = 0; i < node_count(making); i++)
-        sum += largest_of(making->seconds[i], making->choices[i]);
+        sum += largest_of(making->nodes[i].seconds, making->nodes[i].choices);
     for (size_t i = 0; i < making->uses.count; i++) {
         const struct edge_table *table = &making->tables.items[making->uses.items[i].table];
         sum += largest_of(table->seconds, table_entries(making, table));
@@ -415,7 +417,7 @@ static enum status write_values(struct making *making, const int64_t *nothing, s
         const struct value_profile *value = &profile->values.items[i];
         const int64_t *memory = made_bytes(making, value);
         if (!memory) return STATUS_FAILED;
-        nodes[i] = (struct intra_op_node){making->choices[value->owner->id], value->owner->id, nothing, memory};
+        nodes[i] = (struct intra_op_node){making->nodes[value->owner->id].choices, value->owner->id, nothing, memory};
     }
     return STATUS_OK;
 }
@@ -425,17 +427,17 @@ static enum status write_nodes(struct making *making) {
     size_t count = (size_t)node_count(making), all = 3 * count + making->out->profile.values.count, max = 1;
     struct intra_op_node *nodes = take(making, all, sizeof *nodes);
     for (size_t i = 0; i < count; i++)
-        max = (size_t)making->choices[i] > max ? (size_t)making->choices[i] : max;
+        max = (size_t)making->nodes[i].choices > max ? (size_t)making->nodes[i].choices : max;
     const int64_t *nothing = take(making, max, sizeof *nothing);
     if (!nodes || !nothing) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
-        int like = making->out->block_like[i], choices = making->choices[i];
-        if (like == (int)i) making->units[i] = count_units(making, making->seconds[i], choices);
-        making->units[i] = making->units[like];
-        if (!making->units[i]) return STATUS_FAILED;
-        nodes[i] = (struct intra_op_node){choices, making->same_as[i], making->units[i], nothing};
-        nodes[count + i] = (struct intra_op_node){choices, (int)i, nothing, making->states[i]};
-        nodes[2 * count + i] = (struct intra_op_node){choices, (int)i, nothing, making->gathered[i]};
+        struct node_costs *costs = &making->nodes[i];
+        int like = making->out->block_like[i], choices = costs->choices;
+        costs->units = like == (int)i ? count_units(making, costs->seconds, choices) : making->nodes[like].units;
+        if (!costs->units) return STATUS_FAILED;
+        nodes[i] = (struct intra_op_node){choices, costs->same_as, costs->units, nothing};
+        nodes[count + i] = (struct intra_op_node){choices, (int)i, nothing, costs->states};
+        nodes[2 * count + i] = (struct intra_op_node){choices, (int)i, nothing, costs->gathered};
     }
     making->out->program.node_count = (int)all;
     making->out->program.nodes = nodes;
@@ -468,15 +470,8 @@ static enum status create(struct making *making) {
     out->strategies = take(making, count, sizeof *out->strategies);
     out->block_like = take(making, count, sizeof *out->block_like);
     out->strategy_of = take(making, count, sizeof *out->strategy_of);
-    making->choices = take(making, count, sizeof *making->choices);
-    making->same_as = take(making, count, sizeof *making->same_as);
-    making->seconds = take(making, count, sizeof *making->seconds);
-    making->units = take(making, count, sizeof *making->units);
-    making->states = take(making, count, sizeof *making->states);
-    making->gathered = take(making, count, sizeof *making->gathered);
-    making->made = take(making, count * OP_OUTPUTS_MAX, sizeof *making->made);
-    bool all = out->strategies && out->block_like && out->strategy_of && making->choices && making->same_as &&
-               making->seconds && making->units && making->states && making->gathered && making->made;
+    making->nodes = take(making, count, sizeof *making->nodes);
+    bool all = out->strategies && out->block_like && out->strategy_of && making->nodes;
     return all ? STATUS_OK : STATUS_FAILED;
 }
 

@@ -10,7 +10,6 @@
 #pragma once
 
 #include "plan/layout/intra_op.h"
-#include "plan/layout/layout.h"
 #include "plan/layout/strategy.h"
 
 struct shard_question {
@@ -19,7 +18,7 @@ struct shard_question {
     struct device_rates rates;
     double state_bytes_per_byte; /* of a parameter: itself, its gradient and optimizer state, for each of its bytes */
     int64_t memory_limit;        /* bytes of a device; INTRA_OP_NO_LIMIT: none */
-    /* Only what ranks execute (plan/layout/shard_strategies.h): such strategies, and a parameter's uses all alike. */
+    /* Only what ranks execute (plan/layout/strategy.h): such strategies, and a parameter's uses all alike. */
     bool executable;
 };
 

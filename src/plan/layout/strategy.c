@@ -33,12 +33,6 @@ struct layout_shape strategy_shape(const struct tensor *tensor) {
     return shape;
 }
 
-static int dimension_of(const struct op_loops *loops, int operand, int index) {
-    for (int d = 0; d < TENSOR_RANK_MAX; d++)
-        if (loops->of[operand][d] == index) return d;
-    return LAYOUT_REPLICATED;
-}
-
 static int positions_index(const struct op_loops *loops) {
     for (int i = 0; i < loops->count; i++)
         if (loops->indices[i].letter == 't' || loops->indices[i].letter == 'z') return i;
@@ -55,8 +49,8 @@ static bool moves_positions(const struct maker *maker, int operand, int index) {
     int positions = positions_index(&maker->loops);
     bool apart = maker->loops.apart >> operand & 1;
     return !apart && is_activation(operand_of(maker->node, operand)) && positions != OP_INDEX_NONE &&
-           index != positions && dimension_of(&maker->loops, operand, index) == LAYOUT_REPLICATED &&
-           dimension_of(&maker->loops, operand, positions) != LAYOUT_REPLICATED;
+           index != positions && op_loops_dimension(&maker->loops, operand, index) == LAYOUT_REPLICATED &&
+           op_loops_dimension(&maker->loops, operand, positions) != LAYOUT_REPLICATED;
 }
 
 static bool any_moves_positions(const struct maker *maker, int index) {
@@ -111,7 +105,7 @@ static void set_layouts(const struct maker *maker, struct strategy *strategy) {
             int index = strategy->index[axis];
             if (index == OP_INDEX_NONE) continue;
             if (strategy->positions[axis] && moves_positions(maker, operand, index)) index = positions;
-            strategy->operand[operand].dimension[axis] = (int8_t)dimension_of(&maker->loops, operand, index);
+            strategy->operand[operand].dimension[axis] = (int8_t)op_loops_dimension(&maker->loops, operand, index);
         }
     }
 }
@@ -145,10 +139,10 @@ static double local_bytes(const struct maker *maker, const struct strategy *stra
 
 /* Whether an operand that lacks the index is, or has as gradient, a sum over it. */
 static bool is_summed(const struct maker *maker, int operand, int index) {
-    if (dimension_of(&maker->loops, operand, index) != LAYOUT_REPLICATED) return false;
+    if (op_loops_dimension(&maker->loops, operand, index) != LAYOUT_REPLICATED) return false;
     if (maker->loops.apart >> operand & 1) return false;
     bool after = operand < OP_INPUTS_MAX && (maker->loops.added >> operand & 1);
-    return !after || dimension_of(&maker->loops, OP_INPUTS_MAX, index) != LAYOUT_REPLICATED;
+    return !after || op_loops_dimension(&maker->loops, OP_INPUTS_MAX, index) != LAYOUT_REPLICATED;
 }
 
 /* The axes over which the operand is summed: those that leave its positions cut, or the others. */
@@ -395,4 +389,119 @@ char *strategy_print_dropped(const struct node *node, const struct strategy_drop
     snprintf(text, STRATEGY_TEXT, "%lld %s do not divide by the %lld devices of axis %d", (long long)dropped->size,
              strategy_index_name(loops.indices[dropped->index].letter), (long long)dropped->parts, dropped->axis);
     return text;
+}
+
+/* --- what can be executed --- */
+
+unsigned strategy_axes_taken(const struct strategy *strategy, const struct device_mesh *mesh) {
+    unsigned taken = 0;
+    for (int axis = 0; axis < mesh->axes; axis++)
+        if (mesh->sizes[axis] > 1 && strategy->index[axis] != OP_INDEX_NONE) taken |= 1u << axis;
+    return taken;
+}
+
+static bool is_positions(const struct op_index *index) { return index->letter == 't' || index->letter == 'z'; }
+
+/* Parts of positions are two runs each where they are on any mesh of these devices, so that cuts along one axis are
+ * those of the others cut again. */
+static const char *why_not_order(const struct op_index *index, const struct device_mesh *mesh) {
+    int64_t devices = device_mesh_devices(mesh, device_mesh_all_axes(mesh));
+    int64_t positions = index->letter == 'z' ? 2 * index->size : index->size;
+    bool zigzag = positions % (2 * devices) == 0;
+    if (index->letter == 't' && index->largest_share && zigzag)
+        return "positions that divide so are cut in zigzag, which is balanced";
+    if (index->letter == 'z' && !zigzag) return "positions that do not divide by all ranks are cut in runs";
+    return NULL;
+}
+
+/* Two axes that take one index cut it together. Positions that an axis leaves cut are cut again after those of the
+ * axes before it. */
+static const char *why_not_together(const struct op_loops *loops, const struct strategy *strategy, unsigned taken) {
+    for (int a = 0; a < DEVICE_MESH_AXES_MAX; a++)
+        for (int b = a + 1; b < DEVICE_MESH_AXES_MAX; b++) {
+            if (!(taken >> a & 1) || !(taken >> b & 1)) continue;
+            bool same = strategy->index[a] == strategy->index[b];
+            if (same && strategy->positions[a] != strategy->positions[b])
+                return "axes that cut one index leave positions cut alike";
+            if (strategy->positions[a] && is_positions(&loops->indices[strategy->index[b]]))
+                return "what an axis leaves cut by positions is cut after the node's own";
+        }
+    return NULL;
+}
+
+const char *strategy_why_not(const struct node *node, const struct strategy *strategy, const struct device_mesh *mesh) {
+    struct op_loops loops;
+    unsigned taken = strategy_axes_taken(strategy, mesh);
+    const char *why_not = NULL;
+    if (taken == 0) return NULL;
+    if (taken >> SHARD_AXES_MAX) return "ranks share a node along two axes";
+    if (!op_loops_of(node, strategy->way, &loops)) BUG("a way that there is not");
+    for (int axis = 0; axis < SHARD_AXES_MAX && !why_not; axis++) {
+        if (!(taken >> axis & 1)) continue;
+        if (strategy->passes[axis]) why_not = "what parts read whole is gathered, not passed round";
+        if (!why_not) why_not = why_not_order(&loops.indices[strategy->index[axis]], mesh);
+    }
+    return why_not ? why_not : why_not_together(&loops, strategy, taken);
+}
+
+void strategies_keep_executable(const struct node *node, const struct device_mesh *mesh,
+                                struct strategies *strategies) {
+    size_t kept = 0;
+    for (size_t i = 0; i < strategies->kept.count; i++)
+        if (!strategy_why_not(node, &strategies->kept.items[i], mesh))
+            strategies->kept.items[kept++] = strategies->kept.items[i];
+    strategies->kept.count = kept;
+}
+
+struct parameter_use strategy_parameter_use(const struct node *node, const struct strategy *strategy, int operand) {
+    struct parameter_use use = {strategy->operand[operand], 0};
+    struct op_loops loops;
+    if (!op_loops_of(node, strategy->way, &loops)) return use;
+    for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++) {
+        int index = strategy->index[axis];
+        if (index == OP_INDEX_NONE) continue;
+        bool after = (loops.added >> operand & 1) && !op_loops_has(&loops, OP_INPUTS_MAX, index);
+        bool apart = loops.apart >> operand & 1;
+        bool partial = !op_loops_has(&loops, operand, index) && !apart && !(after && !strategy->positions[axis]);
+        use.partial |= (unsigned)partial << axis;
+    }
+    return use;
+}
+
+unsigned strategy_apart_axes(const struct node *node, const struct strategy *strategy, int operand) {
+    struct op_loops loops;
+    unsigned axes = 0;
+    if (!op_loops_of(node, strategy->way, &loops) || !(loops.apart >> operand & 1)) return 0;
+    for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++)
+        if (strategy->index[axis] != OP_INDEX_NONE && !op_loops_has(&loops, operand, strategy->index[axis]))
+            axes |= 1u << axis;
+    return axes;
+}
+
+bool parameter_use_equal(const struct parameter_use *a, const struct parameter_use *b) {
+    return layout_equal(&a->layout, &b->layout) && a->partial == b->partial;
+}
+
+static bool has_views(const struct graph *graph, const struct tensor *base) {
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (graph->tensors.items[i]->base == base) return true;
+    return false;
+}
+
+bool strategy_cuts_columns(const struct op_loops *loops, int operand, const struct tensor *tensor, int index) {
+    return index != OP_INDEX_NONE && tensor && tensor->kind == TENSOR_ACTIVATION &&
+           loops->of[operand][tensor->shape.rank - 1] == index;
+}
+
+bool strategy_takes_segments(const struct graph *graph, const struct node *node, const struct strategy *strategy,
+                             int operand) {
+    struct op_loops loops;
+    bool cuts = false;
+    if (!op_loops_of(node, strategy->way, &loops)) return false;
+    for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++) {
+        int index = strategy->index[axis];
+        cuts |= strategy_cuts_columns(&loops, OP_INPUTS_MAX, node->out[0], index) &&
+                strategy_cuts_columns(&loops, operand, node->in[operand], index);
+    }
+    return cuts && !node->in[operand]->base && has_views(graph, node->out[0]);
 }

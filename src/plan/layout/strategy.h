@@ -13,7 +13,7 @@
 #pragma once
 
 #include "ir/symbolic_profile.h"
-#include "plan/layout/layout.h"
+#include "plan/layout/sharding.h"
 
 /* What one device does in a second, and how often a step's waves share one sum of a parameter's gradient. */
 struct device_rates {
@@ -57,3 +57,32 @@ enum { STRATEGY_TEXT = 128 };
 /* "heads", of an index of that letter. */
 const char *strategy_index_name(char letter);
 char *strategy_print_dropped(const struct node *node, const struct strategy_dropped *dropped, char text[STRATEGY_TEXT]);
+
+/* --- what ranks execute --- */
+
+enum { SHARD_AXES_MAX = TENSOR_CUTS_MAX };
+/* The axes of more than one device that took an index, as bits. */
+unsigned strategy_axes_taken(const struct strategy *strategy, const struct device_mesh *mesh);
+/* Why ranks do not execute a strategy of the node; NULL: they do. */
+const char *strategy_why_not(const struct node *node, const struct strategy *strategy, const struct device_mesh *mesh);
+/* Removes those that ranks do not execute. The first stays: it takes no index. */
+void strategies_keep_executable(const struct node *node, const struct device_mesh *mesh, struct strategies *strategies);
+
+/* How a node's strategy takes a parameter, which all of its uses must do alike: each has its own sum of gradients, but
+ * these are added up before ranks add theirs. */
+struct parameter_use {
+    struct layout layout;
+    unsigned partial; /* axes along which each rank has a part of its gradient's sum, as bits */
+};
+/* The axes along which ranks keep their parts of an operand's sum, or its gradient's, apart (struct op_loops), as bits:
+ * who makes an activation and who reads it must have the same. */
+unsigned strategy_apart_axes(const struct node *node, const struct strategy *strategy, int operand);
+bool parameter_use_equal(const struct parameter_use *a, const struct parameter_use *b);
+struct parameter_use strategy_parameter_use(const struct node *node, const struct strategy *strategy, int operand);
+
+/* Whether the strategy takes an operand's columns in segments: they go on as columns of the node's output, of which
+ * each view (queries, keys, values) is cut by itself. No conversion makes such parts: what makes the operand has to. */
+bool strategy_takes_segments(const struct graph *graph, const struct node *node, const struct strategy *strategy,
+                             int operand);
+/* Whether the index runs over the columns of an activation. */
+bool strategy_cuts_columns(const struct op_loops *loops, int operand, const struct tensor *tensor, int index);

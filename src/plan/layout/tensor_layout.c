@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "plan/layout/joint_solution.h"
-#include "plan/recipe_lines.h"
+#include "plan/recipe.h"
 
 enum { STRATEGY_BYTES = 32, MESH_BYTES = 96 };
 static const char mesh_name[] = "mesh";

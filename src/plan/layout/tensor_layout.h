@@ -9,7 +9,7 @@
 
 /* ---- a solution as text ----
  *
- * What a program's solution chose, as lines of a recipe (plan/recipe_lines.h): "NODE STRATEGY\n" for each node of the
+ * What a program's solution chose, as lines of a recipe (plan/recipe.h): "NODE STRATEGY\n" for each node of the
  * graph that chooses by itself; those that are tied to it have the same.
  *
  * A strategy is the letters of the indices that the mesh's axes took, '.' for none, with '/' between axes; '+' after

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "plan/plan_keys.h"
 #include "report/page/metrics_reader.h"
 #include "report/page/timeline.h"
 #include "session/checkpoint/run_folder.h"

@@ -32,7 +32,7 @@ struct partition_triple {
 
 enum recomputation {
     RECOMPUTE_NONE,
-    RECOMPUTE_NORMS,     /* norms and activation functions again (ir/selective_recompute.h) */
+    RECOMPUTE_NORMS,     /* norms and activation functions again (ir/rewrite.h) */
     RECOMPUTE_ATTENTION, /* scores and their softmax again (arXiv 2205.05198: selective) */
     RECOMPUTE_HALF,      /* every second layer, or what costs as much */
     RECOMPUTE_FULL,      /* each layer from its input */

@@ -1,4 +1,4 @@
-#include "ir/token_tiles.h"
+#include "ir/rewrite.h"
 
 /* A run of forward nodes, and the gradients of these: indices into the graph's nodes. */
 struct run {
@@ -260,13 +260,15 @@ static enum status weave(struct tiling *tiling) {
     return STATUS_OK;
 }
 
-static void replace_nodes(struct tiling *tiling) {
-    struct graph *graph = tiling->graph;
-    graph->nodes.count = 0;
-    for (size_t n = 0; n < tiling->woven.count; n++) {
-        tiling->woven.items[n]->id = (int)n;
-        graph->nodes.items[graph->nodes.count++] = tiling->woven.items[n];
+/* The graph's nodes become these. */
+static enum status replace_nodes(struct graph *graph, struct node *const *nodes, size_t count) {
+    TRY(vec_reserve(&graph->nodes, count));
+    graph->nodes.count = count;
+    for (size_t n = 0; n < count; n++) {
+        graph->nodes.items[n] = nodes[n];
+        nodes[n]->id = (int)n;
     }
+    return STATUS_OK;
 }
 
 static enum status tiling_create(struct graph *graph, int64_t rows, struct tiling *out) {
@@ -296,8 +298,7 @@ enum status graph_tile(struct graph *graph, int64_t rows) {
                           (long long)rows, (long long)tokens, OP_ROWS_APART);
     enum status status = tiling_create(graph, rows, &tiling);
     if (status == STATUS_OK) status = weave(&tiling);
-    if (status == STATUS_OK) status = vec_reserve(&graph->nodes, tiling.woven.count);
-    if (status == STATUS_OK) replace_nodes(&tiling);
+    if (status == STATUS_OK) status = replace_nodes(graph, tiling.woven.items, tiling.woven.count);
     tiling_free(&tiling);
     return status;
 }
@@ -307,4 +308,185 @@ bool graph_has_tiles(struct graph *graph) {
     bool any = tiling_create(graph, OP_ROWS_APART, &tiling) == STATUS_OK && tiling.runs.count > 0;
     tiling_free(&tiling);
     return any;
+}
+
+/* How backward reads a tensor that owns its bytes. Nodes are indices. */
+struct reading {
+    int32_t first, last; /* of the nodes that read it; -1: none does */
+    int32_t last_block;  /* of the last one */
+    bool forward;        /* forward reads it too */
+    bool apart;          /* nodes of several blocks read it in backward */
+};
+
+/* A forward node whose output is recomputed, before the node `before`. */
+struct again {
+    const struct node *node;
+    int32_t before;
+};
+
+struct recomputation {
+    struct graph *graph;
+    size_t tensors;           /* that there are before */
+    struct reading *readings; /* by tensor id */
+    struct tensor **instead;  /* by tensor id: what backward reads in its place; NULL: itself */
+    VEC(struct again) list;
+    VEC(struct node *) woven; /* the new list of nodes */
+};
+
+static bool is_activation(const struct tensor *tensor) { return tensor && tensor->kind == TENSOR_ACTIVATION; }
+
+static void note_reader(struct reading *reading, const struct node *node) {
+    if (node->phase == PHASE_FORWARD) reading->forward = true;
+    if (node->phase != PHASE_BACKWARD) return;
+    reading->apart |= reading->first >= 0 && reading->last_block != node->block;
+    if (reading->first < 0) reading->first = node->id;
+    reading->last = node->id;
+    reading->last_block = node->block;
+}
+
+static void find_readings(const struct recomputation *chosen) {
+    const struct graph *graph = chosen->graph;
+    for (size_t i = 0; i < chosen->tensors; i++)
+        chosen->readings[i] = (struct reading){.first = -1, .last = -1, .last_block = -1};
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        for (int i = 0; i < OP_INPUTS_MAX; i++) {
+            struct tensor *in = graph->nodes.items[n]->in[i];
+            if (is_activation(in)) note_reader(&chosen->readings[tensor_storage(in)->id], graph->nodes.items[n]);
+        }
+}
+
+static const struct reading *reading_of(const struct recomputation *chosen, struct tensor *tensor) {
+    return &chosen->readings[tensor_storage(tensor)->id];
+}
+
+/* Whether backward has the node's inputs there anyway. One that is recomputed itself may not be there yet. */
+static bool inputs_last(const struct recomputation *chosen, const struct node *node, int32_t before) {
+    bool last = true;
+    for (int i = 0; i < OP_INPUTS_MAX; i++) {
+        if (!is_activation(node->in[i])) continue;
+        const struct reading *reading = reading_of(chosen, node->in[i]);
+        last &= reading->last >= before && reading->last_block == node->block;
+        last &= !chosen->instead[tensor_storage(node->in[i])->id];
+    }
+    return last;
+}
+
+static bool may_make_again(const struct recomputation *chosen, const struct node *node) {
+    struct tensor *made = node->out[0];
+    if (node->phase != PHASE_FORWARD || !node->op->light || made->base || made->kept) return false;
+    const struct reading *reading = &chosen->readings[made->id];
+    bool read = reading->forward && reading->first >= 0 && !reading->apart && reading->last_block == node->block;
+    return read && inputs_last(chosen, node, reading->first);
+}
+
+static enum status find_chosen(struct recomputation *chosen) {
+    const struct graph *graph = chosen->graph;
+    find_readings(chosen);
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        if (!may_make_again(chosen, node)) continue;
+        const struct again again = {node, chosen->readings[node->out[0]->id].first};
+        chosen->instead[node->out[0]->id] = node->out[0]; /* until there is another */
+        TRY(vec_push(&chosen->list, again));
+    }
+    return STATUS_OK;
+}
+
+/* ---- the second nodes ---- */
+
+static enum status add_again(struct recomputation *chosen, const struct node *node) {
+    struct graph *graph = chosen->graph;
+    struct node *made = scratch_alloc(&graph->memory, 1, sizeof *made);
+    if (!made) return STATUS_FAILED;
+    *made = *node;
+    made->phase = PHASE_BACKWARD;
+    made->of = node;
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        if (!node->out[i]) continue;
+        const char *name = graph_format(graph, "%s.again", node->out[i]->name);
+        made->out[i] = graph_tensor(graph, TENSOR_ACTIVATION, name, node->out[i]->shape);
+        TRY(graph_status(graph));
+        made->out[i]->block = node->block;
+        made->out[i]->producer = made;
+    }
+    chosen->instead[node->out[0]->id] = made->out[0];
+    return vec_push(&chosen->woven, made);
+}
+
+static enum status read_again(const struct recomputation *chosen, struct node *node) {
+    for (int i = 0; i < OP_INPUTS_MAX; i++) {
+        struct tensor *in = node->in[i];
+        if (!is_activation(in) || (size_t)in->id >= chosen->tensors) continue;
+        if (in->base && chosen->instead[in->base->id] && !chosen->instead[in->id])
+            chosen->instead[in->id] = graph_view_again(chosen->graph, chosen->instead[in->base->id], in);
+        if (chosen->instead[in->id]) node->in[i] = chosen->instead[in->id];
+    }
+    return graph_status(chosen->graph);
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct again *x = a, *y = b;
+    return x->before != y->before ? (x->before < y->before ? -1 : 1) : (x->node->id < y->node->id ? -1 : 1);
+}
+
+static enum status weave_chosen(struct recomputation *chosen) {
+    const struct graph *graph = chosen->graph;
+    size_t next = 0;
+    qsort(chosen->list.items, chosen->list.count, sizeof *chosen->list.items, by_place);
+    for (int32_t n = 0; n < (int32_t)graph->nodes.count; n++) {
+        struct node *node = graph->nodes.items[n];
+        for (; next < chosen->list.count && chosen->list.items[next].before == n; next++)
+            TRY(add_again(chosen, chosen->list.items[next].node));
+        if (node->phase == PHASE_BACKWARD) TRY(read_again(chosen, node));
+        TRY(vec_push(&chosen->woven, node));
+    }
+    return STATUS_OK;
+}
+
+/* ---- the graph ---- */
+
+static enum status recomputation_create(struct graph *graph, struct recomputation *out) {
+    size_t tensors = graph->tensors.count;
+    *out = (struct recomputation){.graph = graph, .tensors = tensors};
+    TRY(graph_status(graph));
+    out->readings = mem_array(tensors + 1, sizeof *out->readings);
+    out->instead = mem_array(tensors + 1, sizeof *out->instead);
+    return out->readings && out->instead ? find_chosen(out) : STATUS_FAILED;
+}
+
+static void recomputation_free(struct recomputation *chosen) {
+    mem_free(chosen->readings);
+    mem_free(chosen->instead);
+    vec_free(&chosen->list);
+    vec_free(&chosen->woven);
+}
+
+enum status graph_selective_recompute(struct graph *graph) {
+    struct recomputation chosen;
+    enum status status = recomputation_create(graph, &chosen);
+    if (status == STATUS_OK && chosen.list.count > 0) {
+        status = weave_chosen(&chosen);
+        if (status == STATUS_OK) status = replace_nodes(graph, chosen.woven.items, chosen.woven.count);
+    }
+    recomputation_free(&chosen);
+    return status;
+}
+
+enum status graph_selective_recompute_count(struct graph *graph, struct selective_recompute_counts *out) {
+    struct recomputation chosen;
+    struct op_cost cost;
+    *out = (struct selective_recompute_counts){0};
+    enum status status = recomputation_create(graph, &chosen);
+    for (size_t i = 0; i < chosen.list.count && status == STATUS_OK; i++) {
+        op_cost(chosen.list.items[i].node, &cost);
+        out->bytes += cost.bytes;
+        out->saved_bytes += (double)shape_bytes(&chosen.list.items[i].node->out[0]->shape);
+    }
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        if (graph->nodes.items[n]->phase > PHASE_BACKWARD) continue;
+        op_cost(graph->nodes.items[n], &cost);
+        out->flops += cost.flops;
+    }
+    recomputation_free(&chosen);
+    return status;
 }
