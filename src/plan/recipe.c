@@ -289,7 +289,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
         recipe_load_setting(recipe, id, &value);
         failed |= json_object_set_new(object, setting_table[id].key, setting_to_json(&setting_table[id], &value));
     }
-    if (recipe->packing_auto) failed |= json_object_set_new(object, "packing", json_string("auto"));
+    if (recipe->packing_auto)
+        failed |= json_object_set_new(object, "packing", json_string(setting_table[SETTING_packing].automatic));
     if (recipe->layout_rates.flops_per_s > 0)
         failed |= json_object_set_new(object, "layout_rates", layout_rates_to_json(&recipe->layout_rates));
     if (recipe->strategies)
@@ -309,7 +310,8 @@ static enum status read_packing(const char *file, const json_t *object, struct r
     const json_t *text = json_present(object, "packing");
     struct setting_value value;
     out->packing = packed && !text ? EXAMPLE_PACKING_ROWS_HELD : EXAMPLE_PACKING_OFF;
-    out->packing_auto = json_is_string(text) && strcmp(json_string_value(text), "auto") == 0;
+    out->packing_auto =
+        json_is_string(text) && strcmp(json_string_value(text), setting_table[SETTING_packing].automatic) == 0;
     if (out->packing_auto || !text) return STATUS_OK;
     TRY(setting_from_json(file, object, &setting_table[SETTING_packing], false, NULL, &value));
     out->packing = (enum example_packing)value.int_value;

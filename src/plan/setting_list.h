@@ -33,8 +33,8 @@
       .computed = ", or the value in the plan file or run",                                                            \
       .help = "across: tokens attend to earlier documents in their sequence. within: each document attends to "        \
               "itself, with positions from 0. Documents end at the model's eos_token_id")                              \
-    X(packing, "packing", "packing", .type = SETTING_CHOICE, .choices = "on|off", .names = "off|on|rows-held",         \
-      .names_in_files = true, .later = true,                                                                           \
+    X(packing, "packing", "packing", .type = SETTING_CHOICE, .choices = "on|off", .automatic = "auto",                 \
+      .names = "off|on|rows-held", .names_in_files = true, .later = true,                                              \
       .commands = COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_PROFILE,                      \
       .computed =                                                                                                      \
           "on where the data hold supervised examples; off in plan and profile; or the value in the plan file or run", \

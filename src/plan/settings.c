@@ -207,7 +207,8 @@ static enum status refuse_name(const char *file, const struct setting *setting, 
     char text[256];
     const char *names[NAMES_MAX];
     size_t count = 0;
-    snprintf(text, sizeof text, "%s", setting->names_in_files ? names_of(setting) : setting->choices);
+    snprintf(text, sizeof text, "%s%s%s", setting->names_in_files ? names_of(setting) : setting->choices,
+             setting->automatic ? "|" : "", setting->automatic ? setting->automatic : "");
     for (char *rest = text, *one; count < NAMES_MAX && (one = strsep(&rest, "|"));)
         names[count++] = one;
     enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not known", file, setting->key, name);

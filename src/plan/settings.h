@@ -64,8 +64,9 @@ struct setting {
     int64_t min, max;
     double float_min, float_max;
     bool above, may_be_empty;
-    const char *automatic; /* the word for 0 of a whole number that is chosen then; NULL: there is none */
-    const char *choices;   /* "bf16|fp32" */
+    /* The word for a value that is chosen later: 0 of a whole number; of a choice, in files alone. NULL: none. */
+    const char *automatic;
+    const char *choices; /* "bf16|fp32" */
     const char *hint;  /* what to do instead of a value that is none of the choices; NULL: they speak for themselves */
     const char *names; /* of the field's values from 0 on; NULL: `choices` */
     const char *fallback; /* the default, as text; NULL: none, or one that depends on other things */

@@ -348,6 +348,7 @@ static void bad_texts_are_refused(void **state) {
     refuse(path, changed("recipe", "document_attention", json_string("")), "document_attention: ''",
            "the legal values are across and within");
     refuse_recipe(path, "packing", json_string("of"), "packing: 'of'", "off");
+    refuse_recipe(path, "packing", json_string("aut"), "packing: 'aut'", "auto");
     refuse_recipe(path, "loss", json_string("dpx"), "loss: 'dpx'", "dpo");
     refuse(path, changed("recipe", "optimizer", json_string("muon")), "muon_momentum: missing", whole);
     refuse(path, changed("recipe", "loss", json_string("dpo")), "dpo_beta: missing", whole);
