@@ -35,9 +35,11 @@ static unsigned char *place_of(const struct file_behind *behind, size_t piece) {
     return behind->pieces + piece % PIECES * FILE_PIECE_BYTES;
 }
 
-static bool drop_direct(int descriptor) {
+/* Whether that changed anything. */
+static bool set_direct(int descriptor, bool direct) {
     int flags = fcntl(descriptor, F_GETFL);
-    return flags >= 0 && (flags & O_DIRECT) && fcntl(descriptor, F_SETFL, flags & ~O_DIRECT) == 0;
+    return flags >= 0 && (flags & O_DIRECT) != (direct ? O_DIRECT : 0) &&
+           fcntl(descriptor, F_SETFL, flags ^ O_DIRECT) == 0;
 }
 
 int file_write_fully(int descriptor, const void *data, size_t bytes) {
@@ -45,7 +47,7 @@ int file_write_fully(int descriptor, const void *data, size_t bytes) {
         ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(descriptor, (const char *)data + done, bytes - done);
         if (put < 0 && errno == EINTR) continue;
         /* A file system that asks for another alignment, or what is left after a disk wrote part of a block. */
-        if (put < 0 && errno == EINVAL && drop_direct(descriptor)) continue;
+        if (put < 0 && errno == EINVAL && set_direct(descriptor, false)) continue;
         if (put < 0) return errno;
         done += (size_t)put;
     }
@@ -156,58 +158,76 @@ static enum status create_failed(const char *path) {
                        "remove the link");
 }
 
-static enum status open_regular(const char *path, int *descriptor, size_t *bytes) {
-    /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
-    int file = open_checked(path, O_RDONLY | O_NONBLOCK, 0);
+static enum status open_input(const char *path, struct file_input *input) {
     struct stat info;
-    if (file < 0) return input_failed(path, "open");
-    if (fstat(file, &info) != 0) {
-        close(file);
-        return input_failed(path, "examine");
-    }
-    if (!S_ISREG(info.st_mode)) {
-        close(file);
-        return status_set(STATUS_BAD_INPUT, "%s: not a regular file", path);
-    }
-    *descriptor = file;
-    *bytes = (size_t)info.st_size;
+    /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
+    input->descriptor = open_checked(path, O_RDONLY | O_NONBLOCK, 0);
+    if (input->descriptor < 0) return input_failed(path, "open");
+    if (fstat(input->descriptor, &info) != 0) return input_failed(path, "examine");
+    if (!S_ISREG(info.st_mode)) return status_set(STATUS_BAD_INPUT, "%s: not a regular file", path);
+    input->bytes = (size_t)info.st_size;
     return STATUS_OK;
 }
 
-static bool read_fully(int file, char *text, size_t bytes) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = fault_point(FAULT_READ) ? -1 : read(file, text + done, bytes - done);
+enum status file_input_open(const char *path, struct file_input *out) {
+    struct file_input input = {.path = mem_string(path), .descriptor = -1};
+    enum status status = input.path ? open_input(path, &input) : STATUS_FAILED;
+    if (status == STATUS_OK)
+        *out = input;
+    else
+        file_input_close(&input);
+    return status;
+}
+
+struct file_input file_input_of_memory(const void *data, size_t bytes) {
+    return (struct file_input){.memory = data, .bytes = bytes, .descriptor = -1};
+}
+
+void file_input_close(struct file_input *input) {
+    if (input->path && input->descriptor >= 0) close(input->descriptor);
+    mem_free(input->path);
+    *input = (struct file_input){.descriptor = -1};
+}
+
+enum status file_input_read(const struct file_input *input, size_t offset, size_t bytes, void *out) {
+    BUG_IF(offset > input->bytes || bytes > input->bytes - offset, "%s: bytes %zu..+%zu of %zu", input->path, offset,
+           bytes, input->bytes);
+    if (bytes > 0 && !input->path) memcpy(out, input->memory + offset, bytes);
+    for (size_t done = 0; input->path && done < bytes;) {
+        ssize_t got = fault_point(FAULT_READ)
+                          ? -1
+                          : pread(input->descriptor, (char *)out + done, bytes - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = EIO; /* shorter than fstat said */
-        if (got <= 0) return false;
+        if (got < 0) return status_set(STATUS_FAILED, "%s: cannot read: %s", input->path, strerror(errno));
+        if (got == 0)
+            return status_set(STATUS_FAILED, "%s: was cut short while it was in use: it ends at byte %zu of %zu",
+                              input->path, offset + done, input->bytes);
         done += (size_t)got;
     }
-    return true;
+    return STATUS_OK;
+}
+
+void file_input_expect(const struct file_input *input, size_t offset, size_t bytes) {
+    if (input->path) (void)posix_fadvise(input->descriptor, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
 }
 
 enum status file_read(const char *path, size_t limit_bytes, char **text, size_t *bytes) {
-    int file = -1;
-    size_t size = 0;
-    TRY(open_regular(path, &file, &size));
-    if (size > limit_bytes) {
-        close(file);
-        return status_set(STATUS_BAD_INPUT, "%s: %zu bytes are more than the limit of %zu for such a file", path, size,
-                          limit_bytes);
-    }
-    char *data = mem_array(size + 1, 1);
-    if (!data) {
-        close(file);
-        return STATUS_FAILED;
-    }
-    enum status status = read_fully(file, data, size) ? STATUS_OK : input_failed(path, "read");
-    close(file);
-    if (status != STATUS_OK) {
+    struct file_input input;
+    char *data = NULL;
+    enum status status = STATUS_OK;
+    TRY(file_input_open(path, &input));
+    if (input.bytes > limit_bytes)
+        status = status_set(STATUS_BAD_INPUT, "%s: %zu bytes are more than the limit of %zu for such a file", path,
+                            input.bytes, limit_bytes);
+    if (status == STATUS_OK) data = mem_array(input.bytes + 1, 1);
+    if (status == STATUS_OK && !data) status = STATUS_FAILED;
+    if (data && file_input_read(&input, 0, input.bytes, data) != STATUS_OK) status = STATUS_BAD_INPUT;
+    if (status == STATUS_OK)
+        *text = data, *bytes = input.bytes;
+    else
         mem_free(data);
-        return status;
-    }
-    *text = data;
-    *bytes = size;
-    return STATUS_OK;
+    file_input_close(&input);
+    return status;
 }
 
 static enum status open_writer(const char *path, int flags, struct file_writer *out) {
@@ -243,11 +263,6 @@ enum status file_writer_open_part(const char *path, uint64_t offset, struct file
     (void)output_failed(path, "write at a place of");
     file_writer_abandon(out);
     return STATUS_FAILED;
-}
-
-static bool set_direct(int descriptor, bool direct) {
-    int flags = fcntl(descriptor, F_GETFL);
-    return flags >= 0 && fcntl(descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
 void file_writer_pass_cache(struct file_writer *writer) {
@@ -339,11 +354,14 @@ void file_writer_print(struct file_writer *writer, const char *format, ...) {
     mem_free(longer);
 }
 
+static bool is_same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 /* Whether the path itself, and not a link there, names the open file. */
 static bool is_at(int file, const char *path) {
     struct stat open, there;
-    return fstat(file, &open) == 0 && lstat(path, &there) == 0 && open.st_dev == there.st_dev &&
-           open.st_ino == there.st_ino;
+    return fstat(file, &open) == 0 && lstat(path, &there) == 0 && is_same(&open, &there);
 }
 
 static void remove_written(const struct file_writer *writer) {
@@ -444,8 +462,7 @@ enum status file_replace(const char *path, const char *text, size_t bytes) {
 
 static bool is_same_file(const char *a, const char *b) {
     struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && is_same(&first, &second);
 }
 
 static void copy_bytes(const struct file_input *from, struct file_writer *to) {
@@ -473,61 +490,4 @@ enum status file_copy_summed(const char *from, const char *to, struct file_sums 
     }
     file_input_close(&input);
     return status;
-}
-
-static enum status refuse(const char *path, const char *doing) {
-    return status_set(STATUS_BAD_INPUT, "%s: cannot %s: %s", path, doing, strerror(errno));
-}
-
-static enum status open_input(const char *path, struct file_input *input) {
-    struct stat info;
-    /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
-    input->descriptor = fault_point(FAULT_OPEN) ? -1 : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (input->descriptor < 0) return refuse(path, "open");
-    if (fstat(input->descriptor, &info) != 0) return refuse(path, "examine");
-    if (!S_ISREG(info.st_mode)) return status_set(STATUS_BAD_INPUT, "%s: not a regular file", path);
-    input->bytes = (size_t)info.st_size;
-    return STATUS_OK;
-}
-
-enum status file_input_open(const char *path, struct file_input *out) {
-    struct file_input input = {.path = mem_string(path), .descriptor = -1};
-    enum status status = input.path ? open_input(path, &input) : STATUS_FAILED;
-    if (status == STATUS_OK)
-        *out = input;
-    else
-        file_input_close(&input);
-    return status;
-}
-
-struct file_input file_input_of_memory(const void *data, size_t bytes) {
-    return (struct file_input){.memory = data, .bytes = bytes, .descriptor = -1};
-}
-
-void file_input_close(struct file_input *input) {
-    if (input->path && input->descriptor >= 0) close(input->descriptor);
-    mem_free(input->path);
-    *input = (struct file_input){.descriptor = -1};
-}
-
-enum status file_input_read(const struct file_input *input, size_t offset, size_t bytes, void *out) {
-    BUG_IF(offset > input->bytes || bytes > input->bytes - offset, "%s: bytes %zu..+%zu of %zu", input->path, offset,
-           bytes, input->bytes);
-    if (bytes > 0 && !input->path) memcpy(out, input->memory + offset, bytes);
-    for (size_t done = 0; input->path && done < bytes;) {
-        ssize_t got = fault_point(FAULT_READ)
-                          ? -1
-                          : pread(input->descriptor, (char *)out + done, bytes - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return status_set(STATUS_FAILED, "%s: cannot read: %s", input->path, strerror(errno));
-        if (got == 0)
-            return status_set(STATUS_FAILED, "%s: was cut short while it was in use: it ends at byte %zu of %zu",
-                              input->path, offset + done, input->bytes);
-        done += (size_t)got;
-    }
-    return STATUS_OK;
-}
-
-void file_input_expect(const struct file_input *input, size_t offset, size_t bytes) {
-    if (input->path) (void)posix_fadvise(input->descriptor, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
 }

@@ -181,6 +181,12 @@ enum status json_read_text(const char *file, const json_t *object, const char *f
     return status_hint(status, "the nearest legal length is %zu bytes", bytes - 1);
 }
 
+json_t *json_unless(int failed, json_t *value) {
+    if (!failed) return value;
+    json_decref(value);
+    return NULL;
+}
+
 struct text {
     VEC(char) bytes;
     bool failed; /* jansson goes on after some failures */

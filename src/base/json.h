@@ -57,6 +57,8 @@ enum status json_write(const char *path, const json_t *value);
 enum status json_write_summed(const char *path, const json_t *value, struct file_sums *sums);
 /* The same on one line, numbers with `digits` digits: for files that are large and read by programs. */
 enum status json_write_compact(const char *path, const json_t *value, int digits);
+/* The value, unless part of it could not be made: then NULL, and the value is dropped. */
+json_t *json_unless(int failed, json_t *value);
 /* The value as text, freed by the caller with mem_free; `flags` are jansson's. NULL, with a message, without memory.
  * Use this in place of json_dumps, which leaves out a key for whose text it gets no memory, and returns the rest. */
 char *json_text(const json_t *value, size_t flags);

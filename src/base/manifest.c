@@ -103,8 +103,7 @@ static uint64_t block_bytes_of(const struct manifest *manifest) {
 }
 
 enum status manifest_add(struct manifest *manifest, const char *path, struct file_sums **sums) {
-    const char *slash = strrchr(path, '/');
-    return manifest_add_named(manifest, slash ? slash + 1 : path, sums);
+    return manifest_add_named(manifest, path_name(path), sums);
 }
 
 enum status manifest_add_named(struct manifest *manifest, const char *name, struct file_sums **sums) {
@@ -124,11 +123,10 @@ enum status manifest_add_named(struct manifest *manifest, const char *name, stru
 }
 
 void manifest_keep(struct manifest *manifest, const char *ending) {
-    size_t kept = 0, tail = strlen(ending);
+    size_t kept = 0;
     for (size_t i = 0; i < manifest->files.count; i++) {
         struct manifest_file *file = &manifest->files.items[i];
-        size_t length = strlen(file->name);
-        if (length >= tail && strcmp(file->name + length - tail, ending) == 0)
+        if (path_ends(file->name, ending))
             manifest->files.items[kept++] = *file;
         else
             file_sums_free(&file->sums);

@@ -38,15 +38,24 @@ char *mem_string(const char *text) {
     return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
-char *mem_format(const char *format, ...) {
-    va_list arguments, again;
-    va_start(arguments, format);
+/* In memory of the region, or of the heap where there is none. */
+static char *format_text(struct scratch *scratch, const char *format, va_list arguments) {
+    va_list again;
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    char *text = length < 0 ? checked(NULL, SIZE_MAX) : mem_array((size_t)length + 1, 1);
-    if (text) vsnprintf(text, (size_t)length + 1, format, again);
+    int length = vsnprintf(NULL, 0, format, again);
     va_end(again);
+    if (length < 0) return checked(NULL, SIZE_MAX);
+    size_t bytes = (size_t)length + 1;
+    char *text = scratch ? scratch_alloc(scratch, bytes, 1) : mem_array(bytes, 1);
+    if (text) vsnprintf(text, bytes, format, arguments);
+    return text;
+}
+
+char *mem_format(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = format_text(NULL, format, arguments);
+    va_end(arguments);
     return text;
 }
 
@@ -89,14 +98,10 @@ void *scratch_alloc(struct scratch *scratch, size_t count, size_t size) {
 }
 
 char *scratch_format(struct scratch *scratch, const char *format, ...) {
-    va_list arguments, again;
+    va_list arguments;
     va_start(arguments, format);
-    va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    char *text = format_text(scratch, format, arguments);
     va_end(arguments);
-    char *text = length < 0 ? checked(NULL, SIZE_MAX) : scratch_alloc(scratch, (size_t)length + 1, 1);
-    if (text) vsnprintf(text, (size_t)length + 1, format, again);
-    va_end(again);
     return text;
 }
 

@@ -8,35 +8,36 @@ enum { MESSAGE_BYTES = 1024 };
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local char hint[MESSAGE_BYTES];
 
-/* Keeps the message one line without control characters, whatever a quoted name contains. */
-static void store(char target[MESSAGE_BYTES], const char *text) {
-    size_t length = 0;
-    for (; text[length] != '\0' && length < MESSAGE_BYTES - 1; length++) {
-        unsigned char byte = (unsigned char)text[length];
-        target[length] = byte < 0x20 || byte == 0x7f ? '?' : text[length];
-    }
-    target[length] = '\0';
+/* One line without control characters, whatever a quoted name contains. */
+static void store(char target[MESSAGE_BYTES], const char *format, va_list arguments) {
+    char text[MESSAGE_BYTES]; /* formatted aside first: an argument may be the current message */
+    vsnprintf(text, sizeof text, format, arguments);
+    for (char *byte = text; *byte; byte++)
+        if ((unsigned char)*byte < 0x20 || *byte == 0x7f) *byte = '?';
+    snprintf(target, MESSAGE_BYTES, "%s", text);
+}
+
+static void set_message(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    store(message, format, arguments);
+    va_end(arguments);
 }
 
 enum status status_set(enum status code, const char *format, ...) {
-    /* Formatted aside first: an argument may be the current message. */
-    char text[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    store(message, format, arguments);
     va_end(arguments);
-    store(message, text);
     hint[0] = '\0';
     return code;
 }
 
 enum status status_hint(enum status code, const char *format, ...) {
-    char text[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    store(hint, format, arguments);
     va_end(arguments);
-    store(hint, text);
     return code;
 }
 
@@ -44,12 +45,22 @@ enum status status_prefix(enum status code, const char *format, ...) {
     char prefix[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(prefix, sizeof prefix, format, arguments);
+    store(prefix, format, arguments);
     va_end(arguments);
-    char text[2 * MESSAGE_BYTES + 2];
-    snprintf(text, sizeof text, "%s: %s", prefix, message);
-    store(message, text);
+    set_message("%s: %s", prefix, message);
     return code;
+}
+
+void status_save(enum status code, struct status_copy *out) {
+    out->status = code;
+    snprintf(out->message, sizeof out->message, "%.*s", (int)sizeof out->message - 1, code == STATUS_OK ? "" : message);
+    snprintf(out->hint, sizeof out->hint, "%.*s", (int)sizeof out->hint - 1, code == STATUS_OK ? "" : hint);
+}
+
+enum status status_restore(const struct status_copy *copy) {
+    if (copy->status == STATUS_OK) return STATUS_OK;
+    (void)status_set(copy->status, "%s", copy->message);
+    return copy->hint[0] ? status_hint(copy->status, "%s", copy->hint) : copy->status;
 }
 
 enum status status_no_memory(unsigned long long bytes, const char *what) {

@@ -38,6 +38,15 @@ enum status status_no_memory(unsigned long long bytes, const char *what);
 const char *status_message(void);
 const char *status_hint_text(void);
 const char *status_name(enum status code);
+/* A failure with its message and hint, for another thread or for later. */
+struct status_copy {
+    enum status status;
+    char message[600], hint[300];
+};
+/* The status with this thread's message and hint, which are left out where it is OK. */
+void status_save(enum status code, struct status_copy *out);
+/* Sets them for this thread, unless the status is OK, and returns it. */
+enum status status_restore(const struct status_copy *copy);
 void status_clear(void);
 /* Whether it stands for a signal that stopped a run after a checkpoint. */
 bool status_is_stop(enum status code);

@@ -133,118 +133,7 @@ size_t utf8_valid_bytes(const char *text, size_t bytes) {
     }
 }
 
-/* The tables are printed by tests/reference/unicode_cases.py. */
-
-/* Characters whose upper or title case is several, in order. */
-static const struct {
-    uint32_t code;
-    const char *upper, *title;
-} several[] = {
-    {0xDF, "\x53\x53", "\x53\x73"},
-    {0x149, "\xCA\xBC\x4E", "\xCA\xBC\x4E"},
-    {0x1F0, "\x4A\xCC\x8C", "\x4A\xCC\x8C"},
-    {0x390, "\xCE\x99\xCC\x88\xCC\x81", "\xCE\x99\xCC\x88\xCC\x81"},
-    {0x3B0, "\xCE\xA5\xCC\x88\xCC\x81", "\xCE\xA5\xCC\x88\xCC\x81"},
-    {0x587, "\xD4\xB5\xD5\x92", "\xD4\xB5\xD6\x82"},
-    {0x1E96, "\x48\xCC\xB1", "\x48\xCC\xB1"},
-    {0x1E97, "\x54\xCC\x88", "\x54\xCC\x88"},
-    {0x1E98, "\x57\xCC\x8A", "\x57\xCC\x8A"},
-    {0x1E99, "\x59\xCC\x8A", "\x59\xCC\x8A"},
-    {0x1E9A, "\x41\xCA\xBE", "\x41\xCA\xBE"},
-    {0x1F50, "\xCE\xA5\xCC\x93", "\xCE\xA5\xCC\x93"},
-    {0x1F52, "\xCE\xA5\xCC\x93\xCC\x80", "\xCE\xA5\xCC\x93\xCC\x80"},
-    {0x1F54, "\xCE\xA5\xCC\x93\xCC\x81", "\xCE\xA5\xCC\x93\xCC\x81"},
-    {0x1F56, "\xCE\xA5\xCC\x93\xCD\x82", "\xCE\xA5\xCC\x93\xCD\x82"},
-    {0x1F80, "\xE1\xBC\x88\xCE\x99", "\xE1\xBE\x88"},
-    {0x1F81, "\xE1\xBC\x89\xCE\x99", "\xE1\xBE\x89"},
-    {0x1F82, "\xE1\xBC\x8A\xCE\x99", "\xE1\xBE\x8A"},
-    {0x1F83, "\xE1\xBC\x8B\xCE\x99", "\xE1\xBE\x8B"},
-    {0x1F84, "\xE1\xBC\x8C\xCE\x99", "\xE1\xBE\x8C"},
-    {0x1F85, "\xE1\xBC\x8D\xCE\x99", "\xE1\xBE\x8D"},
-    {0x1F86, "\xE1\xBC\x8E\xCE\x99", "\xE1\xBE\x8E"},
-    {0x1F87, "\xE1\xBC\x8F\xCE\x99", "\xE1\xBE\x8F"},
-    {0x1F88, "\xE1\xBC\x88\xCE\x99", "\xE1\xBE\x88"},
-    {0x1F89, "\xE1\xBC\x89\xCE\x99", "\xE1\xBE\x89"},
-    {0x1F8A, "\xE1\xBC\x8A\xCE\x99", "\xE1\xBE\x8A"},
-    {0x1F8B, "\xE1\xBC\x8B\xCE\x99", "\xE1\xBE\x8B"},
-    {0x1F8C, "\xE1\xBC\x8C\xCE\x99", "\xE1\xBE\x8C"},
-    {0x1F8D, "\xE1\xBC\x8D\xCE\x99", "\xE1\xBE\x8D"},
-    {0x1F8E, "\xE1\xBC\x8E\xCE\x99", "\xE1\xBE\x8E"},
-    {0x1F8F, "\xE1\xBC\x8F\xCE\x99", "\xE1\xBE\x8F"},
-    {0x1F90, "\xE1\xBC\xA8\xCE\x99", "\xE1\xBE\x98"},
-    {0x1F91, "\xE1\xBC\xA9\xCE\x99", "\xE1\xBE\x99"},
-    {0x1F92, "\xE1\xBC\xAA\xCE\x99", "\xE1\xBE\x9A"},
-    {0x1F93, "\xE1\xBC\xAB\xCE\x99", "\xE1\xBE\x9B"},
-    {0x1F94, "\xE1\xBC\xAC\xCE\x99", "\xE1\xBE\x9C"},
-    {0x1F95, "\xE1\xBC\xAD\xCE\x99", "\xE1\xBE\x9D"},
-    {0x1F96, "\xE1\xBC\xAE\xCE\x99", "\xE1\xBE\x9E"},
-    {0x1F97, "\xE1\xBC\xAF\xCE\x99", "\xE1\xBE\x9F"},
-    {0x1F98, "\xE1\xBC\xA8\xCE\x99", "\xE1\xBE\x98"},
-    {0x1F99, "\xE1\xBC\xA9\xCE\x99", "\xE1\xBE\x99"},
-    {0x1F9A, "\xE1\xBC\xAA\xCE\x99", "\xE1\xBE\x9A"},
-    {0x1F9B, "\xE1\xBC\xAB\xCE\x99", "\xE1\xBE\x9B"},
-    {0x1F9C, "\xE1\xBC\xAC\xCE\x99", "\xE1\xBE\x9C"},
-    {0x1F9D, "\xE1\xBC\xAD\xCE\x99", "\xE1\xBE\x9D"},
-    {0x1F9E, "\xE1\xBC\xAE\xCE\x99", "\xE1\xBE\x9E"},
-    {0x1F9F, "\xE1\xBC\xAF\xCE\x99", "\xE1\xBE\x9F"},
-    {0x1FA0, "\xE1\xBD\xA8\xCE\x99", "\xE1\xBE\xA8"},
-    {0x1FA1, "\xE1\xBD\xA9\xCE\x99", "\xE1\xBE\xA9"},
-    {0x1FA2, "\xE1\xBD\xAA\xCE\x99", "\xE1\xBE\xAA"},
-    {0x1FA3, "\xE1\xBD\xAB\xCE\x99", "\xE1\xBE\xAB"},
-    {0x1FA4, "\xE1\xBD\xAC\xCE\x99", "\xE1\xBE\xAC"},
-    {0x1FA5, "\xE1\xBD\xAD\xCE\x99", "\xE1\xBE\xAD"},
-    {0x1FA6, "\xE1\xBD\xAE\xCE\x99", "\xE1\xBE\xAE"},
-    {0x1FA7, "\xE1\xBD\xAF\xCE\x99", "\xE1\xBE\xAF"},
-    {0x1FA8, "\xE1\xBD\xA8\xCE\x99", "\xE1\xBE\xA8"},
-    {0x1FA9, "\xE1\xBD\xA9\xCE\x99", "\xE1\xBE\xA9"},
-    {0x1FAA, "\xE1\xBD\xAA\xCE\x99", "\xE1\xBE\xAA"},
-    {0x1FAB, "\xE1\xBD\xAB\xCE\x99", "\xE1\xBE\xAB"},
-    {0x1FAC, "\xE1\xBD\xAC\xCE\x99", "\xE1\xBE\xAC"},
-    {0x1FAD, "\xE1\xBD\xAD\xCE\x99", "\xE1\xBE\xAD"},
-    {0x1FAE, "\xE1\xBD\xAE\xCE\x99", "\xE1\xBE\xAE"},
-    {0x1FAF, "\xE1\xBD\xAF\xCE\x99", "\xE1\xBE\xAF"},
-    {0x1FB2, "\xE1\xBE\xBA\xCE\x99", "\xE1\xBE\xBA\xCD\x85"},
-    {0x1FB3, "\xCE\x91\xCE\x99", "\xE1\xBE\xBC"},
-    {0x1FB4, "\xCE\x86\xCE\x99", "\xCE\x86\xCD\x85"},
-    {0x1FB6, "\xCE\x91\xCD\x82", "\xCE\x91\xCD\x82"},
-    {0x1FB7, "\xCE\x91\xCD\x82\xCE\x99", "\xCE\x91\xCD\x82\xCD\x85"},
-    {0x1FBC, "\xCE\x91\xCE\x99", "\xE1\xBE\xBC"},
-    {0x1FC2, "\xE1\xBF\x8A\xCE\x99", "\xE1\xBF\x8A\xCD\x85"},
-    {0x1FC3, "\xCE\x97\xCE\x99", "\xE1\xBF\x8C"},
-    {0x1FC4, "\xCE\x89\xCE\x99", "\xCE\x89\xCD\x85"},
-    {0x1FC6, "\xCE\x97\xCD\x82", "\xCE\x97\xCD\x82"},
-    {0x1FC7, "\xCE\x97\xCD\x82\xCE\x99", "\xCE\x97\xCD\x82\xCD\x85"},
-    {0x1FCC, "\xCE\x97\xCE\x99", "\xE1\xBF\x8C"},
-    {0x1FD2, "\xCE\x99\xCC\x88\xCC\x80", "\xCE\x99\xCC\x88\xCC\x80"},
-    {0x1FD3, "\xCE\x99\xCC\x88\xCC\x81", "\xCE\x99\xCC\x88\xCC\x81"},
-    {0x1FD6, "\xCE\x99\xCD\x82", "\xCE\x99\xCD\x82"},
-    {0x1FD7, "\xCE\x99\xCC\x88\xCD\x82", "\xCE\x99\xCC\x88\xCD\x82"},
-    {0x1FE2, "\xCE\xA5\xCC\x88\xCC\x80", "\xCE\xA5\xCC\x88\xCC\x80"},
-    {0x1FE3, "\xCE\xA5\xCC\x88\xCC\x81", "\xCE\xA5\xCC\x88\xCC\x81"},
-    {0x1FE4, "\xCE\xA1\xCC\x93", "\xCE\xA1\xCC\x93"},
-    {0x1FE6, "\xCE\xA5\xCD\x82", "\xCE\xA5\xCD\x82"},
-    {0x1FE7, "\xCE\xA5\xCC\x88\xCD\x82", "\xCE\xA5\xCC\x88\xCD\x82"},
-    {0x1FF2, "\xE1\xBF\xBA\xCE\x99", "\xE1\xBF\xBA\xCD\x85"},
-    {0x1FF3, "\xCE\xA9\xCE\x99", "\xE1\xBF\xBC"},
-    {0x1FF4, "\xCE\x8F\xCE\x99", "\xCE\x8F\xCD\x85"},
-    {0x1FF6, "\xCE\xA9\xCD\x82", "\xCE\xA9\xCD\x82"},
-    {0x1FF7, "\xCE\xA9\xCD\x82\xCE\x99", "\xCE\xA9\xCD\x82\xCD\x85"},
-    {0x1FFC, "\xCE\xA9\xCE\x99", "\xE1\xBF\xBC"},
-    {0xFB00, "\x46\x46", "\x46\x66"},
-    {0xFB01, "\x46\x49", "\x46\x69"},
-    {0xFB02, "\x46\x4C", "\x46\x6C"},
-    {0xFB03, "\x46\x46\x49", "\x46\x66\x69"},
-    {0xFB04, "\x46\x46\x4C", "\x46\x66\x6C"},
-    {0xFB05, "\x53\x54", "\x53\x74"},
-    {0xFB06, "\x53\x54", "\x53\x74"},
-    {0xFB13, "\xD5\x84\xD5\x86", "\xD5\x84\xD5\xB6"},
-    {0xFB14, "\xD5\x84\xD4\xB5", "\xD5\x84\xD5\xA5"},
-    {0xFB15, "\xD5\x84\xD4\xBB", "\xD5\x84\xD5\xAB"},
-    {0xFB16, "\xD5\x8E\xD5\x86", "\xD5\x8E\xD5\xB6"},
-    {0xFB17, "\xD5\x84\xD4\xBD", "\xD5\x84\xD5\xAD"},
-};
-
-/* Of Numeric_Type Digit, which category Nd has not, in order. */
+/* Of Numeric_Type Digit, which category Nd has not, in order. Printed by tests/reference/unicode_digits.py. */
 static const struct {
     uint32_t first, last;
 } digit_ranges[] = {
@@ -254,20 +143,47 @@ static const struct {
     {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A},
 };
 
-static const char *find_several(uint32_t code, enum unicode_case to) {
-    for (size_t i = 0; i < sizeof several / sizeof *several && several[i].code <= code; i++)
-        if (several[i].code == code) return to == UNICODE_UPPER ? several[i].upper : several[i].title;
-    return NULL;
+enum { PARTS_MAX = 8, IOTA_BELOW = 0x345, SHARP_S = 0xDF };
+
+/* SpecialCasing's characters whose upper or title case is several are letters without such a case of their own, or with
+ * an iota below, which becomes a letter behind the rest. They become their parts in that case. Stores the parts and
+ * returns their number, 0 for other characters. */
+static utf8proc_ssize_t find_parts(utf8proc_int32_t code, enum unicode_case to, utf8proc_int32_t parts[PARTS_MAX]) {
+    bool title = utf8proc_category(code) == UTF8PROC_CATEGORY_LT;
+    if (!title && utf8proc_category(code) != UTF8PROC_CATEGORY_LL) return 0;
+    if (code == SHARP_S) return parts[0] = parts[1] = 's', 2;
+    utf8proc_ssize_t count =
+        utf8proc_decompose_char(code, parts, PARTS_MAX, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, NULL);
+    if (count < 2) return 0;
+    bool own = to == UNICODE_TITLE ? title || utf8proc_totitle(code) != code
+                                   : parts[count - 1] != IOTA_BELOW && utf8proc_toupper(code) != code;
+    return own ? 0 : count;
+}
+
+static enum status append_parts(utf8proc_int32_t *parts, utf8proc_ssize_t count, enum unicode_case to,
+                                struct text_buffer *out) {
+    bool ends = false; /* a title's capital was found */
+    for (utf8proc_ssize_t i = 0; i < count && !ends; i++) {
+        utf8proc_int32_t upper = utf8proc_toupper(parts[i]);
+        ends = to == UNICODE_TITLE && upper != parts[i];
+        parts[i] = upper;
+    }
+    utf8proc_ssize_t before = count - 1; /* parts before the last, in fewer characters where that is an iota */
+    if (parts[before] == IOTA_BELOW || parts[before] == utf8proc_toupper(IOTA_BELOW))
+        before = utf8proc_normalize_utf32(parts, before, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+    for (utf8proc_ssize_t i = 0; i < before; i++)
+        TRY(text_append_code(out, (uint32_t)parts[i]));
+    return text_append_code(out, (uint32_t)parts[count - 1]);
 }
 
 enum status unicode_append_case(uint32_t code, enum unicode_case to, struct text_buffer *out) {
-    utf8proc_int32_t one = (utf8proc_int32_t)code;
+    utf8proc_int32_t one = (utf8proc_int32_t)code, parts[PARTS_MAX];
     if (to == UNICODE_LOWER) {
         if (code == 0x130) return text_append(out, "i\xCC\x87", 3); /* the only one that becomes two */
         return text_append_code(out, (uint32_t)utf8proc_tolower(one));
     }
-    const char *text = code < 0xDF ? NULL : find_several(code, to);
-    if (text) return text_append(out, text, strlen(text));
+    utf8proc_ssize_t count = find_parts(one, to, parts);
+    if (count > 0) return append_parts(parts, count, to, out);
     return text_append_code(out, (uint32_t)(to == UNICODE_UPPER ? utf8proc_toupper(one) : utf8proc_totitle(one)));
 }
 

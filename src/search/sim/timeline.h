@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "base/base.h"
+#include "base/json.h"
 #include "compiler/order.h"
 #include "compiler/program.h"
 
@@ -54,12 +54,6 @@ struct timeline_stream {
 /* out: program->streams entries. */
 void timeline_summarise(const struct timeline *timeline, struct timeline_stream *out);
 
-/* The list, or NULL in its place, and the list dropped, where something failed. */
-static inline json_t *json_unless(int failed, json_t *list) {
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
-}
 /* [{"role", "busy_s", "waiting_s"}]; NULL when out of memory. */
 json_t *timeline_streams_to_json(const struct timeline_stream *streams, int count);
 

@@ -1,20 +1,12 @@
-"""Prints the tables of src/base/text.c from Python's str: characters whose upper or title case is several, and
-digits that are no decimal ones.
+"""Prints the table of src/base/text.c from Python's str: digits that are no decimal ones.
 
-    python unicode_cases.py
+    python unicode_digits.py
 """
 import unicodedata
 
 
-def literal(text):
-    return '"' + "".join(f"\\x{byte:02X}" for byte in text.encode()) + '"'
-
-
 def main():
     everything = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    for char in everything:
-        if len(char.upper()) > 1 or len(char.title()) > 1:
-            print(f"    {{0x{ord(char):X}, {literal(char.upper())}, {literal(char.title())}}},")
     digits = [ord(char) for char in everything if char.isdigit() and unicodedata.category(char) != "Nd"]
     ranges = []
     for code in digits:
