@@ -6,20 +6,51 @@
 #include "base/text.h"
 #include "machine/links.h"
 
-/* The network of a cluster file. */
+/* Far beyond any machine: what is larger is a damaged file. */
+static const double SECONDS_MAX = 1e3, LINK_SECONDS_MAX = 1e6, MAX_BYTES_PER_S = 1e18, SLOWDOWN_MAX = 1e6;
+enum { WHERE_BYTES = 512, MESH_TEXT_BYTES = 32, CLUSTER_FILE_LIMIT_BYTES = 1 << 20 };
+
+/* ---- parts of the file; `where` is its name and the part's ---- */
+
+static enum status need_object(const char *where, const json_t *object) {
+    return json_is_object(object) ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
+}
+
+static enum status need_int(const char *where, const json_t *object, const char *field, int64_t min, int64_t max,
+                            int64_t *out) {
+    TRY(json_require(where, object, field));
+    return json_read_int(where, object, field, min, max, out);
+}
+
+static enum status need_number(const char *where, const json_t *object, const char *field, double min, double max,
+                               double *out) {
+    TRY(json_require(where, object, field));
+    return json_read_double(where, object, field, min, max, out);
+}
+
+static json_t *transfer_to_json(const struct transfer_rate *rate) {
+    return json_pack("{s:f, s:f}", "latency_s", rate->latency_s, "bytes_per_s", rate->bytes_per_s);
+}
+
+static enum status read_transfer(const char *where, const json_t *object, double seconds_max,
+                                 struct transfer_rate *out) {
+    TRY(need_object(where, object));
+    TRY(need_number(where, object, "latency_s", 0, seconds_max, &out->latency_s));
+    return need_number(where, object, "bytes_per_s", 1, MAX_BYTES_PER_S, &out->bytes_per_s);
+}
+
+/* ---- the network ---- */
 
 static const char *const link_names[CLUSTER_LINK_COUNT] = {
     [CLUSTER_LINK_PCIE] = "pcie", [CLUSTER_LINK_NVLINK] = "nvlink"};
 
-static const char *cluster_link_name(enum cluster_link link) { return link_names[link]; }
-
 /* {"devices", "link": "nvlink" or "pcie", "link_bytes_per_s", "node_bytes_per_s", "hop_s"}; null where there is none.
- * NULL when out of memory. */
+ */
 static json_t *cluster_network_to_json(const struct cluster_network *network) {
     if (network->devices == 0) return json_null();
     return json_pack("{s:I, s:s, s:f, s:f, s:f}", "devices", (json_int_t)network->devices, "link",
-                     cluster_link_name(network->link), "link_bytes_per_s", network->link_bytes_per_s,
-                     "node_bytes_per_s", network->node_bytes_per_s, "hop_s", network->hop_s);
+                     link_names[network->link], "link_bytes_per_s", network->link_bytes_per_s, "node_bytes_per_s",
+                     network->node_bytes_per_s, "hop_s", network->hop_s);
 }
 
 static enum status read_link(const char *where, const json_t *object, enum cluster_link *out) {
@@ -35,38 +66,25 @@ static enum status read_link(const char *where, const json_t *object, enum clust
     return nearest_hint(status, "link", name, link_names, CLUSTER_LINK_COUNT);
 }
 
-static enum status read_number_at(const char *where, const json_t *object, const char *field, double min, double max,
-                                  double *out) {
-    TRY(json_require(where, object, field));
-    return json_read_double(where, object, field, min, max, out);
-}
-
 /* BAD_INPUT "FILE: network: FIELD: ..."; null or missing: none. */
 static enum status cluster_network_from_json(const char *file, const json_t *object, struct cluster_network *out) {
     static const char *const known[] = {"devices", "link", "link_bytes_per_s", "node_bytes_per_s", "hop_s"};
     struct cluster_network network = {0};
-    char where[256];
+    char where[WHERE_BYTES];
     if (!object || json_is_null(object)) return STATUS_OK;
     snprintf(where, sizeof where, "%s: network", file);
-    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
+    TRY(need_object(where, object));
     TRY(json_refuse_unknown(file, "network.", object, known, sizeof known / sizeof *known));
-    TRY(json_require(where, object, "devices"));
-    TRY(json_read_int(where, object, "devices", 1, 1 << 16, &network.devices));
+    TRY(need_int(where, object, "devices", 1, 1 << 16, &network.devices));
     TRY(read_link(where, object, &network.link));
-    TRY(read_number_at(where, object, "link_bytes_per_s", 1, 1e18, &network.link_bytes_per_s));
-    TRY(read_number_at(where, object, "node_bytes_per_s", 1, 1e18, &network.node_bytes_per_s));
-    TRY(read_number_at(where, object, "hop_s", 0, 1, &network.hop_s));
+    TRY(need_number(where, object, "link_bytes_per_s", 1, 1e18, &network.link_bytes_per_s));
+    TRY(need_number(where, object, "node_bytes_per_s", 1, 1e18, &network.node_bytes_per_s));
+    TRY(need_number(where, object, "hop_s", 0, 1, &network.hop_s));
     *out = network;
     return STATUS_OK;
 }
 
-/* Far beyond any machine: what is larger is a damaged file. */
-static const double SECONDS_MAX = 1e3, MAX_BYTES_PER_S = 1e18, SLOWDOWN_MAX = 1e6;
-enum { FIELD_BYTES = 96 };
-
-static json_t *transfer_to_json(const struct transfer_rate *rate) {
-    return json_pack("{s:f, s:f}", "latency_s", rate->latency_s, "bytes_per_s", rate->bytes_per_s);
-}
+/* ---- rates ---- */
 
 static json_t *copies_to_json(const struct cluster_rates *rates) {
     json_t *copies = json_array();
@@ -80,9 +98,7 @@ static json_t *copies_to_json(const struct cluster_rates *rates) {
             failed |= json_object_set_new(copy, "to", json_string(tier_name((enum tier)to)));
             failed |= json_array_append_new(copies, copy);
         }
-    if (!failed) return copies;
-    json_decref(copies);
-    return NULL;
+    return json_unless(failed, copies);
 }
 
 json_t *rates_slowdown_to_json(const struct cluster_rates *rates) {
@@ -94,9 +110,7 @@ json_t *rates_slowdown_to_json(const struct cluster_rates *rates) {
             failed |= json_object_set_new(row, activity_name((enum activity)b), json_real(rates->slowdown[a][b]));
         failed |= json_object_set_new(rows, activity_name((enum activity)a), row);
     }
-    if (!failed) return rows;
-    json_decref(rows);
-    return NULL;
+    return json_unless(failed, rows);
 }
 
 json_t *rates_to_json(const struct cluster_rates *rates) {
@@ -107,40 +121,25 @@ json_t *rates_to_json(const struct cluster_rates *rates) {
     return object;
 }
 
-static enum status read_number(const char *file, const char *where, const json_t *object, const char *field, double min,
-                               double max, double *out) {
-    enum status status = json_require(where, object, field);
-    if (status == STATUS_OK) status = json_read_double(where, object, field, min, max, out);
-    return status == STATUS_OK ? status : status_prefix(status, "%s", file);
-}
-
-static enum status read_transfer(const char *file, const char *where, const json_t *object, struct transfer_rate *out) {
-    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, where);
-    TRY(read_number(file, where, object, "latency_s", 0, SECONDS_MAX, &out->latency_s));
-    return read_number(file, where, object, "bytes_per_s", 1, MAX_BYTES_PER_S, &out->bytes_per_s);
-}
-
-static enum status read_tier(const char *file, const char *where, const json_t *copy, const char *field,
-                             enum tier *out) {
+static enum status read_tier(const char *where, const json_t *copy, const char *field, enum tier *out) {
     const char *name = json_string_value(json_object_get(copy, field));
     *out = name ? tier_find(name) : TIER_COUNT;
     if (*out != TIER_COUNT) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: %s: must be device, host or disk", file, where, field);
+    return status_set(STATUS_BAD_INPUT, "%s: %s: must be device, host or disk", where, field);
 }
 
 static enum status read_copies(const char *file, const json_t *copies, struct cluster_rates *out) {
     if (!json_is_array(copies)) return status_set(STATUS_BAD_INPUT, "%s: rates.copies: must be a list", file);
     for (size_t i = 0; i < json_array_size(copies); i++) {
-        char where[FIELD_BYTES];
+        char where[WHERE_BYTES];
         enum tier from, to;
         const json_t *copy = json_array_get(copies, i);
-        snprintf(where, sizeof where, "rates.copies[%zu]", i);
-        TRY(read_tier(file, where, copy, "from", &from));
-        TRY(read_tier(file, where, copy, "to", &to));
+        snprintf(where, sizeof where, "%s: rates.copies[%zu]", file, i);
+        TRY(read_tier(where, copy, "from", &from));
+        TRY(read_tier(where, copy, "to", &to));
         if (out->copy[from][to].bytes_per_s > 0)
-            return status_set(STATUS_BAD_INPUT, "%s: %s: %s to %s is there twice", file, where, tier_name(from),
-                              tier_name(to));
-        TRY(read_transfer(file, where, copy, &out->copy[from][to]));
+            return status_set(STATUS_BAD_INPUT, "%s: %s to %s is there twice", where, tier_name(from), tier_name(to));
+        TRY(read_transfer(where, copy, SECONDS_MAX, &out->copy[from][to]));
     }
     return STATUS_OK;
 }
@@ -148,42 +147,41 @@ static enum status read_copies(const char *file, const json_t *copies, struct cl
 enum status rates_slowdown_from_json(const char *file, const json_t *rows, struct cluster_rates *out) {
     bool messages = json_object_get(rows, activity_name(ACTIVITY_MESSAGE)) != NULL;
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
-        char where[FIELD_BYTES];
+        char where[WHERE_BYTES];
         const char *name = activity_name((enum activity)a);
         const json_t *row = json_object_get(rows, name);
         for (int b = 0; b < ACTIVITY_COUNT; b++)
             out->slowdown[a][b] = 1;
         if (a == ACTIVITY_MESSAGE && !messages) continue;
-        snprintf(where, sizeof where, "rates.slowdown.%s", name);
-        if (!json_is_object(row)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, where);
+        snprintf(where, sizeof where, "%s: rates.slowdown.%s", file, name);
+        TRY(need_object(where, row));
         for (int b = 0; b < ACTIVITY_COUNT; b++)
             if (b != ACTIVITY_MESSAGE || messages)
-                TRY(read_number(file, where, row, activity_name((enum activity)b), 1, SLOWDOWN_MAX,
-                                &out->slowdown[a][b]));
+                TRY(need_number(where, row, activity_name((enum activity)b), 1, SLOWDOWN_MAX, &out->slowdown[a][b]));
     }
     return STATUS_OK;
 }
 
 enum status rates_from_json(const char *file, const json_t *object, struct cluster_rates *out) {
     struct cluster_rates rates = {.measured = true};
-    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: rates: must be an object", file);
-    TRY(read_number(file, "rates", object, "issue_s", 0, SECONDS_MAX, &rates.issue_s));
-    TRY(read_number(file, "rates", object, "wake_s", 0, SECONDS_MAX, &rates.wake_s));
-    TRY(read_number(file, "rates", object, "noise", 0, SLOWDOWN_MAX, &rates.noise));
-    TRY(read_transfer(file, "rates.zero", json_object_get(object, "zero"), &rates.zero));
+    char where[WHERE_BYTES], zero[WHERE_BYTES];
+    snprintf(where, sizeof where, "%s: rates", file);
+    snprintf(zero, sizeof zero, "%s: rates.zero", file);
+    TRY(need_object(where, object));
+    TRY(need_number(where, object, "issue_s", 0, SECONDS_MAX, &rates.issue_s));
+    TRY(need_number(where, object, "wake_s", 0, SECONDS_MAX, &rates.wake_s));
+    TRY(need_number(where, object, "noise", 0, SLOWDOWN_MAX, &rates.noise));
+    TRY(read_transfer(zero, json_object_get(object, "zero"), SECONDS_MAX, &rates.zero));
     TRY(read_copies(file, json_object_get(object, "copies"), &rates));
     TRY(rates_slowdown_from_json(file, json_object_get(object, "slowdown"), &rates));
     *out = rates;
     return STATUS_OK;
 }
 
-/* Far beyond any machine: what is larger is a damaged file. */
-static const double LINK_SECONDS_MAX = 1e6;
-enum { MESH_TEXT_BYTES = 32 };
+/* ---- links ---- */
 
 static json_t *rate_to_json(const struct transfer_rate *rate) {
-    if (rate->bytes_per_s <= 0) return json_null();
-    return json_pack("{s:f, s:f}", "latency_s", rate->latency_s, "bytes_per_s", rate->bytes_per_s);
+    return rate->bytes_per_s > 0 ? transfer_to_json(rate) : json_null();
 }
 
 /* All of a list, or NULL. */
@@ -193,9 +191,7 @@ static json_t *list_of(const struct cluster_links *links, int count,
     int failed = !list;
     for (int i = 0; i < count; i++)
         failed |= json_array_append_new(list, item_to_json(links, i));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return json_unless(failed, list);
 }
 
 static json_t *point_to_json(const struct cluster_links *links, int i) {
@@ -216,9 +212,7 @@ static json_t *row_to_json(const struct cluster_links *links, int row) {
     int failed = !list, columns = links->rows.columns;
     for (int i = 0; i < columns; i++)
         failed |= json_array_append_new(list, json_integer(links->rows.ranks[row * columns + i]));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return json_unless(failed, list);
 }
 
 json_t *links_to_json(const struct cluster_links *links) {
@@ -241,12 +235,7 @@ json_t *links_to_json(const struct cluster_links *links) {
 
 /* A rate that is there; null and absence leave it 0. */
 static enum status read_rate(const char *where, const json_t *object, struct transfer_rate *out) {
-    if (!object || json_is_null(object)) return STATUS_OK;
-    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
-    TRY(json_require(where, object, "latency_s"));
-    TRY(json_require(where, object, "bytes_per_s"));
-    TRY(json_read_double(where, object, "latency_s", 0, LINK_SECONDS_MAX, &out->latency_s));
-    return json_read_double(where, object, "bytes_per_s", 1, MAX_BYTES_PER_S, &out->bytes_per_s);
+    return !object || json_is_null(object) ? STATUS_OK : read_transfer(where, object, LINK_SECONDS_MAX, out);
 }
 
 static enum status read_mesh(const char *where, const json_t *object, struct mesh *out) {
@@ -280,20 +269,16 @@ static enum status read_point(const char *where, const json_t *object, struct li
     TRY(read_name(where, object, "kind", kind_name, COMM_KINDS, &kind));
     TRY(read_name(where, object, "group", group_name, MESH_PEERS + 1, &group));
     out->kind = (enum comm_kind)kind, out->group = (enum mesh_group_kind)group;
-    TRY(json_require(where, object, "bytes"));
-    TRY(json_require(where, object, "seconds"));
     TRY(json_read_bool(where, object, "in_place", &out->in_place));
     TRY(json_read_bool(where, object, "flat", &out->flat));
-    TRY(json_read_int(where, object, "bytes", 1, INT64_MAX, &out->bytes));
-    return json_read_double(where, object, "seconds", 0, LINK_SECONDS_MAX, &out->seconds);
+    TRY(need_int(where, object, "bytes", 1, INT64_MAX, &out->bytes));
+    return need_number(where, object, "seconds", 0, LINK_SECONDS_MAX, &out->seconds);
 }
 
 static enum status read_pair(const char *where, const json_t *object, int ranks, struct link_pair *out) {
     int64_t first = 0, second = 0;
-    TRY(json_require(where, object, "first"));
-    TRY(json_require(where, object, "second"));
-    TRY(json_read_int(where, object, "first", 0, ranks - 1, &first));
-    TRY(json_read_int(where, object, "second", 0, ranks - 1, &second));
+    TRY(need_int(where, object, "first", 0, ranks - 1, &first));
+    TRY(need_int(where, object, "second", 0, ranks - 1, &second));
     out->first = (int)first, out->second = (int)second;
     return read_rate(where, object, &out->rate);
 }
@@ -349,9 +334,9 @@ static enum status read_rows(const char *where, const json_t *object, int ranks,
 
 enum status links_from_json(const char *file, const json_t *object, struct cluster_links *out) {
     struct cluster_links links = {.point_count = 0};
-    char where[400], place[FIELD_BYTES + 400];
+    char where[WHERE_BYTES - 64], place[WHERE_BYTES];
     snprintf(where, sizeof where, "%s: links", file);
-    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
+    TRY(need_object(where, object));
     TRY(read_mesh(where, object, &links.mesh));
     TRY(json_read_bool(where, object, "shared", &links.shared));
     const json_t *messages = json_object_get(object, "messages");
@@ -366,8 +351,6 @@ enum status links_from_json(const char *file, const json_t *object, struct clust
     *out = links;
     return STATUS_OK;
 }
-
-enum { CLUSTER_FILE_LIMIT_BYTES = 1 << 20 };
 
 static json_t *tiers_to_json(const struct cluster_device *device) {
     json_t *tiers = json_array();
@@ -413,11 +396,6 @@ static enum status read_text(const char *file, const json_t *object, const char 
     return STATUS_OK;
 }
 
-static enum status read_count(const char *file, const json_t *object, const char *field, int64_t max, int64_t *out) {
-    TRY(json_require(file, object, field));
-    return json_read_int(file, object, field, 1, max, out);
-}
-
 static enum status read_tiers(const char *file, const json_t *object, struct cluster_device *out) {
     const json_t *tiers = json_object_get(object, "tiers");
     size_t count = json_array_size(tiers);
@@ -427,32 +405,24 @@ static enum status read_tiers(const char *file, const json_t *object, struct clu
         const json_t *tier = json_array_get(tiers, i);
         if (!json_is_object(tier)) return status_set(STATUS_BAD_INPUT, "%s: tiers: each must be an object", file);
         TRY(read_text(file, tier, "name", out->tiers[i].name, sizeof out->tiers[i].name));
-        TRY(json_require(file, tier, "capacity_bytes"));
-        TRY(json_read_int(file, tier, "capacity_bytes", 0, INT64_MAX, &out->tiers[i].capacity_bytes));
+        TRY(need_int(file, tier, "capacity_bytes", 0, INT64_MAX, &out->tiers[i].capacity_bytes));
     }
     out->tier_count = (int)count;
     return STATUS_OK;
 }
 
 static enum status read_limits(const char *file, const json_t *object, struct cluster_limits *out) {
-    char where[256];
-    const struct {
-        const char *field;
-        double *out;
-    } rates[] = {{"bf16_flops_per_s", &out->bf16_flops_per_s},
-                 {"fp32_flops_per_s", &out->fp32_flops_per_s},
-                 {"memory_bytes_per_s", &out->memory_bytes_per_s},
-                 {"host_bytes_per_s", &out->host_bytes_per_s}};
+    char where[WHERE_BYTES];
     if (!object || json_is_null(object)) return STATUS_OK;
     snprintf(where, sizeof where, "%s: limits", file);
-    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
-    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        TRY(json_require(where, object, rates[i].field));
-        TRY(json_read_double(where, object, rates[i].field, 1, 1e30, rates[i].out));
-    }
+    TRY(need_object(where, object));
+    TRY(need_number(where, object, "bf16_flops_per_s", 1, 1e30, &out->bf16_flops_per_s));
+    TRY(need_number(where, object, "fp32_flops_per_s", 1, 1e30, &out->fp32_flops_per_s));
+    TRY(need_number(where, object, "memory_bytes_per_s", 1, 1e30, &out->memory_bytes_per_s));
+    TRY(need_number(where, object, "host_bytes_per_s", 1, 1e30, &out->host_bytes_per_s));
     TRY(json_read_double(where, object, "product_part", 0, 1, &out->product_part));
     TRY(json_read_double(where, object, "watts", 0, 1e6, &out->watts));
-    return read_count(where, object, "multiprocessors", 1 << 16, &out->multiprocessors);
+    return need_int(where, object, "multiprocessors", 1, 1 << 16, &out->multiprocessors);
 }
 
 static enum status read_device(const char *file, const json_t *object, struct cluster_device *out) {
@@ -460,9 +430,9 @@ static enum status read_device(const char *file, const json_t *object, struct cl
     TRY(read_text(file, object, "kind", out->kind, sizeof out->kind));
     TRY(read_text(file, object, "name", out->name, sizeof out->name));
     TRY(read_text(file, object, "isa", out->isa, sizeof out->isa));
-    TRY(read_count(file, object, "cores", 1 << 16, &cores));
-    TRY(read_count(file, object, "hardware_threads", 1 << 16, &threads));
-    TRY(read_count(file, object, "page_bytes", (int64_t)1 << 30, &out->page_bytes));
+    TRY(need_int(file, object, "cores", 1, 1 << 16, &cores));
+    TRY(need_int(file, object, "hardware_threads", 1, 1 << 16, &threads));
+    TRY(need_int(file, object, "page_bytes", 1, (int64_t)1 << 30, &out->page_bytes));
     TRY(json_read_double(file, object, "fp32_flops_per_s", 0, 1e30, &out->fp32_flops_per_s));
     TRY(json_read_double(file, object, "bf16_flops_per_s", 0, 1e30, &out->bf16_flops_per_s));
     TRY(read_limits(file, json_object_get(object, "limits"), &out->limits));
