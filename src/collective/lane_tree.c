@@ -89,6 +89,14 @@ enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree 
     return shape->nodes > 0 ? lane_tree_create(shape->nodes, shape->per_node, out) : lane_tree_create(1, 1, out);
 }
 
+enum status lane_tree_copy(const struct lane_tree *from, struct lane_tree *out) {
+    *out = *from;
+    out->node = mem_array((size_t)from->count, sizeof *out->node);
+    if (!out->node) return STATUS_FAILED;
+    memcpy(out->node, from->node, (size_t)from->count * sizeof *out->node);
+    return STATUS_OK;
+}
+
 void lane_tree_free(struct lane_tree *tree) {
     mem_free(tree->node);
     *tree = (struct lane_tree){0};

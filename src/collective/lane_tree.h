@@ -48,6 +48,7 @@ struct lane_tree {
 enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree *out);
 /* Both at least 1, the product at most LANES_MAX. */
 enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *out);
+enum status lane_tree_copy(const struct lane_tree *from, struct lane_tree *out);
 void lane_tree_free(struct lane_tree *tree);
 
 /* Whether so many ranks can hold the tree, one whole subtree each: 1, 2, 4, 8 for `8`; 1, 2, 3 for `3`; 1, 2, 3, 6 for

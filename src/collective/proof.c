@@ -20,10 +20,11 @@ struct proof {
 
 /* ---- data read in place ---- */
 
-static enum status add_message(struct proof *proof, int rank, size_t step, int index) {
+/* What the message at `index` writes: where it lies in staging, when it is merged. */
+static enum status add_message(struct proof *proof, int rank, size_t step, int index, bool merged) {
     const struct comm_schedule *schedule = proof->walk.of[rank].schedule;
     const struct schedule_message *message = &schedule->messages.items[index];
-    bool writes = message->receive && message->place == PLACE_DATA;
+    bool writes = merged || (message->receive && message->place == PLACE_DATA);
     for (int p = 0; p < message->pieces && writes; p++) {
         const struct schedule_piece *piece = &schedule->pieces.items[message->first_piece + p];
         struct data_access access = {rank, rank, step, piece->offset, piece->offset + piece->bytes};
@@ -36,18 +37,7 @@ static enum status add_message(struct proof *proof, int rank, size_t step, int i
 static enum status add_transfer(struct proof *proof, int rank, size_t step, int index) {
     const struct schedule_transfer *transfer = &proof->walk.of[rank].schedule->transfers.items[index];
     for (int m = 0; m < transfer->messages; m++)
-        TRY(add_message(proof, rank, step, transfer->first_message + m));
-    return STATUS_OK;
-}
-
-static enum status add_merge(struct proof *proof, int rank, size_t step, int index) {
-    const struct comm_schedule *schedule = proof->walk.of[rank].schedule;
-    const struct schedule_message *message = &schedule->messages.items[index];
-    for (int p = 0; p < message->pieces; p++) {
-        const struct schedule_piece *piece = &schedule->pieces.items[message->first_piece + p];
-        struct data_access access = {rank, rank, step, piece->offset, piece->offset + piece->bytes};
-        TRY(vec_push(&proof->writes, access));
-    }
+        TRY(add_message(proof, rank, step, transfer->first_message + m, false));
     return STATUS_OK;
 }
 
@@ -75,8 +65,8 @@ static enum status add_step(struct proof *proof, int rank, size_t at) {
     struct data_access other = {rank, step->index, at, step->from, step->from + step->bytes};
     switch (step->kind) {
     case STEP_POST: return add_transfer(proof, rank, at, step->index);
-    case STEP_FINISH: return add_message(proof, rank, at, step->index);
-    case STEP_MERGE: return add_merge(proof, rank, at, step->index);
+    case STEP_FINISH: return add_message(proof, rank, at, step->index, false);
+    case STEP_MERGE: return add_message(proof, rank, at, step->index, true);
     case STEP_ROUND:
     case STEP_TAKE: return vec_push(&proof->writes, own);
     case STEP_SUM: return add_sum(proof, rank, at, step);

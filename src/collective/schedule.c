@@ -411,30 +411,23 @@ static bool is_empty(const struct schedule_maker *maker, int position) {
     return maker->spec->empty && maker->spec->empty[position];
 }
 
-/* A transfer with each far rank, which is another for every rank at a time: of the peer's block, or of `block`. */
-enum { PEERS_OWN = -1 };
+/* A transfer with each far rank, which is another for every rank at a time: of `block`, or of the peer's own, or of the
+ * one of its number. What is received of one block are leaves of its sum, which empty ranks lack. */
+enum { PEERS_OWN = -1, PEERS_NUMBER = -2 };
 
 static enum status add_far_transfers(struct schedule_maker *maker, struct flat *flat, bool receive,
                                      enum schedule_place place, int block) {
     for (int i = 1; i < maker->count; i++) {
         int peer = (receive ? maker->me - i + maker->count : maker->me + i) % maker->count;
-        int one = block == PEERS_OWN ? maker->owned[peer] : block;
-        if (is_near(flat, peer) || one < 0) continue;
+        int one = block == PEERS_OWN ? maker->owned[peer] : block == PEERS_NUMBER ? peer : block;
+        bool lacks = receive && block >= 0 && is_empty(maker, peer);
+        if (is_near(flat, peer) || one < 0 || lacks) continue;
         TRY(maker_phase_transfer(maker, &flat->phase, peer, receive, place, &one, 1));
     }
     return STATUS_OK;
 }
 
 /* ---- sums ---- */
-
-static enum status receive_leaves(struct schedule_maker *maker, struct flat *flat) {
-    for (int i = 1; i < maker->count; i++) {
-        int peer = (maker->me - i + maker->count) % maker->count, block = maker->owned[maker->me];
-        if (is_near(flat, peer) || is_empty(maker, peer)) continue;
-        TRY(maker_phase_transfer(maker, &flat->phase, peer, true, PLACE_STAGING, &block, 1));
-    }
-    return STATUS_OK;
-}
 
 /* Message by message, each when it has come from all far ranks. Those transfers are the schedule's last, one after the
  * other, and are all cut alike. */
@@ -462,7 +455,7 @@ static enum status schedule_reduce_flat(struct schedule_maker *maker) {
     if (maker->count == 1) return STATUS_OK;
     TRY(begin(maker, &flat));
     TRY(meet(maker, &flat, MEETING_SUMS, true, false));
-    TRY(receive_leaves(maker, &flat));
+    TRY(add_far_transfers(maker, &flat, true, PLACE_STAGING, maker->owned[maker->me]));
     int received = flat.phase.count;
     if (!is_empty(maker, maker->me))
         TRY(add_far_transfers(maker, &flat, false, round ? PLACE_STAGING : PLACE_DATA, PEERS_OWN));
@@ -498,21 +491,12 @@ static enum status schedule_gather_flat(struct schedule_maker *maker) {
 
 /* ---- all-to-all ---- */
 
-static enum status add_all_to_all(struct schedule_maker *maker, struct flat *flat, bool receive) {
-    for (int i = 1; i < maker->count; i++) {
-        int peer = (receive ? maker->me - i + maker->count : maker->me + i) % maker->count;
-        if (is_near(flat, peer)) continue;
-        TRY(maker_phase_transfer(maker, &flat->phase, peer, receive, receive ? PLACE_OUT : PLACE_DATA, &peer, 1));
-    }
-    return STATUS_OK;
-}
-
 static enum status schedule_all_to_all(struct schedule_maker *maker) {
     struct flat flat;
     TRY(begin(maker, &flat));
     TRY(meet(maker, &flat, MEETING_BLOCKS, true, false));
-    TRY(add_all_to_all(maker, &flat, true));
-    TRY(add_all_to_all(maker, &flat, false));
+    TRY(add_far_transfers(maker, &flat, true, PLACE_OUT, PEERS_NUMBER));
+    TRY(add_far_transfers(maker, &flat, false, PLACE_DATA, PEERS_NUMBER));
     TRY(maker_launch(maker, &flat.phase, false));
     TRY(meet(maker, &flat, MEETING_BLOCKS, false, true));
     struct comm_range mine = maker_block(maker, maker->me);
@@ -530,23 +514,19 @@ static enum status schedule_all_to_all(struct schedule_maker *maker) {
     return meet(maker, &flat, MEETING_GATHERED, false, true);
 }
 
-static enum status copy_tree(const struct lane_tree *from, struct lane_tree *out) {
-    *out = *from;
-    out->node = mem_array((size_t)from->count, sizeof *out->node);
-    if (!out->node) return STATUS_FAILED;
-    memcpy(out->node, from->node, (size_t)from->count * sizeof *out->node);
+enum status comm_spec_tree(const struct comm_spec *spec, struct lane_tree *tree, bool **absent) {
+    if (spec->tree)
+        TRY(lane_tree_copy(spec->tree, tree));
+    else
+        TRY(lane_tree_create(1, spec->group.count, tree));
+    *absent = mem_array((size_t)tree->count, sizeof **absent);
+    if (!*absent) return STATUS_FAILED;
+    lane_find_absent(tree, spec->empty, *absent);
     return STATUS_OK;
 }
 
 static enum status make_sums(struct schedule_maker *maker) {
-    struct comm_schedule *schedule = maker->schedule;
-    if (maker->spec->tree)
-        TRY(copy_tree(maker->spec->tree, &schedule->tree));
-    else
-        TRY(lane_tree_create(1, maker->count, &schedule->tree));
-    schedule->absent = mem_array((size_t)schedule->tree.count, sizeof *schedule->absent);
-    if (!schedule->absent) return STATUS_FAILED;
-    lane_find_absent(&schedule->tree, maker->spec->empty, schedule->absent);
+    TRY(comm_spec_tree(maker->spec, &maker->schedule->tree, &maker->schedule->absent));
     return maker->spec->flat ? schedule_reduce_flat(maker) : schedule_reduce_along_tree(maker);
 }
 

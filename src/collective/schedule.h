@@ -94,3 +94,6 @@ struct comm_schedule {
 enum status comm_schedule_create(const struct mesh *mesh, int rank, int64_t message_bytes, const struct comm_spec *spec,
                                  struct comm_schedule *out);
 void comm_schedule_free(struct comm_schedule *schedule);
+/* The tree by which a reduction is added up, and which of its nodes have nothing to add. The caller frees both, also
+ * after a failure, with lane_tree_free and mem_free. */
+enum status comm_spec_tree(const struct comm_spec *spec, struct lane_tree *tree, bool **absent);

@@ -330,29 +330,11 @@ static enum status begin_rank(struct symbols *symbols, int r) {
     return make_payloads(symbols, r);
 }
 
-static enum status begin_tree(struct symbols *symbols) {
-    const struct lane_tree *tree = symbols->spec->tree;
-    bool reduces = symbols->spec->kind == COMM_REDUCE_SCATTER || symbols->spec->kind == COMM_ALL_REDUCE;
-    if (!reduces) return STATUS_OK;
-    if (tree) {
-        symbols->tree = *tree;
-        symbols->tree.node = mem_array((size_t)tree->count, sizeof *tree->node);
-        if (!symbols->tree.node) return STATUS_FAILED;
-        memcpy(symbols->tree.node, tree->node, (size_t)tree->count * sizeof *tree->node);
-    } else {
-        TRY(lane_tree_create(1, symbols->walk->ranks, &symbols->tree));
-    }
-    symbols->absent = mem_array((size_t)symbols->tree.count, sizeof *symbols->absent);
-    if (!symbols->absent) return STATUS_FAILED;
-    lane_find_absent(&symbols->tree, symbols->spec->empty, symbols->absent);
-    return STATUS_OK;
-}
-
-/* Of all ranks, all data NOTHING. The caller frees, also after a failure. */
 static enum status symbols_create(const struct schedule_walk *walk, const struct comm_spec *spec, struct symbols *out) {
     *out = (struct symbols){.walk = walk, .spec = spec, .of = mem_array((size_t)walk->ranks, sizeof *out->of)};
     if (!out->of) return STATUS_FAILED;
-    TRY(begin_tree(out));
+    if (spec->kind == COMM_REDUCE_SCATTER || spec->kind == COMM_ALL_REDUCE)
+        TRY(comm_spec_tree(spec, &out->tree, &out->absent));
     TRY(cut_segments(out));
     for (int r = 0; r < walk->ranks; r++)
         TRY(begin_rank(out, r));

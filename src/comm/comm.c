@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/hash.h"
 #include "collective/schedule.h"
 #include "comm/launch.h"
 #include "comm/mpi_comm.h"
@@ -11,7 +12,7 @@
 /* ---- agreement between ranks, before and between steps ---- */
 
 /* Whether all ranks say the same as this one: it is then no matter of one rank or host. */
-static bool is_unanimous(const struct comm_end *ends, int count, int rank) {
+static bool is_unanimous(const struct status_copy *ends, int count, int rank) {
     for (int other = 0; other < count; other++)
         if (ends[other].status != ends[rank].status || strcmp(ends[other].message, ends[rank].message) != 0)
             return false;
@@ -23,20 +24,14 @@ static bool is_alone(const struct comm *comm) { return !comm || mesh_ranks(&comm
 enum status comm_agree(struct comm *comm, enum status mine) {
     if (is_alone(comm)) return mine;
     struct comm_group all = comm_group_all(comm);
-    struct comm_end end = {.status = mine};
-    if (mine != STATUS_OK) {
-        snprintf(end.message, sizeof end.message, "%s", status_message());
-        snprintf(end.hint, sizeof end.hint, "%s", status_hint_text());
-    }
-    struct comm_end *ends = comm->ends;
+    struct status_copy end = {.status = mine}, *ends = comm->ends;
+    status_save(mine, &end);
     enum status status = comm_all_gather(comm, &all, &end, sizeof end, ends);
     for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
-        status = ends[rank].status;
+        status = status_restore(&ends[rank]);
         if (status == STATUS_OK) continue;
-        status_set(status, "%s", ends[rank].message);
         if (!is_unanimous(ends, all.count, rank)) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
         comm->agreed_failure = true;
-        if (ends[rank].hint[0]) status_hint(status, "%s", ends[rank].hint);
     }
     return status;
 }
@@ -219,10 +214,10 @@ enum status comm_open(const struct comm_settings *settings, struct comm **out) {
     if (full.message_bytes > COMM_MESSAGE_BYTES_MAX) full.message_bytes = COMM_MESSAGE_BYTES_MAX;
     full.message_bytes = (full.message_bytes + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
     *out = NULL;
-    struct mpi_library library;
-    TRY(mpi_library_find(settings->engine, &library));
-    if (!library.wire) return self_comm_open(&full, out);
-    return mpi_comm_open(library.wire, NULL, &full, out); /* the library stays open: MPI begins once in a process */
+    const struct wire *wire;
+    TRY(mpi_library_find(settings->engine, &wire));
+    if (!wire) return self_comm_open(&full, out);
+    return mpi_comm_open(wire, NULL, &full, out); /* the library stays open: MPI begins once in a process */
 }
 
 enum status comm_close(struct comm *comm) { return comm ? comm->engine->close(comm) : STATUS_OK; }
@@ -306,6 +301,35 @@ enum status comm_create(struct comm *comm, const struct comm_spec *spec, struct 
     check_spec(comm, spec);
     TRY(engine->create(comm, spec, out));
     (*out)->engine = engine;
+    return STATUS_OK;
+}
+
+void comm_offer_make(const struct comm_spec *spec, bool good, struct comm_offer *out) {
+    memset(out, 0, sizeof *out); /* all of it, since it is sent and compared */
+    out->good = good;
+    out->kind = (int)spec->kind;
+    out->root = spec->root;
+    out->in_place = spec->in_place;
+    out->round_bf16 = spec->round_bf16;
+    out->round_sum = spec->round_sum;
+    out->flat = spec->flat;
+    out->bytes = spec->bytes;
+    out->block_bytes = spec->block_bytes;
+    for (int b = 0; b < comm_spec_blocks(spec); b++)
+        out->owners = hash_mix(out->owners ^ (uint64_t)(spec->owner ? spec->owner[b] : b));
+}
+
+enum status comm_offers_check(const struct comm *comm, const struct comm_spec *spec, const void *offers, size_t each) {
+    for (int i = 0; i < spec->group.count; i++) {
+        const struct comm_offer *offer = (const void *)((const char *)offers + (size_t)i * each);
+        int rank = mesh_group_rank(&spec->group, i);
+        if (!offer->good)
+            return status_set(STATUS_FAILED, "rank %d on %s could not make an operation", rank, comm->host[rank]);
+        if (memcmp(offers, offer, sizeof *offer) != 0)
+            return status_set(STATUS_BAD_INPUT,
+                              "ranks do not create the same operation: rank %d on %s has another than rank %d", rank,
+                              comm->host[rank], mesh_group_rank(&spec->group, 0));
+    }
     return STATUS_OK;
 }
 

@@ -115,12 +115,6 @@ struct comm_operation;
 struct backend;
 struct nccl_comm;
 
-/* What a rank says in comm_agree. */
-struct comm_end {
-    enum status status;
-    char message[600], hint[300];
-};
-
 /* The table behind struct comm. Arguments were checked by comm.c. */
 struct comm_engine {
     const char *name;
@@ -154,7 +148,7 @@ struct comm {
     char (*host)[MESH_HOST_BYTES]; /* by rank */
     int64_t message_bytes;         /* the longest message */
     bool agreed_failure;           /* all ranks know of it, so one says it */
-    struct comm_end *ends;         /* by rank, of comm_agree: a rank without memory says so too; NULL: of one rank */
+    struct status_copy *ends;      /* by rank, of comm_agree: a rank without memory says so too; NULL: of one rank */
     struct nccl_comm *devices;     /* NULL: operations work on memory of the process alone */
     struct comm_traffic device_traffic;
     struct step_watch watch; /* of this rank's steps: the runtime tells it */
@@ -245,6 +239,20 @@ struct comm_operation {
     const struct comm_engine *engine; /* that made it */
     bool refused;                     /* the last start failed at its fault point */
 };
+
+/* What the ranks of an operation tell each other when it is created: whether they could make their part, and what all
+ * must have alike. */
+struct comm_offer {
+    int32_t good, kind, root;
+    int32_t in_place, round_bf16, round_sum, flat;
+    int32_t nothing; /* 0: there are no bytes between the fields, which are compared as bytes */
+    int64_t bytes, block_bytes;
+    uint64_t owners; /* hash of the blocks' owners */
+};
+void comm_offer_make(const struct comm_spec *spec, bool good, struct comm_offer *out);
+/* Of all ranks of the group, by position, each at the beginning of `each` bytes. FAILED where a rank could not make its
+ * part, BAD_INPUT where two differ. */
+enum status comm_offers_check(const struct comm *comm, const struct comm_spec *spec, const void *offers, size_t each);
 
 /* `context` is the wire's. */
 enum status mpi_comm_open(const struct wire *wire, void *context, const struct comm_settings *settings,

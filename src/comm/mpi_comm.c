@@ -120,11 +120,11 @@ void mpi_library_explain_start(char *hint, size_t bytes) {
                  size_print((int64_t)(shared.f_bavail * shared.f_frsize), size));
 }
 
-enum status mpi_library_find(const char *engine, struct mpi_library *out) {
+enum status mpi_library_find(const char *engine, const struct wire **out) {
     const char *name = engine ? engine : mpi_library_chosen();
-    *out = (struct mpi_library){0};
+    *out = NULL;
     if (strcmp(name, "self") == 0) return STATUS_OK;
-    if (strchr(name, '/')) return open_plugin(name, name, &out->wire);
+    if (strchr(name, '/')) return open_plugin(name, name, out);
     if (!package_of(name))
         return status_hint(status_set(STATUS_BAD_INPUT, "BALLAST_MPI '%s' is no MPI that ballast knows", name),
                            "self, openmpi, mpich, or the path of a plugin");
@@ -137,7 +137,7 @@ enum status mpi_library_find(const char *engine, struct mpi_library *out) {
                        name),
             "it is built where %s is installed (on Debian: lib%s-dev); BALLAST_PLUGINS names its directory", name,
             name);
-    enum status status = open_plugin(name, path, &out->wire);
+    enum status status = open_plugin(name, path, out);
     mem_free(path);
     return status;
 }

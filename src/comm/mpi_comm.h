@@ -82,13 +82,9 @@ const struct shared_segment *shared_segment_find(const struct mpi_comm *mpi, con
  * for all of the process (RTLD_GLOBAL), since parts of an MPI library are opened later by itself and look for its
  * symbols there. */
 
-struct mpi_library {
-    const struct wire *wire; /* NULL: this process is alone */
-};
-
-/* `engine` as in comm_settings. BAD_INPUT, with what to install, where the plugin or its MPI is missing, and where it
- * is no plugin of this version. */
-enum status mpi_library_find(const char *engine, struct mpi_library *out);
+/* *out is NULL where this process is alone. `engine` as in comm_settings. BAD_INPUT, with what to install, where the
+ * plugin or its MPI is missing, and where it is no plugin of this version. */
+enum status mpi_library_find(const char *engine, const struct wire **out);
 /* "self", "openmpi" or "mpich", by the environment alone. */
 const char *mpi_library_launched_by(void);
 /* The engine of this process: BALLAST_MPI, else as above. */
@@ -114,8 +110,7 @@ struct mpi_task {
     enum status (*run)(struct mpi_comm *mpi, void *argument);
     void *argument;
     bool done;
-    enum status status;
-    char message[600];
+    struct status_copy end;
 };
 
 /* The heartbeat's messages: one send and one receive for each distance. */
@@ -197,12 +192,7 @@ enum operation_state { OPERATION_IDLE, OPERATION_STARTED, OPERATION_FAILED };
 
 /* What each rank of the group tells the others when an operation is created. */
 struct operation_offer {
-    bool good; /* could make its part */
-    /* What must be the same for all. */
-    int kind, root;
-    bool in_place, round_bf16, round_sum, flat;
-    int64_t bytes, block_bytes;
-    uint64_t owners; /* hash */
+    struct comm_offer alike;
     /* Its own. */
     int slot;
     uint64_t met;       /* what its counter of meetings stands at: from there it goes on */

@@ -380,8 +380,7 @@ static enum status mpi_await(struct mpi_comm *mpi, int request) {
 }
 
 static void run_task(struct mpi_comm *mpi, struct mpi_task *task) {
-    task->status = task->run(mpi, task->argument);
-    if (task->status != STATUS_OK) snprintf(task->message, sizeof task->message, "%s", status_message());
+    status_save(task->run(mpi, task->argument), &task->end);
     pthread_mutex_lock(&mpi->mutex);
     task->done = true;
     mpi->task = NULL;
@@ -431,7 +430,7 @@ enum status mpi_run_task(struct mpi_comm *mpi, enum status (*run)(struct mpi_com
     while (!task.done)
         pthread_cond_wait(&mpi->over, &mpi->mutex);
     pthread_mutex_unlock(&mpi->mutex);
-    return task.status == STATUS_OK ? STATUS_OK : status_set(task.status, "%s", task.message);
+    return status_restore(&task.end);
 }
 
 /* ---- All-gathers ---- */

@@ -95,24 +95,15 @@ static void abort_all(struct nccl_comm *nccl) {
 
 /* Under the lock: the first failure, with the calling thread's message. */
 static void keep_failure(struct nccl_comm *nccl) {
-    if (nccl->failed) return;
-    snprintf(nccl->message, sizeof nccl->message, "%s", status_message());
-    snprintf(nccl->hint, sizeof nccl->hint, "%s", status_hint_text());
-    nccl->failed = true;
+    if (nccl->failure.status != STATUS_OK) return;
+    status_save(STATUS_FAILED, &nccl->failure);
     abort_all(nccl);
-}
-
-/* Under the lock. */
-static enum status outcome(const struct nccl_comm *nccl) {
-    if (!nccl->failed) return STATUS_OK;
-    enum status status = status_set(STATUS_FAILED, "%s", nccl->message);
-    return nccl->hint[0] ? status_hint(status, "%s", nccl->hint) : status;
 }
 
 enum status nccl_comm_fail(struct nccl_comm *nccl) {
     pthread_mutex_lock(&nccl->lock);
     keep_failure(nccl);
-    enum status status = outcome(nccl);
+    enum status status = status_restore(&nccl->failure);
     pthread_mutex_unlock(&nccl->lock);
     nccl->comm->engine->fail(nccl->comm);
     return status;
@@ -148,7 +139,7 @@ static void *watch(void *argument) {
             pthread_cond_wait(&nccl->changed, &nccl->lock);
         else
             sleep_until_changed(nccl);
-        if (nccl->waiting && !nccl->failed && look(nccl) != STATUS_OK) keep_failure(nccl);
+        if (nccl->waiting && nccl->failure.status == STATUS_OK && look(nccl) != STATUS_OK) keep_failure(nccl);
     }
     pthread_mutex_unlock(&nccl->lock);
     return NULL;
@@ -172,7 +163,7 @@ static enum status settle(struct nccl_comm *nccl, const struct nccl_communicator
         nanosleep(&(struct timespec){0, PERIOD_NS}, NULL);
         TRY(nccl->comm->engine->check(nccl->comm));
         pthread_mutex_lock(&nccl->lock);
-        enum status status = outcome(nccl);
+        enum status status = status_restore(&nccl->failure);
         if (status == STATUS_OK) {
             ncclResult_t queried = NCCL_CALL(nccl->library, CommGetAsyncError, communicator->handle, &result);
             status = nccl_status(nccl->library, queried, "ncclCommGetAsyncError");
@@ -219,7 +210,7 @@ enum status nccl_comm_group(struct nccl_comm *nccl, struct nccl_communicator *co
                             const struct nccl_call *calls, int count) {
     ncclResult_t result = ncclSuccess;
     pthread_mutex_lock(&nccl->lock);
-    enum status status = outcome(nccl);
+    enum status status = status_restore(&nccl->failure);
     if (status == STATUS_OK) status = issue_group(nccl, communicator->handle, calls, count, &result);
     pthread_mutex_unlock(&nccl->lock);
     if (status == STATUS_OK) status = settle(nccl, communicator, result, "ncclGroupEnd");
@@ -238,7 +229,7 @@ enum status nccl_comm_finish(struct nccl_comm *nccl) {
     if (status == STATUS_OK) status = streams->await(nccl->done);
     set_waiting(nccl, false);
     pthread_mutex_lock(&nccl->lock);
-    if (status == STATUS_OK) status = outcome(nccl);
+    if (status == STATUS_OK) status = status_restore(&nccl->failure);
     pthread_mutex_unlock(&nccl->lock);
     return status == STATUS_OK ? STATUS_OK : nccl_comm_fail(nccl);
 }

@@ -61,8 +61,7 @@ struct nccl_comm {
     pthread_mutex_t lock; /* of NCCL's calls, and of what follows */
     pthread_cond_t changed;
     bool waiting, ending;
-    bool failed;
-    char message[400], hint[200]; /* of the first failure */
+    struct status_copy failure; /* the first one */
 };
 
 /* One call of NCCL's within a group of calls. Peers are positions in the communicator. */

@@ -20,9 +20,8 @@ struct nccl_operation {
     struct comm_traffic traffic;
     VEC(struct device_step) steps;
     VEC(struct nccl_call) calls;
-    int open; /* the first call of the group that is being made */
-    enum status status;
-    char message[400], hint[200];
+    int open;               /* the first call of the group that is being made */
+    struct status_copy end; /* of the last start */
 };
 
 /* ---- Making the list ---- */
@@ -294,58 +293,18 @@ static enum status find_traffic(struct nccl_operation *operation, const struct c
 
 /* ---- What all ranks must have alike ---- */
 
-struct offer {
-    bool good; /* could make its part */
-    int kind, root;
-    bool round_bf16, round_sum;
-    int64_t bytes, block_bytes;
-    uint64_t owners;
-};
-
-static struct offer make_offer(const struct comm_spec *spec, bool good) {
-    struct offer offer = {0}; /* all of it, since it is sent */
-    offer.good = good;
-    offer.kind = (int)spec->kind;
-    offer.root = spec->root;
-    offer.round_bf16 = spec->round_bf16;
-    offer.round_sum = spec->round_sum;
-    offer.bytes = spec->bytes;
-    offer.block_bytes = spec->block_bytes;
-    for (int b = 0; b < comm_spec_blocks(spec); b++)
-        offer.owners = offer.owners * 1000003u + (uint64_t)owner_of(spec, b);
-    return offer;
-}
-
-static bool is_same(const struct offer *a, const struct offer *b) {
-    return a->kind == b->kind && a->root == b->root && a->round_bf16 == b->round_bf16 && a->round_sum == b->round_sum &&
-           a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->owners == b->owners;
-}
-
-static enum status compare(const struct comm *comm, const struct comm_spec *spec, const struct offer *offers) {
-    for (int i = 0; i < spec->group.count; i++) {
-        int rank = mesh_group_rank(&spec->group, i);
-        if (!offers[i].good)
-            return status_set(STATUS_FAILED, "rank %d on %s could not make an operation", rank, comm->host[rank]);
-        if (!is_same(&offers[0], &offers[i]))
-            return status_set(STATUS_BAD_INPUT,
-                              "ranks do not create the same operation: rank %d on %s has another than rank %d", rank,
-                              comm->host[rank], mesh_group_rank(&spec->group, 0));
-    }
-    return STATUS_OK;
-}
-
 /* `own`: how this rank's part went; where it fails the others are told. */
 static enum status agree(struct comm *comm, const struct comm_spec *spec, enum status own) {
-    char message[300];
-    snprintf(message, sizeof message, "%s", status_message());
-    struct offer mine = make_offer(spec, own == STATUS_OK);
-    struct offer *offers = mem_array((size_t)spec->group.count, sizeof *offers);
+    struct status_copy failure;
+    status_save(own, &failure);
+    struct comm_offer mine, *offers = mem_array((size_t)spec->group.count, sizeof *offers);
     if (!offers) return STATUS_FAILED;
+    comm_offer_make(spec, own == STATUS_OK, &mine);
     enum status status = comm_all_gather(comm, &spec->group, &mine, sizeof mine, offers);
     if (own != STATUS_OK)
-        status = status_set(own, "%s", message);
+        status = status_restore(&failure);
     else if (status == STATUS_OK)
-        status = compare(comm, spec, offers);
+        status = comm_offers_check(comm, spec, offers, sizeof *offers);
     mem_free(offers);
     return status;
 }
@@ -398,21 +357,16 @@ static enum status queue(struct nccl_operation *operation, const struct device_s
 
 static void start(struct comm_operation *base) {
     struct nccl_operation *operation = (struct nccl_operation *)base;
-    operation->status = nccl_comm_begin(operation->nccl);
-    for (size_t i = 0; i < operation->steps.count && operation->status == STATUS_OK; i++)
-        operation->status = queue(operation, &operation->steps.items[i]);
-    if (operation->status == STATUS_OK) return;
-    snprintf(operation->message, sizeof operation->message, "%s", status_message());
-    snprintf(operation->hint, sizeof operation->hint, "%s", status_hint_text());
+    enum status status = nccl_comm_begin(operation->nccl);
+    for (size_t i = 0; i < operation->steps.count && status == STATUS_OK; i++)
+        status = queue(operation, &operation->steps.items[i]);
+    status_save(status, &operation->end);
 }
 
 static enum status wait(struct comm_operation *base) {
     struct nccl_operation *operation = (struct nccl_operation *)base;
     enum status status = nccl_comm_finish(operation->nccl);
-    if (operation->status != STATUS_OK) {
-        status = status_set(operation->status, "%s", operation->message);
-        return operation->hint[0] ? status_hint(status, "%s", operation->hint) : status;
-    }
+    TRY(status_restore(&operation->end));
     TRY(status);
     struct comm_traffic *sum = &base->comm->device_traffic;
     for (int axis = 0; axis < MESH_AXES; axis++) {

@@ -290,27 +290,10 @@ static enum status make_own_part(struct mpi_comm *mpi, struct operation *operati
     return STATUS_OK;
 }
 
-/* Of the blocks' owners, in their order (FNV-1a). */
-static uint64_t hash_owners(const struct comm_spec *spec) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int b = 0; b < comm_spec_blocks(spec); b++)
-        hash = (hash ^ (uint64_t)(spec->owner ? spec->owner[b] : b)) * 0x100000001b3u;
-    return hash;
-}
-
 static struct operation_offer make_offer(struct mpi_comm *mpi, const struct operation *operation, bool good) {
     const struct comm_spec *spec = &operation->spec;
     struct operation_offer offer = {0}; /* all of it, since it is sent */
-    offer.good = good;
-    offer.kind = (int)spec->kind;
-    offer.root = spec->root;
-    offer.in_place = spec->in_place;
-    offer.round_bf16 = spec->round_bf16;
-    offer.round_sum = spec->round_sum;
-    offer.flat = spec->flat;
-    offer.bytes = spec->bytes;
-    offer.block_bytes = spec->block_bytes;
-    offer.owners = hash_owners(spec);
+    comm_offer_make(spec, good, &offer.alike);
     offer.slot = operation->slot;
     if (!spec->in_place) return offer;
     const struct shared_segment *shared_segment = shared_segment_find(mpi, spec->data, spec->bytes);
@@ -319,24 +302,6 @@ static struct operation_offer make_offer(struct mpi_comm *mpi, const struct oper
     offer.met = atomic_load((atomic_ullong *)mpi->control.base + METER_STRIDE * operation->slot);
     offer.offset = (char *)spec->data - (char *)shared_segment->base[shared_segment->me];
     return offer;
-}
-
-static enum status check_offers(const struct operation *operation) {
-    const struct comm *comm = operation->base.comm;
-    for (int i = 0; i < operation->spec.group.count; i++) {
-        const struct operation_offer *a = &operation->offers[0], *b = &operation->offers[i];
-        int rank = operation_rank(operation, i);
-        if (!b->good)
-            return status_set(STATUS_FAILED, "rank %d on %s could not make an operation", rank, comm->host[rank]);
-        bool same = a->kind == b->kind && a->bytes == b->bytes && a->root == b->root && a->in_place == b->in_place &&
-                    a->round_bf16 == b->round_bf16 && a->round_sum == b->round_sum && a->flat == b->flat &&
-                    a->block_bytes == b->block_bytes && a->owners == b->owners;
-        if (!same)
-            return status_set(STATUS_BAD_INPUT,
-                              "ranks do not create the same operation: rank %d on %s has another than rank %d", rank,
-                              comm->host[rank], operation_rank(operation, 0));
-    }
-    return STATUS_OK;
 }
 
 static const struct shared_segment *shared_segment_of_number(const struct mpi_comm *mpi, int number) {
@@ -372,18 +337,13 @@ enum status operation_create(struct comm *comm, const struct comm_spec *spec, st
     enum status status;
     operation->offers = mem_array((size_t)spec->group.count, sizeof *operation->offers);
     TRY_GOTO(status, operation->offers ? STATUS_OK : STATUS_FAILED, failed);
-    enum status own = make_own_part(mpi, operation); /* where it fails the others are told */
-    struct operation_offer offer = make_offer(mpi, operation, own == STATUS_OK);
-    status = own;
-    char message[300];
-    strncpy(message, status_message(), sizeof message - 1)[sizeof message - 1] = '\0';
+    struct status_copy own; /* where it fails the others are told */
+    status_save(make_own_part(mpi, operation), &own);
+    struct operation_offer offer = make_offer(mpi, operation, own.status == STATUS_OK);
     enum status gathered = comm_all_gather(comm, &spec->group, &offer, sizeof offer, operation->offers);
-    if (own != STATUS_OK) {
-        status_set(own, "%s", message);
-        goto failed;
-    }
+    TRY_GOTO(status, status_restore(&own), failed);
     TRY_GOTO(status, gathered, failed);
-    TRY_GOTO(status, check_offers(operation), failed);
+    TRY_GOTO(status, comm_offers_check(comm, spec, operation->offers, sizeof *operation->offers), failed);
     find_peers(mpi, operation);
     TRY_GOTO(status, mpi_run_task(mpi, make_requests, operation), failed);
     bool ready = true; /* nobody starts before all have posted what is posted from the beginning */

@@ -19,10 +19,9 @@ static uint64_t make_mark(const struct mpi_comm *mpi, int number) {
     return ((uint64_t)getpid() << 40) ^ ((uint64_t)mpi->comm.rank << 20) ^ (uint64_t)number ^ 0x62616c6c61737421u;
 }
 
-static void *map(int descriptor, size_t bytes, int populate) {
-    void *base = fault_point(FAULT_ALLOCATE)
-                     ? MAP_FAILED
-                     : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | populate, descriptor, 0);
+static void *map(int descriptor, size_t bytes, int flags) {
+    void *base =
+        fault_point(FAULT_ALLOCATE) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
     return base == MAP_FAILED ? NULL : base;
 }
 
@@ -32,7 +31,7 @@ static int create_file(struct shared_segment *shared_segment) {
     if (descriptor < 0) return -1;
     size_t bytes = shared_segment->mapped[shared_segment->me];
     if (posix_fallocate(descriptor, 0, (off_t)bytes) == 0)
-        shared_segment->base[shared_segment->me] = map(descriptor, bytes, MAP_POPULATE);
+        shared_segment->base[shared_segment->me] = map(descriptor, bytes, MAP_SHARED | MAP_POPULATE);
     if (shared_segment->base[shared_segment->me]) return descriptor;
     close(descriptor);
     return -1;
@@ -46,7 +45,8 @@ static bool map_peer(struct shared_segment *shared_segment, int place, const str
     if (descriptor < 0) return false;
     off_t size = lseek(descriptor, 0, SEEK_END);
     shared_segment->mapped[place] = (size_t)offer->mapped;
-    if (size == (off_t)offer->mapped) shared_segment->base[place] = map(descriptor, shared_segment->mapped[place], 0);
+    if (size == (off_t)offer->mapped)
+        shared_segment->base[place] = map(descriptor, shared_segment->mapped[place], MAP_SHARED);
     close(descriptor);
     return shared_segment->base[place] && *(volatile uint64_t *)shared_segment->base[place] == offer->mark;
 }
@@ -100,13 +100,9 @@ static enum status share(struct comm *comm, struct shared_segment *shared_segmen
 }
 
 static enum status take_private(struct shared_segment *shared_segment) {
-    void *base = fault_point(FAULT_ALLOCATE)
-                     ? MAP_FAILED
-                     : mmap(NULL, shared_segment->mapped[shared_segment->me], PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (base == MAP_FAILED) return status_no_memory(shared_segment->mapped[shared_segment->me], "a window");
-    shared_segment->base[shared_segment->me] = base;
-    return STATUS_OK;
+    size_t bytes = shared_segment->mapped[shared_segment->me];
+    shared_segment->base[shared_segment->me] = map(-1, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE);
+    return shared_segment->base[shared_segment->me] ? STATUS_OK : status_no_memory(bytes, "a window");
 }
 
 static void free_shared_segment(struct shared_segment *shared_segment) {

@@ -285,7 +285,7 @@ static void the_launcher_selects_the_mpi(void **state) {
 }
 
 static void expect_refused(const char *engine, const char *message, const char *hint) {
-    struct mpi_library library;
+    const struct wire *library;
     assert_int_equal(mpi_library_find(engine, &library), STATUS_BAD_INPUT);
     if (!strstr(status_message(), message)) fail_msg("'%s' is not in '%s'", message, status_message());
     if (!strstr(status_hint_text(), hint)) fail_msg("'%s' is not in '%s'", hint, status_hint_text());
