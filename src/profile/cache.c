@@ -167,13 +167,11 @@ static enum status write_file(struct profile_cache *cache) {
 
 /* If closing follows a failure, that failure's message stays. */
 static void write_quietly(struct profile_cache *cache) {
-    char message[1024], hint[512];
-    snprintf(message, sizeof message, "%s", status_message());
-    snprintf(hint, sizeof hint, "%s", status_hint_text());
-    status_clear();
+    struct status_copy failure;
+    status_save(status_message()[0] ? STATUS_FAILED : STATUS_OK, &failure);
     if (write_file(cache) != STATUS_OK) log_note("measurements are not kept: %s", status_message());
     status_clear();
-    if (message[0]) status_hint(status_set(STATUS_FAILED, "%s", message), "%s", hint);
+    (void)status_restore(&failure);
 }
 
 void profile_cache_close(struct profile_cache *cache) {

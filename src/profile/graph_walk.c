@@ -261,13 +261,9 @@ struct walks {
     double budget_s;
 };
 
-static enum status lead(void *payload) {
+static enum status walk_member(void *payload, int member, const atomic_bool *ended) {
     const struct walks *walks = payload;
-    return node_walk_measure(&walks->walk[0], walks->budget_s);
-}
-
-static enum status contend(void *payload, int member, const atomic_bool *ended) {
-    const struct walks *walks = payload;
+    if (member == 0) return node_walk_measure(&walks->walk[0], walks->budget_s);
     walks->walk[0].backend->set_threads(walks->threads);
     while (!atomic_load(ended))
         TRY(node_walk_run(&walks->walk[member]));
@@ -297,7 +293,6 @@ static void close_walks(struct walks *walks) {
 }
 
 static enum status walk_together(const struct walking *walking, struct walk_call *calls, int count) {
-    static const struct contention_work work = {lead, contend};
     const struct walk_options *options = walking->options;
     const struct contention *contention = &options->cache->contention;
     int members = contention_members(contention);
@@ -309,7 +304,7 @@ static enum status walk_together(const struct walking *walking, struct walk_call
     enum status status = STATUS_OK;
     for (int i = 0; i < members && status == STATUS_OK; i++)
         status = open_member(walking, calls, count, bytes, i, &walks);
-    if (status == STATUS_OK) status = contention_measure(contention, &work, &walks);
+    if (status == STATUS_OK) status = contention_measure(contention, walk_member, &walks);
     close_walks(&walks);
     return status;
 }

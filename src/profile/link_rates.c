@@ -51,31 +51,30 @@ static enum status link_bench_begin(struct link_bench *bench, const struct link_
     return comm_create(bench->comm, &spec, out);
 }
 
-static enum status gather(struct comm *comm, double mine, double **all) {
-    struct comm_group group = comm_group_all(comm);
-    *all = mem_array((size_t)group.count, sizeof **all);
-    if (!*all) return STATUS_FAILED;
-    return comm_all_gather(comm, &group, &mine, sizeof mine, *all);
-}
-
 /* The largest of all ranks' values, and the mean, on all ranks. Also a barrier. */
-static enum status link_largest(struct comm *comm, double mine, double *out) {
-    double *all = NULL;
-    enum status status = gather(comm, mine, &all);
-    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && status == STATUS_OK; rank++)
-        *out = rank == 0 ? all[0] : fmax(*out, all[rank]);
+static enum status reduce(struct comm *comm, double mine, double *largest, double *mean) {
+    struct comm_group group = comm_group_all(comm);
+    double *all = mem_array((size_t)group.count, sizeof *all), sum = 0;
+    if (!all) return STATUS_FAILED;
+    enum status status = comm_all_gather(comm, &group, &mine, sizeof mine, all);
+    *largest = mine;
+    for (int rank = 0; rank < group.count && status == STATUS_OK; rank++) {
+        *largest = fmax(*largest, all[rank]);
+        sum += all[rank];
+    }
+    *mean = sum / group.count;
     mem_free(all);
     return status;
+}
+
+static enum status link_largest(struct comm *comm, double mine, double *out) {
+    double mean;
+    return reduce(comm, mine, out, &mean);
 }
 
 static enum status link_mean(struct comm *comm, double mine, double *out) {
-    double *all = NULL, sum = 0;
-    enum status status = gather(comm, mine, &all);
-    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && status == STATUS_OK; rank++)
-        sum += all[rank];
-    *out = sum / mesh_ranks(&comm->mesh);
-    mem_free(all);
-    return status;
+    double largest;
+    return reduce(comm, mine, &largest, out);
 }
 
 static bool is_worth(const struct cluster_links *links) {
@@ -117,15 +116,14 @@ bool link_rows_are_nodes(const struct cluster_links *links) {
 /* How much messages slow down kernels, and kernels messages: each rank repeats an operation in one thread and a kernel
  * in another, all ranks at once. */
 
-enum { STARTS_MIN = 2, STARTS_MAX = 64, MESSAGE_BYTES = 512 };
+enum { STARTS_MIN = 2, STARTS_MAX = 64 };
 static const double INTERVAL_S = 0.03;
 
 /* The thread that repeats the operation. Every rank repeats it as often, since they wait for each other. */
 struct collective_run {
     struct comm_operation *operation;
     int starts;
-    enum status status;
-    char message[MESSAGE_BYTES];
+    struct status_copy end;
     double seconds; /* of one */
     atomic_bool ended;
 };
@@ -133,13 +131,13 @@ struct collective_run {
 static void *repeat(void *argument) {
     struct collective_run *collective_run = argument;
     int64_t begin = clock_now_ns();
-    for (int i = 0; i < collective_run->starts && collective_run->status == STATUS_OK; i++) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < collective_run->starts && status == STATUS_OK; i++) {
         comm_start(collective_run->operation);
-        collective_run->status = comm_wait(collective_run->operation);
+        status = comm_wait(collective_run->operation);
     }
     collective_run->seconds = (double)(clock_now_ns() - begin) * 1e-9 / collective_run->starts;
-    if (collective_run->status != STATUS_OK)
-        snprintf(collective_run->message, sizeof collective_run->message, "%s", status_message());
+    status_save(status, &collective_run->end);
     atomic_store(&collective_run->ended, true);
     return NULL;
 }
@@ -162,9 +160,7 @@ static enum status run_beside(struct rate_work *work, struct collective_run *col
     if (error) return status_set(STATUS_FAILED, "cannot start a thread to measure with: %s", strerror(error));
     enum status status = repeat_kernel(work, collective_run, kernel_s);
     pthread_join(thread, NULL);
-    if (status != STATUS_OK) return status;
-    return collective_run->status == STATUS_OK ? STATUS_OK
-                                               : status_set(collective_run->status, "%s", collective_run->message);
+    return status == STATUS_OK ? status_restore(&collective_run->end) : status;
 }
 
 /* Slowdowns of this rank: of the kernel by messages, and of messages by the kernel. */

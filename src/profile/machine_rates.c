@@ -5,7 +5,9 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "profile/cache.h"
 #include "profile/operator_bench.h"
+#include "profile/profile.h"
 
 /* The cost of an instruction apart from its work: on its own stream, and until other streams notice its end. */
 
@@ -384,22 +386,145 @@ struct request {
     struct cluster_rates *out;
 };
 
-static enum status lead(void *payload) {
-    const struct request *request = payload;
-    return measure_member(request->backend, request->options, request->out);
-}
-
-/* Once: it takes about as long as the first one's, and a disk's takes seconds. */
-static enum status contend(void *payload, int member, const atomic_bool *ended) {
+/* Members go through it once: it takes about as long as the first one's, and a disk's takes seconds. */
+static enum status rate_member(void *payload, int member, const atomic_bool *ended) {
     const struct request *request = payload;
     struct cluster_rates dropped;
-    (void)member, (void)ended;
-    return measure_member(request->backend, request->options, &dropped);
+    (void)ended;
+    return measure_member(request->backend, request->options, member == 0 ? request->out : &dropped);
 }
 
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out) {
-    static const struct contention_work work = {lead, contend};
     struct request request = {backend, options, out};
-    return contention_measure(options->contention, &work, &request);
+    return contention_measure(options->contention, rate_member, &request);
+}
+
+/* ---- GEMMs: calls of the backend's linear operator at two sizes ---- */
+
+enum { PRODUCTS = 2, PRODUCT_CALLS_MAX = 9 };
+
+/* The GEMMs of a transformer block's MLP. */
+static const struct product_size {
+    int64_t rows, inputs, outputs;
+} product_sizes[PRODUCTS] = {{512, 768, 3072}, {512, 3072, 768}};
+static const double PRODUCTS_BUDGET_S = 0.15; /* for both sizes */
+
+struct product_bench {
+    struct graph *graph;
+    struct operator_bench kernel;
+    double gflop;
+};
+
+/* Devices that need larger micro-batches to reach their rate also need larger GEMMs. */
+static enum status open_product(const struct backend *backend, enum dtype dtype, const struct product_size *size,
+                                struct bench_memory *memory, struct product_bench *out) {
+    int64_t factor = backend->micro_batch_tokens / 1024;
+    if (factor < 1) factor = 1;
+    int64_t rows = factor * factor * size->rows, inputs = factor * size->inputs, outputs = factor * size->outputs;
+    struct operands operands;
+    out->gflop = 2e-9 * (double)rows * (double)inputs * (double)outputs;
+    out->graph = graph_create(dtype, 1, rows);
+    if (!out->graph) return STATUS_FAILED;
+    const struct node *node = rate_product_node(out->graph, rows, inputs, outputs);
+    TRY(graph_status(out->graph));
+    operands_find(out->graph, node, &operands);
+    return operator_bench_open(backend, &operands, false, memory, &out->kernel);
+}
+
+/* The sizes share one block, so that measuring takes the memory of one: what a call reads may be what another wrote. */
+static enum status open_products(const struct backend *backend, enum dtype dtype, struct bench_memory *memory,
+                                 struct product_bench benches[PRODUCTS]) {
+    for (int i = 0; i < PRODUCTS; i++)
+        TRY(open_product(backend, dtype, &product_sizes[i], memory, &benches[i]));
+    for (int i = 0; i < PRODUCTS; i++)
+        benches[i].kernel.base = memory->arena.base;
+    return STATUS_OK;
+}
+
+static enum status time_product(struct product_bench *bench, struct sample *out) {
+    struct stopwatch stopwatch = stopwatch_begin();
+    TRY(operator_bench_run(&bench->kernel));
+    TRY(work_clock_finish(&bench->kernel.clock));
+    *out = stopwatch_end(&stopwatch);
+    out->seconds /= bench->gflop;
+    out->waited_s /= bench->gflop;
+    return STATUS_OK;
+}
+
+/* The sizes take turns, so that the calls of each are spread over the time. */
+static enum status time_products(struct product_bench benches[PRODUCTS], struct measurement *out) {
+    struct sample calls[PRODUCTS][PRODUCT_CALLS_MAX];
+    double spent = 0;
+    int count = 0;
+    bool settled = false;
+    for (int i = 0; i < PRODUCTS; i++)
+        TRY(time_product(&benches[i], &calls[i][0])); /* warms caches and threads */
+    while (count < PRODUCT_CALLS_MAX && spent < PRODUCTS_BUDGET_S && !settled) {
+        for (int i = 0; i < PRODUCTS; i++) {
+            TRY(time_product(&benches[i], &calls[i][count]));
+            spent += calls[i][count].seconds * benches[i].gflop;
+        }
+        count++;
+        settled = measurement_settled(calls[0], count) && measurement_settled(calls[1], count);
+    }
+    const struct measurement first = measurement_of(calls[0], count), second = measurement_of(calls[1], count);
+    *out = first.seconds <= second.seconds ? first : second;
+    return STATUS_OK;
+}
+
+enum status profile_measure_matrix_rate(const struct backend *backend, enum dtype dtype, struct measurement *out) {
+    struct product_bench benches[PRODUCTS] = {0};
+    struct bench_memory memory = {.max_bytes = 1}; /* one copy of the operands */
+    enum status status = open_products(backend, dtype, &memory, benches);
+    if (status == STATUS_OK) status = time_products(benches, out);
+    for (int i = 0; i < PRODUCTS; i++) {
+        operator_bench_close(&benches[i].kernel);
+        graph_free(benches[i].graph);
+    }
+    bench_memory_free(&memory);
+    return status;
+}
+
+/* One measurement, and what measures concurrently. */
+struct rating {
+    const struct backend *backend;
+    enum dtype dtype;
+    int threads;
+    struct measurement *out;
+};
+
+static enum status rate_products(void *payload, int member, const atomic_bool *ended) {
+    const struct rating *rating = payload;
+    struct measurement dropped;
+    if (member == 0) return profile_measure_matrix_rate(rating->backend, rating->dtype, rating->out);
+    rating->backend->set_threads(rating->threads);
+    while (!atomic_load(ended))
+        TRY(profile_measure_matrix_rate(rating->backend, rating->dtype, &dropped));
+    return STATUS_OK;
+}
+
+enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
+                                     double *flops_per_s, int32_t *measured) {
+    struct measurement gflop;
+    struct rating rating = {backend, dtype, cache->threads, &gflop};
+    if (!profile_cache_find_product(cache, dtype, &gflop) || measurement_noisy(&gflop)) {
+        TRY(contention_measure(&cache->contention, rate_products, &rating));
+        TRY(profile_cache_put_product(cache, dtype, &gflop));
+        (*measured)++;
+        (void)profile_cache_find_product(cache, dtype, &gflop); /* now the lower of the new and the old value */
+    }
+    *flops_per_s = 1e9 / gflop.seconds;
+    return STATUS_OK;
+}
+
+enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype,
+                                     const struct profile_options *options, double *flops_per_s) {
+    struct profile_cache cache;
+    int32_t measured = 0;
+    backend->set_threads(options->threads);
+    enum status status = profile_cache_open(backend, options, options->memory_bytes, &cache);
+    if (status == STATUS_OK) status = profile_find_matrix_rate(backend, dtype, &cache, flops_per_s, &measured);
+    profile_cache_close(&cache);
+    return status;
 }

@@ -93,7 +93,7 @@ enum { MESSAGE_BYTES = 512 };
 /* A measurement under way. Members that could be started wait at the start for those that could not. */
 struct meeting {
     const struct contention *contention;
-    const struct contention_work *work;
+    contention_work *work;
     void *payload;
     atomic_int arrived;
     atomic_bool begun, ended;
@@ -103,8 +103,7 @@ struct member {
     struct meeting *meeting;
     int index;
     pthread_t thread;
-    enum status status;
-    char message[MESSAGE_BYTES];
+    struct status_copy end;
 };
 
 /* Where only some of them are allowed the system grants those alone. */
@@ -134,13 +133,13 @@ static enum status take_cores(const struct contention *contention, int member) {
 static void *contend(void *argument) {
     struct member *member = argument;
     struct meeting *meeting = member->meeting;
-    member->status = take_cores(meeting->contention, member->index);
+    enum status status = take_cores(meeting->contention, member->index);
     atomic_fetch_add(&meeting->arrived, 1);
     while (!atomic_load(&meeting->begun))
         sched_yield();
-    if (member->status == STATUS_OK && !atomic_load(&meeting->ended))
-        member->status = meeting->work->beside(meeting->payload, member->index, &meeting->ended);
-    if (member->status != STATUS_OK) snprintf(member->message, sizeof member->message, "%s", status_message());
+    if (status == STATUS_OK && !atomic_load(&meeting->ended))
+        status = meeting->work(meeting->payload, member->index, &meeting->ended);
+    status_save(status, &member->end);
     return NULL;
 }
 
@@ -162,18 +161,17 @@ static enum status end(struct meeting *meeting, struct member *members, int star
     atomic_store(&meeting->begun, true);
     for (int i = 0; i < started; i++) {
         pthread_join(members[i].thread, NULL);
-        if (status == STATUS_OK && members[i].status != STATUS_OK)
-            status = status_set(members[i].status, "%s", members[i].message);
+        if (status == STATUS_OK) status = status_restore(&members[i].end);
     }
     return status;
 }
 
-enum status contention_measure(const struct contention *contention, const struct contention_work *work, void *payload) {
+enum status contention_measure(const struct contention *contention, contention_work *work, void *payload) {
     struct meeting meeting = {.contention = contention, .work = work, .payload = payload};
     struct member members[CONTENTION_MAX];
     int started = 0;
     enum status status = start(&meeting, members, &started);
     atomic_store(&meeting.begun, true);
-    if (status == STATUS_OK) status = work->lead(payload);
+    if (status == STATUS_OK) status = work(payload, 0, NULL);
     return end(&meeting, members, started, status);
 }

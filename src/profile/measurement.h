@@ -61,12 +61,9 @@ struct contention {
     cpu_set_t cores[CONTENTION_MAX]; /* by member; the first is the thread that measures */
 };
 
-/* What a measurement is made of, called with the payload of contention_measure. */
-struct contention_work {
-    enum status (*lead)(void *payload); /* whose times count */
-    /* What member 1, 2, … does meanwhile, in a thread of its own. It goes on until *ended. */
-    enum status (*beside)(void *payload, int member, const atomic_bool *ended);
-};
+/* One member's part of a measurement, called with the payload of contention_measure. Member 0 is the one whose times
+ * count (`ended` NULL); what members 1, 2, … do meanwhile, in threads of their own, goes on until *ended. */
+typedef enum status contention_work(void *payload, int member, const atomic_bool *ended);
 
 static inline int contention_members(const struct contention *contention) {
     return contention->members > 1 ? contention->members : 1;
@@ -78,4 +75,4 @@ bool contention_is_allowed(const struct contention *contention);
 
 /* All begin together; returns when all have ended. The first failure, also where a thread could not be started or may
  * not run on its cores. */
-enum status contention_measure(const struct contention *contention, const struct contention_work *work, void *payload);
+enum status contention_measure(const struct contention *contention, contention_work *work, void *payload);

@@ -22,8 +22,10 @@ struct entry {
 
 struct profile {
     const struct backend *backend;
-    const struct graph *graph;
+    const struct graph *graph; /* NULL: the machine alone */
     const struct profile_options *options;
+    bool kept_only; /* nothing is measured: `lacks` tells whether that would be needed */
+    bool lacks;
     struct profile_cache cache;
     struct scratch keys;
     VEC(struct entry) entries;
@@ -121,8 +123,13 @@ static void note_machine(int32_t measured) {
     if (measured == 0) log_note("measuring this machine's products and memory (kept for the next time)");
 }
 
-static enum status find_products(const struct backend *backend, struct profile_cache *cache,
-                                 struct cluster_device *device, int32_t *measured) {
+/* Whether to measure what the cache lacks. */
+static bool may_measure(struct profile *profile) {
+    profile->lacks |= profile->kept_only;
+    return !profile->kept_only;
+}
+
+static enum status find_products(struct profile *profile, struct cluster_device *device) {
     const struct {
         enum dtype dtype;
         double *flops_per_s;
@@ -130,8 +137,11 @@ static enum status find_products(const struct backend *backend, struct profile_c
     struct measurement kept;
     for (int i = 0; i < 2; i++) {
         if (*products[i].flops_per_s > 0) continue;
-        if (!profile_cache_find_product(cache, products[i].dtype, &kept)) note_machine(*measured);
-        TRY(profile_find_matrix_rate(backend, products[i].dtype, cache, products[i].flops_per_s, measured));
+        bool found = profile_cache_find_product(&profile->cache, products[i].dtype, &kept);
+        if ((!found || measurement_noisy(&kept)) && !may_measure(profile)) continue;
+        if (!found) note_machine(profile->measured);
+        TRY(profile_find_matrix_rate(profile->backend, products[i].dtype, &profile->cache, products[i].flops_per_s,
+                                     &profile->measured));
     }
     return STATUS_OK;
 }
@@ -153,52 +163,50 @@ static char *rates_key(const struct profile_options *options) {
                       id, (unsigned long long)disk.f_blocks);
 }
 
-static enum status find_rates(const struct backend *backend, const struct profile_options *options,
-                              struct profile_cache *cache, struct cluster_rates *rates, int32_t *measured) {
+static enum status find_rates(struct profile *profile, struct cluster_rates *rates) {
+    const struct profile_options *options = profile->options;
     if (has_rates(rates, options)) return STATUS_OK;
     const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads,
-                                          cache->memory_bytes, &cache->contention};
+                                          profile->cache.memory_bytes, &profile->cache.contention};
     char *key = rates_key(options);
     if (!key) return STATUS_FAILED;
     enum status status = STATUS_OK;
-    if (profile_cache_find_rates(cache, key, rates) && !rates_noisy(rates)) goto done;
-    note_machine(*measured);
+    if (profile_cache_find_rates(&profile->cache, key, rates) && !rates_noisy(rates)) goto done;
+    if (!may_measure(profile)) goto done;
+    note_machine(profile->measured);
     if (options->disk_folder) log_note("measuring the disk of %s", options->disk_folder);
-    (*measured)++;
-    TRY_GOTO(status, machine_rates_measure(backend, &machine, rates), done);
-    TRY_GOTO(status, profile_cache_put_rates(cache, key, rates), done);
-    (void)profile_cache_find_rates(cache, key, rates); /* the merge of the new and the old rates */
+    profile->measured++;
+    TRY_GOTO(status, machine_rates_measure(profile->backend, &machine, rates), done);
+    TRY_GOTO(status, profile_cache_put_rates(&profile->cache, key, rates), done);
+    (void)profile_cache_find_rates(&profile->cache, key, rates); /* the merge of the new and the old rates */
 done:
     mem_free(key);
     return status;
 }
 
-static enum status find_machine(const struct backend *backend, const struct profile_options *options,
-                                struct profile_cache *cache, struct cluster *cluster, int32_t *measured) {
-    backend->set_threads(options->threads);
-    TRY(find_products(backend, cache, &cluster->device, measured));
-    TRY(find_rates(backend, options, cache, &cluster->rates, measured));
-    backend->set_threads(options->threads);
+static enum status find_machine(struct profile *profile, struct cluster *cluster) {
+    profile->backend->set_threads(profile->options->threads);
+    TRY(find_products(profile, &cluster->device));
+    TRY(find_rates(profile, &cluster->rates));
+    profile->backend->set_threads(profile->options->threads);
     return STATUS_OK;
 }
 
 enum status profile_machine(const struct backend *backend, const struct profile_options *options,
                             struct cluster *cluster, int32_t *measured) {
-    struct profile_cache cache;
-    int32_t made = 0;
-    enum status status = profile_cache_open(backend, options, options->memory_bytes, &cache);
-    if (status == STATUS_OK) status = find_machine(backend, options, &cache, cluster, &made);
-    profile_cache_close(&cache);
-    if (measured) *measured = made;
+    struct profile profile = {.backend = backend, .options = options};
+    enum status status = profile_cache_open(backend, options, options->memory_bytes, &profile.cache);
+    if (status == STATUS_OK) status = find_machine(&profile, cluster);
+    profile_cache_close(&profile.cache);
+    if (measured) *measured = profile.measured;
     return status;
 }
 
-static enum status measure_all(struct profile *profile, struct cluster *cluster) {
-    const struct profile_options *options = profile->options;
+/* The machine's rates come first: where one is missing, no node is looked up. */
+static enum status find_all(struct profile *profile, struct cluster *cluster) {
     TRY(open_cache(profile));
-    TRY(find_machine(profile->backend, options, &profile->cache, cluster, &profile->measured));
-    TRY(find_entries(profile, cluster));
-    return measure_entries(profile);
+    TRY(find_machine(profile, cluster));
+    return profile->lacks ? STATUS_OK : find_entries(profile, cluster);
 }
 
 /* Arithmetic bounds the operator where its FLOPs a byte exceed the machine's FLOPs a second over its bandwidth; else
@@ -286,7 +294,8 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
                               .begin_ns = clock_now_ns()};
     struct costs costs = {0};
     enum status status;
-    TRY_GOTO(status, measure_all(&profile, cluster), failed);
+    TRY_GOTO(status, find_all(&profile, cluster), failed);
+    TRY_GOTO(status, measure_entries(&profile), failed);
     TRY_GOTO(status, fill_costs(&profile, cluster, &costs), failed);
     if (report) TRY_GOTO(status, fill_report(&profile, &costs, report), failed);
     close_profile(&profile);
@@ -308,46 +317,17 @@ static bool are_points_kept(const struct profile_cache *cache, const struct poin
     return kept;
 }
 
-static bool is_machine_kept(const struct profile *profile, const struct cluster *cluster) {
-    struct cluster_rates rates;
-    struct measurement gflop;
-    char *key = rates_key(profile->options);
-    bool kept = key && (has_rates(&cluster->rates, profile->options) ||
-                        (profile_cache_find_rates(&profile->cache, key, &rates) && !rates_noisy(&rates)));
-    const struct {
-        enum dtype dtype;
-        double known;
-    } products[] = {{DTYPE_F32, cluster->device.fp32_flops_per_s}, {DTYPE_BF16, cluster->device.bf16_flops_per_s}};
-    for (int i = 0; i < 2 && kept; i++)
-        kept = products[i].known > 0 ||
-               (profile_cache_find_product(&profile->cache, products[i].dtype, &gflop) && !measurement_noisy(&gflop));
-    mem_free(key);
-    return kept;
-}
-
-/* The machine's rates come first: where one is missing, no node is looked up. */
-static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
-    TRY(open_cache(profile));
-    struct cluster known = *cluster;
-    int32_t measured = 0;
-    *kept = is_machine_kept(profile, cluster);
-    if (!*kept) return STATUS_OK;
-    TRY(find_products(profile->backend, &profile->cache, &known.device, &measured)); /* the cache has all of them */
-    TRY(find_entries(profile, &known));
-    *kept =
-        are_points_kept(&profile->cache, &profile->points) && are_points_kept(&profile->cache, &profile->host_points);
-    return STATUS_OK;
-}
-
 enum status profile_model_kept(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                                const struct profile_options *options, struct costs *out, bool *found) {
-    struct profile profile = {.backend = backend, .graph = graph, .options = options, .host_points = {.on_host = true}};
+    struct profile profile = {
+        .backend = backend, .graph = graph, .options = options, .kept_only = true, .host_points = {.on_host = true}};
+    struct cluster known = *cluster;
     *out = (struct costs){0};
-    *found = false;
-    enum status status = is_all_kept(&profile, cluster, found);
+    enum status status = find_all(&profile, &known);
+    *found = status == STATUS_OK && !profile.lacks && are_points_kept(&profile.cache, &profile.points) &&
+             are_points_kept(&profile.cache, &profile.host_points);
     close_profile(&profile);
-    if (status == STATUS_OK && *found) status = profile_model(backend, graph, cluster, options, out, NULL);
-    return status;
+    return *found ? profile_model(backend, graph, cluster, options, out, NULL) : status;
 }
 
 void profile_report_free(struct profile_report *report) {

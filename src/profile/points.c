@@ -316,13 +316,9 @@ struct benches {
     struct measurement *out;
 };
 
-static enum status lead(void *payload) {
+static enum status bench(void *payload, int member, const atomic_bool *ended) {
     const struct benches *benches = payload;
-    return operator_bench_measure(&benches->bench[0], benches->budget_s, benches->out);
-}
-
-static enum status contend(void *payload, int member, const atomic_bool *ended) {
-    const struct benches *benches = payload;
+    if (member == 0) return operator_bench_measure(&benches->bench[0], benches->budget_s, benches->out);
     benches->bench[0].clock.backend->set_threads(benches->threads);
     while (!atomic_load(ended)) {
         operator_bench_evict(&benches->bench[member]);
@@ -333,7 +329,6 @@ static enum status contend(void *payload, int member, const atomic_bool *ended) 
 
 static enum status measure_together(struct measuring *measuring, const struct operands *operands, double budget_s,
                                     struct measurement *out) {
-    static const struct contention_work work = {lead, contend};
     const struct contention *contention = &measuring->cache->contention;
     int members = contention_members(contention);
     struct benches benches = {.threads = measuring->cache->threads, .budget_s = budget_s, .out = out};
@@ -343,7 +338,7 @@ static enum status measure_together(struct measuring *measuring, const struct op
     for (; benches.count < members && status == STATUS_OK; benches.count++)
         status = operator_bench_open(measuring->backend, operands, measuring->points->evicts,
                                      &measuring->memory[benches.count], &benches.bench[benches.count]);
-    if (status == STATUS_OK) status = contention_measure(contention, &work, &benches);
+    if (status == STATUS_OK) status = contention_measure(contention, bench, &benches);
     for (int i = 0; i < benches.count; i++)
         operator_bench_close(&benches.bench[i]);
     mem_free(benches.bench);

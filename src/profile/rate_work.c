@@ -46,11 +46,10 @@ static int64_t scale_of(const struct backend *backend) {
     return scale > 1 ? scale : 1;
 }
 
-/* A GEMM of the size that a layer of a small model has: 0.6 GFLOP; scale^4 times that. */
-static struct node *add_product(struct graph *graph, int64_t scale) {
-    int64_t rows = scale * scale * PRODUCT_ROWS, width = scale * PRODUCT_WIDTH;
-    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(graph->dtype, 3, 1, rows, width));
-    struct tensor *weight = graph_parameter(graph, "weight", 2, width, width);
+struct node *rate_product_node(struct graph *graph, int64_t rows, int64_t inputs, int64_t outputs) {
+    graph_begin_block(graph, "rate");
+    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(graph->dtype, 3, 1, rows, inputs));
+    struct tensor *weight = graph_parameter(graph, "weight", 2, outputs, inputs);
     struct tensor *y =
         ops_linear(graph, "product", x, weight, NULL, NULL, (struct linear_attributes){.weight_is_kn = false});
     return y ? y->producer : NULL;
@@ -59,6 +58,7 @@ static struct node *add_product(struct graph *graph, int64_t scale) {
 /* The update of a million weights, where there is memory for them: 28 MB that come from memory and go there; scale^2
  * times that. */
 static struct node *add_update(struct graph *graph, int64_t scale, int64_t memory_bytes) {
+    graph_begin_block(graph, "rate");
     int64_t elements = scale * scale * STREAM_ELEMENTS, fitting = memory_bytes / ELEMENT_BYTES;
     if (memory_bytes > 0 && fitting < elements) elements = fitting;
     struct shape shape = shape_make(DTYPE_F32, 1, elements, 0, 0);
@@ -76,14 +76,14 @@ static struct node *add_update(struct graph *graph, int64_t scale, int64_t memor
 static enum status open_kernel(struct rate_work *work) {
     const struct backend *backend = work->machine->backend;
     bool product = work->activity == ACTIVITY_PRODUCT;
-    int64_t scale = scale_of(backend);
+    int64_t scale = scale_of(backend), rows = scale * scale * PRODUCT_ROWS;
     enum dtype dtype = product && backend->streams ? backend->fastest_dtype() : DTYPE_F32;
     struct operands operands;
-    work->graph = graph_create(dtype, 1, scale * scale * PRODUCT_ROWS);
+    work->graph = graph_create(dtype, 1, rows);
     if (!work->graph) return STATUS_FAILED;
-    graph_begin_block(work->graph, "rate");
-    struct node *node =
-        product ? add_product(work->graph, scale) : add_update(work->graph, scale, work->machine->kernel_bytes);
+    /* A GEMM of the size that a layer of a small model has: 0.6 GFLOP; scale^4 times that. */
+    struct node *node = product ? rate_product_node(work->graph, rows, scale * PRODUCT_WIDTH, scale * PRODUCT_WIDTH)
+                                : add_update(work->graph, scale, work->machine->kernel_bytes);
     work->memory.max_bytes = product ? work->machine->kernel_bytes / PRODUCT_PART : work->machine->kernel_bytes;
     TRY(graph_status(work->graph));
     operands_find(work->graph, node, &operands);
@@ -156,7 +156,7 @@ enum status rate_work_run(struct rate_work *work) {
     return status == STATUS_OK ? finished : status;
 }
 
-enum { RACERS = 2, MESSAGE_BYTES = 512, ROUNDS_MIN = 2 };
+enum { RACERS = 2, ROUNDS_MIN = 2 };
 static const double INTERVAL_MAX_S = 0.007, SAME = 0.05;
 
 /* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
@@ -174,8 +174,7 @@ struct racer {
     struct rate_work *work;
     bool rests;
     pthread_t thread;
-    enum status status;
-    char message[MESSAGE_BYTES];
+    struct status_copy end;
     double seconds; /* of a piece */
     double busy;    /* share of the time that it worked */
 };
@@ -187,15 +186,15 @@ static void rest(int64_t ns) {
     nanosleep(&time, NULL);
 }
 
-static void run_racer(struct racer *racer) {
+static enum status run_racer(struct racer *racer, enum status status) {
     bool timed = true;
     int64_t pieces = 0, worked = 0, timed_pieces = 0, timed_work = 0, begin, now;
-    if (racer->status == STATUS_OK) racer->status = rate_work_run(racer->work);
+    if (status == STATUS_OK) status = rate_work_run(racer->work);
     pthread_barrier_wait(&racer->race->start);
     begin = now = clock_now_ns();
-    while (racer->status == STATUS_OK && (timed || atomic_load(&racer->race->unfinished) > 0)) {
+    while (status == STATUS_OK && (timed || atomic_load(&racer->race->unfinished) > 0)) {
         int64_t before = clock_now_ns();
-        racer->status = rate_work_run(racer->work);
+        status = rate_work_run(racer->work);
         int64_t taken = clock_now_ns() - before;
         pieces++;
         worked += taken;
@@ -210,15 +209,15 @@ static void run_racer(struct racer *racer) {
     if (timed) atomic_fetch_sub(&racer->race->unfinished, 1);
     racer->seconds = timed_pieces > 0 ? (double)timed_work * 1e-9 / (double)timed_pieces : 0;
     racer->busy = now > begin ? (double)worked / (double)(now - begin) : 1;
+    return status;
 }
 
 static void *race_thread(void *argument) {
     struct racer *racer = argument;
     const struct rate_machine *machine = racer->work->machine;
     if (is_kernel(racer->work->activity)) machine->backend->set_threads(machine->threads);
-    if (machine->backend->streams) racer->status = machine->backend->streams->enter();
-    run_racer(racer);
-    if (racer->status != STATUS_OK) snprintf(racer->message, sizeof racer->message, "%s", status_message());
+    enum status entered = machine->backend->streams ? machine->backend->streams->enter() : STATUS_OK;
+    status_save(run_racer(racer, entered), &racer->end);
     return NULL;
 }
 
@@ -238,7 +237,7 @@ static enum status race(struct rate_work *const *works, int count, struct racer 
     pthread_barrier_destroy(&race.start);
     if (error) return status_set(STATUS_FAILED, "cannot start a thread to measure with: %s", strerror(error));
     for (int i = 0; i < count; i++)
-        if (racers[i].status != STATUS_OK) return status_set(racers[i].status, "%s", racers[i].message);
+        TRY(status_restore(&racers[i].end));
     return STATUS_OK;
 }
 

@@ -48,6 +48,9 @@ void rate_work_close(struct rate_work *work);
  * about half a millisecond. FAILED when disk or device does. */
 enum status rate_work_run(struct rate_work *work);
 
+/* The node of a linear layer without bias, on `rows` positions of one sequence; NULL after a failure of the graph. */
+struct node *rate_product_node(struct graph *graph, int64_t rows, int64_t inputs, int64_t outputs);
+
 /* How much each activity slows down each other one. */
 
 /* Fills rates->slowdown for a machine without concurrent streams: all are 1. */

@@ -24,8 +24,7 @@ struct scene {
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
 
 /* Waits until each other member has worked twice more, and until the one that fails has begun. */
-static enum status wait_for_all(void *payload) {
-    struct scene *scene = payload;
+static enum status wait_for_all(struct scene *scene) {
     for (int member = 1; member < MEMBERS; member++) {
         int before = member == scene->fails ? -1 : atomic_load(&scene->at_work[member]);
         while (atomic_load(&scene->at_work[member]) < before + 2)
@@ -37,6 +36,7 @@ static enum status wait_for_all(void *payload) {
 
 static enum status work(void *payload, int member, const atomic_bool *ended) {
     struct scene *scene = payload;
+    if (!ended) return wait_for_all(scene);
     assert_in_range(member, 1, MEMBERS - 1);
     if (member == scene->fails) {
         atomic_fetch_add(&scene->at_work[member], 1);
@@ -47,13 +47,11 @@ static enum status work(void *payload, int member, const atomic_bool *ended) {
     return STATUS_OK;
 }
 
-static const struct contention_work scene_work = {wait_for_all, work};
-
 static void all_members_work_while_the_first_is_timed(void **state) {
     (void)state;
     struct scene scene = {.fails = 0};
     const struct contention contention = {.members = MEMBERS};
-    assert_int_equal(contention_measure(&contention, &scene_work, &scene), STATUS_OK);
+    assert_int_equal(contention_measure(&contention, work, &scene), STATUS_OK);
     for (int member = 1; member < MEMBERS; member++)
         assert_true(scene.seen[member]);
 }
@@ -62,21 +60,19 @@ static void a_member_that_fails_is_reported(void **state) {
     (void)state;
     struct scene scene = {.fails = 2};
     const struct contention contention = {.members = MEMBERS};
-    assert_int_equal(contention_measure(&contention, &scene_work, &scene), STATUS_FAILED);
+    assert_int_equal(contention_measure(&contention, work, &scene), STATUS_FAILED);
     assert_string_equal(status_message(), "member 2 fails");
 }
 
-static enum status at_once(void *payload) {
-    (void)payload;
-    return STATUS_OK;
+static enum status work_but_for_the_first(void *payload, int member, const atomic_bool *ended) {
+    return ended ? work(payload, member, ended) : STATUS_OK;
 }
 
 static void cores_that_a_member_may_not_have_are_reported(void **state) {
     (void)state;
     struct scene scene = {.fails = 0};
     const struct contention contention = {.members = 2, .bound = true}; /* to no core at all */
-    const struct contention_work quick = {at_once, work};
-    assert_int_equal(contention_measure(&contention, &quick, &scene), STATUS_FAILED);
+    assert_int_equal(contention_measure(&contention, work_but_for_the_first, &scene), STATUS_FAILED);
     assert_non_null(strstr(status_message(), "cores of rank 1"));
 }
 
@@ -106,7 +102,7 @@ static void threads_that_do_not_start_are_reported(void **state) {
     for (int which = 1; which < MEMBERS; which++) {
         struct scene scene = {.fails = 0};
         fault_arm(FAULT_SUBMIT, which, false);
-        enum status status = contention_measure(&contention, &scene_work, &scene);
+        enum status status = contention_measure(&contention, work, &scene);
         fault_arm(FAULT_SUBMIT, 0, false);
         assert_int_equal(status, STATUS_FAILED);
         assert_non_null(strstr(status_message(), "thread"));

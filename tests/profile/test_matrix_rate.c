@@ -48,6 +48,7 @@ static void counting_zero(void *to, int64_t bytes, void *stream) {
 }
 
 static enum status counting_check(void) { return STATUS_OK; }
+static int64_t counting_cache_bytes(void) { return 0; }
 
 static kernel_maker *counting_maker(const struct op *op) {
     (void)op;
@@ -63,6 +64,7 @@ static const struct backend counting = {.name = "counting",
                                         .check = counting_check,
                                         .isa = counting_isa,
                                         .set_threads = counting_threads,
+                                        .cache_bytes = counting_cache_bytes,
                                         .maker = counting_maker,
                                         .zero = counting_zero};
 
