@@ -102,6 +102,7 @@ static struct gpu describe(const struct cluster_device *device, const struct cal
                                          training_part(compute_capability(device->isa), calibration),
                         .sheet_bytes_per_s = limits->memory_bytes_per_s,
                         .multiprocessors = limits->multiprocessors,
+                        .operand_bytes = 2,
                         .calibration = calibration};
 }
 
@@ -139,10 +140,10 @@ struct gpu gpu_describe_own(const struct cluster_device *device, const struct ca
     return gpu;
 }
 
-/* The same GPU on fp32 operands. */
-static void gpu_use_fp32(struct gpu *gpu, const struct cluster_limits *limits) {
+void gpu_use_fp32(struct gpu *gpu, const struct cluster_limits *limits) {
     gpu->product_per_s *= limits->fp32_flops_per_s / limits->bf16_flops_per_s;
     gpu->flops_per_s = limits->fp32_flops_per_s;
+    gpu->operand_bytes = 4;
 }
 
 /* ---- GEMMs ---- */
@@ -158,7 +159,9 @@ static const struct {
 
 /* Rows that do not begin at multiples of 16 bytes are loaded element by element (NVIDIA's guide to matrix
  * multiplication: "Requirements to use Tensor Cores"). */
-static double alignment_part(int64_t n, int64_t k) { return n % 8 != 0 || k % 8 != 0 ? 0.25 : 1; }
+static double alignment_part(const struct gpu *gpu, int64_t n, int64_t k) {
+    return n * gpu->operand_bytes % 16 != 0 || k * gpu->operand_bytes % 16 != 0 ? 0.25 : 1;
+}
 
 /* A multiprocessor multiplies a tile and then writes it, at its part of the memory's rate. */
 static double product_tiles_s(const struct gpu *gpu, const struct product *product) {
@@ -173,18 +176,18 @@ static double product_tiles_s(const struct gpu *gpu, const struct product *produ
         double tile_s = elements * (2 * (double)product->k / (sm_per_s * tiles[i].rate) + write_s);
         if (tile_waves * tile_s < best) best = tile_waves * tile_s;
     }
-    return best / alignment_part(product->n, product->k);
+    return best / alignment_part(gpu, product->n, product->k);
 }
 
 double gemm_s(const struct gpu *gpu, const struct product *product) {
     double m = (double)product->m, n = (double)product->n, k = (double)product->k;
     double result = (double)(product->written_bytes + product->read_bytes) * m * n;
-    double bytes = (double)product->count * (2 * (m * k + k * n) + result);
+    double bytes = (double)product->count * ((double)gpu->operand_bytes * (m * k + k * n) + result);
     return fmax(product_tiles_s(gpu, product), bytes / gpu->bytes_per_s) + gpu->kernel_s;
 }
 
 double product_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k) {
-    return gemm_s(gpu, &(struct product){count, m, n, k, 2, 0});
+    return gemm_s(gpu, &(struct product){count, m, n, k, gpu->operand_bytes, 0});
 }
 
 double head_products_s(const struct gpu *gpu, double count, int64_t tokens, int64_t vocabulary, int64_t hidden) {

@@ -60,6 +60,7 @@ struct gpu {
     double attention_part[ATTENTION_COUNT][2]; /* of flops_per_s: forward, gradient */
     double kernel_s;                           /* of a kernel next to its work */
     int64_t multiprocessors;
+    int64_t operand_bytes; /* of an element of what GEMMs multiply: 2, in fp32 4 */
     const struct calibration *calibration;
 };
 /* With the kernels of published training systems, at one calibrated part of the memory's rate. */
@@ -68,15 +69,18 @@ struct gpu gpu_describe(const struct cluster_device *device, const struct calibr
 struct gpu gpu_describe_own(const struct cluster_device *device, const struct calibration *calibration,
                             enum roofline_case which);
 
-/* `count` GEMMs of m x k by k x n side by side in one kernel (batched), operands in 16 bits. */
+/* The same GPU on fp32 operands. */
+void gpu_use_fp32(struct gpu *gpu, const struct cluster_limits *limits);
+
+/* `count` GEMMs of m x k by k x n side by side in one kernel (batched), operands of gpu.operand_bytes. */
 struct product {
     int64_t count, m, n, k;
     int64_t written_bytes, read_bytes; /* for an element of the result, which may be a sum that is there already */
 };
 double gemm_s(const struct gpu *gpu, const struct product *product);
-/* `count` GEMMs of m x k by k x n side by side in one kernel (batched), operands and result in 16 bits. The tile is
- * the best of those that libraries have; tiles are counted whole, tile waves as calibration.tile_wave_part says; each
- * tile is multiplied and then written. */
+/* `count` GEMMs of m x k by k x n side by side in one kernel (batched), operands and result of gpu.operand_bytes. The
+ * tile is the best of those that libraries have; tiles are counted whole, tile waves as calibration.tile_wave_part
+ * says; each tile is multiplied and then written. */
 double product_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k);
 /* GEMMs of a head, whose vocabulary is padded to whole tiles. */
 double head_products_s(const struct gpu *gpu, double count, int64_t tokens, int64_t vocabulary, int64_t hidden);

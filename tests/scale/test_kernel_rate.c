@@ -54,6 +54,17 @@ static void a_sum_is_read_beside_a_long_product_and_written_after_it(void **stat
     require_near(product_sum_s(&gpu, 1, 8192, 8192, 8, 4), (2 * 2 * 8 * n + 2 * 4 * n * n) / gpu.bytes_per_s, 0.01);
 }
 
+/* Operands, and the result, of 4 bytes; rows of 4 elements are aligned. */
+static void products_in_fp32_move_twice_the_bytes(void **state) {
+    (void)state;
+    struct gpu gpu = gpu_of("h100x8");
+    struct cluster cluster;
+    assert_int_equal(cluster_open("h100x8", &cluster), STATUS_OK);
+    gpu_use_fp32(&gpu, &cluster.device.limits);
+    require_near(product_s(&gpu, 100000, 64, 64, 8), 1e5 * 4 * (2 * 64 * 8 + 64 * 64) / gpu.bytes_per_s, 0.01);
+    require_near(product_s(&gpu, 1, 4096, 4092, 4096), product_s(&gpu, 1, 4096, 4096, 4096), 0.01);
+}
+
 static void rows_that_are_not_aligned_cost_four_times(void **state) {
     (void)state;
     struct gpu gpu = gpu_of("a100-80x8");
@@ -121,6 +132,7 @@ int main(void) {
         cmocka_unit_test(tiles_are_counted_in_tile_waves),
         cmocka_unit_test(a_large_product_is_at_the_gpu_s_rate_and_a_thin_one_at_the_memory_s),
         cmocka_unit_test(a_sum_is_read_beside_a_long_product_and_written_after_it),
+        cmocka_unit_test(products_in_fp32_move_twice_the_bytes),
         cmocka_unit_test(rows_that_are_not_aligned_cost_four_times),
         cmocka_unit_test(attention_grows_with_the_square_and_its_kinds_differ),
         cmocka_unit_test(cudnn_is_faster_than_flash_attention_from_hopper_on),
