@@ -136,7 +136,7 @@ static enum status make(const struct node *node, enum way way, struct kernel **o
     if (way == OWN) return backend_kernel_create(&backend_cuda, node, out);
     setenv("BALLAST_ATTENTION", "cudnn-both", 1);
     enum status status =
-        node->op == &op_attention ? attention_library_create(node, out) : attention_library_grad_create(node, out);
+        node->op == &op_attention ? attention_cudnn_kernel(node, out) : attention_cudnn_grad_kernel(node, out);
     unsetenv("BALLAST_ATTENTION");
     return status;
 }

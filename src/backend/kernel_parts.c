@@ -16,6 +16,14 @@ enum status kernel_plain(const struct node *node, kernel_run *run, int64_t works
     return STATUS_OK;
 }
 
+enum status kernel_finish(struct kernel *kernel, enum status status, struct kernel **out) {
+    if (status == STATUS_OK)
+        *out = kernel;
+    else
+        kernel->release(kernel);
+    return status;
+}
+
 int64_t kernel_elements(const struct kernel *kernel, const struct kernel_call *call) {
     return call->elements > 0 ? call->elements : shape_elements(&kernel->node->in[0]->shape);
 }
@@ -37,24 +45,30 @@ static struct linear_product complete(struct linear_product product) {
     return product;
 }
 
-struct linear_product linear_product(const struct node *node) {
-    const struct tensor *x = node->in[0], *y = node->out[0];
-    bool kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn;
-    int64_t k = shape_columns(&x->shape), n = shape_columns(&y->shape);
+/* c = a weight (+ addend); the weight is [k][n], or [n][k]. */
+static struct linear_product weight_product(const struct tensor *a, const struct tensor *weight, bool kn,
+                                            const struct tensor *addend, const struct tensor *c) {
+    int64_t k = shape_columns(&a->shape), n = shape_columns(&c->shape);
     return complete((struct linear_product){
-        .spec = {.m = shape_rows(&x->shape),
+        .spec = {.m = shape_rows(&a->shape),
                  .n = n,
                  .k = k,
-                 .a_row = tensor_row_stride(x),
+                 .a_row = tensor_row_stride(a),
                  .a_k = 1,
                  .b_k = kn ? n : 1,
-                 .b_column = kn ? 1 : k,
-                 .bias = node->in[2] != NULL},
-        .a = x,
-        .b = node->in[1],
-        .addend = node->in[3],
-        .c = y,
+                 .b_column = kn ? 1 : k},
+        .a = a,
+        .b = weight,
+        .addend = addend,
+        .c = c,
     });
+}
+
+struct linear_product linear_product(const struct node *node) {
+    bool kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn;
+    struct linear_product product = weight_product(node->in[0], node->in[1], kn, node->in[3], node->out[0]);
+    product.spec.bias = node->in[2] != NULL;
+    return product;
 }
 
 struct matmul_operands linear_operands(const struct kernel_call *call) {
@@ -62,22 +76,8 @@ struct matmul_operands linear_operands(const struct kernel_call *call) {
 }
 
 struct linear_product linear_dx_product(const struct node *node) {
-    const struct tensor *dy = node->in[0], *dx = node->out[0];
     bool kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn;
-    int64_t inputs = shape_columns(&dx->shape), outputs = shape_columns(&dy->shape);
-    return complete((struct linear_product){
-        .spec = {.m = shape_rows(&dy->shape),
-                 .n = inputs,
-                 .k = outputs,
-                 .a_row = tensor_row_stride(dy),
-                 .a_k = 1,
-                 .b_k = kn ? 1 : inputs,
-                 .b_column = kn ? outputs : 1},
-        .a = dy,
-        .b = node->in[1],
-        .addend = node->in[2],
-        .c = dx,
-    });
+    return weight_product(node->in[0], node->in[1], !kn, node->in[2], node->out[0]);
 }
 
 struct matmul_operands linear_dx_operands(const struct kernel_call *call) {
@@ -130,6 +130,22 @@ struct head_tiles head_tiles_of(const struct node *node, const struct head_limit
     tiles.tile = divide_up(tiles.rows, divide_up(tiles.rows, max));
     tiles.last = tiles.rows - (tiles.rows - 1) / tiles.tile * tiles.tile;
     return tiles;
+}
+
+bool head_makes_gradients(const struct node *node) {
+    return node->op == &op_head_loss_grad || node->op == &op_head_log_probability_grad;
+}
+
+struct head_settings head_settings_of(const struct node *node) {
+    const struct head_loss_grad_attributes *of_gradient = node->attributes;
+    const struct head_attributes *attributes = node->attributes;
+    bool gradient = head_makes_gradients(node);
+    int64_t vocab = node->in[1]->shape.dims[0];
+    struct head_settings settings = {.softcap = (float)(gradient ? of_gradient->softcap : attributes->softcap),
+                                     .part = gradient ? of_gradient->part : attributes->part};
+    if (settings.part.tokens == 0) settings.part = (struct vocabulary_part){0, vocab, vocab};
+    if (settings.part.rows > vocab) settings.part.rows = vocab; /* measured on a part of the weight */
+    return settings;
 }
 
 struct matmul_spec head_logits_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens) {
@@ -208,38 +224,22 @@ struct muon_sizes muon_sizes_of(const struct node *node) {
     return sizes;
 }
 
-struct matmul_spec muon_square_spec(const struct muon_sizes *sizes) {
+struct matmul_spec muon_product_spec(const struct muon_sizes *sizes, enum muon_product product) {
+    int64_t n = product == MUON_PRODUCT ? sizes->columns : sizes->side, rows = sizes->rows, columns = sizes->columns;
+    struct matmul_spec spec = {.m = product == MUON_PRODUCT ? rows : sizes->side,
+                               .n = n,
+                               .k = sizes->side,
+                               .a_row = sizes->side,
+                               .a_k = 1,
+                               .b_k = n,
+                               .b_column = 1,
+                               .c_row = n,
+                               .dtype = sizes->dtype,
+                               .out_dtype = DTYPE_F32};
+    if (product != MUON_SQUARE) return spec;
     bool tall = is_tall(sizes);
-    int64_t columns = sizes->columns;
-    return (struct matmul_spec){.m = sizes->side,
-                                .n = sizes->side,
-                                .k = tall ? sizes->rows : columns,
-                                .a_row = tall ? 1 : columns,
-                                .a_k = tall ? columns : 1,
-                                .b_k = tall ? columns : 1,
-                                .b_column = tall ? 1 : columns,
-                                .c_row = sizes->side,
-                                .dtype = sizes->dtype,
-                                .out_dtype = DTYPE_F32};
-}
-
-static struct matmul_spec plain_spec(enum dtype dtype, int64_t m, int64_t n, int64_t k) {
-    return (struct matmul_spec){.m = m,
-                                .n = n,
-                                .k = k,
-                                .a_row = k,
-                                .a_k = 1,
-                                .b_k = n,
-                                .b_column = 1,
-                                .c_row = n,
-                                .dtype = dtype,
-                                .out_dtype = DTYPE_F32};
-}
-
-struct matmul_spec muon_squared_spec(const struct muon_sizes *sizes) {
-    return plain_spec(sizes->dtype, sizes->side, sizes->side, sizes->side);
-}
-
-struct matmul_spec muon_product_spec(const struct muon_sizes *sizes) {
-    return plain_spec(sizes->dtype, sizes->rows, sizes->columns, sizes->side);
+    spec.k = tall ? rows : columns;
+    spec.a_row = spec.b_column = tall ? 1 : columns;
+    spec.a_k = spec.b_k = tall ? columns : 1;
+    return spec;
 }

@@ -34,6 +34,8 @@ struct matmul_operands {
 void *kernel_new(const struct node *node, size_t bytes, kernel_run *run);
 /* The same for kernels that are a struct kernel and no more. */
 enum status kernel_plain(const struct node *node, kernel_run *run, int64_t workspace_bytes, struct kernel **out);
+/* Ends the making of a kernel: *out = kernel; or, where `status` is not OK, releases it. Returns the status. */
+enum status kernel_finish(struct kernel *kernel, enum status status, struct kernel **out);
 
 /* Elements of input 0 that a kernel of an operator `by_elements` works on. */
 int64_t kernel_elements(const struct kernel *kernel, const struct kernel_call *call);
@@ -101,6 +103,18 @@ static inline int64_t head_tile_tokens(const struct head_tiles *tiles, int64_t f
     return first + tiles->tile < tiles->rows ? tiles->tile : tiles->rows - first;
 }
 
+/* Of the operators of the head, whose attributes differ: the soft cap, and the part of the vocabulary that the weight
+ * has, all of it where the node says none. */
+struct head_settings {
+    float softcap;
+    struct vocabulary_part part;
+};
+bool head_makes_gradients(const struct node *node);
+struct head_settings head_settings_of(const struct node *node);
+
+/* The GEMMs of a tile of tokens, or of a slice of the vocabulary; a kernel has NULL for those that it does not need. */
+enum head_product { HEAD_LOGITS, HEAD_DX_PRODUCT, HEAD_DWEIGHT_PRODUCT, HEAD_PRODUCTS };
+
 /* GEMMs of a tile of so many tokens. Logits in fp32, without their bias; the gradient of x; the weight's gradient,
  * added to. The last two only where the node has such outputs. */
 struct matmul_spec head_logits_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens);
@@ -135,6 +149,5 @@ struct muon_sizes {
 struct muon_sizes muon_sizes_of(const struct node *node);
 
 /* square = x xt or xt x; square square; square x or x square. */
-struct matmul_spec muon_square_spec(const struct muon_sizes *sizes);
-struct matmul_spec muon_squared_spec(const struct muon_sizes *sizes);
-struct matmul_spec muon_product_spec(const struct muon_sizes *sizes);
+enum muon_product { MUON_SQUARE, MUON_SQUARED, MUON_PRODUCT, MUON_PRODUCTS };
+struct matmul_spec muon_product_spec(const struct muon_sizes *sizes, enum muon_product product);

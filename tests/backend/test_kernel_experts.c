@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/expert.h"
+#include "backend/cpu/kernel.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "ir/differentiate.h"

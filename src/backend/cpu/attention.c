@@ -96,13 +96,11 @@ static int64_t thread_workspace(const struct node *node) {
 static enum status attention_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct shape *q = &node->in[0]->shape;
-    struct attention_run run = {
-        .node = node,
-        .call = call,
-        .simd = attention_kernels_of(node),
-        .threads = attention_threads(kernel),
-        .workspace = thread_workspace(node),
-    };
+    struct attention_run run = {.node = node,
+                                .call = call,
+                                .simd = attention_kernels_of(node),
+                                .threads = attention_threads(kernel),
+                                .workspace = thread_workspace(node)};
     run.tiles = (q->dims[1] + run.simd->queries - 1) / run.simd->queries;
     run.tasks = run.tiles * q->dims[0] * attention_of(node)->heads;
     parallel_tasks(run.tasks, run.threads, attention_task, &run);
@@ -269,14 +267,9 @@ enum status cpu_attention_grad_create(const struct node *node, struct kernel **o
 
 /* The gradient of attention's sinks: a head is a task, which goes through its queries in order. */
 
-struct sinks_run {
-    const struct node *node;
-    const struct kernel_call *call;
-};
-
 static void sink_task(const void *context, int64_t head, int thread) {
     (void)thread;
-    const struct sinks_run *run = context;
+    const struct node_call *run = context;
     const struct node *node = run->node;
     const struct shape *shape = &node->in[0]->shape;
     int64_t dim = attention_of(node)->head_dim, length = shape->dims[1];
@@ -296,7 +289,7 @@ static void sink_task(const void *context, int64_t head, int thread) {
 }
 
 static enum status sinks_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    const struct sinks_run run = {kernel->node, call};
+    const struct node_call run = {kernel->node, call};
     parallel_tasks(attention_of(kernel->node)->heads, attention_threads(kernel), sink_task, &run);
     return STATUS_OK;
 }
@@ -307,14 +300,8 @@ enum status cpu_attention_sinks_grad_create(const struct node *node, struct kern
 
 /* Attention over caches, for generating text: new keys and values are appended, then each query is a task. */
 
-struct cache_kernel {
-    struct kernel kernel;
-    int threads;
-    int64_t scores; /* floats of a thread's workspace */
-};
-
 struct cache_run {
-    const struct cache_kernel *kernel;
+    const struct node *node;
     const struct kernel_call *call;
     const int32_t *rows; /* of the caches, by token */
 };
@@ -323,18 +310,21 @@ static const struct attention_cache_attributes *cache_of(const struct node *node
     return NODE_ATTRIBUTES(node, attention_cache_attributes);
 }
 
+/* Of a thread's workspace. */
+static int64_t score_floats(const struct node *node) { return aligned_floats(cache_of(node)->positions); }
+
 static size_t row_bytes(const struct tensor *tensor) {
     return (size_t)(shape_columns(&tensor->shape) * dtype_bytes(tensor->shape.dtype));
 }
 
 static void append_row(const struct cache_run *run, int which, int64_t token) {
-    const struct node *node = run->kernel->kernel.node;
+    const struct node *node = run->node;
     memcpy(operand_row(node->out[which], run->call->out[which], run->rows[token]),
            operand_row(node->in[which], run->call->in[which], token), row_bytes(node->in[which]));
 }
 
 static void take_token(const struct cache_run *run, int64_t token) {
-    const struct node *node = run->kernel->kernel.node;
+    const struct node *node = run->node;
     int64_t all = cache_of(node)->texts * cache_of(node)->positions;
     BUG_IF(run->rows[token] < -1 || run->rows[token] >= all, "%s: row %d of the caches", node->name, run->rows[token]);
     if (run->rows[token] < 0) {
@@ -351,7 +341,7 @@ static void *head_at(const struct tensor *tensor, void *data, int64_t row, int64
 
 static void query_task(const void *context, int64_t task, int thread) {
     const struct cache_run *run = context;
-    const struct node *node = run->kernel->kernel.node;
+    const struct node *node = run->node;
     const struct kernel_call *call = run->call;
     const struct attention_attributes *attention = &cache_of(node)->attention;
     int64_t heads = attention->heads, dim = attention->head_dim, token = task / heads, head = task % heads;
@@ -374,42 +364,33 @@ static void query_task(const void *context, int64_t task, int thread) {
         .v_stride = tensor_row_stride(node->out[2]),
         .y = head_at(node->out[0], call->out[0], token, head, dim),
     };
-    cpu_simd()->attention_query(&query, (float *)call->workspace + thread * run->kernel->scores);
+    cpu_simd()->attention_query(&query, (float *)call->workspace + thread * score_floats(node));
 }
 
 static enum status attention_cache_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     int64_t tokens = shape_rows(&node->in[0]->shape);
-    struct cache_run run = {(const struct cache_kernel *)kernel, call, call->in[3]};
+    struct cache_run run = {node, call, call->in[3]};
     for (int64_t t = 0; t < tokens; t++)
         take_token(&run, t);
-    parallel_tasks(tokens * cache_of(node)->attention.heads, run.kernel->threads, query_task, &run);
+    parallel_tasks(tokens * cache_of(node)->attention.heads, attention_threads(kernel), query_task, &run);
     return STATUS_OK;
 }
 
 enum status cpu_attention_cache_create(const struct node *node, struct kernel **out) {
-    struct cache_kernel *kernel = kernel_new(node, sizeof *kernel, attention_cache_run);
-    if (!kernel) return STATUS_FAILED;
-    kernel->threads = parallel_threads();
-    kernel->scores = workspace_align(cache_of(node)->positions * (int64_t)sizeof(float)) / (int64_t)sizeof(float);
-    kernel->kernel.workspace_bytes = kernel->threads * kernel->scores * (int64_t)sizeof(float);
-    *out = &kernel->kernel;
-    return STATUS_OK;
+    return attention_kernel_create(node, attention_cache_run, 0, score_floats(node), out);
 }
 
 static enum status last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct tensor *x = kernel->node->in[0], *y = kernel->node->out[0];
     int64_t length = x->shape.dims[1], last = (int64_t)call->scalars[SCALAR_NEW_TOKENS] - 1;
     BUG_IF(last < 0 || last >= length, "%s: no token %lld", kernel->node->name, (long long)last);
-    size_t bytes = (size_t)(shape_columns(&x->shape) * dtype_bytes(x->shape.dtype));
     for (int64_t s = 0; s < x->shape.dims[0]; s++)
-        memcpy(operand_row(y, call->out[0], s), operand_row(x, call->in[0], s * length + last), bytes);
+        memcpy(operand_row(y, call->out[0], s), operand_row(x, call->in[0], s * length + last), row_bytes(x));
     return STATUS_OK;
 }
 
-enum status cpu_last_token_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, last_token_run, 0, out);
-}
+CPU_KERNEL(last_token, last_token_run)
 
 /* Key-value heads that a part of the query heads reads, and the sums of their gradients. */
 
@@ -426,41 +407,34 @@ static void select_rows(const struct node *node, const struct kernel_call *call,
                    (const char *)in_row(node, call, 0, row) + select_heads_find(own, i) * bytes, (size_t)bytes);
 }
 
-enum status cpu_select_heads_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, select_rows, out);
-}
+CPU_ROWS_KERNEL(select_heads, select_rows)
 
 /* dx [head_dim] = the sum of `count` adjacent heads of dy [count][head_dim]. */
-static void sum_heads_bf16(const uint16_t *dy, int64_t count, int64_t head_dim, uint16_t *dx) {
+static inline void sum_heads(bool bf16, const void *dy, int64_t count, int64_t head_dim, void *dx) {
     for (int64_t c = 0; c < head_dim; c++) {
         float sum = 0;
         for (int64_t i = 0; i < count; i++)
-            sum += bf16_to_float(dy[i * head_dim + c]);
-        dx[c] = bf16_from_float(sum);
-    }
-}
-
-static void sum_heads_fp32(const float *dy, int64_t count, int64_t head_dim, float *dx) {
-    for (int64_t c = 0; c < head_dim; c++) {
-        float sum = 0;
-        for (int64_t i = 0; i < count; i++)
-            sum += dy[i * head_dim + c];
-        dx[c] = sum;
+            sum +=
+                bf16 ? bf16_to_float(((const uint16_t *)dy)[i * head_dim + c]) : ((const float *)dy)[i * head_dim + c];
+        if (bf16)
+            ((uint16_t *)dx)[c] = bf16_from_float(sum);
+        else
+            ((float *)dx)[c] = sum;
     }
 }
 
 /* The uses of a head lie side by side. */
-static void select_grad_row(const struct node *node, const void *dy, void *dx) {
+static void select_grad_row(const struct node *node, const char *dy, char *dx) {
     const struct select_heads_attributes *own = selection_of(node);
-    int64_t i = 0;
+    int64_t i = 0, bytes = own->head_dim * dtype_bytes(dtype_of(node));
     for (int64_t head = 0; head < own->heads; head++) {
-        int64_t first = i, to = head * own->head_dim, from = first * own->head_dim;
+        int64_t first = i;
         while (i < own->selected && select_heads_find(own, i) == head)
             i++;
         if (dtype_of(node) == DTYPE_BF16)
-            sum_heads_bf16((const uint16_t *)dy + from, i - first, own->head_dim, (uint16_t *)dx + to);
+            sum_heads(true, dy + first * bytes, i - first, own->head_dim, dx + head * bytes);
         else
-            sum_heads_fp32((const float *)dy + from, i - first, own->head_dim, (float *)dx + to);
+            sum_heads(false, dy + first * bytes, i - first, own->head_dim, dx + head * bytes);
     }
 }
 
@@ -469,6 +443,4 @@ static void select_grad_rows(const struct node *node, const struct kernel_call *
         select_grad_row(node, in_row(node, call, 0, row), out_row(node, call, 0, row));
 }
 
-enum status cpu_select_heads_grad_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, select_grad_rows, out);
-}
+CPU_ROWS_KERNEL(select_heads_grad, select_grad_rows)

@@ -9,9 +9,7 @@ static void add_rows(const struct node *node, const struct kernel_call *call, in
                         out_row(node, call, 0, row));
 }
 
-enum status cpu_add_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, add_rows, out);
-}
+CPU_ROWS_KERNEL(add, add_rows)
 
 /* Operands that are left out are NULL. */
 WIDE_VECTORS static void add_bias_fp32(int64_t columns, const float *x, const float *bias, const float *residual,
@@ -41,9 +39,7 @@ static void add_bias_rows(const struct node *node, const struct kernel_call *cal
     }
 }
 
-enum status cpu_add_bias_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, add_bias_rows, out);
-}
+CPU_ROWS_KERNEL(add_bias, add_bias_rows)
 
 static void scale_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     float factor = (float)NODE_ATTRIBUTES(node, scale_attributes)->factor;
@@ -52,9 +48,7 @@ static void scale_rows(const struct node *node, const struct kernel_call *call, 
                           out_row(node, call, 0, row));
 }
 
-enum status cpu_scale_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, scale_rows, out);
-}
+CPU_ROWS_KERNEL(scale, scale_rows)
 
 /* Activation functions, alone and times another operand. */
 
@@ -68,9 +62,7 @@ static void activation_rows(const struct node *node, const struct kernel_call *c
                                out_row(node, call, 0, row));
 }
 
-enum status cpu_activation_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, activation_rows, out);
-}
+CPU_ROWS_KERNEL(activation, activation_rows)
 
 static void activation_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)
@@ -78,9 +70,7 @@ static void activation_grad_rows(const struct node *node, const struct kernel_ca
                                     in_row(node, call, 1, row), out_row(node, call, 0, row));
 }
 
-enum status cpu_activation_grad_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, activation_grad_rows, out);
-}
+CPU_ROWS_KERNEL(activation_grad, activation_grad_rows)
 
 static void gated_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)
@@ -88,9 +78,7 @@ static void gated_rows(const struct node *node, const struct kernel_call *call, 
                           in_row(node, call, 1, row), out_row(node, call, 0, row));
 }
 
-enum status cpu_gated_activation_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, gated_rows, out);
-}
+CPU_ROWS_KERNEL(gated_activation, gated_rows)
 
 static void gated_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)
@@ -99,6 +87,4 @@ static void gated_grad_rows(const struct node *node, const struct kernel_call *c
                                out_row(node, call, 1, row));
 }
 
-enum status cpu_gated_activation_grad_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, gated_grad_rows, out);
-}
+CPU_ROWS_KERNEL(gated_activation_grad, gated_grad_rows)

@@ -18,19 +18,12 @@ static void embedding_rows(const struct node *node, const struct kernel_call *ca
     }
 }
 
-enum status cpu_embedding_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, embedding_rows, out);
-}
-
-struct embedding_run {
-    const struct node *node;
-    const struct kernel_call *call;
-};
+CPU_ROWS_KERNEL(embedding, embedding_rows)
 
 /* Each range of columns goes through all tokens in order: no two threads write one element, and each sum's order is
  * fixed. */
 static void embedding_grad_columns(const void *context, int64_t begin, int64_t end) {
-    const struct embedding_run *run = context;
+    const struct node_call *run = context;
     const struct tensor *dy = run->node->in[1], *table = run->node->out[0];
     const int32_t *tokens = run->call->in[0];
     int64_t rows = shape_rows(&dy->shape), offset = begin * dtype_bytes(dy->shape.dtype);
@@ -57,7 +50,7 @@ static int64_t chains_bytes(const struct node *node) {
     return workspace_align(numbers * (int64_t)sizeof(int32_t)) + shape_columns(table) * (int64_t)sizeof(float);
 }
 
-static struct row_chains chains_at(const struct embedding_run *run) {
+static struct row_chains chains_at(const struct node_call *run) {
     const struct shape *table = &run->node->out[0]->shape;
     int64_t numbers = table->dims[0] + shape_rows(&run->node->in[1]->shape);
     int32_t *latest = workspace_at(run->call, 0);
@@ -66,14 +59,14 @@ static struct row_chains chains_at(const struct embedding_run *run) {
 }
 
 /* The table's row of a token; -1: another part has it. */
-static int64_t row_of_token(const struct embedding_run *run, int64_t token) {
+static int64_t row_of_token(const struct node_call *run, int64_t token) {
     int64_t first_row = NODE_ATTRIBUTES(run->node, embedding_grad_attributes)->first_row;
     int64_t at = first_row + ((const int32_t *)run->call->in[0])[token];
     return at >= 0 && at < run->node->out[0]->shape.dims[0] ? at : -1;
 }
 
 /* Behind it latest[row] is the first token of each row. */
-static void make_chains(const struct embedding_run *run, const struct row_chains *chains) {
+static void make_chains(const struct node_call *run, const struct row_chains *chains) {
     for (int64_t row = 0; row < run->node->out[0]->shape.dims[0]; row++)
         chains->latest[row] = -1;
     for (int64_t token = shape_rows(&run->node->in[1]->shape); token-- > 0;) {
@@ -85,7 +78,7 @@ static void make_chains(const struct embedding_run *run, const struct row_chains
 
 /* Sums begin at zero and are added to the table when they are complete: as an accumulator of their own would be. */
 static void embedding_joined_columns(const void *context, int64_t begin, int64_t end) {
-    const struct embedding_run *run = context;
+    const struct node_call *run = context;
     const struct tensor *dy = run->node->in[1], *table = run->node->out[0];
     const struct row_chains chains = chains_at(run);
     int64_t offset = begin * dtype_bytes(dy->shape.dtype), columns = end - begin;
@@ -102,7 +95,7 @@ static void embedding_joined_columns(const void *context, int64_t begin, int64_t
 }
 
 static enum status embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct embedding_run run = {kernel->node, call};
+    struct node_call run = {kernel->node, call};
     int64_t columns = shape_columns(&kernel->node->out[0]->shape);
     bool joined = NODE_ATTRIBUTES(kernel->node, embedding_grad_attributes)->joined;
     if (joined) {

@@ -1,8 +1,11 @@
-#include "backend/cpu/expert.h"
-
+/* Experts and their gradients, on the pieces of rows that the routing gave them: MLPs of gate, up and down, and
+ * gpt-oss's, whose gate and up are one weight and which has biases.
+ *
+ * Rows of the last tile that hold no slot are zeros for an MLP, which GEMMs add nothing for. With biases they are not:
+ * nothing reads their results, and their gradients are zeros. */
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/matmul/matmul.h"
 #include "backend/cpu/matmul/parts.h"
-#include "backend/cpu/parallel.h"
 
 static void add_fixed_sizes(struct expert_pieces *pieces, int64_t max) {
     for (int64_t rows = pieces->tile; pieces->wholes < PIECE_WHOLE_SIZES && (pieces->wholes == 0 || rows <= max);
@@ -43,135 +46,137 @@ int64_t expert_pieces_first(const struct expert_pieces *pieces, int64_t rows, in
     return pieces->rows[*size];
 }
 
-static void count_bytes(struct expert_products *products, int64_t bytes) {
-    if (bytes > products->workspace_bytes) products->workspace_bytes = bytes;
-}
-
-static enum status make_ready(struct expert_products *products, int product) {
-    for (int size = 0; size < products->pieces.sizes; size++) {
-        struct matmul_spec spec = products->spec(product, products->context, products->pieces.rows[size]);
-        TRY(matmul_create(&spec, &products->ready[product][size]));
-        count_bytes(products, matmul_workspace_bytes(products->ready[product][size]));
-    }
-    return STATUS_OK;
-}
-
-enum status expert_products_create(struct expert_products *out, int64_t tile, int64_t max) {
-    struct matmul_spec first = out->spec(0, out->context, tile);
-    out->threads = parallel_threads();
-    out->pieces = expert_pieces_of(tile, max, matmul_is_ready(&first));
-    for (int product = 0; product < out->count; product++) {
-        TRY(make_ready(out, product));
-        if (!out->pieces.any) continue;
-        for (int64_t rows = out->pieces.step; rows <= out->pieces.max; rows += out->pieces.step) {
-            struct matmul_spec spec = out->spec(product, out->context, rows);
-            count_bytes(out, matmul_spec_workspace_bytes(&spec, out->threads));
-        }
-    }
-    return STATUS_OK;
-}
-
-void expert_products_release(struct expert_products *products) {
-    for (int product = 0; product < products->count; product++)
-        for (int size = 0; size < products->pieces.sizes; size++)
-            matmul_free(products->ready[product][size]);
-}
-
-void expert_products_run(const struct expert_products *products, int product, int64_t rows, int size,
-                         const struct matmul_operands *operands, void *workspace) {
-    if (!products->pieces.any) return matmul_run(products->ready[product][size], operands, workspace);
-    struct matmul_spec spec = products->spec(product, products->context, rows);
-    matmul_run_spec(&spec, products->threads, operands, workspace);
-}
-
-/* ---- an expert's MLP and its gradients, on the pieces of rows that the routing gave it ----
- *
- * Rows of the last tile that hold no slot are zeros, which GEMMs add nothing for. */
-
-/* Those of forward come first. By their results: gate and up, y; the gradients of the activation, of x in two parts, of
- * gate and up, of down. */
+/* By their results: gate and up, y; the gradients of the activation, of x, of the first weights, of down; of x once
+ * more, from up where that is apart. Those of forward come first. */
 enum expert_product {
     PRODUCT_IN,
     PRODUCT_OUT,
     PRODUCT_DACTIVE,
     PRODUCT_DX,
-    PRODUCT_DX_MORE,
     PRODUCT_DIN,
-    PRODUCT_DOUT
+    PRODUCT_DOUT,
+    PRODUCT_DX_MORE,
+    EXPERT_PRODUCTS
 };
-enum { FORWARD_PRODUCTS = PRODUCT_OUT + 1, EXPERT_PRODUCTS = PRODUCT_DOUT + 1 };
 
 struct expert_kernel {
     struct kernel kernel;
-    struct expert_products products;
-    int64_t hidden_bytes; /* of a workspace: of one activation of the largest piece */
+    int products, threads;
+    struct expert_pieces pieces;
+    int64_t products_bytes;                             /* of a workspace: the most that a GEMM needs */
+    int64_t pairs_bytes, active_bytes;                  /* by the largest piece: gate and up; an activation */
+    struct matmul *ready[EXPERT_PRODUCTS][PIECE_SIZES]; /* NULL: pieces are of any size */
 };
 
-/* What both operators have, wherever their operands are. */
+/* What all four operators have, wherever their operands are. All attributes begin with an expert's. */
 struct expert_view {
     const struct expert_attributes *attributes;
-    const struct tensor *x, *gate, *result; /* gate, up and down are in one format */
-    int ranges;                             /* the input; gate, up and down follow */
+    const struct expert_glu_attributes *glu; /* NULL: gate and up are apart, and there are no biases */
+    bool gradient;
+    const struct tensor *x, *in, *result; /* in: the first weight; all weights are in one format */
+    int ranges;                           /* the input; the weights follow, then biases */
+    int down, previous;                   /* inputs */
+    int64_t columns, width, in_width;     /* of the rows, of the activation, of what `in` makes */
 };
 
 static struct expert_view view_of(const struct node *node) {
-    if (node->op == &op_expert_mlp)
-        return (struct expert_view){NODE_ATTRIBUTES(node, expert_attributes), node->in[0], node->in[2], node->out[0],
-                                    1};
-    return (struct expert_view){&NODE_ATTRIBUTES(node, expert_grad_attributes)->expert, node->in[1], node->in[3],
-                                node->out[0], 2};
+    bool glu = node->op == &op_expert_glu || node->op == &op_expert_glu_grad;
+    bool gradient = node->op == &op_expert_mlp_grad || node->op == &op_expert_glu_grad;
+    int ranges = gradient ? 2 : 1;
+    struct expert_view view = {.attributes = NODE_ATTRIBUTES(node, expert_attributes),
+                               .glu = glu ? NODE_ATTRIBUTES(node, expert_glu_attributes) : NULL,
+                               .gradient = gradient,
+                               .x = node->in[ranges - 1],
+                               .in = node->in[ranges + 1],
+                               .result = node->out[0],
+                               .ranges = ranges,
+                               .down = ranges + (glu ? 2 : 3),
+                               .previous = glu || gradient ? 6 : 5,
+                               .width = expert_width(node)};
+    view.columns = shape_columns(&view.x->shape);
+    view.in_width = glu ? 2 * view.width : view.width;
+    return view;
 }
 
-/* Rows of C features by a weight [F,C] and so on; `rows` is the piece's. */
-static struct matmul_spec spec_of(int product, const void *node, int64_t rows) {
-    const struct tensor *gate = view_of(node).gate;
-    const struct shape *numbers = tensor_values(gate);
-    int64_t f = numbers->dims[0], c = numbers->dims[1];
-    struct matmul_spec spec = {.m = rows, .dtype = numbers->dtype, .out_dtype = numbers->dtype, .a_k = 1};
-    switch ((enum expert_product)product) {
-    case PRODUCT_IN: spec.n = f, spec.k = c, spec.b_k = 1, spec.b_column = c; break;
-    case PRODUCT_OUT: spec.n = c, spec.k = f, spec.b_k = 1, spec.b_column = f; break;
-    case PRODUCT_DACTIVE: spec.n = f, spec.k = c, spec.b_k = f, spec.b_column = 1; break;
-    case PRODUCT_DX:
-    case PRODUCT_DX_MORE: spec.n = c, spec.k = f, spec.b_k = c, spec.b_column = 1; break;
-    case PRODUCT_DIN: spec.m = f, spec.n = c; break;
-    case PRODUCT_DOUT: spec.m = c, spec.n = f; break;
+static bool weights_are_kn(const struct expert_view *view) { return view->glu && view->glu->weights_are_kn; }
+
+/* b is a weight of a GEMM from `in` to `out` features, or turned. */
+static void set_weight(struct matmul_spec *spec, const struct expert_view *view, int64_t out, int64_t in, bool turned) {
+    bool kn = weights_are_kn(view);
+    spec->n = turned ? in : out;
+    spec->k = turned ? out : in;
+    int64_t along_in = kn ? out : 1, along_out = kn ? 1 : in;
+    spec->b_k = turned ? along_out : along_in;
+    spec->b_column = turned ? along_in : along_out;
+    spec->b_format = view->in->code.format;
+    spec->b_block = view->in->code.block;
+    spec->a_row = spec->k;
+}
+
+/* The gradient of a weight from `in` to `out` features, in its layout. */
+static void set_gradient(struct matmul_spec *spec, const struct expert_view *view, int64_t out, int64_t in) {
+    bool kn = weights_are_kn(view);
+    spec->k = spec->m;
+    spec->m = kn ? in : out, spec->n = kn ? out : in;
+    spec->a_row = 1, spec->a_k = spec->m;
+    spec->b_k = spec->n, spec->b_column = 1;
+    spec->addend_row = spec->n;
+    spec->out_dtype = DTYPE_F32;
+}
+
+/* The GEMM of a piece of so many rows. */
+static struct matmul_spec spec_of(const struct node *node, enum expert_product product, int64_t rows) {
+    struct expert_view view = view_of(node);
+    enum dtype dtype = view.x->shape.dtype;
+    int64_t c = view.columns, f = view.width;
+    struct matmul_spec spec = {.m = rows, .dtype = dtype, .out_dtype = dtype, .a_k = 1};
+    switch (product) {
+    case PRODUCT_IN: set_weight(&spec, &view, view.in_width, c, false), spec.bias = view.glu != NULL; break;
+    case PRODUCT_OUT:
+        set_weight(&spec, &view, c, f, false);
+        spec.bias = view.glu && !view.glu->down_bias_elsewhere;
+        break;
+    case PRODUCT_DACTIVE: set_weight(&spec, &view, c, f, true); break;
+    case PRODUCT_DX_MORE: spec.addend_row = c; /* fallthrough */
+    case PRODUCT_DX: set_weight(&spec, &view, view.in_width, c, true); break;
+    case PRODUCT_DIN: set_gradient(&spec, &view, view.in_width, c); break;
+    case PRODUCT_DOUT: set_gradient(&spec, &view, c, f); break;
+    case EXPERT_PRODUCTS: break;
     }
-    spec.a_row = spec.k;
     spec.c_row = spec.n;
-    if (product == PRODUCT_DX_MORE) spec.addend_row = c;
-    if (product < PRODUCT_DIN) spec.b_format = gate->code.format, spec.b_block = gate->code.block;
-    if (product < PRODUCT_DIN) return spec;
-    spec.k = rows, spec.a_row = 1, spec.a_k = spec.m, spec.b_k = spec.n, spec.b_column = 1;
-    spec.addend_row = spec.n;
-    spec.out_dtype = DTYPE_F32;
     return spec;
 }
 
-static void expert_release(struct kernel *kernel) {
-    expert_products_release(&((struct expert_kernel *)kernel)->products);
-    mem_free(kernel);
+static void count_bytes(struct expert_kernel *expert, int64_t bytes) {
+    if (bytes > expert->products_bytes) expert->products_bytes = bytes;
 }
 
-/* `hidden` is how many activations of a piece the workspace holds. */
-static enum status expert_create(const struct node *node, int products, int hidden, kernel_run *run,
-                                 struct kernel **out) {
-    struct expert_view view = view_of(node);
-    struct expert_kernel *expert = kernel_new(node, sizeof *expert, run);
-    if (!expert) return STATUS_FAILED;
-    expert->kernel.release = expert_release;
-    expert->products = (struct expert_products){.spec = spec_of, .context = node, .count = products};
-    int64_t tile = routing_tile(view.attributes->slots, view.attributes->experts);
-    enum status status = expert_products_create(&expert->products, tile, shape_rows(&view.x->shape));
-    if (status != STATUS_OK) {
-        expert_release(&expert->kernel);
-        return status;
+static enum status create_products(struct expert_kernel *expert, int64_t tile, int64_t max) {
+    const struct node *node = expert->kernel.node;
+    struct matmul_spec first = spec_of(node, PRODUCT_IN, tile);
+    expert->threads = parallel_threads();
+    expert->pieces = expert_pieces_of(tile, max, matmul_is_ready(&first));
+    const struct expert_pieces *pieces = &expert->pieces;
+    for (int product = 0; product < expert->products; product++) {
+        for (int size = 0; size < pieces->sizes; size++) {
+            struct matmul_spec spec = spec_of(node, product, pieces->rows[size]);
+            TRY(matmul_create(&spec, &expert->ready[product][size]));
+            count_bytes(expert, matmul_workspace_bytes(expert->ready[product][size]));
+        }
+        for (int64_t rows = pieces->step; pieces->any && rows <= pieces->max; rows += pieces->step) {
+            struct matmul_spec spec = spec_of(node, product, rows);
+            count_bytes(expert, matmul_spec_workspace_bytes(&spec, expert->threads));
+        }
     }
-    expert->hidden_bytes = workspace_align(expert->products.pieces.max * tensor_values(view.gate)->dims[0] *
-                                           dtype_bytes(tensor_values(view.gate)->dtype));
-    expert->kernel.workspace_bytes = hidden * expert->hidden_bytes + workspace_align(expert->products.workspace_bytes);
-    *out = &expert->kernel;
     return STATUS_OK;
+}
+
+static void expert_release(struct kernel *kernel) {
+    struct expert_kernel *expert = (struct expert_kernel *)kernel;
+    for (int product = 0; product < expert->products; product++)
+        for (int size = 0; size < expert->pieces.sizes; size++)
+            matmul_free(expert->ready[product][size]);
+    mem_free(kernel);
 }
 
 /* A piece of an expert's rows. */
@@ -181,63 +186,108 @@ struct expert_piece {
     const struct expert_view *view;
     int size;
     int64_t row, rows;
-    void *gate, *up, *active, *dactive, *workspace; /* the last: of GEMMs */
+    void *in, *up, *active, *dactive, *workspace; /* in: gate, or gate and up; workspace: of GEMMs */
 };
 
 static void multiply(const struct expert_piece *piece, enum expert_product product, const void *a, const void *b,
-                     void *c) {
-    struct matmul_operands operands = {.a = a, .b = b, .c = c};
-    if (product >= PRODUCT_DX_MORE) operands.addend = c;
-    expert_products_run(&piece->kernel->products, product, piece->rows, piece->size, &operands, piece->workspace);
+                     const void *bias, void *c) {
+    const struct expert_kernel *kernel = piece->kernel;
+    struct matmul_operands operands = {.a = a, .b = b, .bias = bias, .c = c};
+    if (product >= PRODUCT_DIN) operands.addend = c;
+    if (!kernel->pieces.any) return matmul_run(kernel->ready[product][piece->size], &operands, piece->workspace);
+    struct matmul_spec spec = spec_of(kernel->kernel.node, product, piece->rows);
+    matmul_run_spec(&spec, kernel->threads, &operands, piece->workspace);
 }
 
 static void *rows_of(const struct expert_piece *piece, const struct tensor *tensor, void *data) {
     return operand_row(tensor, data, piece->row);
 }
 
+/* Weights by number, then biases. */
 static void *weight_of(const struct expert_piece *piece, int number) {
     return piece->call->in[piece->view->ranges + 1 + number];
 }
 
-/* Where a row of an activation of the piece begins. */
-static void *hidden_row(const struct expert_piece *piece, void *data, int64_t row) {
-    const struct shape *gate = tensor_values(piece->view->gate);
-    return (char *)data + row * gate->dims[0] * dtype_bytes(gate->dtype);
+/* Row `row` of the piece's values of so many features. */
+static void *row_at(const struct expert_piece *piece, void *data, int64_t width, int64_t row) {
+    return (char *)data + row * width * dtype_bytes(piece->view->x->shape.dtype);
 }
 
 static void activate_rows(const void *context, int64_t begin, int64_t end) {
     const struct expert_piece *piece = context;
-    const struct shape *gate = tensor_values(piece->view->gate);
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->gated(gate->dtype, piece->view->attributes->function, gate->dims[0],
-                          hidden_row(piece, piece->gate, row), hidden_row(piece, piece->up, row),
-                          hidden_row(piece, piece->active, row));
+    const struct expert_view *view = piece->view;
+    const struct expert_glu_attributes *glu = view->glu;
+    enum dtype dtype = view->x->shape.dtype;
+    for (int64_t row = begin; row < end; row++) {
+        void *in = row_at(piece, piece->in, view->in_width, row),
+             *active = row_at(piece, piece->active, view->width, row);
+        if (glu)
+            cpu_simd()->glu(dtype, view->width, (float)glu->alpha, (float)glu->limit, in, active);
+        else
+            cpu_simd()->gated(dtype, view->attributes->function, view->width, in,
+                              row_at(piece, piece->up, view->width, row), active);
+    }
 }
 
 /* Gate, up and what they make together. */
-static void make_active(const struct expert_piece *piece, void *x) {
-    multiply(piece, PRODUCT_IN, rows_of(piece, piece->view->x, x), weight_of(piece, 0), piece->gate);
-    multiply(piece, PRODUCT_IN, rows_of(piece, piece->view->x, x), weight_of(piece, 1), piece->up);
-    parallel_for(piece->rows, parallel_rows(tensor_values(piece->view->gate)->dims[0]), activate_rows, piece);
+static void make_active(const struct expert_piece *piece, void *all) {
+    void *x = rows_of(piece, piece->view->x, all);
+    multiply(piece, PRODUCT_IN, x, weight_of(piece, 0), piece->view->glu ? weight_of(piece, 2) : NULL, piece->in);
+    if (!piece->view->glu) multiply(piece, PRODUCT_IN, x, weight_of(piece, 1), NULL, piece->up);
+    parallel_for(piece->rows, parallel_rows(piece->view->width), activate_rows, piece);
 }
 
-typedef void piece_run(const struct expert_piece *piece);
-
-static void each_piece(const struct expert_kernel *kernel, const struct kernel_call *call,
-                       const struct expert_view *view, piece_run *run) {
-    const int32_t *range = (const int32_t *)call->in[view->ranges] + 2 * view->attributes->expert;
-    char *own = call->workspace;
-    int64_t step = kernel->hidden_bytes;
-    struct expert_piece piece = {.kernel = kernel, .call = call, .view = view};
-    bool gradient = kernel->kernel.node->op == &op_expert_mlp_grad;
-    piece.gate = own, piece.up = own + step;
-    piece.active = gradient ? own + 2 * step : own;
-    piece.dactive = own + 3 * step;
-    piece.workspace = own + (gradient ? 4 : 2) * step;
-    for (piece.row = range[0]; piece.row < range[1]; piece.row += piece.rows) {
-        piece.rows = expert_pieces_first(&kernel->products.pieces, range[1] - piece.row, &piece.size);
-        run(&piece);
+/* The gradients of gate and up, in the places of these. */
+static void differentiate_rows(const void *context, int64_t begin, int64_t end) {
+    const struct expert_piece *piece = context;
+    const struct expert_view *view = piece->view;
+    const struct expert_glu_attributes *glu = view->glu;
+    enum dtype dtype = view->x->shape.dtype;
+    for (int64_t row = begin; row < end; row++) {
+        void *in = row_at(piece, piece->in, view->in_width, row), *up = row_at(piece, piece->up, view->width, row);
+        const void *dactive = row_at(piece, piece->dactive, view->width, row);
+        if (glu)
+            cpu_simd()->glu_grad(dtype, view->width, (float)glu->alpha, (float)glu->limit, dactive, in, in);
+        else
+            cpu_simd()->gated_grad(dtype, view->attributes->function, view->width, dactive, in, up, in, up);
     }
+}
+
+/* The gradient of a weight, whose layout says which rows come first. */
+static void add_gradient(const struct expert_piece *piece, enum expert_product product, const void *in,
+                         const void *dout, void *to) {
+    bool kn = weights_are_kn(piece->view);
+    if (to) multiply(piece, product, kn ? in : dout, kn ? dout : in, NULL, to);
+}
+
+static void run_piece(const struct expert_piece *piece) {
+    const struct expert_view *view = piece->view;
+    bool with_bias = view->glu && !view->glu->down_bias_elsewhere;
+    make_active(piece, piece->call->in[0]);
+    multiply(piece, PRODUCT_OUT, piece->active, piece->call->in[view->down], with_bias ? weight_of(piece, 3) : NULL,
+             rows_of(piece, view->result, piece->call->out[0]));
+}
+
+/* Outputs are the gradients of x, of the weights, and of biases. */
+static void grad_piece(const struct expert_piece *piece) {
+    const struct kernel_call *call = piece->call;
+    const struct expert_view *view = piece->view;
+    bool glu = view->glu != NULL;
+    int64_t in_width = view->in_width;
+    enum dtype dtype = view->x->shape.dtype;
+    void *dy = rows_of(piece, view->x, call->in[0]), *x = rows_of(piece, view->x, call->in[1]);
+    make_active(piece, call->in[1]);
+    multiply(piece, PRODUCT_DACTIVE, dy, call->in[view->down], NULL, piece->dactive);
+    add_gradient(piece, PRODUCT_DOUT, piece->active, dy, call->out[glu ? 2 : 3]);
+    if (glu && call->out[4]) sum_columns(dtype, piece->rows, view->columns, dy, view->columns, call->out[4]);
+    parallel_for(piece->rows, parallel_rows(view->width), differentiate_rows, piece);
+    add_gradient(piece, PRODUCT_DIN, x, piece->in, call->out[1]);
+    if (!glu) add_gradient(piece, PRODUCT_DIN, x, piece->up, call->out[2]);
+    if (glu && call->out[3]) sum_columns(dtype, piece->rows, in_width, piece->in, in_width, call->out[3]);
+    if (!call->out[0]) return;
+    void *dx = rows_of(piece, view->result, call->out[0]);
+    multiply(piece, PRODUCT_DX, piece->in, weight_of(piece, 0), NULL, dx);
+    if (!glu) multiply(piece, PRODUCT_DX_MORE, piece->up, weight_of(piece, 1), NULL, dx);
 }
 
 /* The rows of other experts: those of input `previous`, or zeros. */
@@ -249,57 +299,51 @@ static void keep_others(const struct node *node, const struct kernel_call *call,
         memcpy(call->out[0], call->in[previous], bytes);
 }
 
-static void run_piece(const struct expert_piece *piece) {
-    make_active(piece, piece->call->in[0]);
-    multiply(piece, PRODUCT_OUT, piece->active, weight_of(piece, 2),
-             rows_of(piece, piece->view->result, piece->call->out[0]));
-}
+/* Activations of a piece in the workspace, besides gate and up: forward of an MLP writes its own over the gate. */
+static int count_actives(const struct expert_view *view) { return view->gradient ? 2 : view->glu ? 1 : 0; }
 
-static enum status expert_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct expert_view view = view_of(kernel->node);
-    keep_others(kernel->node, call, 5);
-    each_piece((const struct expert_kernel *)kernel, call, &view, run_piece);
+static enum status expert_run(const struct kernel *of, const struct kernel_call *call) {
+    const struct expert_kernel *kernel = (const struct expert_kernel *)of;
+    struct expert_view view = view_of(of->node);
+    const int32_t *range = (const int32_t *)call->in[view.ranges] + 2 * view.attributes->expert;
+    int actives = count_actives(&view);
+    char *own = call->workspace, *behind = own + kernel->pairs_bytes;
+    struct expert_piece piece = {.kernel = kernel,
+                                 .call = call,
+                                 .view = &view,
+                                 .in = own,
+                                 .up = own + kernel->active_bytes,
+                                 .active = actives > 0 ? behind : own,
+                                 .dactive = behind + kernel->active_bytes,
+                                 .workspace = behind + actives * kernel->active_bytes};
+    if (call->out[0]) keep_others(of->node, call, view.previous);
+    for (piece.row = range[0]; piece.row < range[1]; piece.row += piece.rows) {
+        piece.rows = expert_pieces_first(&kernel->pieces, range[1] - piece.row, &piece.size);
+        if (view.gradient)
+            grad_piece(&piece);
+        else
+            run_piece(&piece);
+    }
     return STATUS_OK;
 }
 
-enum status cpu_expert_mlp_create(const struct node *node, struct kernel **out) {
-    return expert_create(node, FORWARD_PRODUCTS, 2, expert_run, out);
+static enum status expert_create(const struct node *node, struct kernel **out) {
+    struct expert_view view = view_of(node);
+    struct expert_kernel *expert = kernel_new(node, sizeof *expert, expert_run);
+    if (!expert) return STATUS_FAILED;
+    expert->kernel.release = expert_release;
+    expert->products = !view.gradient ? PRODUCT_OUT + 1 : view.glu ? PRODUCT_DOUT + 1 : EXPERT_PRODUCTS;
+    int64_t tile = routing_tile(view.attributes->slots, view.attributes->experts);
+    enum status status = create_products(expert, tile, shape_rows(&view.x->shape));
+    int64_t bytes = expert->pieces.max * view.width * dtype_bytes(view.x->shape.dtype);
+    expert->active_bytes = workspace_align(bytes);
+    expert->pairs_bytes = view.glu ? workspace_align(2 * bytes) : 2 * expert->active_bytes;
+    expert->kernel.workspace_bytes =
+        expert->pairs_bytes + count_actives(&view) * expert->active_bytes + workspace_align(expert->products_bytes);
+    return kernel_finish(&expert->kernel, status, out);
 }
 
-/* The gradients of gate and up, in the places of these. */
-static void differentiate_rows(const void *context, int64_t begin, int64_t end) {
-    const struct expert_piece *piece = context;
-    const struct shape *gate = tensor_values(piece->view->gate);
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->gated_grad(gate->dtype, piece->view->attributes->function, gate->dims[0],
-                               hidden_row(piece, piece->dactive, row), hidden_row(piece, piece->gate, row),
-                               hidden_row(piece, piece->up, row), hidden_row(piece, piece->gate, row),
-                               hidden_row(piece, piece->up, row));
-}
-
-static void grad_piece(const struct expert_piece *piece) {
-    const struct kernel_call *call = piece->call;
-    const struct tensor *x = piece->view->x;
-    void *dy = rows_of(piece, x, call->in[0]);
-    make_active(piece, call->in[1]);
-    multiply(piece, PRODUCT_DACTIVE, dy, weight_of(piece, 2), piece->dactive);
-    if (call->out[3]) multiply(piece, PRODUCT_DOUT, dy, piece->active, call->out[3]);
-    parallel_for(piece->rows, parallel_rows(tensor_values(piece->view->gate)->dims[0]), differentiate_rows, piece);
-    if (call->out[1]) multiply(piece, PRODUCT_DIN, piece->gate, rows_of(piece, x, call->in[1]), call->out[1]);
-    if (call->out[2]) multiply(piece, PRODUCT_DIN, piece->up, rows_of(piece, x, call->in[1]), call->out[2]);
-    if (!call->out[0]) return;
-    void *dx = rows_of(piece, piece->view->result, call->out[0]);
-    multiply(piece, PRODUCT_DX, piece->gate, weight_of(piece, 0), dx);
-    multiply(piece, PRODUCT_DX_MORE, piece->up, weight_of(piece, 1), dx);
-}
-
-static enum status expert_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct expert_view view = view_of(kernel->node);
-    if (call->out[0]) keep_others(kernel->node, call, 6);
-    each_piece((const struct expert_kernel *)kernel, call, &view, grad_piece);
-    return STATUS_OK;
-}
-
-enum status cpu_expert_mlp_grad_create(const struct node *node, struct kernel **out) {
-    return expert_create(node, EXPERT_PRODUCTS, 4, expert_grad_run, out);
-}
+CPU_KERNEL_MAKER(expert_mlp, expert_create)
+CPU_KERNEL_MAKER(expert_mlp_grad, expert_create)
+CPU_KERNEL_MAKER(expert_glu, expert_create)
+CPU_KERNEL_MAKER(expert_glu_grad, expert_create)

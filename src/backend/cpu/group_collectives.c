@@ -11,13 +11,8 @@ static void copy_elements(enum dtype from, const void *x, enum dtype to, void *y
         cpu_simd()->scale(count, from, x, 1.0F, to, y);
 }
 
-struct conversion {
-    const struct node *node;
-    const struct kernel_call *call;
-};
-
 static void convert_elements(const void *context, int64_t begin, int64_t end) {
-    const struct conversion *conversion = context;
+    const struct node_call *conversion = context;
     enum dtype from = conversion->node->in[0]->shape.dtype, to = dtype_of(conversion->node);
     const char *x = (const char *)conversion->call->in[0] + begin * dtype_bytes(from);
     char *y = (char *)conversion->call->out[0] + begin * dtype_bytes(to);
@@ -25,7 +20,7 @@ static void convert_elements(const void *context, int64_t begin, int64_t end) {
 }
 
 static void convert_rows(const void *context, int64_t begin, int64_t end) {
-    const struct conversion *conversion = context;
+    const struct node_call *conversion = context;
     const struct node *node = conversion->node;
     for (int64_t row = begin; row < end; row++)
         copy_elements(node->in[0]->shape.dtype, in_row(node, conversion->call, 0, row), dtype_of(node),
@@ -35,7 +30,7 @@ static void convert_rows(const void *context, int64_t begin, int64_t end) {
 /* Columns of wider tensors go row by row. All else is one run, of which nothing is to be done where it is in place. */
 static enum status convert_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    const struct conversion conversion = {node, call};
+    const struct node_call conversion = {node, call};
     const struct shape *shape = &node->out[0]->shape;
     int64_t block = parallel_rows(columns_of(node));
     if (call->in[0] == call->out[0]) return STATUS_OK;
@@ -46,13 +41,9 @@ static enum status convert_run(const struct kernel *kernel, const struct kernel_
     return STATUS_OK;
 }
 
-enum status cpu_convert_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, convert_run, 0, out);
-}
+CPU_KERNEL(convert, convert_run)
 
-enum status cpu_copy_in_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, convert_run, 0, out);
-}
+CPU_KERNEL(copy_in, convert_run)
 
 /* ---- parts ---- */
 
@@ -85,53 +76,27 @@ static void copy_part_rows(const void *context, int64_t begin, int64_t end) {
     }
 }
 
-static enum status copy_parts(const struct parts_copy *copy) {
-    const struct shape *part = &copy->part->shape;
-    parallel_for(shape_rows(part), parallel_rows(shape_columns(part)), copy_part_rows, copy);
+static enum status parts_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct node *node = kernel->node;
+    bool joins = node->op == &op_from_parts;
+    struct parts_copy copy = {.whole = joins ? node->out[0] : node->in[0],
+                              .part = joins ? node->in[0] : node->out[0],
+                              .whole_data = joins ? call->out[0] : call->in[0],
+                              .part_data = joins ? call->in[0] : call->out[0],
+                              .joins = joins};
+    copy.rows_of_each = shape_rows(&copy.part->shape);
+    if (node->op == &op_cut) {
+        const struct cut_attributes *cut = NODE_ATTRIBUTES(node, cut_attributes);
+        copy.order = parts_order_of(&cut->part, cut->dimension);
+        copy.first = cut->part.position;
+    } else {
+        copy.order = NODE_ATTRIBUTES(node, parts_attributes)->order;
+        copy.rows_of_each /= copy.order.parts;
+    }
+    parallel_for(shape_rows(&copy.part->shape), parallel_rows(shape_columns(&copy.part->shape)), copy_part_rows, &copy);
     return STATUS_OK;
 }
 
-static enum status to_parts_run(const struct kernel *kernel, const struct kernel_call *call) {
-    const struct node *node = kernel->node;
-    const struct parts_order order = NODE_ATTRIBUTES(node, parts_attributes)->order;
-    return copy_parts(&(struct parts_copy){.whole = node->in[0],
-                                           .part = node->out[0],
-                                           .whole_data = call->in[0],
-                                           .part_data = call->out[0],
-                                           .order = order,
-                                           .rows_of_each = shape_rows(&node->out[0]->shape) / order.parts});
-}
-
-static enum status from_parts_run(const struct kernel *kernel, const struct kernel_call *call) {
-    const struct node *node = kernel->node;
-    const struct parts_order order = NODE_ATTRIBUTES(node, parts_attributes)->order;
-    return copy_parts(&(struct parts_copy){.whole = node->out[0],
-                                           .part = node->in[0],
-                                           .whole_data = call->out[0],
-                                           .part_data = call->in[0],
-                                           .order = order,
-                                           .rows_of_each = shape_rows(&node->in[0]->shape) / order.parts,
-                                           .joins = true});
-}
-
-static enum status cut_run(const struct kernel *kernel, const struct kernel_call *call) {
-    const struct node *node = kernel->node;
-    const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
-    return copy_parts(&(struct parts_copy){.whole = node->in[0],
-                                           .part = node->out[0],
-                                           .whole_data = call->in[0],
-                                           .part_data = call->out[0],
-                                           .order = parts_order_of(&attributes->part, attributes->dimension),
-                                           .first = attributes->part.position,
-                                           .rows_of_each = shape_rows(&node->out[0]->shape)});
-}
-
-enum status cpu_to_parts_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, to_parts_run, 0, out);
-}
-
-enum status cpu_from_parts_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, from_parts_run, 0, out);
-}
-
-enum status cpu_cut_create(const struct node *node, struct kernel **out) { return kernel_plain(node, cut_run, 0, out); }
+CPU_KERNEL(to_parts, parts_run)
+CPU_KERNEL(from_parts, parts_run)
+CPU_KERNEL(cut, parts_run)

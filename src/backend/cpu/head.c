@@ -12,19 +12,13 @@ static const struct head_limits limits = {.logits_bytes = 104 << 20, .tile_token
 
 enum { REST_TOKENS = 256 }; /* of a tile behind those in slices, at most */
 
-/* GEMMs of a tile of so many tokens; NULL where not wanted. */
-struct head_products {
-    struct matmul *logits, *dx, *dweight;
-};
-
 struct head_kernel {
     struct kernel kernel;
-    struct head_slices *slices;           /* of the first tokens; NULL: all are in tiles */
-    struct head_tiles tiles;              /* of the others */
-    struct head_products products, final; /* of a tile, and of the last one where that is shorter */
-    struct head_workspace workspace;      /* then that of the GEMMs */
-    float softcap;
-    struct vocabulary_part part; /* of the weight; all of it where the node says none */
+    struct head_slices *slices;                                    /* of the first tokens; NULL: all are in tiles */
+    struct head_tiles tiles;                                       /* of the others */
+    struct matmul *products[HEAD_PRODUCTS], *final[HEAD_PRODUCTS]; /* of a tile; of the last one, where it is shorter */
+    struct head_workspace workspace;                               /* then that of the GEMMs */
+    struct head_settings settings;
 };
 
 /* The tile being computed; pointers are to its first token. */
@@ -41,16 +35,10 @@ struct head_tile {
     const float *dy; /* of log-probabilities; NULL: the loss's gradients are wanted, times the scale */
 };
 
-static void products_free(struct head_products *products) {
-    matmul_free(products->logits);
-    matmul_free(products->dx);
-    matmul_free(products->dweight);
-}
-
 static void head_release(struct kernel *kernel) {
     struct head_kernel *head = (struct head_kernel *)kernel;
-    products_free(&head->products);
-    products_free(&head->final);
+    matmul_free_all(head->products, HEAD_PRODUCTS);
+    matmul_free_all(head->final, HEAD_PRODUCTS);
     head_slices_free(head->slices);
     mem_free(head);
 }
@@ -67,58 +55,20 @@ static int64_t gradient_row(const struct head_kernel *head) {
     return logits / dtype_bytes(head->kernel.node->in[0]->shape.dtype);
 }
 
-static bool has_gradient(const struct node *node, enum head_gradient gradient) {
-    return node->out[head_output(node, gradient)] != NULL;
-}
-
-static enum status create_dx(const struct head_kernel *head, int64_t tokens, struct matmul **out) {
-    if (!has_gradient(head->kernel.node, HEAD_DX)) return STATUS_OK;
-    struct matmul_spec spec = head_dx_spec(head->kernel.node, &head->tiles, tokens);
-    spec.a_row = gradient_row(head);
-    return matmul_create(&spec, out);
-}
-
-static enum status create_dweight(const struct head_kernel *head, int64_t tokens, struct matmul **out) {
-    if (!has_gradient(head->kernel.node, HEAD_DWEIGHT)) return STATUS_OK;
-    struct matmul_spec spec = head_dweight_spec(head->kernel.node, &head->tiles, tokens);
-    spec.a_k = gradient_row(head);
-    return matmul_create(&spec, out);
-}
-
 static enum status create_products(const struct head_kernel *head, bool gradient, int64_t tokens,
-                                   struct head_products *out) {
+                                   struct matmul *out[HEAD_PRODUCTS]) {
     const struct node *node = head->kernel.node;
-    if (head_makes_logits(node, gradient)) TRY(create_logits(head, node->in[3] != NULL, tokens, &out->logits));
-    if (!gradient) return STATUS_OK;
-    TRY(create_dx(head, tokens, &out->dx));
-    return create_dweight(head, tokens, &out->dweight);
-}
-
-static int64_t max_workspace(const struct head_products *products) {
-    const struct matmul *const all[] = {products->logits, products->dx, products->dweight};
-    int64_t max = 0;
-    for (int i = 0; i < 3; i++) {
-        int64_t bytes = all[i] ? matmul_workspace_bytes(all[i]) : 0;
-        if (bytes > max) max = bytes;
+    const struct head_tiles *tiles = &head->tiles;
+    if (head_makes_logits(node, gradient)) TRY(create_logits(head, node->in[3] != NULL, tokens, &out[HEAD_LOGITS]));
+    if (gradient && node->out[head_output(node, HEAD_DX)]) {
+        struct matmul_spec dx = head_dx_spec(node, tiles, tokens);
+        dx.a_row = gradient_row(head);
+        TRY(matmul_create(&dx, &out[HEAD_DX_PRODUCT]));
     }
-    return max;
-}
-
-static void take_attributes(struct head_kernel *head, double softcap, const struct vocabulary_part *part) {
-    int64_t vocab = head->kernel.node->in[1]->shape.dims[0];
-    head->softcap = (float)softcap;
-    head->part = part->tokens > 0 ? *part : (struct vocabulary_part){0, vocab, vocab};
-    if (head->part.rows > vocab) head->part.rows = vocab; /* measured on a part of the weight */
-}
-
-static void read_attributes(struct head_kernel *head, bool gradient) {
-    const struct node *node = head->kernel.node;
-    const struct head_loss_grad_attributes *of_gradient = node->attributes;
-    const struct head_attributes *attributes = node->attributes;
-    if (gradient)
-        take_attributes(head, of_gradient->softcap, &of_gradient->part);
-    else
-        take_attributes(head, attributes->softcap, &attributes->part);
+    if (!gradient || !node->out[head_output(node, HEAD_DWEIGHT)]) return STATUS_OK;
+    struct matmul_spec dweight = head_dweight_spec(node, tiles, tokens);
+    dweight.a_k = gradient_row(head);
+    return matmul_create(&dweight, &out[HEAD_DWEIGHT_PRODUCT]);
 }
 
 static int64_t first_of_tiles(const struct head_kernel *head) {
@@ -138,14 +88,15 @@ static enum status make_slices(struct head_kernel *head) {
 static enum status make_tiles(struct head_kernel *head, bool gradient) {
     const struct head_tiles *tiles = &head->tiles;
     if (tiles->tile == 0) return STATUS_OK;
-    TRY(create_products(head, gradient, tiles->tile, &head->products));
-    return tiles->last != tiles->tile ? create_products(head, gradient, tiles->last, &head->final) : STATUS_OK;
+    TRY(create_products(head, gradient, tiles->tile, head->products));
+    return tiles->last != tiles->tile ? create_products(head, gradient, tiles->last, head->final) : STATUS_OK;
 }
 
 /* Logits of a tile and what slices need are not there at once. */
 static void lay_out(struct head_kernel *head, bool gradient) {
     struct head_workspace *workspace = &head->workspace;
-    int64_t products = max_workspace(&head->products), final = max_workspace(&head->final);
+    int64_t products = matmul_max_workspace_bytes(head->products, HEAD_PRODUCTS);
+    int64_t final = matmul_max_workspace_bytes(head->final, HEAD_PRODUCTS);
     if (final > products) products = final;
     *workspace = head_workspace_of(head->kernel.node, &head->tiles, gradient, true);
     if (head->slices) {
@@ -157,26 +108,9 @@ static void lay_out(struct head_kernel *head, bool gradient) {
     head->kernel.workspace_bytes = workspace->end + products;
 }
 
-static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
-    struct head_kernel *head = kernel_new(node, sizeof *head, run);
-    if (!head) return STATUS_FAILED;
-    read_attributes(head, gradient);
-    head->kernel.release = head_release;
-    head->tiles = head_tiles_of(node, &limits);
-    enum status status = gradient ? make_slices(head) : STATUS_OK;
-    if (status == STATUS_OK) status = make_tiles(head, gradient);
-    if (status != STATUS_OK) {
-        head_release(&head->kernel);
-        return status;
-    }
-    lay_out(head, gradient);
-    *out = &head->kernel;
-    return STATUS_OK;
-}
-
 /* The column of the target's logit; -1 where another part has it. */
 static int64_t column_of(const struct head_tile *tile, int32_t target) {
-    const struct vocabulary_part *part = &tile->head->part;
+    const struct vocabulary_part *part = &tile->head->settings.part;
     BUG_IF(target >= part->tokens, "target %d of a vocabulary of %lld", target, (long long)part->tokens);
     return target >= part->first && target < part->first + part->rows ? target - part->first : -1;
 }
@@ -199,11 +133,11 @@ void head_write_target(float softcap, float scale, double logit, double lse, enu
 static void write_gradient(const struct head_kernel *head, float scale, const float *logits, int64_t target, double lse,
                            char *out) {
     enum dtype dtype = head->kernel.node->in[0]->shape.dtype;
-    int64_t rows = head->part.rows, element = dtype_bytes(dtype);
+    int64_t rows = head->settings.part.rows, element = dtype_bytes(dtype);
     double logit = target >= 0 ? (double)logits[target] : 0;
-    cpu_simd()->softmax(dtype, rows, logits, (float)lse, scale, head->softcap, out);
+    cpu_simd()->softmax(dtype, rows, logits, (float)lse, scale, head->settings.softcap, out);
     memset(out + rows * element, 0, (size_t)((head->tiles.vocab - rows) * element));
-    if (target >= 0) head_write_target(head->softcap, scale, logit, lse, dtype, out + target * element);
+    if (target >= 0) head_write_target(head->settings.softcap, scale, logit, lse, dtype, out + target * element);
 }
 
 /* The log of the sum of exponentials of a row, and less the target's logit, its loss. */
@@ -220,7 +154,7 @@ static double row_loss(const struct head_tile *tile, int64_t row, int64_t target
 }
 
 static void write_statistics(const struct head_tile *tile, int64_t row, const float *logits, int64_t target) {
-    struct logits_sum sum = cpu_simd()->sum_exp(tile->head->part.rows, logits);
+    struct logits_sum sum = cpu_simd()->sum_exp(tile->head->settings.part.rows, logits);
     float *own = tile->own + row * HEAD_STATISTICS;
     own[STATISTIC_LARGEST] = sum.largest;
     own[STATISTIC_SUM] = (float)sum.sum;
@@ -251,8 +185,9 @@ static void head_rows(const void *context, int64_t begin, int64_t end) {
             blank_row(tile, row, gradient, bytes);
             continue;
         }
-        bool has_logits = head->products.logits != NULL;
-        if (has_logits && head->softcap > 0) cpu_simd()->soft_cap(head->part.rows, head->softcap, logits);
+        bool has_logits = head->products[HEAD_LOGITS] != NULL;
+        if (has_logits && head->settings.softcap > 0)
+            cpu_simd()->soft_cap(head->settings.part.rows, head->settings.softcap, logits);
         if (tile->own)
             write_statistics(tile, row, logits, column);
         else
@@ -261,7 +196,7 @@ static void head_rows(const void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void tile_products_run(const struct head_tile *tile, const struct head_products *products,
+static void tile_products_run(const struct head_tile *tile, struct matmul *const *products,
                               const struct kernel_call *call, int64_t first, void *workspace) {
     const struct node *node = tile->head->kernel.node;
     void *const *out = call->out + head_output(node, HEAD_DX);
@@ -271,20 +206,20 @@ static void tile_products_run(const struct head_tile *tile, const struct head_pr
         .a = tile->gradients, .b = call->in[1], .c = operand_row(dx_tensor, out[HEAD_DX], first)};
     struct matmul_operands dweight = {
         .a = tile->gradients, .b = x, .addend = out[HEAD_DWEIGHT], .c = out[HEAD_DWEIGHT]};
-    if (products->dx) matmul_run(products->dx, &dx, workspace);
-    if (products->dweight) matmul_run(products->dweight, &dweight, workspace);
+    if (products[HEAD_DX_PRODUCT]) matmul_run(products[HEAD_DX_PRODUCT], &dx, workspace);
+    if (products[HEAD_DWEIGHT_PRODUCT]) matmul_run(products[HEAD_DWEIGHT_PRODUCT], &dweight, workspace);
     if (out[HEAD_DBIAS])
         sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->tiles.vocab, tile->gradients,
                     gradient_row(tile->head), out[HEAD_DBIAS]);
 }
 
-static void tile_logits_run(const struct head_tile *tile, const struct head_products *products,
+static void tile_logits_run(const struct head_tile *tile, struct matmul *const *products,
                             const struct kernel_call *call, int64_t first, void *workspace) {
     struct matmul_operands logits = {.a = operand_row(tile->head->kernel.node->in[0], call->in[0], first),
                                      .b = call->in[1],
                                      .bias = call->in[3],
                                      .c = tile->logits};
-    if (products->logits) matmul_run(products->logits, &logits, workspace);
+    if (products[HEAD_LOGITS]) matmul_run(products[HEAD_LOGITS], &logits, workspace);
 }
 
 /* `statistics`: what is made of the logits of all tokens; else their losses are. */
@@ -300,7 +235,7 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
     if (head->slices) head_slices_run(head->slices, call, call->workspace, workspace, losses);
     for (int64_t first = first_of_tiles(head); first < tiles->rows; first += tiles->tile) {
         tile.rows = head_tile_tokens(tiles, first);
-        const struct head_products *products = tile.rows < tiles->tile ? &head->final : &head->products;
+        struct matmul *const *products = tile.rows < tiles->tile ? head->final : head->products;
         tile.targets = (const int32_t *)call->in[2] + first;
         tile.losses = losses + first;
         tile.own = statistics ? statistics + first * HEAD_STATISTICS : NULL;
@@ -312,64 +247,42 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
     }
 }
 
-static void add_loss(const struct head_kernel *head, const struct kernel_call *call) {
-    const double *losses = workspace_at(call, head->workspace.losses);
+static void add_loss(const double *losses, int64_t count, double *out) {
     double total = 0;
-    for (int64_t i = 0; i < head->tiles.rows; i++)
+    for (int64_t i = 0; i < count; i++)
         total += losses[i];
-    *(double *)call->out[0] += total;
+    *out += total;
 }
 
-static enum status head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, false, NULL);
-    add_loss((const struct head_kernel *)kernel, call);
-    return STATUS_OK;
-}
-
-enum status cpu_head_loss_create(const struct node *node, struct kernel **out) {
-    return head_create(node, false, head_loss_run, out);
-}
-
-static enum status head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, true, NULL);
-    add_loss((const struct head_kernel *)kernel, call);
-    return STATUS_OK;
-}
-
-enum status cpu_head_loss_grad_create(const struct node *node, struct kernel **out) {
-    return head_create(node, true, head_loss_grad_run, out);
-}
-
-static enum status head_log_probability_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status head_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
-    head_tiles(head, call, false, NULL);
+    const struct op *op = kernel->node->op;
     const double *losses = workspace_at(call, head->workspace.losses);
-    for (int64_t i = 0; i < head->tiles.rows; i++)
+    head_tiles(head, call, head_makes_gradients(kernel->node), op == &op_head_statistics ? call->out[0] : NULL);
+    if (op == &op_head_loss || op == &op_head_loss_grad) add_loss(losses, head->tiles.rows, call->out[0]);
+    for (int64_t i = 0; i < head->tiles.rows && op == &op_head_log_probability; i++)
         ((float *)call->out[0])[i] = (float)(0 - losses[i]);
     return STATUS_OK;
 }
 
-enum status cpu_head_log_probability_create(const struct node *node, struct kernel **out) {
-    return head_create(node, false, head_log_probability_run, out);
+static enum status head_create(const struct node *node, struct kernel **out) {
+    bool gradient = head_makes_gradients(node);
+    struct head_kernel *head = kernel_new(node, sizeof *head, head_run);
+    if (!head) return STATUS_FAILED;
+    head->settings = head_settings_of(node);
+    head->kernel.release = head_release;
+    head->tiles = head_tiles_of(node, &limits);
+    enum status status = gradient ? make_slices(head) : STATUS_OK;
+    if (status == STATUS_OK) status = make_tiles(head, gradient);
+    if (status == STATUS_OK) lay_out(head, gradient);
+    return kernel_finish(&head->kernel, status, out);
 }
 
-static enum status head_log_probability_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, true, NULL);
-    return STATUS_OK;
-}
-
-enum status cpu_head_log_probability_grad_create(const struct node *node, struct kernel **out) {
-    return head_create(node, true, head_log_probability_grad_run, out);
-}
-
-static enum status head_statistics_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, false, call->out[0]);
-    return STATUS_OK;
-}
-
-enum status cpu_head_statistics_create(const struct node *node, struct kernel **out) {
-    return head_create(node, false, head_statistics_run, out);
-}
+CPU_KERNEL_MAKER(head_loss, head_create)
+CPU_KERNEL_MAKER(head_loss_grad, head_create)
+CPU_KERNEL_MAKER(head_log_probability, head_create)
+CPU_KERNEL_MAKER(head_log_probability_grad, head_create)
+CPU_KERNEL_MAKER(head_statistics, head_create)
 
 /* Those of one token from those of all parts, `apart` elements from one to the next. */
 static void join_row(const float *parts, int64_t count, int64_t apart, float *out) {
@@ -394,23 +307,21 @@ static void join_rows(const struct node *node, const struct kernel_call *call, i
                  (float *)call->out[0] + row * HEAD_STATISTICS);
 }
 
-enum status cpu_join_statistics_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, join_rows, out);
-}
+CPU_ROWS_KERNEL(join_statistics, join_rows)
 
 static void cap_rows(const void *context, int64_t begin, int64_t end) {
     const struct head_tile *tile = context;
     int64_t vocab = tile->head->tiles.vocab;
     for (int64_t row = begin; row < end; row++)
-        cpu_simd()->soft_cap(vocab, tile->head->softcap, tile->logits + row * vocab);
+        cpu_simd()->soft_cap(vocab, tile->head->settings.softcap, tile->logits + row * vocab);
 }
 
 static enum status head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
     struct matmul_operands operands = {.a = call->in[0], .b = call->in[1], .bias = call->in[2], .c = call->out[0]};
-    matmul_run(head->products.logits, &operands, call->workspace);
+    matmul_run(head->products[HEAD_LOGITS], &operands, call->workspace);
     struct head_tile tile = {.head = head, .rows = head->tiles.rows, .logits = call->out[0]};
-    if (head->softcap > 0) parallel_for(tile.rows, parallel_rows(head->tiles.vocab), cap_rows, &tile);
+    if (head->settings.softcap > 0) parallel_for(tile.rows, parallel_rows(head->tiles.vocab), cap_rows, &tile);
     return STATUS_OK;
 }
 
@@ -419,14 +330,9 @@ enum status cpu_head_logits_create(const struct node *node, struct kernel **out)
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
     head->tiles = head_tiles_whole(node);
-    read_attributes(head, false);
+    head->settings = head_settings_of(node);
     BUG_IF(tensor_row_stride(node->out[0]) != head->tiles.vocab, "logits in a view");
-    enum status status = create_logits(head, node->in[2] != NULL, head->tiles.rows, &head->products.logits);
-    if (status != STATUS_OK) {
-        head_release(&head->kernel);
-        return status;
-    }
-    head->kernel.workspace_bytes = matmul_workspace_bytes(head->products.logits);
-    *out = &head->kernel;
-    return STATUS_OK;
+    enum status status = create_logits(head, node->in[2] != NULL, head->tiles.rows, &head->products[HEAD_LOGITS]);
+    head->kernel.workspace_bytes = matmul_workspace_bytes(head->products[HEAD_LOGITS]);
+    return kernel_finish(&head->kernel, status, out);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/matmul/matmul.h"
 
 /* d(loss)/d(logit) at a token's target: what is between the softmax and the gradient. In the dtype, at `out`. */
 void head_write_target(float softcap, float scale, double logit, double lse, enum dtype dtype, void *out);

@@ -17,17 +17,13 @@
 
 enum { SLICE = 2048 };
 
-struct slice_products {
-    struct matmul *logits, *dx, *dweight; /* dx: NULL where it is not wanted */
-};
-
 struct head_slices {
     const struct node *node;
     int64_t tokens, vocab, columns;
     int64_t count; /* of slices */
     float softcap;
-    struct slice_products whole, last; /* last: of the last slice, where it has fewer columns */
-    int64_t first_bytes, sums_bytes;   /* parts of the workspace: the first slice's logits; dx in fp32 */
+    struct matmul *whole[HEAD_PRODUCTS], *last[HEAD_PRODUCTS]; /* of the last slice, where it has fewer columns */
+    int64_t first_bytes, sums_bytes; /* parts of the workspace: the first slice's logits; dx in fp32 */
 };
 
 static const struct head_loss_grad_attributes *attributes_of(const struct node *node) { return node->attributes; }
@@ -53,13 +49,13 @@ static int64_t slice_width(const struct head_slices *slices, int64_t v) {
     return left < SLICE ? left : SLICE;
 }
 
-static const struct slice_products *products_of(const struct head_slices *slices, int64_t v) {
-    return slice_width(slices, v) < SLICE ? &slices->last : &slices->whole;
+static struct matmul *const *products_of(const struct head_slices *slices, int64_t v) {
+    return slice_width(slices, v) < SLICE ? slices->last : slices->whole;
 }
 
 /* ---- making ---- */
 
-static enum status create_products(const struct head_slices *slices, int64_t width, struct slice_products *out) {
+static enum status create_products(const struct head_slices *slices, int64_t width, struct matmul *out[HEAD_PRODUCTS]) {
     const struct node *node = slices->node;
     const struct head_tiles tiles = {.rows = slices->tokens,
                                      .vocab = width,
@@ -73,26 +69,20 @@ static enum status create_products(const struct head_slices *slices, int64_t wid
     logits.bias = node->in[3] != NULL;
     dweight.a_k = gradient_row;
     dweight.addend_row = 0;
-    TRY(matmul_create(&logits, &out->logits));
-    TRY(matmul_create(&dweight, &out->dweight));
+    TRY(matmul_create(&logits, &out[HEAD_LOGITS]));
+    TRY(matmul_create(&dweight, &out[HEAD_DWEIGHT_PRODUCT]));
     if (!attributes_of(node)->dx) return STATUS_OK;
     struct matmul_spec dx = head_dx_spec(node, &tiles, slices->tokens);
     dx.a_row = gradient_row;
     dx.c_row = dx.addend_row = slices->columns;
     dx.out_dtype = DTYPE_F32;
-    return matmul_create(&dx, &out->dx);
-}
-
-static void free_products(struct slice_products *products) {
-    matmul_free(products->logits);
-    matmul_free(products->dx);
-    matmul_free(products->dweight);
+    return matmul_create(&dx, &out[HEAD_DX_PRODUCT]);
 }
 
 void head_slices_free(struct head_slices *slices) {
     if (!slices) return;
-    free_products(&slices->whole);
-    free_products(&slices->last);
+    matmul_free_all(slices->whole, HEAD_PRODUCTS);
+    matmul_free_all(slices->last, HEAD_PRODUCTS);
     mem_free(slices);
 }
 
@@ -108,8 +98,8 @@ enum status head_slices_create(const struct node *node, struct head_slices **out
                                    .softcap = (float)attributes_of(node)->softcap};
     slices->first_bytes = workspace_align(slices->tokens * SLICE * (int64_t)sizeof(float));
     slices->sums_bytes = workspace_align(slices->tokens * columns * (int64_t)sizeof(float));
-    enum status status = create_products(slices, SLICE, &slices->whole);
-    if (status == STATUS_OK && vocab % SLICE > 0) status = create_products(slices, vocab % SLICE, &slices->last);
+    enum status status = create_products(slices, SLICE, slices->whole);
+    if (status == STATUS_OK && vocab % SLICE > 0) status = create_products(slices, vocab % SLICE, slices->last);
     if (status == STATUS_OK)
         *out = slices;
     else
@@ -122,14 +112,9 @@ int64_t head_slices_workspace_bytes(const struct head_slices *slices) {
 }
 
 int64_t head_slices_products_bytes(const struct head_slices *slices) {
-    const struct matmul *const all[] = {slices->whole.logits, slices->whole.dx, slices->whole.dweight,
-                                        slices->last.logits,  slices->last.dx,  slices->last.dweight};
-    int64_t max = 0;
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
-        int64_t bytes = all[i] ? matmul_workspace_bytes(all[i]) : 0;
-        if (bytes > max) max = bytes;
-    }
-    return max;
+    int64_t whole = matmul_max_workspace_bytes(slices->whole, HEAD_PRODUCTS);
+    int64_t last = matmul_max_workspace_bytes(slices->last, HEAD_PRODUCTS);
+    return whole > last ? whole : last;
 }
 
 /* ---- running ---- */
@@ -167,7 +152,7 @@ static void make_logits(const struct slices_run *run) {
                                                  .b = weight_slice(run, v),
                                                  .bias = bias ? bias + v * SLICE * element : NULL,
                                                  .c = slice_logits(run, v)};
-        matmul_run(products_of(run->slices, v)->logits, &operands, run->products);
+        matmul_run(products_of(run->slices, v)[HEAD_LOGITS], &operands, run->products);
     }
 }
 
@@ -227,7 +212,7 @@ static void make_dx(const struct slices_run *run) {
     for (int64_t v = 0; v < slices->count; v++) {
         const struct matmul_operands operands = {
             .a = slice_logits(run, v), .b = weight_slice(run, v), .addend = run->sums, .c = run->sums};
-        matmul_run(products_of(slices, v)->dx, &operands, run->products);
+        matmul_run(products_of(slices, v)[HEAD_DX_PRODUCT], &operands, run->products);
     }
     char *dx = run->call->out[head_output(slices->node, HEAD_DX)];
     enum dtype dtype = tensor->shape.dtype;
@@ -251,7 +236,7 @@ static void make_dweight(const struct slices_run *run) {
             sum_columns(dtype, slices->tokens, slice_width(slices, v), gradients,
                         SLICE * (int64_t)sizeof(float) / dtype_bytes(dtype), dbias + v * SLICE);
         const struct matmul_operands operands = {.a = gradients, .b = run->call->in[0], .c = dweight_slice(run, v)};
-        matmul_run(products_of(slices, v)->dweight, &operands, run->products);
+        matmul_run(products_of(slices, v)[HEAD_DWEIGHT_PRODUCT], &operands, run->products);
     }
 }
 

@@ -3,10 +3,10 @@
  * Files, in the order to read them:
  *     kernel: the operators that it implements, the vector kernels (simd/) that this processor uses, and kernels that
  * go row by row; backend: the backend's table; parallel: loops over threads; elementwise, norm, rope, embedding,
- * linear, head, head_slices, attention, attention_part, preference, routing, expert, expert_glu, group_collectives,
- * optimizer: the kernels of the operators that src/ir/ops defines in files of these names; attention_part: the tasks of
- * attention where ranks or tiles have a part of the queries; head_slices: the head's loss in slices of the vocabulary.
- * GEMMs are in matmul/. */
+ * linear, head, head_slices, attention, attention_part, preference, routing, expert, group_collectives, optimizer: the
+ * kernels of the operators that src/ir/ops defines in files of these names; attention_part: the tasks of attention
+ * where ranks or tiles have a part of the queries; head_slices: the head's loss in slices of the vocabulary. GEMMs are
+ * in matmul/. */
 #pragma once
 
 #include "backend/cpu/parallel.h"
@@ -39,9 +39,26 @@ const char *cpu_isa_name(void);
 CPU_OP_LIST(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
 
+/* Defines cpu_NAME_create of an operator by a maker that several share, or for kernels that are `run` and no more. */
+#define CPU_KERNEL_MAKER(name, maker)                                                                                  \
+    enum status cpu_##name##_create(const struct node *node, struct kernel **out) { return maker(node, out); }
+#define CPU_KERNEL(name, run)                                                                                          \
+    enum status cpu_##name##_create(const struct node *node, struct kernel **out) {                                    \
+        return kernel_plain(node, run, 0, out);                                                                        \
+    }
+
 /* A kernel that computes each row by itself: `rows` computes rows [begin, end) of out[0]. */
 typedef void kernel_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end);
 enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out);
+#define CPU_ROWS_KERNEL(name, rows)                                                                                    \
+    enum status cpu_##name##_create(const struct node *node, struct kernel **out) {                                    \
+        return cpu_rows_create(node, rows, out);                                                                       \
+    }
+/* A node's operands in a call: the context of loops over threads. */
+struct node_call {
+    const struct node *node;
+    const struct kernel_call *call;
+};
 /* For such kernels: columns and dtype of out[0], and rows of operands; NULL for an operand that is left out. */
 static inline int64_t columns_of(const struct node *node) { return shape_columns(&node->out[0]->shape); }
 static inline enum dtype dtype_of(const struct node *node) { return node->out[0]->shape.dtype; }
@@ -63,3 +80,33 @@ void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *da
 
 /* The sum of products of two rows: in fp32, over lanes that are added up in order. */
 float dot_rows(enum dtype dtype, int64_t columns, const void *a, const void *b);
+
+/* How an expert's rows, whose number is known only when its kernel is called, are cut into pieces (expert.c). So the
+ * pieces depend on the number of rows alone. The last one may end with rows of the tile that hold no slot; most of
+ * these are left out.
+ *
+ * GEMMs that need nothing made ready (matmul.h) take pieces of any size: equal ones, as few as can be, since each
+ * piece reads an expert's weights and adds to its gradients once more. Other GEMMs are made ready for a few sizes,
+ * of which pieces take the largest first. */
+
+/* Rows of a piece at most, where it may have any number. Whole pieces of fixed sizes: a tile, and STEP times as many
+ * rows each. Of the last tile of a piece, ROWS_STEP rows are left out at a time. */
+enum {
+    PIECE_ROWS_MAX = 1024,
+    PIECE_WHOLE_SIZES = 3,
+    PIECE_WHOLE_STEP = 4,
+    PIECE_ROWS_STEP = 16,
+    PIECE_TILE_STEPS = 4,
+    PIECE_SIZES = PIECE_WHOLE_SIZES * PIECE_TILE_STEPS
+};
+
+struct expert_pieces {
+    bool any; /* number of rows that is a multiple of `step`, up to `max` */
+    int64_t step, max;
+    int64_t tile, whole[PIECE_WHOLE_SIZES], rows[PIECE_SIZES]; /* of fixed sizes: the largest last */
+    int wholes, sizes;                                         /* 0: any */
+};
+/* The pieces for tiles of `tile` rows, if an expert gets at most `max` rows. */
+struct expert_pieces expert_pieces_of(int64_t tile, int64_t max, bool any);
+/* The rows of the piece that so many rows (over 0) begin with; *size: which of the fixed sizes it is. */
+int64_t expert_pieces_first(const struct expert_pieces *pieces, int64_t rows, int *size);

@@ -13,42 +13,24 @@ static void linear_release(struct kernel *kernel) {
     mem_free(kernel);
 }
 
-static enum status linear_create(const struct node *node, struct linear_product product, kernel_run *run,
-                                 struct kernel **out) {
-    struct linear_kernel *kernel = kernel_new(node, sizeof *kernel, run);
+static enum status linear_run(const struct kernel *kernel, const struct kernel_call *call) {
+    struct matmul_operands operands = kernel->node->op == &op_linear ? linear_operands(call) : linear_dx_operands(call);
+    matmul_run(((const struct linear_kernel *)kernel)->matmul, &operands, call->workspace);
+    return STATUS_OK;
+}
+
+static enum status linear_create(const struct node *node, struct kernel **out) {
+    struct linear_product product = node->op == &op_linear ? linear_product(node) : linear_dx_product(node);
+    struct linear_kernel *kernel = kernel_new(node, sizeof *kernel, linear_run);
     if (!kernel) return STATUS_FAILED;
     kernel->kernel.release = linear_release;
     enum status status = matmul_create(&product.spec, &kernel->matmul);
-    if (status != STATUS_OK) {
-        linear_release(&kernel->kernel);
-        return status;
-    }
     kernel->kernel.workspace_bytes = matmul_workspace_bytes(kernel->matmul);
-    *out = &kernel->kernel;
-    return STATUS_OK;
+    return kernel_finish(&kernel->kernel, status, out);
 }
 
-static void product_run(const struct kernel *kernel, const struct kernel_call *call, struct matmul_operands operands) {
-    matmul_run(((const struct linear_kernel *)kernel)->matmul, &operands, call->workspace);
-}
-
-static enum status linear_run(const struct kernel *kernel, const struct kernel_call *call) {
-    product_run(kernel, call, linear_operands(call));
-    return STATUS_OK;
-}
-
-enum status cpu_linear_create(const struct node *node, struct kernel **out) {
-    return linear_create(node, linear_product(node), linear_run, out);
-}
-
-static enum status linear_dx_run(const struct kernel *kernel, const struct kernel_call *call) {
-    product_run(kernel, call, linear_dx_operands(call));
-    return STATUS_OK;
-}
-
-enum status cpu_linear_dx_create(const struct node *node, struct kernel **out) {
-    return linear_create(node, linear_dx_product(node), linear_dx_run, out);
-}
+CPU_KERNEL_MAKER(linear, linear_create)
+CPU_KERNEL_MAKER(linear_dx, linear_create)
 
 static void sum_bias(const struct tensor *dy, const void *data, float *sum) {
     sum_columns(dy->shape.dtype, shape_rows(&dy->shape), shape_columns(&dy->shape), data, tensor_row_stride(dy), sum);
@@ -95,15 +77,9 @@ enum status cpu_linear_dw_create(const struct node *node, struct kernel **out) {
     if (tokens >= OP_ROWS_APART) status = matmul_create(&product.spec, &dw->whole);
     product.spec.k = tokens % OP_ROWS_APART;
     if (product.spec.k > 0 && status == STATUS_OK) status = matmul_create(&product.spec, &dw->last);
-    if (status != STATUS_OK) {
-        dw_release(&dw->kernel);
-        return status;
-    }
-    int64_t whole = dw->whole ? matmul_workspace_bytes(dw->whole) : 0;
-    int64_t last = dw->last ? matmul_workspace_bytes(dw->last) : 0;
+    int64_t whole = matmul_workspace_bytes(dw->whole), last = matmul_workspace_bytes(dw->last);
     dw->kernel.workspace_bytes = whole > last ? whole : last;
-    *out = &dw->kernel;
-    return STATUS_OK;
+    return kernel_finish(&dw->kernel, status, out);
 }
 
 static enum status bias_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -111,6 +87,4 @@ static enum status bias_grad_run(const struct kernel *kernel, const struct kerne
     return STATUS_OK;
 }
 
-enum status cpu_bias_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, bias_grad_run, 0, out);
-}
+CPU_KERNEL(bias_grad, bias_grad_run)

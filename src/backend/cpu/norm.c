@@ -6,41 +6,28 @@
 /* Features that are normalised together: those that the weight has. */
 static int64_t group_of(const struct tensor *weight) { return shape_columns(&weight->shape); }
 
-static void rms_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+static void norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     struct norm_attributes attributes = *NODE_ATTRIBUTES(node, norm_attributes);
     int64_t group = group_of(node->in[1]), groups = columns_of(node) / group;
     int64_t bytes = group * dtype_bytes(dtype_of(node));
+    bool layer = node->op == &op_layer_norm;
     for (int64_t row = begin; row < end; row++) {
         const char *x = in_row(node, call, 0, row);
         char *y = out_row(node, call, 0, row);
-        float *rstd = (float *)call->out[1] + row * groups;
+        float *first = (float *)call->out[1] + row * groups;
+        float *second = layer ? (float *)call->out[2] + row * groups : NULL;
         for (int64_t i = 0; i < groups; i++)
-            cpu_simd()->rms_norm(dtype_of(node), group, attributes, x + i * bytes, call->in[1], y + i * bytes,
-                                 rstd + i);
+            if (layer)
+                cpu_simd()->layer_norm(dtype_of(node), group, attributes.epsilon, x + i * bytes, call->in[1],
+                                       call->in[2], y + i * bytes, first + i, second + i);
+            else
+                cpu_simd()->rms_norm(dtype_of(node), group, attributes, x + i * bytes, call->in[1], y + i * bytes,
+                                     first + i);
     }
 }
 
-enum status cpu_rms_norm_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, rms_norm_rows, out);
-}
-
-static void layer_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    double epsilon = NODE_ATTRIBUTES(node, norm_attributes)->epsilon;
-    int64_t group = group_of(node->in[1]), groups = columns_of(node) / group;
-    int64_t bytes = group * dtype_bytes(dtype_of(node));
-    for (int64_t row = begin; row < end; row++) {
-        const char *x = in_row(node, call, 0, row);
-        char *y = out_row(node, call, 0, row);
-        float *mean = (float *)call->out[1] + row * groups, *rstd = (float *)call->out[2] + row * groups;
-        for (int64_t i = 0; i < groups; i++)
-            cpu_simd()->layer_norm(dtype_of(node), group, epsilon, x + i * bytes, call->in[1], call->in[2],
-                                   y + i * bytes, mean + i, rstd + i);
-    }
-}
-
-enum status cpu_layer_norm_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, layer_norm_rows, out);
-}
+CPU_ROWS_KERNEL(rms_norm, norm_rows)
+CPU_ROWS_KERNEL(layer_norm, norm_rows)
 
 /* The indices of operands, which differ between the kinds of norm. */
 struct norm_operands {
@@ -106,42 +93,28 @@ static int64_t partial_elements(const struct node *node) {
     return sum_blocks(shape_rows(&node->in[1]->shape)) * group_of(node->in[2]);
 }
 
-static void norm_grad(const struct kernel *kernel, const struct kernel_call *call, struct norm_operands operands) {
+static enum status norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    struct norm_run run = {.node = node, .call = call, .operands = operands, .group = group_of(node->in[2])};
+    struct norm_run run = {.node = node, .call = call, .group = group_of(node->in[2])};
+    if (node->op == &op_layer_norm_grad)
+        run.operands = (struct norm_operands){3, 4, 5, 2, cpu_simd()->layer_norm_grad};
+    else
+        run.operands = (struct norm_operands){-1, 3, 4, -1, cpu_simd()->rms_norm_grad};
     run.groups = shape_columns(&node->in[1]->shape) / run.group;
     int64_t rows = shape_rows(&node->in[1]->shape), blocks = sum_blocks(rows);
-    float *dbias = operands.dbias >= 0 ? call->out[operands.dbias] : NULL;
+    float *dbias = run.operands.dbias >= 0 ? call->out[run.operands.dbias] : NULL;
     if (call->out[1]) run.dweights = call->workspace;
     if (dbias) run.dbiases = (float *)call->workspace + (call->out[1] ? partial_elements(node) : 0);
     parallel_for(rows, SUM_ROWS, norm_grad_rows, &run);
     if (call->out[1]) sum_combine(blocks, run.group, run.dweights, call->out[1]);
     if (dbias) sum_combine(blocks, run.group, run.dbiases, dbias);
+    return STATUS_OK;
 }
 
-static enum status norm_grad_create(const struct node *node, kernel_run *run, struct kernel **out) {
+static enum status norm_grad_create(const struct node *node, struct kernel **out) {
     int wanted = (node->out[1] != NULL) + (node->out[2] != NULL);
-    return kernel_plain(node, run, wanted * partial_elements(node) * (int64_t)sizeof(float), out);
+    return kernel_plain(node, norm_grad_run, wanted * partial_elements(node) * (int64_t)sizeof(float), out);
 }
 
-static enum status rms_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    norm_grad(
-        kernel, call,
-        (struct norm_operands){.mean = -1, .rstd = 3, .addend = 4, .dbias = -1, .row = cpu_simd()->rms_norm_grad});
-    return STATUS_OK;
-}
-
-enum status cpu_rms_norm_grad_create(const struct node *node, struct kernel **out) {
-    return norm_grad_create(node, rms_norm_grad_run, out);
-}
-
-static enum status layer_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    norm_grad(
-        kernel, call,
-        (struct norm_operands){.mean = 3, .rstd = 4, .addend = 5, .dbias = 2, .row = cpu_simd()->layer_norm_grad});
-    return STATUS_OK;
-}
-
-enum status cpu_layer_norm_grad_create(const struct node *node, struct kernel **out) {
-    return norm_grad_create(node, layer_norm_grad_run, out);
-}
+CPU_KERNEL_MAKER(rms_norm_grad, norm_grad_create)
+CPU_KERNEL_MAKER(layer_norm_grad, norm_grad_create)

@@ -8,33 +8,23 @@
 #include "backend/update.h"
 #include "base/half.h"
 
-struct update_work {
-    const struct node *node;
-    const struct kernel_call *call;
-    struct update_step step;
-    struct update_run all;
-};
-
 static void gradient_sum_body(const void *context, int64_t begin, int64_t end) {
-    const struct kernel_call *call = ((const struct update_work *)context)->call;
+    const struct kernel_call *call = context;
     const float *a = call->in[0], *b = call->in[1];
     cpu_simd()->add(DTYPE_F32, end - begin, a + begin, b + begin, (float *)call->out[0] + begin);
 }
 
 static enum status gradient_sum_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct update_work work = {.call = call};
-    parallel_for(shape_elements(&kernel->node->out[0]->shape), parallel_rows(1), gradient_sum_body, &work);
+    parallel_for(shape_elements(&kernel->node->out[0]->shape), parallel_rows(1), gradient_sum_body, call);
     return STATUS_OK;
 }
 
-enum status cpu_gradient_sum_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, gradient_sum_run, 0, out);
-}
+CPU_KERNEL(gradient_sum, gradient_sum_run)
 
 enum { SQUARES_A_TASK = 16 * GRADIENT_NORM_BLOCK }; /* elements that are worth a block */
 
 static void squared_sums_body(const void *context, int64_t begin, int64_t end) {
-    const struct kernel_call *call = ((const struct update_work *)context)->call;
+    const struct kernel_call *call = context;
     const float *gradient = call->in[0];
     double *sums = call->out[0];
     for (int64_t i = begin; i < end; i += GRADIENT_NORM_BLOCK) {
@@ -45,14 +35,11 @@ static void squared_sums_body(const void *context, int64_t begin, int64_t end) {
 }
 
 static enum status squared_sums_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct update_work work = {.call = call};
-    parallel_for(kernel_elements(kernel, call), SQUARES_A_TASK, squared_sums_body, &work);
+    parallel_for(kernel_elements(kernel, call), SQUARES_A_TASK, squared_sums_body, call);
     return STATUS_OK;
 }
 
-enum status cpu_squared_sums_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, squared_sums_run, 0, out);
-}
+CPU_KERNEL(squared_sums, squared_sums_run)
 
 static double sum_of(const double *values, int64_t count) {
     double total = 0;
@@ -66,9 +53,7 @@ static enum status squared_norm_run(const struct kernel *kernel, const struct ke
     return STATUS_OK;
 }
 
-enum status cpu_squared_norm_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, squared_norm_run, 0, out);
-}
+CPU_KERNEL(squared_norm, squared_norm_run)
 
 static enum status clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
     double *out = call->out[0], limit = NODE_ATTRIBUTES(kernel->node, clip_attributes)->limit;
@@ -80,9 +65,7 @@ static enum status clip_factor_run(const struct kernel *kernel, const struct ker
     return STATUS_OK;
 }
 
-enum status cpu_clip_factor_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, clip_factor_run, 0, out);
-}
+CPU_KERNEL(clip_factor, clip_factor_run)
 
 static void round_body(const void *context, int64_t begin, int64_t end) {
     const struct update_run *run = context;
@@ -95,6 +78,12 @@ static void round_body(const void *context, int64_t begin, int64_t end) {
 static void update_nothing(int64_t elements, const struct update_run *run) {
     if (run->rounded) parallel_for(elements, parallel_rows(1), round_body, run);
 }
+
+struct update_work {
+    const struct node *node;
+    struct update_step step;
+    struct update_run all;
+};
 
 static void update_body(const void *context, int64_t begin, int64_t end) {
     const struct update_work *work = context;
@@ -115,17 +104,11 @@ static enum status update_run(const struct kernel *kernel, const struct kernel_c
     return STATUS_OK;
 }
 
-enum status cpu_adamw_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, update_run, 0, out);
-}
+CPU_KERNEL(adamw, update_run)
 
-enum status cpu_lion_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, update_run, 0, out);
-}
+CPU_KERNEL(lion, update_run)
 
-enum status cpu_sgd_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, update_run, 0, out);
-}
+CPU_KERNEL(sgd, update_run)
 
 /* Muon's update of a whole matrix (ir/ops/ops.h): the moment and a direction, element by element; the direction made
  * orthogonal by GEMMs; the weight, element by element. GEMMs are in the parameter's dtype, their results and what
@@ -134,8 +117,7 @@ enum status cpu_sgd_create(const struct node *node, struct kernel **out) {
 struct muon_kernel {
     struct kernel kernel;
     struct muon_sizes sizes;
-    struct matmul *square, *squared, *product;
-    int64_t scratch; /* in the workspace */
+    struct matmul *products[MUON_PRODUCTS];
 };
 
 static int64_t elements_of(const struct muon_kernel *kernel) { return kernel->sizes.rows * kernel->sizes.columns; }
@@ -144,17 +126,17 @@ static bool is_tall(const struct muon_kernel *kernel) { return kernel->sizes.row
 /* ---- GEMMs ---- */
 
 static enum status create_products(struct muon_kernel *kernel) {
-    struct matmul_spec square = muon_square_spec(&kernel->sizes), squared = muon_squared_spec(&kernel->sizes);
-    struct matmul_spec product = muon_product_spec(&kernel->sizes);
-    TRY(matmul_create(&square, &kernel->square));
-    TRY(matmul_create(&squared, &kernel->squared));
-    return matmul_create(&product, &kernel->product);
+    for (enum muon_product i = 0; i < MUON_PRODUCTS; i++) {
+        const struct matmul_spec spec = muon_product_spec(&kernel->sizes, i);
+        TRY(matmul_create(&spec, &kernel->products[i]));
+    }
+    return STATUS_OK;
 }
 
-static void multiply(const struct muon_kernel *kernel, const struct kernel_call *call, struct matmul *matmul,
+static void multiply(const struct muon_kernel *kernel, const struct kernel_call *call, enum muon_product product,
                      const void *a, const void *b, float *c) {
     const struct matmul_operands operands = {.a = a, .b = b, .c = c};
-    matmul_run(matmul, &operands, workspace_at(call, kernel->scratch));
+    matmul_run(kernel->products[product], &operands, workspace_at(call, kernel->sizes.end));
 }
 
 /* ---- element by element ---- */
@@ -225,11 +207,11 @@ static void make_orthogonal(const struct muon_kernel *kernel, const struct kerne
     void *square = workspace_at(call, kernel->sizes.square);
     float *sums = workspace_at(call, kernel->sizes.sums), *square_sums = workspace_at(call, kernel->sizes.square_sums);
     int64_t squares = kernel->sizes.side * kernel->sizes.side;
-    multiply(kernel, call, kernel->square, x, x, square_sums);
+    multiply(kernel, call, MUON_SQUARE, x, x, square_sums);
     mix(squares, (struct mixing){kernel->sizes.dtype, .scales = true, .b = 1, .y = square_sums, .x = square});
-    multiply(kernel, call, kernel->squared, square, square, square_sums);
+    multiply(kernel, call, MUON_SQUARED, square, square, square_sums);
     mix(squares, (struct mixing){kernel->sizes.dtype, .a = b, .b = c, .y = square_sums, .x = square});
-    multiply(kernel, call, kernel->product, is_tall(kernel) ? x : square, is_tall(kernel) ? square : x, sums);
+    multiply(kernel, call, MUON_PRODUCT, is_tall(kernel) ? x : square, is_tall(kernel) ? square : x, sums);
     mix(elements_of(kernel), (struct mixing){kernel->sizes.dtype, .a = a, .b = 1, .y = sums, .x = x});
 }
 
@@ -259,20 +241,8 @@ static enum status muon_run(const struct kernel *of, const struct kernel_call *c
 
 /* ---- making it ---- */
 
-static void lay_out(struct muon_kernel *kernel) {
-    const struct matmul *products[] = {kernel->square, kernel->squared, kernel->product};
-    int64_t max = 0;
-    for (int i = 0; i < 3; i++)
-        if (matmul_workspace_bytes(products[i]) > max) max = matmul_workspace_bytes(products[i]);
-    kernel->scratch = kernel->sizes.end;
-    kernel->kernel.workspace_bytes = kernel->scratch + workspace_align(max);
-}
-
-static void muon_release(struct kernel *of) {
-    struct muon_kernel *kernel = (struct muon_kernel *)of;
-    matmul_free(kernel->square);
-    matmul_free(kernel->squared);
-    matmul_free(kernel->product);
+static void muon_release(struct kernel *kernel) {
+    matmul_free_all(((struct muon_kernel *)kernel)->products, MUON_PRODUCTS);
     mem_free(kernel);
 }
 
@@ -282,11 +252,7 @@ enum status cpu_muon_create(const struct node *node, struct kernel **out) {
     kernel->kernel.release = muon_release;
     kernel->sizes = muon_sizes_of(node);
     enum status status = create_products(kernel);
-    if (status != STATUS_OK) {
-        muon_release(&kernel->kernel);
-        return status;
-    }
-    lay_out(kernel);
-    *out = &kernel->kernel;
-    return STATUS_OK;
+    kernel->kernel.workspace_bytes =
+        kernel->sizes.end + workspace_align(matmul_max_workspace_bytes(kernel->products, MUON_PRODUCTS));
+    return kernel_finish(&kernel->kernel, status, out);
 }

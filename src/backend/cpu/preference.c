@@ -93,10 +93,6 @@ static enum status run_pairs(const struct kernel *kernel, const struct kernel_ca
     return STATUS_OK;
 }
 
-enum status cpu_preference_loss_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, run_pairs, 0, out);
-}
+CPU_KERNEL(preference_loss, run_pairs)
 
-enum status cpu_preference_loss_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, run_pairs, 0, out);
-}
+CPU_KERNEL(preference_loss_grad, run_pairs)

@@ -70,6 +70,4 @@ static void rope_rows(const struct node *node, const struct kernel_call *call, i
     }
 }
 
-enum status cpu_rope_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, rope_rows, out);
-}
+CPU_ROWS_KERNEL(rope, rope_rows)

@@ -4,11 +4,6 @@
 
 #include "backend/cpu/kernel.h"
 
-struct routing_run {
-    const struct node *node;
-    const struct kernel_call *call;
-};
-
 static int64_t chosen_of(const struct node *node) { return NODE_ATTRIBUTES(node, route_attributes)->chosen; }
 
 /* Logits of a row in fp32. */
@@ -47,7 +42,7 @@ static void weigh_experts(float *logits, int64_t experts, bool normalised, const
 }
 
 static void route_tokens(const void *context, int64_t begin, int64_t end) {
-    const struct routing_run *run = context;
+    const struct node_call *run = context;
     const struct tensor *logits = run->node->in[0];
     int64_t experts = shape_columns(&logits->shape), count = chosen_of(run->node);
     bool normalised = NODE_ATTRIBUTES(run->node, route_attributes)->normalised;
@@ -87,15 +82,13 @@ static void count_slots(const int32_t *targets, const int32_t *experts_of, int64
 static enum status route_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     int64_t tokens = shape_rows(&node->in[0]->shape), experts = shape_columns(&node->in[0]->shape);
-    parallel_for(tokens, parallel_rows(experts), route_tokens, &(struct routing_run){node, call});
+    parallel_for(tokens, parallel_rows(experts), route_tokens, &(struct node_call){node, call});
     count_slots(call->in[1], call->out[1], tokens, chosen_of(node), experts, call->out[3]);
     place_slots(call->out[1], shape_elements(&node->out[1]->shape), experts, call->out[2]);
     return STATUS_OK;
 }
 
-enum status cpu_route_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, route_run, 0, out);
-}
+CPU_KERNEL(route, route_run)
 
 /* The expert whose rows hold a place: the last that begins at it or before, of those that have rows. */
 static int64_t expert_at(const int32_t *ranges, int64_t experts, int32_t place) {
@@ -136,9 +129,7 @@ static void route_grad_rows(const struct node *node, const struct kernel_call *c
     }
 }
 
-enum status cpu_route_grad_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, route_grad_rows, out);
-}
+CPU_ROWS_KERNEL(route_grad, route_grad_rows)
 
 static void zero_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)
@@ -146,14 +137,14 @@ static void zero_rows(const struct node *node, const struct kernel_call *call, i
 }
 
 static void zero_all(const void *context, int64_t begin, int64_t end) {
-    const struct routing_run *run = context;
+    const struct node_call *run = context;
     zero_rows(run->node, run->call, begin, end);
 }
 
 /* Zeros in the rows of output 0, then `tokens` for the tokens of input 0. */
 static enum status fill_rows(const struct kernel *kernel, const struct kernel_call *call, parallel_body *tokens) {
     const struct node *node = kernel->node;
-    const struct routing_run run = {node, call};
+    const struct node_call run = {node, call};
     int64_t block = parallel_rows(columns_of(node));
     parallel_for(shape_rows(&node->out[0]->shape), block, zero_all, &run);
     parallel_for(shape_rows(&node->in[0]->shape), block, tokens, &run);
@@ -161,7 +152,7 @@ static enum status fill_rows(const struct kernel *kernel, const struct kernel_ca
 }
 
 static void dispatch_tokens(const void *context, int64_t begin, int64_t end) {
-    const struct routing_run *run = context;
+    const struct node_call *run = context;
     const struct node *node = run->node;
     int64_t count = shape_columns(&node->in[1]->shape);
     size_t bytes = (size_t)(columns_of(node) * dtype_bytes(dtype_of(node)));
@@ -174,9 +165,7 @@ static enum status dispatch_run(const struct kernel *kernel, const struct kernel
     return fill_rows(kernel, call, dispatch_tokens);
 }
 
-enum status cpu_dispatch_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, dispatch_run, 0, out);
-}
+CPU_KERNEL(dispatch, dispatch_run)
 
 /* out = the sum over a token's slots of rows, times weights where there are any, + addend; in parts that are summed in
  * fp32. */
@@ -209,21 +198,17 @@ static void dispatch_grad_rows(const struct node *node, const struct kernel_call
         sum_slots(node, call, 1, -1, 2, row);
 }
 
-enum status cpu_dispatch_grad_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, dispatch_grad_rows, out);
-}
+CPU_ROWS_KERNEL(dispatch_grad, dispatch_grad_rows)
 
 static void combine_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)
         sum_slots(node, call, 2, 1, 3, row);
 }
 
-enum status cpu_combine_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, combine_rows, out);
-}
+CPU_ROWS_KERNEL(combine, combine_rows)
 
 static void combine_grad_tokens(const void *context, int64_t begin, int64_t end) {
-    const struct routing_run *run = context;
+    const struct node_call *run = context;
     const struct node *node = run->node;
     const struct kernel_call *call = run->call;
     int64_t count = shape_columns(&node->in[3]->shape), columns = columns_of(node);
@@ -241,9 +226,7 @@ static enum status combine_grad_run(const struct kernel *kernel, const struct ke
     return fill_rows(kernel, call, combine_grad_tokens);
 }
 
-enum status cpu_combine_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, combine_grad_run, 0, out);
-}
+CPU_KERNEL(combine_grad, combine_grad_run)
 
 /* sigmoid(gate) of a token. */
 static float gate_of(const struct tensor *gate, const void *data, int64_t row) {
@@ -268,9 +251,7 @@ static void token_gate_rows(const struct node *node, const struct kernel_call *c
     }
 }
 
-enum status cpu_token_gate_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, token_gate_rows, out);
-}
+CPU_ROWS_KERNEL(token_gate, token_gate_rows)
 
 static void token_gate_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     enum dtype dtype = dtype_of(node);
@@ -283,9 +264,7 @@ static void token_gate_grad_rows(const struct node *node, const struct kernel_ca
     }
 }
 
-enum status cpu_token_gate_grad_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, token_gate_grad_rows, out);
-}
+CPU_ROWS_KERNEL(token_gate_grad, token_gate_grad_rows)
 
 /* Counts of experts' slots, and the loss that balances them. Sums are over blocks of tokens, added in their order,
  * whatever threads make them. */
@@ -300,17 +279,12 @@ static void probabilities_of(const struct tensor *logits, const void *data, int6
     cpu_simd()->softmax(DTYPE_F32, experts, out, (float)((double)sum.largest + log(sum.sum)), 1, 0, out);
 }
 
-struct load_run {
-    const struct node *node;
-    const struct kernel_call *call;
-};
-
 static int64_t token_blocks(const struct node *node) {
     return (shape_rows(&node->in[0]->shape) + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
 }
 
 static void sum_token_blocks(const void *context, int64_t begin, int64_t end) {
-    const struct load_run *run = context;
+    const struct node_call *run = context;
     const struct tensor *logits = run->node->in[0];
     const int32_t *targets = run->call->in[2];
     int64_t tokens = shape_rows(&logits->shape), experts = shape_columns(&logits->shape);
@@ -335,7 +309,7 @@ static enum status expert_load_run(const struct kernel *kernel, const struct ker
     const float *previous = call->in[3];
     const double *sums = call->workspace;
     float *slots = call->out[0], *probabilities = slots + experts;
-    parallel_for(blocks, 1, sum_token_blocks, &(struct load_run){node, call});
+    parallel_for(blocks, 1, sum_token_blocks, &(struct node_call){node, call});
     for (int64_t e = 0; e < experts; e++) {
         double sum = 0;
         for (int64_t block = 0; block < blocks; block++)
@@ -359,9 +333,7 @@ static enum status count_slots_run(const struct kernel *kernel, const struct ker
     return STATUS_OK;
 }
 
-enum status cpu_count_slots_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, count_slots_run, 0, out);
-}
+CPU_KERNEL(count_slots, count_slots_run)
 
 /* With p the probabilities and g the gradient of their sums: p_j (g_j - sum of g p), 0 for padding. */
 static void expert_load_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
@@ -384,9 +356,7 @@ static void expert_load_grad_rows(const struct node *node, const struct kernel_c
     }
 }
 
-enum status cpu_expert_load_grad_create(const struct node *node, struct kernel **out) {
-    return cpu_rows_create(node, expert_load_grad_rows, out);
-}
+CPU_ROWS_KERNEL(expert_load_grad, expert_load_grad_rows)
 
 /* A target's share of the loss for each unit of (slots of an expert) * (its sum of probabilities), over so many tokens
  * that are not padding. */
@@ -423,10 +393,6 @@ static enum status balanced_loss_run(const struct kernel *kernel, const struct k
     return STATUS_OK;
 }
 
-enum status cpu_balanced_loss_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, balanced_loss_run, 0, out);
-}
+CPU_KERNEL(balanced_loss, balanced_loss_run)
 
-enum status cpu_balanced_loss_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, balanced_loss_run, 0, out);
-}
+CPU_KERNEL(balanced_loss_grad, balanced_loss_run)

@@ -178,7 +178,8 @@ static void destroy(struct attention_cudnn *at) {
     mem_free(at);
 }
 
-static enum status create(const struct attention_cudnn_shape *shape, const char *device, struct attention_cudnn **out) {
+static enum status create_plan(const struct attention_cudnn_shape *shape, const char *device,
+                               struct attention_cudnn **out) {
     struct attention_cudnn *at = mem_array(1, sizeof *at);
     *out = NULL;
     if (!at) return STATUS_FAILED;
@@ -204,7 +205,7 @@ static enum status find_or_create(const struct attention_cudnn_shape *shape, str
             *out = at;
             return STATUS_OK;
         }
-    TRY(create(shape, NULL, out));
+    TRY(create_plan(shape, NULL, out));
     if (!*out) return STATUS_OK;
     (*out)->next = plans;
     plans = *out;
@@ -213,7 +214,7 @@ static enum status find_or_create(const struct attention_cudnn_shape *shape, str
 
 enum status attention_cudnn_create(const struct attention_cudnn_shape *shape, const char *device,
                                    struct attention_cudnn **out) {
-    if (device) return create(shape, device, out);
+    if (device) return create_plan(shape, device, out);
     pthread_mutex_lock(&lock);
     enum status status = find_or_create(shape, out);
     pthread_mutex_unlock(&lock);
@@ -240,28 +241,10 @@ static int64_t sums_bytes(const struct attention_cudnn *at) {
     return is_gradient(shape) ? (bytes + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN : 0;
 }
 
-int64_t attention_cudnn_workspace_bytes(const struct attention_cudnn *at) {
+/* Of a call, 64-byte aligned. */
+static int64_t workspace_bytes(const struct attention_cudnn *at) {
     int64_t bytes = sums_bytes(at) + at->graph.workspace_bytes;
     return bytes > 0 ? workspace_align(bytes) + OWN_ALIGN - WORKSPACE_ALIGN : 0;
-}
-
-/* Several threads may call kernels that share a plan. */
-void attention_cudnn_run(const struct attention_cudnn *at, const struct attention_cudnn_operands *operands,
-                         void *workspace, cudaStream_t stream) {
-    float scale = operands->scale, masked = -FLT_MAX, one = 1;
-    char *sums = (char *)(((uintptr_t)workspace + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN);
-    void *const addresses[CUDNN_OPERANDS_MAX] = {
-        [Q - 1] = operands->q,     [K - 1] = operands->k,   [V - 1] = operands->v,   [Y - 1] = operands->y,
-        [LSE - 1] = operands->lse, [SCALE - 1] = &scale,    [MASKED - 1] = &masked,  [ONE - 1] = &one,
-        [DY - 1] = operands->dy,   [DQ - 1] = operands->dq, [DK - 1] = operands->dk, [DV - 1] = operands->dv,
-        [SUMS - 1] = sums,
-    };
-    void *own = at->graph.workspace_bytes > 0 ? sums + sums_bytes(at) : NULL;
-    pthread_mutex_lock(&lock);
-    cudnnStatus_t status = cudnn_graph_execute(&at->graph, addresses, own, stream);
-    pthread_mutex_unlock(&lock);
-    /* On a device that has failed before, this fails too; cuda_refused then reports the device's failure. */
-    if (status != CUDNN_STATUS_SUCCESS) cuda_refused(stream, "cuDNN: attention", cudnnGetErrorString(status));
 }
 
 static bool choice_is(const char *name) {
@@ -269,15 +252,126 @@ static bool choice_is(const char *name) {
     return choice && strcmp(choice, name) == 0;
 }
 
-bool attention_cudnn_grad_wanted(void) { return choice_is("cudnn-both"); }
+static bool gradient_is_wanted(void) { return choice_is("cudnn-both"); }
 
-bool attention_cudnn_wanted(void) { return choice_is("cudnn") || attention_cudnn_grad_wanted(); }
+static bool is_wanted(void) { return choice_is("cudnn") || gradient_is_wanted(); }
 
 const char *attention_cudnn_version(void) {
     static char version[VERSION_BYTES];
-    if (!attention_cudnn_wanted()) return "";
+    if (!is_wanted()) return "";
     size_t number = cudnnGetVersion();
-    snprintf(version, sizeof version, "+cudnn%s%zu.%zu.%zu", attention_cudnn_grad_wanted() ? "-both" : "",
-             number / 10000, number / 100 % 100, number % 100);
+    snprintf(version, sizeof version, "+cudnn%s%zu.%zu.%zu", gradient_is_wanted() ? "-both" : "", number / 10000,
+             number / 100 % 100, number % 100);
     return version;
+}
+
+/* ---- kernels by plans ---- */
+
+struct plan_kernel {
+    struct kernel kernel;
+    struct attention_cudnn *plan;
+};
+
+static void plan_release(struct kernel *kernel) {
+    attention_cudnn_free(((struct plan_kernel *)kernel)->plan);
+    mem_free(kernel);
+}
+
+/* Several threads may call kernels that share a plan. On a device that has failed before, the call fails too;
+ * cuda_refused then reports the device's failure. */
+static enum status plan_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct attention_cudnn *at = ((const struct plan_kernel *)kernel)->plan;
+    float scale = (float)NODE_ATTRIBUTES(kernel->node, attention_attributes)->scale, masked = -FLT_MAX, one = 1;
+    char *sums = (char *)(((uintptr_t)call->workspace + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN);
+    void *const *in = call->in, *const *out = call->out;
+    void *forward[CUDNN_OPERANDS_MAX] = {[Q - 1] = in[0],       [K - 1] = in[1],    [V - 1] = in[2],
+                                         [Y - 1] = out[0],      [LSE - 1] = out[1], [SCALE - 1] = &scale,
+                                         [MASKED - 1] = &masked};
+    void *gradient[CUDNN_OPERANDS_MAX] = {
+        [DY - 1] = in[0],  [Q - 1] = in[1],      [K - 1] = in[2],       [V - 1] = in[3],   [Y - 1] = in[4],
+        [LSE - 1] = in[5], [DQ - 1] = out[0],    [DK - 1] = out[1],     [DV - 1] = out[2], [SUMS - 1] = sums,
+        [ONE - 1] = &one,  [SCALE - 1] = &scale, [MASKED - 1] = &masked};
+    void *own = at->graph.workspace_bytes > 0 ? sums + sums_bytes(at) : NULL;
+    pthread_mutex_lock(&lock);
+    cudnnStatus_t status =
+        cudnn_graph_execute(&at->graph, is_gradient(&at->shape) ? gradient : forward, own, stream_of(call));
+    pthread_mutex_unlock(&lock);
+    if (status != CUDNN_STATUS_SUCCESS) cuda_refused(stream_of(call), "cuDNN: attention", cudnnGetErrorString(status));
+    return cuda_outcome();
+}
+
+/* An operand that is left out has none. */
+static bool has_vectors(const struct tensor *tensor) {
+    return tensor && cuda_alignment(tensor) >= 16 &&
+           tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype) % 16 == 0;
+}
+
+static bool are_vectors(struct tensor *const tensors[], int count) {
+    for (int i = 0; i < count; i++)
+        if (!has_vectors(tensors[i])) return false;
+    return true;
+}
+
+/* Whether cuDNN is asked for an engine. */
+static bool suits(const struct node *node, const struct tensor *q, const struct tensor *segments) {
+    const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
+    bool whole = !segments && (attributes->window <= 0 || attributes->window >= q->shape.dims[1]);
+    bool head = attributes->head_dim % 8 == 0 && attributes->head_dim <= 128 && attributes->softcap == 0;
+    return q->shape.dtype == DTYPE_BF16 && whole && head && attributes->queries.parts <= 1;
+}
+
+static struct attention_cudnn_shape shape_of(const struct node *node, struct tensor *const qkv[3],
+                                             const struct tensor *y) {
+    const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
+    return (struct attention_cudnn_shape){
+        .sequences = qkv[0]->shape.dims[0],
+        .length = qkv[0]->shape.dims[1],
+        .heads = attributes->heads,
+        .kv_heads = attributes->kv_heads,
+        .head_dim = attributes->head_dim,
+        .q_row = tensor_row_stride(qkv[0]),
+        .k_row = tensor_row_stride(qkv[1]),
+        .v_row = tensor_row_stride(qkv[2]),
+        .y_row = tensor_row_stride(y),
+    };
+}
+
+/* *out stays NULL where the library has no plan. */
+static enum status create(const struct node *node, const struct attention_cudnn_shape *shape, struct kernel **out) {
+    struct attention_cudnn *plan;
+    TRY(attention_cudnn_create(shape, NULL, &plan));
+    if (!plan) {
+        status_clear();
+        return STATUS_OK;
+    }
+    struct plan_kernel *kernel = kernel_new(node, sizeof *kernel, plan_run);
+    if (!kernel) {
+        attention_cudnn_free(plan);
+        return STATUS_FAILED;
+    }
+    kernel->plan = plan;
+    kernel->kernel.release = plan_release;
+    kernel->kernel.workspace_bytes = workspace_bytes(plan);
+    *out = &kernel->kernel;
+    return STATUS_OK;
+}
+
+enum status attention_cudnn_kernel(const struct node *node, struct kernel **out) {
+    *out = NULL;
+    if (!is_wanted() || !suits(node, node->in[0], node->in[3]) || node->in[4]) return STATUS_OK;
+    if (!are_vectors(node->in, 3) || !has_vectors(node->out[0])) return STATUS_OK;
+    const struct attention_cudnn_shape shape = shape_of(node, node->in, node->out[0]);
+    return create(node, &shape, out);
+}
+
+enum status attention_cudnn_grad_kernel(const struct node *node, struct kernel **out) {
+    *out = NULL;
+    if (!gradient_is_wanted() || !suits(node, node->in[1], node->in[6])) return STATUS_OK;
+    if (!are_vectors(node->in, 5) || !are_vectors(node->out, 3)) return STATUS_OK;
+    struct attention_cudnn_shape shape = shape_of(node, node->in + 1, node->in[4]);
+    shape.dy_row = tensor_row_stride(node->in[0]);
+    shape.dq_row = tensor_row_stride(node->out[0]);
+    shape.dk_row = tensor_row_stride(node->out[1]);
+    shape.dv_row = tensor_row_stride(node->out[2]);
+    return create(node, &shape, out);
 }

@@ -22,38 +22,23 @@ struct attention_cudnn_shape {
     int64_t dy_row, dq_row, dk_row, dv_row; /* all 0: the forward; else the gradient */
 };
 
-/* The forward writes y and lse, from which the gradient makes dq, dk and dv. */
-struct attention_cudnn_operands {
-    void *q, *k, *v, *y;     /* 16-byte aligned */
-    float *lse;              /* [sequences][heads][length] */
-    void *dy, *dq, *dk, *dv; /* the gradient's alone; 16-byte aligned */
-    float scale;
-};
-
 struct attention_cudnn;
 
-/* Whether the user asks for it (BALLAST_ATTENTION=cudnn, or cudnn-both: with the gradient) and the build has it. */
-bool attention_cudnn_wanted(void);
-bool attention_cudnn_grad_wanted(void);
-/* "+cudnn9.19.0", or "+cudnn-both9.19.0", since results then depend on the library; "" where it is not wanted. */
+/* "+cudnn9.19.0", or "+cudnn-both9.19.0", since results then depend on the library; "" where the user does not ask for
+ * it (BALLAST_ATTENTION=cudnn, or cudnn-both: with the gradient) or the build does not have it. */
 const char *attention_cudnn_version(void);
-/* `device`: a JSON text of the library's for its properties, or NULL: the current device. *out is NULL where cuDNN has
- * no engine for the shape, with the library's words in the thread's status message. FAILED when it cannot
- * be used at all. */
+/* Kernels of attention and its gradient. *out is NULL where they are not wanted, do not suit the node or have no
+ * engine: the backend's own kernel is then used. */
+enum status attention_cudnn_kernel(const struct node *node, struct kernel **out);
+enum status attention_cudnn_grad_kernel(const struct node *node, struct kernel **out);
+
+/* For tests; only in a build with cuDNN. `device`: a JSON text of the library's for its properties, or NULL: the
+ * current device. *out is NULL where cuDNN has no engine for the shape, with the library's words in the thread's status
+ * message. FAILED when it cannot be used at all. */
 enum status attention_cudnn_create(const struct attention_cudnn_shape *shape, const char *device,
                                    struct attention_cudnn **out);
-/* Bytes of workspace that a call needs, 64-byte aligned. */
-int64_t attention_cudnn_workspace_bytes(const struct attention_cudnn *plan);
-/* Queues the work on the stream. Not for a plan that was made for a described device. */
-void attention_cudnn_run(const struct attention_cudnn *plan, const struct attention_cudnn_operands *operands,
-                         void *workspace, cudaStream_t stream);
 /* NULL is fine. */
 void attention_cudnn_free(struct attention_cudnn *plan);
-
-/* Kernels by such plans (attention_library.c). *out is NULL where they are not wanted, do not suit the node or have no
- * engine: the backend's own kernel is then used. */
-enum status attention_library_create(const struct node *node, struct kernel **out);
-enum status attention_library_grad_create(const struct node *node, struct kernel **out);
 
 #ifdef __cplusplus
 }

@@ -27,8 +27,6 @@ enum status cuda_kernels_load(void) {
     return STATUS_OK;
 }
 
-enum status cuda_failed(cudaError_t error, const char *what) { return cuda_status(error, what); }
-
 /* The noted failure's text is the thread's status message. */
 static _Thread_local bool noted;
 

@@ -7,10 +7,10 @@
  * Files, in the order to read them:
  *     kernel: this; the list of operators, kernels loaded, failures within a call;
  *     backend: the backend's table: the GPU in use, its memory, streams and events, graphs captured from streams;
- *     library, cudnn_library: NVIDIA's libraries, opened when a device is first used;
+ *     library: NVIDIA's libraries, opened when a device is first used;
  *     matmul: GEMMs by cuBLASLt and their algorithms as text, of weights in fewer bits too; linear layers;
- *     cudnn_graph: graphs of cuDNN's operations; attention_cudnn, attention_cudnn_absent: attention and its gradient as
- *         such graphs, or none; attention_library: kernels by them, in place of the own.
+ *     cudnn_graph: graphs of cuDNN's operations; attention_cudnn, attention_cudnn_absent: kernels of attention and its
+ *         gradient by such graphs, or none.
  * Device code is in kernels/:
  *     device: elements, vectors, sums over threads, launches; mma: instructions that are written out;
  *     stochastic_rounding: stochastic rounding;
@@ -36,6 +36,13 @@ extern "C" {
 #define CUDA_DECLARE(name) enum status cuda_##name##_create(const struct node *node, struct kernel **out);
 CUDA_OP_LIST(CUDA_DECLARE)
 #undef CUDA_DECLARE
+/* Defines cuda_NAME_create of an operator by a maker that several share, or for kernels that are `run` and no more. */
+#define CUDA_KERNEL_MAKER(name, maker)                                                                                 \
+    enum status cuda_##name##_create(const struct node *node, struct kernel **out) { return maker(node, out); }
+#define CUDA_KERNEL(name, run)                                                                                         \
+    enum status cuda_##name##_create(const struct node *node, struct kernel **out) {                                   \
+        return kernel_plain(node, run, 0, out);                                                                        \
+    }
 /* The backend's (backend.h). */
 kernel_maker *cuda_maker(const struct op *op);
 extern const struct backend_graphs cuda_graphs;
@@ -47,8 +54,6 @@ enum status cuda_kernels_load(void);
 
 /* OK, or FAILED "CUDA: WHAT: the runtime's words", with how to find the place when the GPU itself found the fault. */
 enum status cuda_status(cudaError_t error, const char *what);
-/* STATUS_FAILED with the library's text. */
-enum status cuda_failed(cudaError_t error, const char *what);
 /* For use in `run`, which need not check each call: notes the thread's first failure. */
 void cuda_require(cudaError_t error, const char *what);
 /* Notes that a library refused a call, in its words; or, if the device had failed before, the device's failure. */

@@ -2,7 +2,7 @@
  * relocations (cuBLASLt: 0.2 s and 94 MiB, more than a process in a small cgroup may have), even without a GPU, and
  * nothing would start where one of them is missing.
  *
- * library.c has cuBLASLt's functions and cudnn_library.c cuDNN's, under their own names. */
+ * library.c has cuBLASLt's functions and cudnn_graph.c cuDNN's, under their own names. */
 #pragma once
 
 #include <pthread.h>

@@ -299,7 +299,20 @@ void cuda_matmul_free(struct cuda_matmul *matmul) {
     mem_free(matmul);
 }
 
+int64_t cuda_matmul_max_workspace_bytes(struct cuda_matmul *const *matmuls, int count) {
+    int64_t max = 0;
+    for (int i = 0; i < count; i++)
+        if (cuda_matmul_workspace_bytes(matmuls[i]) > max) max = cuda_matmul_workspace_bytes(matmuls[i]);
+    return max;
+}
+
+void cuda_matmul_free_all(struct cuda_matmul *const *matmuls, int count) {
+    for (int i = 0; i < count; i++)
+        cuda_matmul_free(matmuls[i]);
+}
+
 int64_t cuda_matmul_workspace_bytes(const struct cuda_matmul *matmul) {
+    if (!matmul) return 0;
     int64_t bytes = (int64_t)matmul->choice->workspace_bytes;
     return bytes > 0 ? workspace_align(bytes) + OWN_ALIGN - WORKSPACE_ALIGN : 0;
 }
@@ -461,14 +474,9 @@ static enum status linear_create(const struct node *node, struct linear_product 
     if (!kernel) return STATUS_FAILED;
     kernel->kernel.release = linear_release;
     enum status status = cuda_slabs_create(&spec, &kernel->product);
-    if (status != STATUS_OK) {
-        linear_release(&kernel->kernel);
-        return status;
-    }
-    kernel->sums_at = workspace_align(cuda_slabs_workspace_bytes(kernel->product));
+    if (status == STATUS_OK) kernel->sums_at = workspace_align(cuda_slabs_workspace_bytes(kernel->product));
     kernel->kernel.workspace_bytes = kernel->sums_at + sums;
-    *out = &kernel->kernel;
-    return STATUS_OK;
+    return kernel_finish(&kernel->kernel, status, out);
 }
 
 static void product_run(const struct kernel *kernel, const struct kernel_call *call, struct matmul_operands operands) {

@@ -29,13 +29,16 @@ enum status cuda_matmul_pin(const char *lines);
 enum status cuda_matmul_list(const char **lines);
 /* For the current device. */
 enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_matmul **out);
-/* Bytes that cuda_matmul_run needs, 64-byte aligned. */
+/* Bytes that cuda_matmul_run needs, 64-byte aligned; 0 for NULL. */
 int64_t cuda_matmul_workspace_bytes(const struct cuda_matmul *matmul);
 /* Allocates nothing and does not wait. Not by two threads at once for one GEMM. */
 void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *operands, void *workspace,
                      cudaStream_t stream);
 /* NULL is fine. */
 void cuda_matmul_free(struct cuda_matmul *matmul);
+/* Of several GEMMs that use one workspace in turn, any of them NULL. */
+int64_t cuda_matmul_max_workspace_bytes(struct cuda_matmul *const *matmuls, int count);
+void cuda_matmul_free_all(struct cuda_matmul *const *matmuls, int count);
 
 /* Rows [row, row + rows) and columns [column, column + columns) of a weight. */
 struct cuda_weight_tile {

@@ -49,6 +49,7 @@ enum status matmul_create(const struct matmul_spec *spec, struct matmul **out) {
 }
 
 int64_t matmul_workspace_bytes(const struct matmul *matmul) {
+    if (!matmul) return 0;
     switch (matmul->kind) {
     case MATMUL_THIN: return thin_matmul_workspace_bytes(&matmul->thin);
     case MATMUL_BLOCKS: return blocks_matmul_workspace_bytes(&matmul->blocks);
@@ -82,4 +83,16 @@ void matmul_free(struct matmul *matmul) {
     if (!matmul) return;
     if (matmul->kind == MATMUL_BLOCKS) blocks_matmul_release(&matmul->blocks);
     mem_free(matmul);
+}
+
+int64_t matmul_max_workspace_bytes(struct matmul *const *matmuls, int count) {
+    int64_t max = 0;
+    for (int i = 0; i < count; i++)
+        if (matmul_workspace_bytes(matmuls[i]) > max) max = matmul_workspace_bytes(matmuls[i]);
+    return max;
+}
+
+void matmul_free_all(struct matmul *const *matmuls, int count) {
+    for (int i = 0; i < count; i++)
+        matmul_free(matmuls[i]);
 }

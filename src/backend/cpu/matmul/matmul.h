@@ -15,7 +15,7 @@
 struct matmul;
 /* Made for the number of threads that the caller has set. */
 enum status matmul_create(const struct matmul_spec *spec, struct matmul **out);
-/* Bytes that matmul_run needs, 64-byte aligned. */
+/* Bytes that matmul_run needs, 64-byte aligned; 0 for NULL. */
 int64_t matmul_workspace_bytes(const struct matmul *matmul);
 /* Allocates nothing. Calls by two threads at once, each with its workspace, take turns where oneDNN computes them. */
 void matmul_run(const struct matmul *matmul, const struct matmul_operands *operands, void *workspace);
@@ -27,3 +27,7 @@ void matmul_run_spec(const struct matmul_spec *spec, int threads, const struct m
                      void *workspace);
 /* NULL is fine. */
 void matmul_free(struct matmul *matmul);
+
+/* Of several GEMMs that use one workspace in turn, any of them NULL. */
+int64_t matmul_max_workspace_bytes(struct matmul *const *matmuls, int count);
+void matmul_free_all(struct matmul *const *matmuls, int count);

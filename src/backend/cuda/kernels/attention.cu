@@ -44,7 +44,7 @@ enum status attention_check(const struct attention_attributes *attributes) {
 enum status attention_pass_prepare(const struct attention_pass *pass) {
     cudaError_t error = cudaFuncSetAttribute((const void *)pass->kernel.function,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)pass->shared_bytes);
-    return error == cudaSuccess ? STATUS_OK : cuda_failed(error, "shared memory");
+    return cuda_status(error, "shared memory");
 }
 
 void attention_pass_run(const struct attention_pass *pass, const struct attention &at, int heads, cudaStream_t stream) {
@@ -189,7 +189,7 @@ static enum status attention_run(const struct kernel *kernel, const struct kerne
 
 enum status cuda_attention_create(const struct node *node, struct kernel **out) {
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
-    TRY(attention_library_create(node, out));
+    TRY(attention_cudnn_kernel(node, out));
     if (*out) return STATUS_OK;
     TRY(attention_check(attributes));
     struct attention_pass pass =
@@ -476,7 +476,7 @@ static enum status attention_grad_run(const struct kernel *kernel, const struct 
 enum status cuda_attention_grad_create(const struct node *node, struct kernel **out) {
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
     const struct shape *q = &node->in[1]->shape;
-    TRY(attention_library_grad_create(node, out));
+    TRY(attention_cudnn_grad_kernel(node, out));
     if (*out) return STATUS_OK;
     TRY(attention_check(attributes));
     struct grad_passes passes = attributes->softcap > 0 ? grad_passes_of<true>(q->dtype, attributes->head_dim)
@@ -545,6 +545,4 @@ static enum status sinks_grad_run(const struct kernel *kernel, const struct kern
     return cuda_outcome();
 }
 
-enum status cuda_attention_sinks_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, sinks_grad_run, 0, out);
-}
+CUDA_KERNEL(attention_sinks_grad, sinks_grad_run)

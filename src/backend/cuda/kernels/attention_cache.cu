@@ -244,10 +244,6 @@ static enum status select_grad_run(const struct kernel *kernel, const struct ker
     return cuda_outcome();
 }
 
-enum status cuda_select_heads_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, select_run, 0, out);
-}
+CUDA_KERNEL(select_heads, select_run)
 
-enum status cuda_select_heads_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, select_grad_run, 0, out);
-}
+CUDA_KERNEL(select_heads_grad, select_grad_run)

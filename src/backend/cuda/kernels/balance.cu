@@ -129,9 +129,7 @@ static enum status expert_load_grad_run(const struct kernel *kernel, const struc
     return cuda_outcome();
 }
 
-enum status cuda_expert_load_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, expert_load_grad_run, 0, out);
-}
+CUDA_KERNEL(expert_load_grad, expert_load_grad_run)
 
 __global__ void __launch_bounds__(THREADS) count_slots_kernel(const int32_t *own, int64_t experts, double *slots) {
     for (int64_t e = threadIdx.x; e < experts; e += THREADS)
@@ -144,9 +142,7 @@ static enum status count_slots_run(const struct kernel *kernel, const struct ker
     return cuda_outcome();
 }
 
-enum status cuda_count_slots_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, count_slots_run, 0, out);
-}
+CUDA_KERNEL(count_slots, count_slots_run)
 
 struct balanced {
     const float *y, *load;
@@ -200,9 +196,5 @@ static enum status balanced_run(const struct kernel *kernel, const struct kernel
     return cuda_outcome();
 }
 
-enum status cuda_balanced_loss_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, balanced_run, 0, out);
-}
-enum status cuda_balanced_loss_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, balanced_run, 0, out);
-}
+CUDA_KERNEL(balanced_loss, balanced_run)
+CUDA_KERNEL(balanced_loss_grad, balanced_run)

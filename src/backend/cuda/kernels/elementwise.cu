@@ -211,37 +211,21 @@ template <typename E> static enum status activation_run(const struct kernel *ker
     return cuda_outcome();
 }
 
-enum status cuda_add_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, add_run, 0, out);
-}
+CUDA_KERNEL(add, add_run)
 
-enum status cuda_add_bias_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, add_bias_run, 0, out);
-}
+CUDA_KERNEL(add_bias, add_bias_run)
 
-enum status cuda_gradient_sum_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, add_run, 0, out);
-}
+CUDA_KERNEL(gradient_sum, add_run)
 
-enum status cuda_scale_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, scale_run, 0, out);
-}
+CUDA_KERNEL(scale, scale_run)
 
-enum status cuda_activation_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, activation_run<activation_element>, 0, out);
-}
+CUDA_KERNEL(activation, activation_run<activation_element>)
 
-enum status cuda_activation_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, activation_run<activation_grad_element>, 0, out);
-}
+CUDA_KERNEL(activation_grad, activation_run<activation_grad_element>)
 
-enum status cuda_gated_activation_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, activation_run<gated_element>, 0, out);
-}
+CUDA_KERNEL(gated_activation, activation_run<gated_element>)
 
-enum status cuda_gated_activation_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, activation_run<gated_grad_element>, 0, out);
-}
+CUDA_KERNEL(gated_activation_grad, activation_run<gated_grad_element>)
 
 /* Sums over rows: the gradients of biases and of norms. */
 

@@ -40,9 +40,7 @@ static enum status embedding_run(const struct kernel *kernel, const struct kerne
     return cuda_outcome();
 }
 
-enum status cuda_embedding_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, embedding_run, 0, out);
-}
+CUDA_KERNEL(embedding, embedding_run)
 
 /* Columns of a block of the gradient: each warp has all of them. */
 constexpr int GRAD_COLUMNS = 1024, GRAD_LANES = THREADS / WARP;
@@ -120,9 +118,7 @@ static enum status embedding_grad_run(const struct kernel *kernel, const struct 
     return cuda_outcome();
 }
 
-enum status cuda_embedding_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, embedding_grad_run, 0, out);
-}
+CUDA_KERNEL(embedding_grad, embedding_grad_run)
 
 /* A block copies the row of its sequence's last token that counts. Strides and lengths in units. */
 template <typename UNIT>
@@ -155,6 +151,4 @@ static enum status last_token_run(const struct kernel *kernel, const struct kern
     return cuda_outcome();
 }
 
-enum status cuda_last_token_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, last_token_run, 0, out);
-}
+CUDA_KERNEL(last_token, last_token_run)

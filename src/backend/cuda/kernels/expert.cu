@@ -1,6 +1,6 @@
 /* An expert's MLP and its gradients, on the rows that the routing gave it. Their number is known on the device alone: a
  * GEMM's blocks go through the tiles of its rows, and those beyond them have nothing to do. As on the CPU
- * (backend/cpu/expert.h), some rows behind the last slot are among them; they hold no slot. Weights in fewer
+ * (backend/cpu/kernel.h), some rows behind the last slot are among them; they hold no slot. Weights in fewer
  * bits are unpacked into the workspace, a slab at a time (matmul.h). */
 #include "backend/cuda/kernels/attention.cuh"
 #include "backend/cuda/matmul.h"
@@ -387,20 +387,12 @@ static enum status expert_grad_run(const struct kernel *kernel, const struct ker
     return cuda_outcome();
 }
 
-static enum status create(const struct node *node, kernel_run *run, struct kernel **out) {
+static enum status expert_create(const struct node *node, struct kernel **out) {
     int64_t bytes = activations_of(node) * active_bytes(node) + cuda_expert_slab_bytes(node);
-    return kernel_plain(node, run, workspace_align(bytes), out);
+    return kernel_plain(node, is_gradient(node) ? expert_grad_run : expert_run, workspace_align(bytes), out);
 }
 
-enum status cuda_expert_mlp_create(const struct node *node, struct kernel **out) {
-    return create(node, expert_run, out);
-}
-enum status cuda_expert_mlp_grad_create(const struct node *node, struct kernel **out) {
-    return create(node, expert_grad_run, out);
-}
-enum status cuda_expert_glu_create(const struct node *node, struct kernel **out) {
-    return create(node, expert_run, out);
-}
-enum status cuda_expert_glu_grad_create(const struct node *node, struct kernel **out) {
-    return create(node, expert_grad_run, out);
-}
+CUDA_KERNEL_MAKER(expert_mlp, expert_create)
+CUDA_KERNEL_MAKER(expert_mlp_grad, expert_create)
+CUDA_KERNEL_MAKER(expert_glu, expert_create)
+CUDA_KERNEL_MAKER(expert_glu_grad, expert_create)

@@ -136,22 +136,12 @@ static enum status convert_run(const struct kernel *kernel, const struct kernel_
     return parts_run(node, call, copy, false);
 }
 
-enum status cuda_to_parts_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, to_parts_run, 0, out);
-}
+CUDA_KERNEL(to_parts, to_parts_run)
 
-enum status cuda_from_parts_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, from_parts_run, 0, out);
-}
+CUDA_KERNEL(from_parts, from_parts_run)
 
-enum status cuda_cut_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, cut_run, 0, out);
-}
+CUDA_KERNEL(cut, cut_run)
 
-enum status cuda_convert_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, convert_run, 0, out);
-}
+CUDA_KERNEL(convert, convert_run)
 
-enum status cuda_copy_in_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, convert_run, 0, out);
-}
+CUDA_KERNEL(copy_in, convert_run)

@@ -15,19 +15,15 @@ constexpr int LOSS_THREADS = 1024, LOGITS_AT_ONCE = 8; /* of a thread */
 constexpr int LOSS_STATIC_BYTES = 1024;
 
 /* GEMMs of a tile of so many tokens; NULL where not wanted. */
-struct head_products {
-    struct cuda_matmul *logits, *dx, *dweight;
-};
-
 struct head_kernel {
     struct kernel kernel;
     struct head_tiles tiles;
-    struct head_products products, final; /* of a tile, and of the last one where that is shorter */
-    struct head_workspace workspace;      /* then that of sums over rows, and of the GEMMs: */
+    struct cuda_matmul *products[HEAD_PRODUCTS],
+        *final[HEAD_PRODUCTS];       /* of a tile; of the last, where it is shorter */
+    struct head_workspace workspace; /* then that of sums over rows, and of the GEMMs: */
     int64_t matmul_at;
     int held; /* of struct loss_rows */
-    float softcap;
-    struct vocabulary_part part; /* of the weight; all of it where the node says none */
+    struct head_settings settings;
 };
 
 struct loss_rows {
@@ -256,16 +252,10 @@ __global__ void __launch_bounds__(THREADS) cap_kernel(float *logits, float softc
     if (i < count) logits[i] = soft_cap(logits[i], softcap);
 }
 
-static void products_free(struct head_products *products) {
-    cuda_matmul_free(products->logits);
-    cuda_matmul_free(products->dx);
-    cuda_matmul_free(products->dweight);
-}
-
 static void head_release(struct kernel *kernel) {
     struct head_kernel *head = (struct head_kernel *)kernel;
-    products_free(&head->products);
-    products_free(&head->final);
+    cuda_matmul_free_all(head->products, HEAD_PRODUCTS);
+    cuda_matmul_free_all(head->final, HEAD_PRODUCTS);
     mem_free(head);
 }
 
@@ -283,44 +273,26 @@ static enum status create_logits(const struct head_kernel *head, int64_t tokens,
     return cuda_matmul_create(&spec, out);
 }
 
-static enum status create_dx(const struct head_kernel *head, int64_t tokens, struct cuda_matmul **out) {
+static enum status create_products(const struct head_kernel *head, bool gradient, int64_t tokens,
+                                   struct cuda_matmul *out[HEAD_PRODUCTS]) {
     const struct node *node = head->kernel.node;
     const struct tensor *dx = node->out[head_output(node, HEAD_DX)];
-    if (!dx) return STATUS_OK;
-    struct cuda_matmul_spec spec = cuda_matmul_aligned(head_dx_spec(node, &head->tiles, tokens));
-    spec.c_alignment = tile_alignment(head, dx);
-    return cuda_matmul_create(&spec, out);
-}
-
-static enum status create_dweight(const struct head_kernel *head, int64_t tokens, struct cuda_matmul **out) {
-    const struct node *node = head->kernel.node;
-    if (!node->out[head_output(node, HEAD_DWEIGHT)]) return STATUS_OK;
+    if (head_makes_logits(node, gradient)) TRY(create_logits(head, tokens, &out[HEAD_LOGITS]));
+    if (gradient && dx) {
+        struct cuda_matmul_spec spec = cuda_matmul_aligned(head_dx_spec(node, &head->tiles, tokens));
+        spec.c_alignment = tile_alignment(head, dx);
+        TRY(cuda_matmul_create(&spec, &out[HEAD_DX_PRODUCT]));
+    }
+    if (!gradient || !node->out[head_output(node, HEAD_DWEIGHT)]) return STATUS_OK;
     struct cuda_matmul_spec spec = cuda_matmul_aligned(head_dweight_spec(node, &head->tiles, tokens));
     spec.b_alignment = tile_alignment(head, node->in[0]);
-    return cuda_matmul_create(&spec, out);
-}
-
-static enum status create_products(const struct head_kernel *head, bool gradient, int64_t tokens,
-                                   struct head_products *out) {
-    if (head_makes_logits(head->kernel.node, gradient)) TRY(create_logits(head, tokens, &out->logits));
-    if (!gradient) return STATUS_OK;
-    TRY(create_dx(head, tokens, &out->dx));
-    return create_dweight(head, tokens, &out->dweight);
-}
-
-static int64_t max_workspace(const struct head_products *products) {
-    const struct cuda_matmul *const all[] = {products->logits, products->dx, products->dweight};
-    int64_t max = 0;
-    for (int i = 0; i < 3; i++) {
-        int64_t bytes = all[i] ? cuda_matmul_workspace_bytes(all[i]) : 0;
-        if (bytes > max) max = bytes;
-    }
-    return max;
+    return cuda_matmul_create(&spec, &out[HEAD_DWEIGHT_PRODUCT]);
 }
 
 static void head_layout(struct head_kernel *head, bool gradient) {
     const struct node *node = head->kernel.node;
-    int64_t products = max_workspace(&head->products), final = max_workspace(&head->final);
+    int64_t products = cuda_matmul_max_workspace_bytes(head->products, HEAD_PRODUCTS);
+    int64_t final = cuda_matmul_max_workspace_bytes(head->final, HEAD_PRODUCTS);
     head->workspace = head_workspace_of(node, &head->tiles, gradient, false);
     head->matmul_at = head->workspace.end;
     if (gradient && node->out[head_output(node, HEAD_DBIAS)])
@@ -333,54 +305,20 @@ template <typename T> static enum status loss_prepare(int64_t row, int *held) {
     int device = 0, max = 0;
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (error != cudaSuccess) return cuda_failed(error, "shared memory");
+    if (error != cudaSuccess) return cuda_status(error, "shared memory");
     int64_t capacity = (max - LOSS_STATIC_BYTES) / (int64_t)sizeof(float) / LOGITS_AT_ONCE * LOGITS_AT_ONCE;
     *held = (int)(row < capacity ? row : capacity);
     error = cudaFuncSetAttribute((const void *)loss_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  max - LOSS_STATIC_BYTES);
-    return error == cudaSuccess ? STATUS_OK : cuda_failed(error, "shared memory");
+    return cuda_status(error, "shared memory");
 }
 
 static enum status head_prepare(struct head_kernel *head, bool gradient) {
-    TRY(create_products(head, gradient, head->tiles.tile, &head->products));
-    if (head->tiles.last != head->tiles.tile) TRY(create_products(head, gradient, head->tiles.last, &head->final));
+    TRY(create_products(head, gradient, head->tiles.tile, head->products));
+    if (head->tiles.last != head->tiles.tile) TRY(create_products(head, gradient, head->tiles.last, head->final));
     bool bf16 = head->kernel.node->in[0]->shape.dtype == DTYPE_BF16;
     TRY((bf16 ? loss_prepare<__nv_bfloat16> : loss_prepare<float>)(head->tiles.logits_row, &head->held));
     if (!gradient || head->kernel.node->in[4]) head->held = 0; /* nothing is read again */
-    return STATUS_OK;
-}
-
-static void take_attributes(struct head_kernel *head, double softcap, const struct vocabulary_part *part) {
-    int64_t vocab = head->kernel.node->in[1]->shape.dims[0];
-    struct vocabulary_part whole = {0, vocab, vocab};
-    head->softcap = (float)softcap;
-    head->part = part->tokens > 0 ? *part : whole;
-    if (head->part.rows > vocab) head->part.rows = vocab; /* measured on a part of the weight */
-}
-
-static void read_attributes(struct head_kernel *head, bool gradient) {
-    const struct node *node = head->kernel.node;
-    const struct head_loss_grad_attributes *of_gradient = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
-    const struct head_attributes *attributes = NODE_ATTRIBUTES(node, head_attributes);
-    if (gradient)
-        take_attributes(head, of_gradient->softcap, &of_gradient->part);
-    else
-        take_attributes(head, attributes->softcap, &attributes->part);
-}
-
-static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
-    struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, run);
-    if (!head) return STATUS_FAILED;
-    read_attributes(head, gradient);
-    head->kernel.release = head_release;
-    head->tiles = head_tiles_of(node, &cuda_head_limits);
-    enum status status = head_prepare(head, gradient);
-    if (status != STATUS_OK) {
-        head_release(&head->kernel);
-        return status;
-    }
-    head_layout(head, gradient);
-    *out = &head->kernel;
     return STATUS_OK;
 }
 
@@ -390,7 +328,7 @@ template <typename T> static void loss_launch(const struct loss_rows &rows, int6
 
 /* One tile of `count` tokens from `first` on. */
 struct head_tile {
-    const struct head_products *products;
+    struct cuda_matmul *const *products;
     int64_t first, count;
     void *gradients;   /* NULL: not wanted */
     float *statistics; /* of all tokens, that are made in place of losses; or NULL */
@@ -407,8 +345,10 @@ static void tile_gradients(const struct head_kernel *head, const struct kernel_c
                                       .b = operand_row(node->in[0], call->in[0], tile->first),
                                       .addend = out[HEAD_DWEIGHT],
                                       .c = out[HEAD_DWEIGHT]};
-    if (tile->products->dx) cuda_matmul_run(tile->products->dx, &dx, workspace, stream_of(call));
-    if (tile->products->dweight) cuda_matmul_run(tile->products->dweight, &dweight, workspace, stream_of(call));
+    if (tile->products[HEAD_DX_PRODUCT])
+        cuda_matmul_run(tile->products[HEAD_DX_PRODUCT], &dx, workspace, stream_of(call));
+    if (tile->products[HEAD_DWEIGHT_PRODUCT])
+        cuda_matmul_run(tile->products[HEAD_DWEIGHT_PRODUCT], &dweight, workspace, stream_of(call));
     if (out[HEAD_DBIAS])
         cuda_sum_columns(stream_of(call), node->in[0]->shape.dtype, tile->count, head->tiles.vocab, tile->gradients,
                          head->tiles.logits_row, workspace_at(call, head->workspace.end), (float *)out[HEAD_DBIAS]);
@@ -418,8 +358,8 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
     const struct node *node = head->kernel.node;
     struct matmul_operands logits = {
         .a = operand_row(node->in[0], call->in[0], tile->first), .b = call->in[1], .c = call->workspace};
-    if (tile->products->logits)
-        cuda_matmul_run(tile->products->logits, &logits, workspace_at(call, head->matmul_at), stream_of(call));
+    if (tile->products[HEAD_LOGITS])
+        cuda_matmul_run(tile->products[HEAD_LOGITS], &logits, workspace_at(call, head->matmul_at), stream_of(call));
     struct loss_rows rows = {
         .logits = (float *)call->workspace,
         .bias = call->in[3],
@@ -430,13 +370,13 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
         .statistics = call->in[4] ? (const float *)call->in[4] + tile->first * HEAD_STATISTICS : NULL,
         .own = tile->statistics ? tile->statistics + tile->first * HEAD_STATISTICS : NULL,
         .dy = call->in[5] ? (const float *)call->in[5] + tile->first : NULL,
-        .vocab = head->part.rows,
+        .vocab = head->settings.part.rows,
         .row = head->tiles.logits_row,
         .columns = head->tiles.vocab,
-        .first = head->part.first,
-        .tokens = head->part.tokens,
+        .first = head->settings.part.first,
+        .tokens = head->settings.part.tokens,
         .held = head->held,
-        .softcap = head->softcap,
+        .softcap = head->settings.softcap,
     };
     FOR_ELEMENT(node->in[0]->shape.dtype, loss_launch, rows, tile->count, stream_of(call));
 }
@@ -448,67 +388,44 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
                              .statistics = statistics};
     for (tile.first = 0; tile.first < tiles->rows; tile.first += tiles->tile) {
         tile.count = head_tile_tokens(tiles, tile.first);
-        tile.products = tile.count < tiles->tile ? &head->final : &head->products;
+        tile.products = tile.count < tiles->tile ? head->final : head->products;
         tile_run(head, call, &tile);
         if (gradient) tile_gradients(head, call, &tile);
     }
 }
 
-static void add_loss(const struct head_kernel *head, const struct kernel_call *call) {
-    launch(known<total_loss_kernel>(), 1, THREADS, 0, stream_of(call),
-           (const double *)workspace_at(call, head->workspace.losses), head->tiles.rows, (double *)call->out[0]);
-}
-
-static enum status head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, false, NULL);
-    add_loss((const struct head_kernel *)kernel, call);
-    return cuda_outcome();
-}
-
-enum status cuda_head_loss_create(const struct node *node, struct kernel **out) {
-    return head_create(node, false, head_loss_run, out);
-}
-
-static enum status head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, true, NULL);
-    add_loss((const struct head_kernel *)kernel, call);
-    return cuda_outcome();
-}
-
-enum status cuda_head_loss_grad_create(const struct node *node, struct kernel **out) {
-    return head_create(node, true, head_loss_grad_run, out);
-}
-
-static enum status head_log_probability_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status head_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
-    head_tiles(head, call, false, NULL);
-    launch(known<log_probability_kernel>(), grid_size(divide_up(head->tiles.rows, THREADS)), THREADS, 0,
-           stream_of(call), (const double *)workspace_at(call, head->workspace.losses), head->tiles.rows,
-           (float *)call->out[0]);
+    const struct op *op = kernel->node->op;
+    const double *losses = (const double *)workspace_at(call, head->workspace.losses);
+    int64_t rows = head->tiles.rows;
+    head_tiles(head, call, head_makes_gradients(kernel->node),
+               op == &op_head_statistics ? (float *)call->out[0] : NULL);
+    if (op == &op_head_loss || op == &op_head_loss_grad)
+        launch(known<total_loss_kernel>(), 1, THREADS, 0, stream_of(call), losses, rows, (double *)call->out[0]);
+    if (op == &op_head_log_probability)
+        launch(known<log_probability_kernel>(), grid_size(divide_up(rows, THREADS)), THREADS, 0, stream_of(call),
+               losses, rows, (float *)call->out[0]);
     return cuda_outcome();
 }
 
-enum status cuda_head_log_probability_create(const struct node *node, struct kernel **out) {
-    return head_create(node, false, head_log_probability_run, out);
+static enum status head_create(const struct node *node, struct kernel **out) {
+    bool gradient = head_makes_gradients(node);
+    struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, head_run);
+    if (!head) return STATUS_FAILED;
+    head->settings = head_settings_of(node);
+    head->kernel.release = head_release;
+    head->tiles = head_tiles_of(node, &cuda_head_limits);
+    enum status status = head_prepare(head, gradient);
+    if (status == STATUS_OK) head_layout(head, gradient);
+    return kernel_finish(&head->kernel, status, out);
 }
 
-static enum status head_log_probability_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, true, NULL);
-    return cuda_outcome();
-}
-
-enum status cuda_head_log_probability_grad_create(const struct node *node, struct kernel **out) {
-    return head_create(node, true, head_log_probability_grad_run, out);
-}
-
-static enum status head_statistics_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, false, (float *)call->out[0]);
-    return cuda_outcome();
-}
-
-enum status cuda_head_statistics_create(const struct node *node, struct kernel **out) {
-    return head_create(node, false, head_statistics_run, out);
-}
+CUDA_KERNEL_MAKER(head_loss, head_create)
+CUDA_KERNEL_MAKER(head_loss_grad, head_create)
+CUDA_KERNEL_MAKER(head_log_probability, head_create)
+CUDA_KERNEL_MAKER(head_log_probability_grad, head_create)
+CUDA_KERNEL_MAKER(head_statistics, head_create)
 
 static enum status join_statistics_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
@@ -518,9 +435,7 @@ static enum status join_statistics_run(const struct kernel *kernel, const struct
     return cuda_outcome();
 }
 
-enum status cuda_join_statistics_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, join_statistics_run, 0, out);
-}
+CUDA_KERNEL(join_statistics, join_statistics_run)
 
 template <typename T>
 static void bias_launch(float *logits, const void *bias, int64_t vocab, int64_t count, cudaStream_t stream) {
@@ -531,14 +446,14 @@ static void bias_launch(float *logits, const void *bias, int64_t vocab, int64_t 
 static enum status head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
     struct matmul_operands operands = {.a = call->in[0], .b = call->in[1], .c = call->out[0]};
-    cuda_matmul_run(head->products.logits, &operands, call->workspace, stream_of(call));
+    cuda_matmul_run(head->products[HEAD_LOGITS], &operands, call->workspace, stream_of(call));
     if (call->in[2])
         FOR_ELEMENT(kernel->node->in[0]->shape.dtype, bias_launch, (float *)call->out[0], call->in[2],
                     head->tiles.vocab, head->tiles.rows * head->tiles.vocab, stream_of(call));
     int64_t count = head->tiles.rows * head->tiles.vocab;
-    if (head->softcap > 0)
+    if (head->settings.softcap > 0)
         launch(known<cap_kernel>(), grid_size(divide_up(count, THREADS)), THREADS, 0, stream_of(call),
-               (float *)call->out[0], head->softcap, count);
+               (float *)call->out[0], head->settings.softcap, count);
     return cuda_outcome();
 }
 
@@ -547,14 +462,9 @@ enum status cuda_head_logits_create(const struct node *node, struct kernel **out
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
     head->tiles = head_tiles_whole(node);
-    read_attributes(head, false);
+    head->settings = head_settings_of(node);
     BUG_IF(tensor_row_stride(node->out[0]) != head->tiles.vocab, "logits in a view");
-    enum status status = create_logits(head, head->tiles.rows, &head->products.logits);
-    if (status != STATUS_OK) {
-        head_release(&head->kernel);
-        return status;
-    }
-    head->kernel.workspace_bytes = cuda_matmul_workspace_bytes(head->products.logits);
-    *out = &head->kernel;
-    return STATUS_OK;
+    enum status status = create_logits(head, head->tiles.rows, &head->products[HEAD_LOGITS]);
+    head->kernel.workspace_bytes = cuda_matmul_workspace_bytes(head->products[HEAD_LOGITS]);
+    return kernel_finish(&head->kernel, status, out);
 }

@@ -14,8 +14,7 @@ extern "C" {
 struct muon_kernel {
     struct kernel kernel;
     struct muon_sizes sizes;
-    struct cuda_matmul *square, *squared, *product;
-    int64_t scratch; /* in the workspace */
+    struct cuda_matmul *products[MUON_PRODUCTS];
 };
 
 /* ---- element by element ---- */
@@ -87,11 +86,11 @@ template <typename T> static void follow(const struct following &at, bool stocha
 
 /* ---- the update ---- */
 
-static void multiply(const struct muon_kernel *kernel, const struct kernel_call *call, struct cuda_matmul *matmul,
+static void multiply(const struct muon_kernel *kernel, const struct kernel_call *call, enum muon_product product,
                      const void *a, const void *b, float *c) {
     struct matmul_operands operands = {};
     operands.a = a, operands.b = b, operands.c = c;
-    cuda_matmul_run(matmul, &operands, workspace_at(call, kernel->scratch), stream_of(call));
+    cuda_matmul_run(kernel->products[product], &operands, workspace_at(call, kernel->sizes.end), stream_of(call));
 }
 
 static struct mixing mixing_of(float a, float b, bool adds, const float *y, int64_t count) {
@@ -111,11 +110,11 @@ static void make_orthogonal(const struct muon_kernel *kernel, const struct kerne
     float *square_sums = (float *)workspace_at(call, sizes->square_sums);
     int64_t squares = sizes->side * sizes->side;
     bool tall = sizes->rows > sizes->columns;
-    multiply(kernel, call, kernel->square, x, x, square_sums);
+    multiply(kernel, call, MUON_SQUARE, x, x, square_sums);
     mix<T>(mixing_of(0, 1, false, square_sums, squares), square, stream);
-    multiply(kernel, call, kernel->squared, square, square, square_sums);
+    multiply(kernel, call, MUON_SQUARED, square, square, square_sums);
     mix<T>(mixing_of(b, c, true, square_sums, squares), square, stream);
-    multiply(kernel, call, kernel->product, tall ? x : square, tall ? square : x, sums);
+    multiply(kernel, call, MUON_PRODUCT, tall ? x : square, tall ? square : x, sums);
     mix<T>(mixing_of(a, 1, true, sums, sizes->rows * sizes->columns), x, stream);
 }
 
@@ -152,32 +151,18 @@ template <typename T> static enum status muon_run(const struct kernel *of, const
 
 /* ---- making it ---- */
 
-static enum status create_product(struct matmul_spec product, struct cuda_matmul **out) {
-    const struct cuda_matmul_spec spec = cuda_matmul_aligned(product);
-    return cuda_matmul_create(&spec, out);
-}
-
 static enum status create_products(struct muon_kernel *kernel) {
-    const struct muon_sizes *sizes = &kernel->sizes;
-    TRY(create_product(muon_square_spec(sizes), &kernel->square));
-    TRY(create_product(muon_squared_spec(sizes), &kernel->squared));
-    return create_product(muon_product_spec(sizes), &kernel->product);
+    for (int i = 0; i < MUON_PRODUCTS; i++) {
+        const struct cuda_matmul_spec spec =
+            cuda_matmul_aligned(muon_product_spec(&kernel->sizes, (enum muon_product)i));
+        TRY(cuda_matmul_create(&spec, &kernel->products[i]));
+    }
+    return STATUS_OK;
 }
 
-static void muon_release(struct kernel *of) {
-    struct muon_kernel *kernel = (struct muon_kernel *)of;
-    cuda_matmul_free(kernel->square);
-    cuda_matmul_free(kernel->squared);
-    cuda_matmul_free(kernel->product);
+static void muon_release(struct kernel *kernel) {
+    cuda_matmul_free_all(((struct muon_kernel *)kernel)->products, MUON_PRODUCTS);
     mem_free(kernel);
-}
-
-static int64_t scratch_bytes(const struct muon_kernel *kernel) {
-    const struct cuda_matmul *const products[] = {kernel->square, kernel->squared, kernel->product};
-    int64_t max = 0;
-    for (int i = 0; i < 3; i++)
-        if (cuda_matmul_workspace_bytes(products[i]) > max) max = cuda_matmul_workspace_bytes(products[i]);
-    return max;
 }
 
 enum status cuda_muon_create(const struct node *node, struct kernel **out) {
@@ -188,12 +173,7 @@ enum status cuda_muon_create(const struct node *node, struct kernel **out) {
     kernel->kernel.release = muon_release;
     kernel->sizes = muon_sizes_of(node);
     enum status status = create_products(kernel);
-    if (status != STATUS_OK) {
-        muon_release(&kernel->kernel);
-        return status;
-    }
-    kernel->scratch = kernel->sizes.end;
-    kernel->kernel.workspace_bytes = kernel->scratch + scratch_bytes(kernel);
-    *out = &kernel->kernel;
-    return STATUS_OK;
+    kernel->kernel.workspace_bytes =
+        kernel->sizes.end + cuda_matmul_max_workspace_bytes(kernel->products, MUON_PRODUCTS);
+    return kernel_finish(&kernel->kernel, status, out);
 }

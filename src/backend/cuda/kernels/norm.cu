@@ -292,13 +292,9 @@ static enum status norm_run(const struct kernel *kernel, const struct kernel_cal
     return cuda_outcome();
 }
 
-enum status cuda_rms_norm_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, norm_run, 0, out);
-}
+CUDA_KERNEL(rms_norm, norm_run)
 
-enum status cuda_layer_norm_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, norm_run, 0, out);
-}
+CUDA_KERNEL(layer_norm, norm_run)
 
 template <typename T> static void weight_launch(const struct norm_gradient &norm, bool vectors, cudaStream_t stream) {
     int64_t width = vectors ? VECTOR<T> : 1;
@@ -370,10 +366,6 @@ static enum status norm_grad_create(const struct node *node, struct kernel **out
     return kernel_plain(node, norm_grad_run, wanted * cuda_sum_workspace(count, group), out);
 }
 
-enum status cuda_rms_norm_grad_create(const struct node *node, struct kernel **out) {
-    return norm_grad_create(node, out);
-}
+CUDA_KERNEL_MAKER(rms_norm_grad, norm_grad_create)
 
-enum status cuda_layer_norm_grad_create(const struct node *node, struct kernel **out) {
-    return norm_grad_create(node, out);
-}
+CUDA_KERNEL_MAKER(layer_norm_grad, norm_grad_create)

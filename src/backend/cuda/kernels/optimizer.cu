@@ -129,13 +129,9 @@ static enum status together_create(const struct node *node, struct kernel **out)
     return STATUS_OK;
 }
 
-enum status cuda_squared_sums_create(const struct node *node, struct kernel **out) {
-    return together_create<squared_sums_run>(node, out);
-}
+CUDA_KERNEL_MAKER(squared_sums, together_create<squared_sums_run>)
 
-enum status cuda_squared_norm_create(const struct node *node, struct kernel **out) {
-    return together_create<squared_norms_run>(node, out);
-}
+CUDA_KERNEL_MAKER(squared_norm, together_create<squared_norms_run>)
 
 static enum status clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
     launch(known<clip_kernel>(), 1, THREADS, 0, stream_of(call), (const double *)call->in[0],
@@ -144,9 +140,7 @@ static enum status clip_factor_run(const struct kernel *kernel, const struct ker
     return cuda_outcome();
 }
 
-enum status cuda_clip_factor_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, clip_factor_run, 0, out);
-}
+CUDA_KERNEL(clip_factor, clip_factor_run)
 
 /* The constants from which a step's numbers are computed, together with the step's values. */
 struct update_constants {
@@ -474,17 +468,11 @@ template <enum update_rule RULE> static enum status update_create(const struct n
     return stochastic ? update_create_of<RULE, __nv_bfloat16>(node, out) : update_create_of<RULE, float>(node, out);
 }
 
-enum status cuda_adamw_create(const struct node *node, struct kernel **out) {
-    return update_create<UPDATE_ADAMW>(node, out);
-}
+CUDA_KERNEL_MAKER(adamw, update_create<UPDATE_ADAMW>)
 
-enum status cuda_lion_create(const struct node *node, struct kernel **out) {
-    return update_create<UPDATE_LION>(node, out);
-}
+CUDA_KERNEL_MAKER(lion, update_create<UPDATE_LION>)
 
-enum status cuda_sgd_create(const struct node *node, struct kernel **out) {
-    return update_create<UPDATE_SGD>(node, out);
-}
+CUDA_KERNEL_MAKER(sgd, update_create<UPDATE_SGD>)
 
 /* ---- Muon (muon.cu) ---- */
 

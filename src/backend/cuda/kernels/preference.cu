@@ -135,10 +135,6 @@ static enum status pairs_create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, pairs_run, cuda_preference_bytes(node), out);
 }
 
-enum status cuda_preference_loss_create(const struct node *node, struct kernel **out) {
-    return pairs_create(node, out);
-}
+CUDA_KERNEL_MAKER(preference_loss, pairs_create)
 
-enum status cuda_preference_loss_grad_create(const struct node *node, struct kernel **out) {
-    return pairs_create(node, out);
-}
+CUDA_KERNEL_MAKER(preference_loss_grad, pairs_create)

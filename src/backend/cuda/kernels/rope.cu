@@ -115,6 +115,4 @@ static enum status rope_run(const struct kernel *kernel, const struct kernel_cal
     return cuda_outcome();
 }
 
-enum status cuda_rope_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, rope_run, 0, out);
-}
+CUDA_KERNEL(rope, rope_run)

@@ -264,9 +264,7 @@ static enum status route_grad_run(const struct kernel *kernel, const struct kern
     return cuda_outcome();
 }
 
-enum status cuda_route_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, route_grad_run, 0, out);
-}
+CUDA_KERNEL(route_grad, route_grad_run)
 
 /* ---- rows of experts ---- */
 
@@ -382,18 +380,10 @@ static enum status combine_grad_run(const struct kernel *kernel, const struct ke
     return scatter(node, call, at, 3);
 }
 
-enum status cuda_dispatch_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, dispatch_run, 0, out);
-}
-enum status cuda_dispatch_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, dispatch_grad_run, 0, out);
-}
-enum status cuda_combine_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, combine_run, 0, out);
-}
-enum status cuda_combine_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, combine_grad_run, 0, out);
-}
+CUDA_KERNEL(dispatch, dispatch_run)
+CUDA_KERNEL(dispatch_grad, dispatch_grad_run)
+CUDA_KERNEL(combine, combine_run)
+CUDA_KERNEL(combine_grad, combine_grad_run)
 
 /* ---- the gate of an expert that all tokens take ---- */
 
@@ -466,9 +456,5 @@ static enum status token_gate_grad_run(const struct kernel *kernel, const struct
     return cuda_outcome();
 }
 
-enum status cuda_token_gate_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, token_gate_run, 0, out);
-}
-enum status cuda_token_gate_grad_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, token_gate_grad_run, 0, out);
-}
+CUDA_KERNEL(token_gate, token_gate_run)
+CUDA_KERNEL(token_gate_grad, token_gate_grad_run)
