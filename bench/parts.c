@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "cli/limit_spinning.h"
+#include "cli/program.h"
 #include "ir/differentiate.h"
 #include "model/model.h"
 #include "profile/operator_bench.h"

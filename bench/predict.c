@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/terminal.h"
-#include "cli/limit_spinning.h"
+#include "cli/program.h"
 #include "plan/activations.h"
 #include "profile/rate_work.h"
 #include "search/sim/step_summary.h"

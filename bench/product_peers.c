@@ -26,7 +26,7 @@
 #include "backend/cpu/matmul/matmul.h"
 #include "base/mem.h"
 #include "base/terminal.h"
-#include "cli/limit_spinning.h"
+#include "cli/program.h"
 #include "support/median.h"
 
 enum { ROUNDS_MAX = 99, ALIGNMENT = 2 << 20 };

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 
 #include "base/terminal.h"
-#include "cli/limit_spinning.h"
+#include "cli/program.h"
 #include "session/machine_costs.h"
 #include "support/bench_options.h"
 #include "support/median.h"

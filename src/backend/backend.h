@@ -4,8 +4,8 @@
  *     backend: the table; the backends of this build, and the versions that their kernels have had;
  *     cuda_absent: in place of cuda in a build without CUDA;
  *     cuda_constants: what plans for a target device and the CUDA backend must agree on;
- *     kernel_parts: what all kernels have in common: how operators are cut into GEMMs and tiles;
- *     update, moment_numbers: the numbers of an update, and moments in 8 bits.
+ *     kernel_parts: what all kernels have in common: how operators are cut into GEMMs and tiles, the numbers of an
+ *         update, and moments in 8 bits, whose numbers are in moment_numbers.
  *
  * There are two kinds of backend. On a processor a call returns when its work is done, in memory of the process:
  * `streams` and `memory` are NULL. On a GPU a call queues its work on a stream and returns; the GPU does the work

@@ -1,4 +1,4 @@
-#include "cli/alias.h"
+#include "cli/options.h"
 
 #include <ctype.h>
 

@@ -1,10 +1,20 @@
-#include "cli/effect.h"
-
 #include "base/terminal.h"
 #include "cli/commands/command.h"
+#include "cli/options.h"
+#include "train/train.h"
 
+/* Defines a rule: whether an option does nothing, by the options or by the run's data alone. */
 #define RULE(name) static bool name(const struct options *options, const struct train_info *info)
-#define UNUSED(...) (void)sizeof((__VA_ARGS__))
+#define BY_OPTIONS(name, is_idle)                                                                                      \
+    RULE(name) {                                                                                                       \
+        (void)info;                                                                                                    \
+        return is_idle;                                                                                                \
+    }
+#define BY_DATA(name, is_idle)                                                                                         \
+    RULE(name) {                                                                                                       \
+        (void)options;                                                                                                 \
+        return is_idle;                                                                                                \
+    }
 
 static bool is_text(const struct options *options, enum option_id id, const char *text) {
     const char *value = options_text(options, id);
@@ -12,30 +22,11 @@ static bool is_text(const struct options *options, enum option_id id, const char
 }
 
 /* Uses the run's options: `resume` continues with options that its command line does not have. */
-RULE(never_validates) {
-    UNUSED(options);
-    return info->options->valid_every == 0;
-}
-
-RULE(never_samples) {
-    UNUSED(options);
-    return info->options->sample_every == 0;
-}
-
-RULE(never_saves) {
-    UNUSED(options);
-    return info->options->save_every == 0;
-}
-
-RULE(is_not_wsd) {
-    UNUSED(options);
-    return info->options->schedule != LR_SCHEDULE_WSD;
-}
-
-RULE(is_constant) {
-    UNUSED(options);
-    return info->options->schedule == LR_SCHEDULE_CONSTANT;
-}
+BY_DATA(never_validates, info->options->valid_every == 0)
+BY_DATA(never_samples, info->options->sample_every == 0)
+BY_DATA(never_saves, info->options->save_every == 0)
+BY_DATA(is_not_wsd, info->options->schedule != LR_SCHEDULE_WSD)
+BY_DATA(is_constant, info->options->schedule == LR_SCHEDULE_CONSTANT)
 
 /* --schedule-steps sets the default of --warmup-steps too, until the run has begun. */
 RULE(is_constant_after_warmup) {
@@ -43,82 +34,23 @@ RULE(is_constant_after_warmup) {
     return is_constant(options, info) && !open;
 }
 
-RULE(has_no_step_left) {
-    UNUSED(options);
-    return info->done >= info->steps;
-}
-
+BY_DATA(has_no_step_left, info->done >= info->steps)
 /* Counts --temperature 0 alone, not a generation_config.json that asks for the likeliest token. */
-RULE(takes_the_likeliest) {
-    UNUSED(info);
-    return options_given(options, OPT_temperature) && options_float(options, OPT_temperature) <= 0;
-}
-
-RULE(plans_generation) {
-    UNUSED(info);
-    return is_text(options, OPT_for, "generate");
-}
-
-RULE(plans_one_device) {
-    UNUSED(info);
-    return !options_given(options, OPT_devices) && !options_given(options, OPT_target_days);
-}
-
+BY_OPTIONS(takes_the_likeliest, options_given(options, OPT_temperature) && options_float(options, OPT_temperature) <= 0)
+BY_OPTIONS(plans_generation, is_text(options, OPT_for, "generate"))
+BY_OPTIONS(plans_one_device, !options_given(options, OPT_devices) && !options_given(options, OPT_target_days))
 /* Only `plan` knows before the ranks start that there is one. */
-RULE(plans_one_rank) {
-    UNUSED(info);
-    return options->command->bit == COMMAND_PLAN && options_int(options, OPT_ranks) <= 1;
-}
-
-RULE(counts_no_failures) {
-    UNUSED(info);
-    return !options_given(options, OPT_mtbf);
-}
-
-RULE(is_always_tied) {
-    UNUSED(info);
-    return is_text(options, OPT_arch, "gpt2") || is_text(options, OPT_arch, "opt");
-}
-
-RULE(learns_no_preferences) {
-    UNUSED(info);
-    return !options_given(options, OPT_plan_path) && !is_text(options, OPT_loss, "dpo");
-}
-
-RULE(updates_without_muon) {
-    UNUSED(info);
-    return !options_given(options, OPT_plan_path) && !is_text(options, OPT_optimizer, "muon");
-}
-
-RULE(updates_by_sgd) {
-    UNUSED(info);
-    return is_text(options, OPT_optimizer, "sgd");
-}
-
-RULE(updates_without_roots) {
-    UNUSED(info);
-    return is_text(options, OPT_optimizer, "sgd") || is_text(options, OPT_optimizer, "lion");
-}
-
-RULE(has_no_validation) {
-    UNUSED(options);
-    return !info->validation && info->options->valid_every > 0;
-}
-
-RULE(has_other_validation) {
-    UNUSED(options);
-    return info->validation && !info->held_out;
-}
-
-RULE(has_no_examples) {
-    UNUSED(options);
-    return !info->examples;
-}
-
-RULE(ends_in_warmup) {
-    UNUSED(options);
-    return info->warmup_steps >= info->steps;
-}
+BY_OPTIONS(plans_one_rank, options->command->bit == COMMAND_PLAN && options_int(options, OPT_ranks) <= 1)
+BY_OPTIONS(counts_no_failures, !options_given(options, OPT_mtbf))
+BY_OPTIONS(is_always_tied, is_text(options, OPT_arch, "gpt2") || is_text(options, OPT_arch, "opt"))
+BY_OPTIONS(learns_no_preferences, !options_given(options, OPT_plan_path) && !is_text(options, OPT_loss, "dpo"))
+BY_OPTIONS(updates_without_muon, !options_given(options, OPT_plan_path) && !is_text(options, OPT_optimizer, "muon"))
+BY_OPTIONS(updates_by_sgd, is_text(options, OPT_optimizer, "sgd"))
+BY_OPTIONS(updates_without_roots, is_text(options, OPT_optimizer, "sgd") || is_text(options, OPT_optimizer, "lion"))
+BY_DATA(has_no_validation, !info->validation && info->options->valid_every > 0)
+BY_DATA(has_other_validation, info->validation && !info->held_out)
+BY_DATA(has_no_examples, !info->examples)
+BY_DATA(ends_in_warmup, info->warmup_steps >= info->steps)
 
 /* `resume` shortened it, and its warm-up has the steps that it began with. */
 RULE(ends_in_kept_warmup) {
@@ -126,31 +58,12 @@ RULE(ends_in_kept_warmup) {
            ends_in_warmup(options, info);
 }
 
-RULE(trains_on_ranks) {
-    UNUSED(options);
-    return info->plan && rank_place_ranks(&info->plan->chosen.place) > 1;
-}
-
-RULE(has_no_use_for_the_disk) {
-    UNUSED(options);
-    return info->plan && info->plan->programs.tier_bytes[TIER_DISK] == 0;
-}
-
-RULE(has_no_use_for_the_host) {
-    UNUSED(options);
-    return info->plan && info->plan->programs.tier_bytes[TIER_HOST] == 0;
-}
-
-RULE(computes_in_fp32) {
-    UNUSED(options);
-    return info->plan && info->plan->chosen.recipe.dtype == DTYPE_F32;
-}
-
+BY_DATA(trains_on_ranks, info->plan != NULL && rank_place_ranks(&info->plan->chosen.place) > 1)
+BY_DATA(has_no_use_for_the_disk, info->plan && info->plan->programs.tier_bytes[TIER_DISK] == 0)
+BY_DATA(has_no_use_for_the_host, info->plan && info->plan->programs.tier_bytes[TIER_HOST] == 0)
+BY_DATA(computes_in_fp32, info->plan && info->plan->chosen.recipe.dtype == DTYPE_F32)
 /* In `report` it is a page of its own. */
-RULE(shows_no_page) {
-    UNUSED(info);
-    return options->command->bit != COMMAND_REPORT && !options_given(options, OPT_serve);
-}
+BY_OPTIONS(shows_no_page, options->command->bit != COMMAND_REPORT && !options_given(options, OPT_serve))
 
 #define NO_EFFECT "has no effect: "
 #define NO_EXAMPLES NO_EFFECT "the data are plain text, without examples"

@@ -1,7 +1,6 @@
 #include "base/terminal.h"
-#include "cli/cli_run.h"
 #include "cli/commands/command.h"
-#include "cli/limit_spinning.h"
+#include "cli/program.h"
 
 int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;

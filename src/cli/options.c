@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "cli/alias.h"
 #include "cli/commands/command.h"
 #include "model/model.h"
 

@@ -88,3 +88,49 @@ void help_print_command(const struct command *command, FILE *out);
 void help_print_document(FILE *out);
 /* The settings of recipes and of run.json as parts of a JSON schema, on stdout (scripts/formats.py). */
 enum status help_print_schemas(void);
+
+/* Names that other trainers (transformers, Megatron-LM, torchtune, axolotl, llm.c) and Ballast 0.1 give the options
+ * (alias.c). Ballast refuses them with a hint that names its own option. */
+
+struct option_alias {
+    enum option_id option; /* the option that takes the same value; OPT_COUNT: none, see the note */
+    const char *names;     /* with "-", separated by blanks */
+    const char *note;      /* how its value or its use differs; NULL: it does not */
+    bool argument;         /* there is no option, since it is an argument; the note says which */
+    bool renamed;          /* the one name is Ballast 0.1's */
+};
+extern const struct option_alias option_aliases[];
+extern const int option_alias_count;
+
+/* By a name as it is typed or a config's key ("_" is as good as "-"); one whose option serves the command if there is
+ * one. NULL: nobody calls an option so. */
+const struct option_alias *option_alias_find(const struct command *command, const char *name);
+
+/* Whether a list of words, separated by blanks, has the word. */
+bool option_alias_lists(const char *list, const char *name);
+
+/* Adds what does it here as the hint, and returns `status`. `config`: the name is a config's key. */
+enum status option_alias_hint(enum status status, const struct command *command, const struct option_alias *alias,
+                              bool config);
+
+/* Options that were given and have no effect (effect.c): said once each, as a warning. */
+
+struct train_info;
+
+/* When it can be told that an option has no effect: by the options alone, or when the run's data are open. */
+enum effect_phase { EFFECT_OF_OPTIONS, EFFECT_OF_DATA };
+
+struct option_effect {
+    enum option_id option;
+    enum effect_phase phase;
+    /* Whether it does nothing; asked only where it was given. `info` is NULL at the first phase. */
+    bool (*is_idle)(const struct options *options, const struct train_info *info);
+    const char *why; /* after "--NAME " */
+};
+extern const struct option_effect option_effects[];
+extern const int option_effect_count;
+
+/* Warns of those that do nothing by the options alone. */
+void option_effects_warn(const struct options *options);
+/* The same of those that do nothing with these data. `options` is a struct options: it is an event of train.h. */
+void option_effects_warn_data(const void *options, const struct train_info *info);

@@ -36,7 +36,7 @@ cat >"$place/main.c" <<'END'
 
 #define BALLAST_EXPERIMENTAL
 #include "api/library.h"
-#include "cli/cli_run.h"
+#include "cli/program.h"
 #include "cli/commands/command.h"
 #include "cli/step_options.h"
 #include "session/options.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli/commands/init.h"
+#include "cli/commands/command.h"
 #include "support/fault_sweep.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"

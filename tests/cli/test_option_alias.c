@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/alias.h"
+#include "cli/options.h"
 #include "cli/commands/command.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

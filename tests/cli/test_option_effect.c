@@ -5,10 +5,11 @@
 
 #include "base/file.h"
 #include "cli/commands/command.h"
-#include "cli/effect.h"
+#include "cli/options.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
+#include "train/train.h"
 
 enum { ARGUMENTS_MAX = 24 };
 

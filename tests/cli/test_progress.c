@@ -5,7 +5,7 @@
 
 #include "base/folder.h"
 #include "base/terminal.h"
-#include "cli/commands/init.h"
+#include "cli/commands/command.h"
 #include "support/data_files.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/console/console_line.h"
+#include "report/console/console.h"
 #include "support/unit.h"
 
 static const struct train_step step = {.step = 50,

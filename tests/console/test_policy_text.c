@@ -1,7 +1,7 @@
 /* Policies in words, and in what one differs from another. */
 #include <string.h>
 
-#include "report/console/policy_text.h"
+#include "report/console/plan_table.h"
 #include "support/unit.h"
 
 static const struct policy disk = {.micro_batches_per_wave = 2,

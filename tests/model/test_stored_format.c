@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/json.h"
-#include "cli/commands/init.h"
+#include "cli/commands/command.h"
 #include "model/stored_format.h"
 #include "support/fault_sweep.h"
 #include "support/quantized_numbers.h"

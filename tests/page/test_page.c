@@ -6,8 +6,6 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "report/page/page.h"
-#include "report/page/page_data.h"
-#include "report/page/prometheus.h"
 #include "support/fault_sweep.h"
 #include "support/report_run.h"
 #include "support/temp_folder.h"

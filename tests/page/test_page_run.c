@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "report/page/metrics_reader.h"
 #include "report/page/page.h"
-#include "report/page/page_data.h"
 #include "session/checkpoint/run_folder.h"
 #include "support/report_run.h"
 #include "support/temp_folder.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/page/trace.h"
+#include "report/page/timeline.h"
 #include "search/sim/simulate.h"
 #include "support/fault_sweep.h"
 #include "support/small_graph.h"

@@ -2,11 +2,11 @@
  *
  * Files, in the order to read them:
  *     kernel: the operators that it implements, the vector kernels (simd/) that this processor uses, and kernels that
- * go row by row; backend: the backend's table; parallel: loops over threads; elementwise, norm, rope, embedding,
+ * go row by row, and the backend's table; parallel: loops over threads; elementwise, norm, embedding,
  * linear, head, head_slices, attention, attention_part, preference, routing, expert, group_collectives, optimizer: the
- * kernels of the operators that src/ir/ops defines in files of these names; attention_part: the tasks of attention
- * where ranks or tiles have a part of the queries; head_slices: the head's loss in slices of the vocabulary. GEMMs are
- * in matmul/. */
+ * kernels of the operators that src/ir/ops defines in files of these names, and in embedding those of rope;
+ * attention_part: the tasks of attention where ranks or tiles have a part of the queries; head_slices: the head's loss
+ * in slices of the vocabulary. GEMMs are in matmul/. */
 #pragma once
 
 #include "backend/cpu/parallel.h"

@@ -5,7 +5,6 @@
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/matmul/matmul.h"
 #include "backend/kernel_parts.h"
-#include "backend/update.h"
 #include "base/half.h"
 
 static void gradient_sum_body(const void *context, int64_t begin, int64_t end) {

@@ -1,10 +1,11 @@
 #include <math.h>
 
 #include "cli/commands/command.h"
-#include "cli/effect.h"
+#include "cli/options.h"
 #include "cli/step_options.h"
 #include "session/engine.h"
 #include "train/evaluate.h"
+#include "train/train.h"
 
 static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 

@@ -1,9 +1,8 @@
-#include "cli/commands/init.h"
+#include "cli/commands/command.h"
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/terminal.h"
-#include "cli/commands/command.h"
 #include "cli/new_output.h"
 #include "model/stored_format.h"
 #include "session/options.h"

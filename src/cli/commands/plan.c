@@ -5,7 +5,6 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands/command.h"
-#include "cli/commands/scale.h"
 #include "cli/new_output.h"
 #include "cli/step_options.h"
 #include "machine/cluster.h"

@@ -4,10 +4,9 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands/command.h"
-#include "cli/commands/prediction.h"
+#include "cli/commands/simulate.h"
 #include "cli/new_output.h"
 #include "report/page/page.h"
-#include "report/page/page_data.h"
 #include "report/page/serve.h"
 
 static enum status read_run(const char *folder, const char *beside, json_t **out) {

@@ -1,11 +1,10 @@
-#include "cli/commands/scale.h"
+#include "cli/commands/command.h"
 
 #include <math.h>
 
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/terminal.h"
-#include "cli/commands/command.h"
 #include "cli/new_output.h"
 #include "machine/cluster.h"
 #include "model/model.h"

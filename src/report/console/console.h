@@ -2,14 +2,44 @@
  * line for each step, at most one a second, the last step always), and tables of plans and measurements.
  *
  * Files, in the order to read them:
- *   console: a run while it goes, and its end; console_line: a line of it, and how far other long work is;
- *   policy_text: a policy as a line of text;
- *   plan_table: a plan with its ranks, stages and layout; partition_table: partitions and shapes that one was chosen
- * from, how operators could be sharded, and devices that are only described; profile_table: what was measured. */
+ *   console: a run while it goes, its lines, and its end; how far other long work is;
+ *   plan_table: a policy as a line of text, a plan with its ranks, stages and layout; partition_table: partitions and
+ * shapes that one was chosen from, how operators could be sharded, and devices that are only described; profile_table:
+ * what was measured. */
 #pragma once
 
 #include "base/base.h"
+#include "base/terminal.h"
 #include "train/train.h"
+
+/* Lines of the console: a bar and fields by importance, as many as there is space for, and those of a training step. */
+
+enum { FIELD_LINE_BYTES = 1024, FIELD_BYTES = 112, FIELDS_MAX = 12 };
+
+/* What the live line tells next to the step. */
+struct console_state {
+    double valid_loss; /* the last one; NaN: none */
+    bool saving;       /* a checkpoint is being written */
+};
+
+/* "step: 100  loss: 2.3456  grad_norm: 0.8123  lr: 3.00e-04  memory: 1.25 GiB  tps: 12345  mfu: 41.2%  left: 3m12s". */
+void console_line_plain(const struct train_step *step, char line[FIELD_LINE_BYTES]);
+/* One line of at most `columns` visible characters (field_line_print). `colour`: with ANSI colours. */
+void console_line_live(const struct train_step *step, const struct console_state *state, int columns, bool colour,
+                       char line[FIELD_LINE_BYTES]);
+/* "3m12s", "1h04m", "2d03h"; "-" when not finite. */
+char *console_print_time(double seconds, char text[24]);
+
+/* Shows how far long work is (base/terminal.h): on a terminal by a live line with a bar, which is gone when the work is
+ * done; otherwise by a plain line every ten seconds and one at the end. What is done at once shows nothing. */
+
+/* "[####....] reading the weights  1.20 GiB of 1.84 GiB  3s left  1.05 GiB/s" of at most `columns` visible characters;
+ * `columns` 0: without the bar, and in full. `seconds`: since the work began. */
+void progress_print_line(const struct progress *progress, double seconds, int columns, bool colour,
+                         char text[FIELD_LINE_BYTES]);
+
+/* Listens from now on. `out` is stderr. */
+void progress_view_open(FILE *out);
 
 /* What is told at the end of a run. */
 

@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "base/json.h"
+#include "report/page/page.h"
 
 /* What becomes of the lines. */
 struct line_taker {
@@ -136,9 +137,7 @@ json_t *curve_to_json(const struct curve *curve) {
     json_decref(mean);
     json_decref(low);
     json_decref(high);
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
+    return page_json_made(object, failed);
 }
 
 static const char *skip_spaces(const char *c) {
@@ -443,9 +442,7 @@ static json_t *last_to_json(const struct metrics_reader *reader) {
     int failed = !last;
     for (int i = 0; i < METRIC_COUNT; i++)
         failed |= json_object_set_new(last, metric_name((enum metric)i), number_or_null(reader->last[i]));
-    if (!failed) return last;
-    json_decref(last);
-    return NULL;
+    return page_json_made(last, failed);
 }
 
 static json_t *curves_to_json(const struct metrics_reader *reader) {
@@ -454,9 +451,7 @@ static json_t *curves_to_json(const struct metrics_reader *reader) {
     for (int i = 0; i < METRIC_CURVES; i++)
         if (reader->curves[i].count > 0)
             failed |= json_object_set_new(curves, metric_name((enum metric)i), curve_to_json(&reader->curves[i]));
-    if (!failed) return curves;
-    json_decref(curves);
-    return NULL;
+    return page_json_made(curves, failed);
 }
 
 static json_t *experts_to_json(const struct metrics_reader *reader) {

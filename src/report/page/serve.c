@@ -13,8 +13,6 @@
 #include "base/clock.h"
 #include "base/terminal.h"
 #include "report/page/page.h"
-#include "report/page/page_data.h"
-#include "report/page/prometheus.h"
 
 enum { WAITING_CONNECTIONS = 16 };
 

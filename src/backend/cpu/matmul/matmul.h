@@ -5,8 +5,8 @@
  * release and the processor's caches, and on nothing else: not on the number of threads. A b in a format of fewer bits
  * is unpacked, piece by piece, where it is packed.
  *
- * Files, in the order to read them: matmul: the choice; parts: what the three ways share; thin: one side is short, by
- * the vector kernels for words; blocks, onednn: oneDNN, block by block; packed: the vector kernels and tiles. */
+ * Files, in the order to read them: matmul: the choice, and what the three ways share (parts); thin: one side is short,
+ * by the vector kernels for words; blocks, onednn: oneDNN, block by block; packed: the vector kernels and tiles. */
 #pragma once
 
 #include "backend/kernel_parts.h"

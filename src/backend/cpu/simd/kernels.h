@@ -18,7 +18,7 @@
  * alignment. Where an output may be an input, it may only be the very same row. */
 #pragma once
 
-#include "backend/update.h"
+#include "backend/kernel_parts.h"
 #include "base/base.h"
 #include "ir/ops/ops.h"
 #include "ir/tensor.h"

@@ -1,6 +1,6 @@
 /* Updates of parameters, and sums of squares. */
 #include "backend/cpu/simd/simd.h"
-#include "backend/update.h"
+#include "backend/kernel_parts.h"
 #include "base/random.h"
 
 /* ---- stochastic rounding (backend/update.h): Philox's blocks for LANES times four elements at a time ---- */

@@ -8,7 +8,6 @@
 extern "C" {
 #include "backend/cuda/kernel.h"
 #include "backend/kernel_parts.h"
-#include "backend/update.h"
 }
 
 struct muon_kernel {

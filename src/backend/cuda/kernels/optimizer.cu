@@ -4,8 +4,8 @@
 
 extern "C" {
 #include "backend/cuda/kernel.h"
+#include "backend/kernel_parts.h"
 #include "backend/moment_numbers.h"
-#include "backend/update.h"
 }
 
 static_assert(GRADIENT_NORM_BLOCK % (THREADS * VECTOR<float>) == 0, "blocks begin at multiples of 16 bytes");

@@ -1,21 +1,43 @@
-/* The whole program: finds the subcommand, runs it, and turns its status into messages and an exit status. */
-#include "cli/cli_run.h"
+#include "cli/program.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/base.h"
 #include "base/json.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "cli/alias.h"
 #include "cli/commands/command.h"
-#include "cli/effect.h"
+#include "cli/options.h"
 #include "cli/ranks.h"
 #include "model/model.h"
-#include "report/console/console_line.h"
+#include "report/console/console.h"
 #include "text/chat/chat.h"
 #include "text/tokenizer/tokenizer.h"
+
+/* As `ps` and `top` show the process: after the second start it would be that of the link, "exe". */
+static void take_name(char **arguments) {
+    if (!arguments[0]) return;
+    const char *slash = strrchr(arguments[0], '/');
+    (void)prctl(PR_SET_NAME, slash ? slash + 1 : arguments[0]);
+}
+
+/* The library reads it when it is loaded, before main, hence the second start. Where threads are to be bound to cores
+ * it has by then bound this one, and all threads of the second start would share its core. */
+void limit_spinning(char **arguments) {
+    static const char *const settled[] = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_PROC_BIND", "OMP_PLACES",
+                                          "GOMP_CPU_AFFINITY"};
+    take_name(arguments);
+    for (size_t i = 0; i < sizeof settled / sizeof *settled; i++)
+        if (getenv(settled[i])) return;
+    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0 && setenv("OMP_WAIT_POLICY", "active", 1) == 0)
+        execv("/proc/self/exe", arguments);
+}
+
+/* The whole program: finds the subcommand, runs it, and turns its status into messages and an exit status. */
 
 /* Calls `run` with the arguments and returns its result. Where `ulimit -s` leaves less than COMMAND_STACK_BYTES, the
  * call is made in a thread with a stack of that size, and all further threads get one. The libraries' code generators
