@@ -2,6 +2,7 @@
  * GEMM's blocks go through the tiles of its rows, and those beyond them have nothing to do. As on the CPU
  * (backend/cpu/kernel.h), some rows behind the last slot are among them; they hold no slot. Weights in fewer
  * bits are unpacked into the workspace, a slab at a time (matmul.h). */
+#include "backend/cuda/kernels/activation.cuh"
 #include "backend/cuda/kernels/attention.cuh"
 #include "backend/cuda/matmul.h"
 
@@ -117,32 +118,10 @@ struct active_rows {
     float alpha, limit;
 };
 
-static_assert(ACTIVATION_COUNT == 4, "a function that is not in activated() would be taken for silu");
-__device__ inline float activated(enum activation function, float x, float *slope) {
-    if (function == ACTIVATION_RELU) {
-        *slope = x > 0 ? 1.0f : 0.0f;
-        return 0.0f > x ? 0.0f : x;
-    }
-    if (function == ACTIVATION_GELU_ERF) {
-        float below = normcdff(x);
-        *slope = fmaf(x * expf(x * x * -0.5f), 0.39894228f, below);
-        return x * below;
-    }
-    float doubled = x, doubled_slope = 1;
-    if (function == ACTIVATION_GELU_TANH) {
-        float square = x * x;
-        doubled = x * fmaf(square, 0.07135481627f, 1.59576912161f);
-        doubled_slope = fmaf(square, 0.2140644488f, 1.59576912161f);
-    }
-    float gate = 1.0f / (1.0f + expf(-doubled)), value = x * gate;
-    *slope = fmaf(value * (1.0f - gate), doubled_slope, gate);
-    return value;
-}
-
 /* The activation of each pair, or its gradients in the pair's place. */
 template <typename T, bool GRADIENT> __device__ void activate_at(const struct active_rows &at, int64_t i) {
     T *gate = (T *)at.gate + i, *up = (T *)at.up + i;
-    float slope, value = activated(at.function, widen(*gate), &slope), factor = widen(*up);
+    float slope, value = activate(at.function, widen(*gate), &slope), factor = widen(*up);
     if (!GRADIENT) {
         ((T *)at.active)[i] = narrow<T>(value * factor);
         return;
@@ -179,7 +158,7 @@ __global__ void __launch_bounds__(THREADS) active_kernel(struct active_rows at) 
 }
 
 template <typename T>
-static void activate(const struct active_rows &at, int64_t rows, bool pairs, bool gradient, cudaStream_t stream) {
+static void activate_rows(const struct active_rows &at, int64_t rows, bool pairs, bool gradient, cudaStream_t stream) {
     auto kernel = pairs ? (gradient ? known<active_kernel<T, true, true>>() : known<active_kernel<T, true, false>>())
                         : (gradient ? known<active_kernel<T, false, true>>() : known<active_kernel<T, false, false>>());
     launch(kernel, grid_size(rows < PRODUCT_BLOCKS_MAX ? rows : PRODUCT_BLOCKS_MAX), THREADS, 0, stream, at);
@@ -331,7 +310,7 @@ static void make_active(const struct expert_call &own, const struct node *node) 
         by_weight(own, x, own.x_row, 0, f, c, false, nullptr, own.work[0], f, false);
         by_weight(own, x, own.x_row, 1, f, c, false, nullptr, own.work[1], f, false);
     }
-    FOR_ELEMENT(own.dtype, activate, active_of(own, node), own.rows, own.pairs, false, own.stream);
+    FOR_ELEMENT(own.dtype, activate_rows, active_of(own, node), own.rows, own.pairs, false, own.stream);
 }
 
 /* The rows of other experts: those of the input `previous`, or zeros. */
@@ -371,7 +350,7 @@ static enum status expert_grad_run(const struct kernel *kernel, const struct ker
     make_active(own, node);
     by_weight(own, dy, own.y_row, down, c, f, true, nullptr, own.work[3], f, false);
     by_rows(own, dy, own.y_row, c, own.work[2], f, f, call->out[1 + down]);
-    FOR_ELEMENT(own.dtype, activate, active_of(own, node), own.rows, own.pairs, true, own.stream);
+    FOR_ELEMENT(own.dtype, activate_rows, active_of(own, node), own.rows, own.pairs, true, own.stream);
     int64_t dx_row = call->out[0] ? tensor_row_stride(node->out[0]) : 0;
     if (own.pairs) {
         FOR_ELEMENT(own.dtype, add_bias, own.range, dy, own.y_row, c, call->out[4], own.stream);
