@@ -146,13 +146,10 @@ static enum status take_arguments(const char *path, const json_t *object, struct
 /* Whether the steps after the change have other bits than in a run that has the new value from its first step on. An
  * option that is given decides for itself. */
 static bool alters_bits(const char *field, const json_t *of_run, const struct options *options) {
-    static const char *const intervals[] = {"save_every",    "keep",         "replan",       "valid_every",
-                                            "valid_batches", "sample_every", "sample_tokens"};
-    for (size_t i = 0; i < sizeof intervals / sizeof *intervals; i++)
-        if (strcmp(field, intervals[i]) == 0) return false;
+    enum option_id id = find_field(field);
+    if (id < OPT_COUNT && option_table[id]->same_bits) return false;
     bool length = strcmp(field, "steps") == 0 || strcmp(field, "epochs") == 0;
     if (length && json_is_integer(json_object_get(of_run, "schedule_steps"))) return false;
-    enum option_id id = find_field(field);
     return !run_change_is_option(field) || !options_given(options, id);
 }
 

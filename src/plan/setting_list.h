@@ -252,28 +252,29 @@
       SETTING_FLOAT_DEFAULT(0.2), .commands = COMMAND_TRAIN | COMMAND_RESUME, .computed = SETTING_RUN_VALUE,           \
       .help = "fraction of the schedule in which wsd decays")                                                          \
     X(save_every, "save_every", "save-every", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(100),          \
-      .commands = COMMAND_TRAIN | COMMAND_RESUME, .computed = SETTING_RUN_VALUE,                                       \
+      .commands = COMMAND_TRAIN | COMMAND_RESUME, .same_bits = true, .computed = SETTING_RUN_VALUE,                    \
       .help = "steps between checkpoints. A run also saves at its end and on a signal. 0: no checkpoints; the run "    \
               "cannot be resumed")                                                                                     \
     X(keep, "keep", "keep", SETTING_INT_IN(0, 1000000), SETTING_INT_DEFAULT(2),                                        \
-      .commands = COMMAND_TRAIN | COMMAND_RESUME, .computed = SETTING_RUN_VALUE,                                       \
+      .commands = COMMAND_TRAIN | COMMAND_RESUME, .same_bits = true, .computed = SETTING_RUN_VALUE,                    \
       .help = "number of newest checkpoints to keep; 0: all")                                                          \
     X(replan, "replan", "replan", .type = SETTING_CHOICE, .choices = "auto|off", .fallback = "auto",                   \
       .names = "off|auto", .flag_in_files = true, .later = true, .commands = COMMAND_TRAIN | COMMAND_RESUME,           \
-      .computed = SETTING_RUN_VALUE,                                                                                   \
+      .same_bits = true, .computed = SETTING_RUN_VALUE,                                                                \
       .help = "auto: measure instructions while training and switch to a policy that is more than 5% faster, or when " \
               "available memory changes. Never changes a result. off with --plan, and for several ranks with GPUs")    \
     X(valid_every, "valid_every", "valid-every", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(100),       \
-      .commands = COMMAND_TRAIN | COMMAND_RESUME, .computed = SETTING_RUN_VALUE,                                       \
+      .commands = COMMAND_TRAIN | COMMAND_RESUME, .same_bits = true, .computed = SETTING_RUN_VALUE,                    \
       .help = "steps between validations; 0: never")                                                                   \
     X(valid_batches, "valid_batches", "valid-batches", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(0),   \
-      .commands = COMMAND_TRAIN | COMMAND_RESUME, .computed = SETTING_RUN_VALUE,                                       \
+      .commands = COMMAND_TRAIN | COMMAND_RESUME, .same_bits = true, .computed = SETTING_RUN_VALUE,                    \
       .help = "maximum batches per validation; 0: all")                                                                \
     X(sample_every, "sample_every", "sample-every", SETTING_INT_IN(0, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(0),      \
-      .commands = COMMAND_TRAIN | COMMAND_RESUME, .computed = SETTING_RUN_VALUE,                                       \
+      .commands = COMMAND_TRAIN | COMMAND_RESUME, .same_bits = true, .computed = SETTING_RUN_VALUE,                    \
       .help = "steps between generated samples (samples.jsonl); 0: never")                                             \
     X(sample_tokens, "sample_tokens", "sample-tokens", SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(64),   \
-      .commands = COMMAND_TRAIN | COMMAND_RESUME, .computed = SETTING_RUN_VALUE, .help = "maximum tokens per sample")
+      .commands = COMMAND_TRAIN | COMMAND_RESUME, .same_bits = true, .computed = SETTING_RUN_VALUE,                    \
+      .help = "maximum tokens per sample")
 
 /* Of a training run, fixed with its data: fields of struct train_options. chat_time_s is a date on the command line,
  * and seconds since 1970 elsewhere. */

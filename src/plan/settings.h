@@ -75,6 +75,7 @@ struct setting {
 
     /* Files. */
     bool later;          /* files of earlier versions lack it and mean the default */
+    bool same_bits;      /* resume may change it without changing a bit of the weights or losses */
     bool names_in_files; /* all of `names` are legal there, not `choices` alone */
     bool flag_in_files;  /* true or false there, for values 1 and 0 */
     int only_with;      /* the setting with which alone it says anything, + 1, where that has `only_value`; 0: always */
