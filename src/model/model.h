@@ -239,6 +239,7 @@ struct model_family {
         HEADS_NORMED,
         HEADS_NORMED_TOGETHER
     } heads_norm;                       /* of queries and keys */
+    bool plain_mlp;                     /* two matrices with biases; else a gated MLP: three */
     bool output_unbiased;               /* attention_bias is not of the output's projection */
     const struct expert_names *experts; /* in place of the MLP */
     int windows;                        /* enum config_windows */

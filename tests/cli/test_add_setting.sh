@@ -113,9 +113,8 @@ compile() { # SOURCE OBJECT
         sed "s|$source/src/plan/settings.c|$1|g; s|-I$source/|-I$copy/|g; s|-o [^ ]*|-o $2|; s|-M[TF] [^ ]*||g; s|-MD||; s|-O2|-O0|; s| -Werror | |g")
     (cd "$build" && sh -c "$command") || fail "$1 does not compile"
 }
-for file in src/plan/settings.c src/plan/recipe.c src/plan/plan.c src/plan/plan_keys.c src/plan/policy.c \
-    src/session/options.c src/session/programs.c src/cli/options.c src/cli/run_config.c \
-    src/cli/help.c src/api/options.c src/api/call.c; do
+for file in src/plan/settings.c src/plan/recipe.c src/plan/plan.c src/plan/policy.c src/session/options.c \
+    src/session/programs.c src/cli/options.c src/cli/step_options.c src/cli/help.c src/api/call.c; do
     compile "$copy/$file" "$place/$(echo "$file" | tr / _).o"
 done
 compile "$place/main.c" "$place/main.o"

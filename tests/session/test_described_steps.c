@@ -92,7 +92,7 @@ static struct transformer transformer_of(const struct model_config *config) {
                                 .kv_heads = config->kv_heads,
                                 .ffn = config->ffn,
                                 .vocab = config->vocab_size,
-                                .gated = config->family->layer != NULL,
+                                .gated = !config->family->plain_mlp,
                                 .tied = config->tied,
                                 .head_size = config->head_dim};
 }

@@ -249,7 +249,7 @@ static enum status read_model(const char *name, struct choice_request *out) {
                                       .kv_heads = config->kv_heads,
                                       .ffn = config->ffn,
                                       .vocab = config->vocab_size,
-                                      .gated = config->family->layer != NULL, /* as decoder_mlp has them */
+                                      .gated = !config->family->plain_mlp,
                                       .tied = config->tied,
                                       .head_size = config->head_dim};
     out->sequence_length = config->context < SEQUENCE_MAX ? config->context : SEQUENCE_MAX;

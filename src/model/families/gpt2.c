@@ -137,6 +137,7 @@ const struct model_family family_gpt2 = {
     .set_defaults = set_defaults,
     .read_config = read_config,
     .build = build,
+    .plain_mlp = true,
     .write_config = write_config,
     .initial_deviation = initial_deviation,
 };

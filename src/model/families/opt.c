@@ -159,6 +159,7 @@ const struct model_family family_opt = {
     .set_defaults = set_defaults,
     .read_config = read_config,
     .build = build,
+    .plain_mlp = true,
     .write_config = write_config,
     .initial_deviation = initial_deviation,
 };
