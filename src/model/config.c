@@ -62,10 +62,10 @@ const char *config_activation_name(int index) {
 
 static const struct config_key *find_key(const struct config_key *keys, const char *name) {
     for (; keys->name; keys++) {
-        const char *const *own = keys->names;
-        while (own && *own && strcmp(*own, name) != 0)
+        const char *const one[] = {keys->name, NULL}, *const *own = keys->names ? keys->names : one;
+        while (*own && strcmp(*own, name) != 0)
             own++;
-        if ((own && *own) || strcmp(keys->name, name) == 0) return keys;
+        if (*own) return keys;
     }
     return NULL;
 }
