@@ -18,7 +18,7 @@
 #include "profile/operator_bench.h"
 #include "profile/points.h"
 
-static const double LARGE_FLOPS = 20e9; /* a thread's, as in profile_model.c */
+static const double LARGE_FLOPS = 20e9; /* a thread's, as in profile/model.c */
 
 struct bench {
     struct graph *graph;

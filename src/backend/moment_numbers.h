@@ -1,4 +1,4 @@
-/* What codes of 8 bits stand for (backend/update.h), as bitsandbytes' create_dynamic_map computes it in fp32: the
+/* What codes of 8 bits stand for (backend/kernel_parts.h), as bitsandbytes' create_dynamic_map computes it in fp32: the
  * numbers of the unsigned map, and the magnitudes of the signed one from 0 on. */
 #pragma once
 

@@ -28,7 +28,7 @@ enum random_stream {
     RANDOM_SHUFFLE,
     RANDOM_SAMPLE,
     RANDOM_TEST,
-    RANDOM_ROUND_STATE, /* stochastic rounding of optimizer states and of weights (backend/update.h) */
+    RANDOM_ROUND_STATE, /* stochastic rounding of optimizer states and of weights (backend/kernel_parts.h) */
     RANDOM_ROUND_WEIGHT
 };
 

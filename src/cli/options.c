@@ -235,7 +235,7 @@ static enum status check_arguments(const struct options *options) {
     return status_hint(status, "usage: ballast %s %s [options]", command->name, command->arguments);
 }
 
-/* Options from a --config file: a JSON object with options by their keys, or a run's run.json (run_config.c). */
+/* Options from a --config file: a JSON object with options by their keys, or a run's run.json (step_options.c). */
 
 enum { CONFIG_FILE_LIMIT_BYTES = 1 << 24 };
 

@@ -330,6 +330,7 @@ static enum status begin_rank(struct symbols *symbols, int r) {
     return make_payloads(symbols, r);
 }
 
+/* Of all ranks, all data NOTHING. The caller frees, also after a failure. */
 static enum status symbols_create(const struct schedule_walk *walk, const struct comm_spec *spec, struct symbols *out) {
     *out = (struct symbols){.walk = walk, .spec = spec, .of = mem_array((size_t)walk->ranks, sizeof *out->of)};
     if (!out->of) return STATUS_FAILED;

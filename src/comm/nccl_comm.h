@@ -5,7 +5,8 @@
  *
  * ORDER. NCCL asks that all ranks issue operations of communicators which share ranks in one order. A rank has one
  * stream for all of them, and starts an operation when the one before has ended; so each rank's order is its program's,
- * and program_verify_ranks proves of these that each operation is reached by all of its group (verify_ranks.h).
+ * and program_verify_ranks proves of these that each operation is reached by all of its group
+ * (compiler/verify/ranks.c).
  *
  * FAILURE. Communicators do not block: calls return while NCCL connects, and are then asked how they are. A thread
  * looks after an operation that is waited for. Where comm knows of a rank that is dead or hangs, or NCCL of an error,

@@ -1,4 +1,4 @@
-/* A message-passing library behind a table of functions: what a plugin (mpi/plugin.c) brings. Plain C without anything
+/* A message-passing library behind a table of functions: what a plugin (mpi_plugin.c) brings. Plain C without anything
  * of Ballast's, since a plugin is compiled on its own.
  *
  * One thread makes all calls. Each that can fail returns NULL, or what went wrong in words that stay valid until the

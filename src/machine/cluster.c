@@ -45,7 +45,7 @@ static const char *const link_names[CLUSTER_LINK_COUNT] = {
     [CLUSTER_LINK_PCIE] = "pcie", [CLUSTER_LINK_NVLINK] = "nvlink"};
 
 /* {"devices", "link": "nvlink" or "pcie", "link_bytes_per_s", "node_bytes_per_s", "hop_s"}; null where there is none.
- */
+ * NULL when out of memory. */
 static json_t *cluster_network_to_json(const struct cluster_network *network) {
     if (network->devices == 0) return json_null();
     return json_pack("{s:I, s:s, s:f, s:f, s:f}", "devices", (json_int_t)network->devices, "link",

@@ -60,7 +60,7 @@ struct link_request {
     bool in_place, flat;
     int64_t bytes;                      /* of data */
     struct mesh mesh;                   /* of the ranks that the program is for */
-    const struct comm_traffic *traffic; /* what one rank moves (comm_schedule.h) */
+    const struct comm_traffic *traffic; /* what one rank moves (schedule.h) */
     bool on_device;                     /* works on the memory of devices */
 };
 

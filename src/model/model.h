@@ -277,7 +277,7 @@ enum status model_folder_find(const char *given, char **out);
  * of a run stands for RUN_DIR/model (model_folder_find). */
 enum status model_open(const char *given, struct model **out);
 /* The same for callers that need no weights: these may be missing from the directory (all or some of their files, which
- * is noted), and where there is no such directory, `name` may be a preset's (preset.h). */
+ * is noted), and where there is no such directory, `name` may be a preset's (model.h). */
 enum status model_open_outline(const char *name, struct model **out);
 enum status model_open_preset(const struct model_preset *preset, struct model **out);
 /* An adapter's directory with the model that it belongs to: in `base_folder` or, when that is NULL, where its config

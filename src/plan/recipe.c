@@ -15,8 +15,6 @@ struct recipe_lines {
 /* Names of GEMMs are the backend's, and values the library's own description of the algorithm in hexadecimal. Names
  * of strategies are those of nodes, and values as plan/layout/tensor_layout.h has them. */
 static const struct recipe_lines recipe_products = {"products", "0123456789abcdef", "algorithm in hexadecimal"};
-/* Names of GEMMs are the backend's, and values the library's own description of the algorithm in hexadecimal. Names
- * of strategies are those of nodes, and values as plan/layout/tensor_layout.h has them. */
 static const struct recipe_lines recipe_strategies = {"strategies", "abcdefghijklmnopqrstuvwxyz.+*/0123456789",
                                                       "strategy"};
 

@@ -252,7 +252,7 @@ enum status search_compile(struct search *search, const struct proposal *proposa
 
 /* Of several inputs one is tried half as often as if it were the only one, and less while it is not likely to be the
  * fastest: by what is expected of the next proposal, and by the best so far. Until a program fits, it is tried more
- * often: else its plan would be the smallest one (session/choose_policy.c), with most of the memory unused. */
+ * often: else its plan would be the smallest one (session/choose.c), with most of the memory unused. */
 static int max_tries(const struct search *search, const struct proposal *proposal) {
     const struct search_input *input = search->input;
     int max = input->max_compiled, few = max / SLOW_TRY_LESS;

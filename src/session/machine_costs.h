@@ -14,7 +14,7 @@
 #include "session/programs.h"
 #include "session/session.h"
 
-/* Costs that all ranks know alike: rank 0 measures, and each rank fits them to its own steps (search/sim/cost_fit.h).
+/* Costs that all ranks know alike: rank 0 measures, and each rank fits them to its own steps (search/sim/simulate.h).
  */
 
 /* Collective. `out` is a copy of rank 0's costs, which may have no kernels. Those of graphs of other numbers of nodes

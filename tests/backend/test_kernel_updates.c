@@ -234,7 +234,7 @@ static void masters_in_two_halves_have_the_same_numbers(void **state) {
 
 /* ---- stochastic rounding ---- */
 
-/* bf16 with stochastic rounding, as backend/update.h says it. */
+/* bf16 with stochastic rounding, as backend/kernel_parts.h says it. */
 static double rounded_stochastically(float value, uint32_t bits) {
     uint32_t raw;
     memcpy(&raw, &value, sizeof raw);

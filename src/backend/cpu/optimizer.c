@@ -73,7 +73,7 @@ static void round_body(const void *context, int64_t begin, int64_t end) {
         run->rounded[i] = bf16_from_float(weight[i]);
 }
 
-/* A step that changes nothing: what is made of a master is written all the same (backend/update.h). */
+/* A step that changes nothing: what is made of a master is written all the same (backend/kernel_parts.h). */
 static void update_nothing(int64_t elements, const struct update_run *run) {
     if (run->rounded) parallel_for(elements, parallel_rows(1), round_body, run);
 }

@@ -62,7 +62,7 @@ static void read_policy(void) {
 }
 
 /* A thread that falls asleep at the end of a loop takes some 50 us to wake in a virtual machine, a third of a norm's
- * time. OpenMP's own wait is as long for all loops, and shorter than the last tasks of a GEMM (limit_spinning.c). */
+ * time. OpenMP's own wait is as long for all loops, and shorter than the last tasks of a GEMM (cli/program.c). */
 static void wait_awake(const struct loop *loop, int64_t max_ns) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_policy);

@@ -36,7 +36,7 @@ static inline json_t *page_json_made(json_t *value, int failed) {
  *    "metrics":   metrics_reader.h, or null
  *    "samples":   metrics_reader.h
  *    "compare":    another run's {"name", "folder", "step_tokens", "metrics"}, or null
- *    "end":       {"state", "message"} by run_end.h, where page_run_end was called}
+ *    "end":       {"state", "message"} by train/run_state.h, where page_run_end was called}
  *
  * A run's name is that of its directory; "directory" is its path without links. A plan has no directory.
  * Only run.json or the plan file must be there. What is there is checked: BAD_INPUT names file and field. */

@@ -21,7 +21,7 @@ struct server;
 
 /* Listens at "PORT" (of the loopback address), "ADDRESS:PORT" or "[ADDRESS]:PORT" and answers from now on: `/`, the
  * page; `/data.json`, its document; `/changes.json`, what changes from step to step; `/metrics`, for Prometheus. Port 0
- * takes a free one. compared: page_data.h. As long as the directory holds no run the answer is 503. BAD_INPUT when the
+ * takes a free one. compared: page.h. As long as the directory holds no run the answer is 503. BAD_INPUT when the
  * address is malformed or taken, and in a build without libmicrohttpd. The caller closes. */
 enum status server_open(const char *address, const char *run_folder, const char *compared, struct server **out);
 void server_close(struct server *server);

@@ -3,7 +3,7 @@
 #include "backend/kernel_parts.h"
 #include "base/random.h"
 
-/* ---- stochastic rounding (backend/update.h): Philox's blocks for LANES times four elements at a time ---- */
+/* ---- stochastic rounding (backend/kernel_parts.h): Philox's blocks for LANES times four elements at a time ---- */
 
 typedef uint64_t vl __attribute__((vector_size(LANES * 4)));
 
@@ -74,7 +74,7 @@ INLINE void store_stochastic(void *to, int64_t index, int64_t left, bool bf16, v
         store(to, index, left, false, value);
 }
 
-/* ---- moments in 8 bits (backend/update.h): a block's numbers from its codes, and the nearest codes ---- */
+/* ---- moments in 8 bits (backend/kernel_parts.h): a block's numbers from its codes, and the nearest codes ---- */
 
 /* Four vectors are packed together. */
 enum { MOMENT_BLOCK = UPDATE_SCALE_BLOCK, MOMENT_GROUP = 4 * LANES };

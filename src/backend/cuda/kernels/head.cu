@@ -14,7 +14,6 @@ constexpr int LOSS_THREADS = 1024, LOGITS_AT_ONCE = 8; /* of a thread */
 /* Shared memory of a block's sums, next to its logits. */
 constexpr int LOSS_STATIC_BYTES = 1024;
 
-/* GEMMs of a tile of so many tokens; NULL where not wanted. */
 struct head_kernel {
     struct kernel kernel;
     struct head_tiles tiles;

@@ -355,7 +355,7 @@ static enum status updates_run(const struct kernel *const *kernels, const struct
     return cuda_outcome();
 }
 
-/* ---- moments in 8 bits (backend/update.h) ---- */
+/* ---- moments in 8 bits (backend/kernel_parts.h) ---- */
 
 __device__ const float unsigned_numbers[] = {MOMENT_UNSIGNED_NUMBERS};
 __device__ const float signed_magnitudes[] = {MOMENT_SIGNED_MAGNITUDES};

@@ -1,4 +1,4 @@
-/* Stochastic rounding (backend/update.h) on the device. */
+/* Stochastic rounding (backend/kernel_parts.h) on the device. */
 #pragma once
 
 #include "backend/cuda/kernels/device.cuh"
@@ -13,7 +13,7 @@ struct rounding_key {
     uint32_t number, count;
 };
 
-/* random_block (base/random.h) for elements 4 * block to 4 * block + 3 (backend/update.h). */
+/* random_block (base/random.h) for elements 4 * block to 4 * block + 3 (backend/kernel_parts.h). */
 __device__ inline void draw_block(const struct rounding_key &key, uint32_t stream, uint32_t block, uint32_t words[4]) {
     uint32_t c0 = block, c1 = key.number, c2 = key.count, c3 = stream;
     uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
