@@ -1,4 +1,4 @@
-/* How well large operators are told by a part of them (profile/points.h).
+/* How well measuring a part of a large operator predicts the whole (profile/points.h).
  *
  *     build/bench/parts [MODEL_DIR|PRESET [LENGTH [ROUNDS [OPERATOR]]]]
  *
