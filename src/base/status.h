@@ -78,7 +78,8 @@ enum status status_of_signal(int signal);
     } while (0)
 
 /* Ends the process with a report: for states that only a defect in Ballast can reach. */
-__attribute__((noreturn)) void bug_report(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+__attribute__((noreturn)) void bug_report(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 #define BUG(...) bug_report(__FILE__, __LINE__, __VA_ARGS__)
 #define BUG_IF(condition, ...)                                                                                         \
     do {                                                                                                               \

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
 #include "cli/commands/command.h"
+#include "cli/options.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

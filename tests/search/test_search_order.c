@@ -1,8 +1,8 @@
 /* The order in which the search compiles: with nine programs it finds steps nearly as fast as any that is known.
  *
  * It compiles in the order of expected time: the bound plus a share of the time that the bound assumes hidden. Half of
- * the programs are for policies near the best so far, with smaller chunks too (search/proposals.h): without these the mean
- * gap here is 1.25. */
+ * the programs are for policies near the best so far, with smaller chunks too (search/proposals.h): without these the
+ * mean gap here is 1.25. */
 #include "support/search_rows.h"
 #include "support/unit.h"
 

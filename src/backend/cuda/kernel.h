@@ -15,10 +15,10 @@
  *     device: elements, vectors, sums over threads, launches; mma: instructions that are written out;
  *     stochastic_rounding: stochastic rounding;
  *     elementwise, group_collectives, norm, embedding (with rope), head, preference, optimizer, muon, attention: a
- *     family of operators each (activation: the functions of elementwise and experts); elementwise also sums rows, and packs
- *     sums that travel between devices as bf16;
- *     attention_cache: attention by keys and values in a cache, and key-value heads that are selected;
- *     routing, balance, expert: layers of experts; unpack: numbers of weights in fewer bits.
+ *     family of operators each (activation: the functions of elementwise and experts); elementwise also sums rows, and
+ * packs sums that travel between devices as bf16; attention_cache: attention by keys and values in a cache, and
+ * key-value heads that are selected; routing, balance, expert: layers of experts; unpack: numbers of weights in fewer
+ * bits.
  */
 #pragma once
 
