@@ -9,12 +9,16 @@ static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local char hint[MESSAGE_BYTES];
 
 /* One line without control characters, whatever a quoted name contains. */
+static void store_line(char target[MESSAGE_BYTES], const char *text) {
+    snprintf(target, MESSAGE_BYTES, "%.*s", MESSAGE_BYTES - 1, text);
+    for (char *byte = target; *byte; byte++)
+        if ((unsigned char)*byte < 0x20 || *byte == 0x7f) *byte = '?';
+}
+
 static void store(char target[MESSAGE_BYTES], const char *format, va_list arguments) {
     char text[MESSAGE_BYTES]; /* formatted aside first: an argument may be the current message */
     vsnprintf(text, sizeof text, format, arguments);
-    for (char *byte = text; *byte; byte++)
-        if ((unsigned char)*byte < 0x20 || *byte == 0x7f) *byte = '?';
-    snprintf(target, MESSAGE_BYTES, "%s", text);
+    store_line(target, text);
 }
 
 static void set_message(const char *format, ...) {
@@ -25,11 +29,15 @@ static void set_message(const char *format, ...) {
 }
 
 enum status status_set(enum status code, const char *format, ...) {
+    char text[2 * MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    store(message, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    hint[0] = '\0';
+    char *second = strstr(format, HINT) ? strstr(text, HINT) : NULL;
+    if (second) *second++ = '\0';
+    store_line(message, text);
+    store_line(hint, second ? second : "");
     return code;
 }
 

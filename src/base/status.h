@@ -25,10 +25,12 @@ enum status {
 #undef STATUS_ENUM
 };
 
-/* Records the message (one line, no trailing newline; control characters become "?"), drops any earlier hint, and
- * returns `code`. */
+/* Separates the message from its hint in the format of status_set: "--%s: needs a value" HINT "for example %s". */
+#define HINT "\x1e"
+/* Records the message and the hint, if the format has one, and returns `code`. Each is one line, and control characters
+ * become "?". */
 enum status status_set(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Adds a hint to the current message and returns `code` for use in a return statement. */
+/* Sets the hint of the current message and returns `code`. */
 enum status status_hint(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Puts "text: " before the current message; for callers that know the file or field, and returns `code`. */
 enum status status_prefix(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
