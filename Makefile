@@ -19,7 +19,7 @@ configure = cmake --preset $(1) -B $(2) -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(3) $(
 # $(call compile,DIRECTORY,TARGETS)
 compile = cmake --build $(1) --parallel $(JOBS) --target $(2)
 
-.PHONY: all tools deps deps-test deps-browser deps-python demo test test-quick test-slow test-asan fuzz fuzz-build check bench-build bench install format clean help
+.PHONY: all tools deps deps-test deps-browser deps-python demo test test-quick test-slow test-asan fuzz fuzz-build check bench-build bench install docs format clean help
 
 all: tools
 	$(call configure,release,$(BUILD))
@@ -107,11 +107,21 @@ bench: bench-build
 install: all
 	cmake --install $(BUILD)
 
+# The web site of the documentation, with mkdocs from PyPI.
+docs: $(BUILD)-docs/venv/installed
+	$(BUILD)-docs/venv/bin/python scripts/build-site.py $(BUILD)-docs
+
+$(BUILD)-docs/venv/installed: docs/requirements.txt
+	@scripts/install-packages.sh python
+	python3 -m venv $(BUILD)-docs/venv
+	$(BUILD)-docs/venv/bin/pip install --quiet -r $<
+	touch $@
+
 format:
 	find src include tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | xargs clang-format -i
 
 clean:
-	rm -rf $(BUILD) $(addprefix $(BUILD)-,debug asan tsan fuzz ci venv)
+	rm -rf $(BUILD) $(addprefix $(BUILD)-,debug asan tsan fuzz ci venv docs)
 
 help:
 	@echo 'make             builds $(BUILD)/ballast, libballast.so and the MPI plugins; names missing packages, installs nothing'
@@ -128,6 +138,7 @@ help:
 	@echo 'make bench-build builds the benchmarks in $(BUILD)/bench'
 	@echo 'make bench       builds and runs the benchmarks'
 	@echo 'make install     installs the program, the libraries, ballast.h and package files in PREFIX ($(PREFIX)); honors DESTDIR'
+	@echo 'make docs        builds the documentation as a web site in $(BUILD)-docs/site'
 	@echo 'make format      formats all sources with clang-format'
 	@echo 'make clean       removes the build directories'
 	@echo 'Settings: BUILD=directory CMAKE_FLAGS=... JOBS=n TEST_JOBS=n'
