@@ -13,7 +13,7 @@ libraries='pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxx
 # A build without these lacks features, which its summary names.
 optional='libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev libopenmpi-dev libmpich-dev'
 build="$tools $libraries $optional"
-test='libcmocka-dev clang clang-tidy libclang-rt-14-dev libomp-dev openmpi-bin mpich python3-jsonschema'
+test='libcmocka-dev mandoc zsh fish clang clang-tidy libclang-rt-14-dev libomp-dev openmpi-bin mpich python3-jsonschema'
 # On x86-64 the tests also compile for arm64.
 cross='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
 demo='bible-kjv bible-kjv-text'

@@ -37,7 +37,7 @@ RULE(is_constant_after_warmup) {
 BY_DATA(has_no_step_left, info->done >= info->steps)
 /* Counts --temperature 0 alone, not a generation_config.json that asks for the likeliest token. */
 BY_OPTIONS(takes_the_likeliest, options_given(options, OPT_temperature) && options_float(options, OPT_temperature) <= 0)
-BY_OPTIONS(plans_generation, is_text(options, OPT_for, "generate"))
+BY_OPTIONS(plans_generation, is_text(options, OPT_purpose, "generate"))
 BY_OPTIONS(plans_one_device, !options_given(options, OPT_devices) && !options_given(options, OPT_target_days))
 /* Only `plan` knows before the ranks start that there is one. */
 BY_OPTIONS(plans_one_rank, options->command->bit == COMMAND_PLAN && options_int(options, OPT_ranks) <= 1)

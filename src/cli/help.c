@@ -1,4 +1,6 @@
-/* --help and docs/options.md, from the table of options. */
+#include "cli/help.h"
+
+#include <ctype.h>
 
 #include "base/json.h"
 #include "cli/commands/command.h"
@@ -44,88 +46,56 @@ static const struct command *command_of(const char *part, const char **text) {
     return NULL;
 }
 
-static const char plan_value[] = "or the value in the plan file", run_value[] = "the run's value";
-
-static bool reads_plan_file(const struct command *command) {
-    return (option_table[OPT_plan_path]->commands & command->bit) != 0;
-}
-
-/* Bytes of a part of a computed default in a command's help. Only commands with --plan take values from plan files. */
-static int part_length(const char *part, int length, const struct command *command) {
-    const char *value = strstr(part, plan_value);
-    if (!value || value >= part + length) return length;
-    if (reads_plan_file(command)) return (int)(value - part) + (int)strlen(plan_value);
-    return value - part >= 2 ? (int)(value - part) - 2 : 0; /* without ", " */
-}
-
-/* The default in a command's help: the part for this command ("plan: ...") where there is one, else the common parts.
- * `resume` takes values of plan files from its run. */
-static void default_of_command(const struct setting *option, const struct command *command, char *text, size_t bytes) {
-    const char *fallback = option->fallback, *computed = option->computed;
-    size_t used = (size_t)snprintf(text, bytes, "%s", !fallback ? "" : fallback[0] ? fallback : "\"\"");
-    if (command->bit == COMMAND_RESUME && strstr(computed, plan_value)) {
-        snprintf(text, bytes, "%s", run_value);
-        return;
-    }
-    for (const char *part = computed, *end; *part; part = *end ? end + 2 : end) {
+/* The part of `text` that is for the command: the one that begins with its name ("plan: ..."), else the common one.
+ * NULL for `command` is the whole text. Parts are separated by "; ". */
+static void part_of_command(const char *text, const struct command *command, char out[HELP_TEXT_BYTES]) {
+    const size_t bytes = HELP_TEXT_BYTES;
+    size_t used = 0;
+    snprintf(out, bytes, "%s", command ? "" : text);
+    if (!command) return;
+    for (const char *part = text, *end; *part; part = *end ? end + 2 : end) {
+        end = strstr(part, "; ");
+        if (!end) end = part + strlen(part);
         const char *own = part;
         const struct command *only = command_of(part, &own);
-        end = strstr(part, "; ");
-        if (!end) end = part + strlen(part);
         if (only == command) {
-            snprintf(text, bytes, "%.*s", (int)(end - own), own);
+            snprintf(out, bytes, "%.*s", (int)(end - own), own);
             return;
         }
-        int length = only ? 0 : part_length(part, (int)(end - part), command);
-        if (length == 0 || used >= bytes) continue;
-        used +=
-            (size_t)snprintf(text + used, bytes - used, "%s%.*s", used > 0 && *part != ',' ? "; " : "", length, part);
+        if (only || used >= bytes) continue;
+        used += (size_t)snprintf(out + used, bytes - used, "%s%.*s", used > 0 ? "; " : "", (int)(end - part), part);
     }
 }
 
-/* `command` NULL: the defaults of all commands. */
-static void default_text(const struct setting *option, const struct command *command, char *text, size_t bytes) {
-    const char *fallback = option->fallback;
-    char own[256];
-    if (option->required && option->excludes)
+char *help_phrase(const struct setting *option, const struct command *command, char text[HELP_TEXT_BYTES]) {
+    part_of_command(option->help, command, text);
+    return text;
+}
+
+char *help_default(const struct setting *option, const struct command *command, char text[HELP_DEFAULT_BYTES]) {
+    const size_t bytes = HELP_DEFAULT_BYTES;
+    const char *fallback = !option->fallback ? "" : option->fallback[0] ? option->fallback : "\"\"";
+    char computed[HELP_TEXT_BYTES];
+    part_of_command(option->computed ? option->computed : "", command, computed);
+    unsigned required = command ? option->required & command->bit : option->required;
+    if (required && option->excludes)
         snprintf(text, bytes, " [required without --%s]", option->excludes);
-    else if (option->required)
+    else if (required == option->commands || (required && command))
         snprintf(text, bytes, " [required]");
-    else if (option->computed && command) {
-        default_of_command(option, command, own, sizeof own);
-        snprintf(text, bytes, " [default: %s]", own);
-    } else if (fallback)
-        snprintf(text, bytes, " [default: %s%s]", fallback[0] ? fallback : "\"\"",
-                 option->computed ? option->computed : "");
-    else if (option->computed)
-        snprintf(text, bytes, " [default: %s]", option->computed);
-    else if (option->type == SETTING_FLAG)
-        snprintf(text, bytes, " [default: off]");
+    else if (command && command->bit == COMMAND_RESUME && option->saved)
+        snprintf(text, bytes, " [default: the run's]");
+    else if (!option->fallback && !option->computed)
+        snprintf(text, bytes, " [default: %s]", option->type == SETTING_FLAG ? "off" : "none");
     else
-        snprintf(text, bytes, " [default: none]");
-}
-
-/* The parts, separated by "; ", that are for the command. */
-static void help_text(const struct setting *option, const struct command *command, char *text, size_t bytes) {
-    size_t used = 0;
-    text[0] = '\0';
-    for (const char *part = option->help, *end; *part; part = *end ? end + 2 : end) {
-        const char *name = part;
-        const struct command *only = command_of(part, &name);
-        end = strstr(part, "; ");
-        if (!end) end = part + strlen(part);
-        if (only && only != command) continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%s%.*s", used > 0 ? "; " : "", (int)(end - name), name);
-        if (used >= bytes) return;
-    }
+        snprintf(text, bytes, " [default: %s%s]", computed[0] == ',' || !computed[0] ? fallback : "", computed);
+    return text;
 }
 
 static void print_option(FILE *out, const struct setting *option, const struct command *command) {
-    char left[80], right[900], help[600], fallback[320];
+    char left[80], right[HELP_TEXT_BYTES + HELP_DEFAULT_BYTES], phrase[HELP_TEXT_BYTES], fallback[HELP_DEFAULT_BYTES];
     print_left(option, left, sizeof left);
-    default_text(option, command, fallback, sizeof fallback);
-    help_text(option, command, help, sizeof help);
-    snprintf(right, sizeof right, "%s%s", help, fallback);
+    snprintf(right, sizeof right, "%s%s", help_phrase(option, command, phrase),
+             help_default(option, command, fallback));
     fprintf(out, "%s", left);
     if (strlen(left) + 2 > HELP_COLUMN)
         fprintf(out, "\n%*s", HELP_COLUMN, "");
@@ -140,12 +110,9 @@ void help_print_program(FILE *out) {
           out);
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("  help       print this text; `ballast help COMMAND` (or `ballast COMMAND --help`) shows all options and\n"
-          "             their defaults; `ballast help options` prints docs/options.md, `ballast help models` "
-          "docs/models.md,\n"
-          "             `ballast help tokenizers` docs/tokenizers.md, `ballast help templates` docs/chat.md;\n"
-          "             `ballast help presets` lists published models that `ballast plan` knows by name\n"
-          "  version    print the program's version\n\n"
+    fputs("  version    print the program's version\n"
+          "  help       print this text; `ballast help presets` lists published models that `plan` knows by name\n\n"
+          "`ballast COMMAND --help` shows the options that people use, `ballast COMMAND --help-all` shows all.\n\n"
           "exit status:\n",
           out);
 #define PRINT_STATUS(name, value, text) fprintf(out, "  %-10d %s\n", value, text);
@@ -153,20 +120,52 @@ void help_print_program(FILE *out) {
 #undef PRINT_STATUS
 }
 
-void help_print_command(const struct command *command, FILE *out) {
+const char *const option_group_titles[GROUP_COUNT] = {
+#define GROUP_TITLE(id, title) title,
+    OPTION_GROUP_LIST(GROUP_TITLE)
+#undef GROUP_TITLE
+};
+
+bool help_shows(const struct command *command, const struct setting *option, bool all) {
+    return option->commands & command->bit && (all || option->common & command->bit);
+}
+
+static void print_group(FILE *out, const struct command *command, enum option_group group, bool all) {
+    bool any = false;
+    for (int i = 0; i < OPT_COUNT; i++) {
+        if (option_table[i]->group != group || !help_shows(command, option_table[i], all)) continue;
+        if (!any) fprintf(out, "\n%s:\n", option_group_titles[group]);
+        any = true;
+        print_option(out, option_table[i], command);
+    }
+}
+
+void help_print_command(const struct command *command, bool all, FILE *out) {
     fprintf(out, "ballast %s: %s\n\nusage: ballast %s %s [options]\n\n", command->name, command->summary, command->name,
             command->arguments);
     print_wrapped(out, command->details, 0, 0);
-    fputs("\noptions:\n", out);
+    if (all) {
+        fputc('\n', out);
+        print_wrapped(out, command->notes, 0, 0);
+    }
+    fprintf(out, "\nexample:\n  %s\n", command->example);
+    for (enum option_group group = 0; group < GROUP_COUNT; group++)
+        print_group(out, command, group, all);
+    int hidden = 0;
     for (int i = 0; i < OPT_COUNT; i++)
-        if (option_table[i]->commands & command->bit) print_option(out, option_table[i], command);
-    fprintf(out, "  -h, --help%*s", HELP_COLUMN - 12, "");
-    fputs("this text\n", out);
+        hidden += help_shows(command, option_table[i], true) && !help_shows(command, option_table[i], all);
+    fputc('\n', out);
+    if (hidden > 0) fprintf(out, "`ballast %s --help-all` shows %d more options.\n", command->name, hidden);
+    fputs("docs/options.md explains each option.\n", out);
+}
+
+bool help_is_recipe(const struct setting *option) {
+    enum setting_id id = setting_id_of(option);
+    return id == SETTING_lora || id == SETTING_freeze || (id < SETTING_COUNT && settings_have(&recipe_settings, id));
 }
 
 static void print_row(FILE *out, const struct setting *option) {
-    char key[64], fallback[320];
-    default_text(option, NULL, fallback, sizeof fallback);
+    char key[64], fallback[HELP_DEFAULT_BYTES];
     const char *argument = option_argument(option);
     fprintf(out, "| `--%s%s%s`", option->name, argument[0] ? " " : "", argument);
     if (option->letter) fprintf(out, ", `-%c`", option->letter);
@@ -174,24 +173,31 @@ static void print_row(FILE *out, const struct setting *option) {
     const char *separator = "";
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (option->commands & (1u << i)) fprintf(out, "%s%s", separator, commands[i]->name), separator = ", ";
-    fprintf(out, " | %s%s |\n", option->help, fallback);
+    fprintf(out, " | %s.", option->help);
+    if (option->details) fprintf(out, " %s", option->details);
+    fprintf(out, "%s%s |\n", help_is_recipe(option) ? " Part of the recipe." : "",
+            help_default(option, NULL, fallback));
 }
 
 void help_print_document(FILE *out) {
     fputs(
         "# Options\n\nMade by `ballast help options > docs/options.md`; a test compares.\n\n"
         "Each option is also a key of a `--config FILE`, a JSON object. The command line wins over the file, the file "
-        "over the\ndefault. With --plan, or if the file is a run's run.json, Ballast refuses options that differ from "
-        "the "
-        "recipe, which\nfixes the bits of the result. Sizes are written `512M`, `8G`, `1.5T` (powers of "
-        "1024) or plain bytes.\n\n## Commands\n\n",
+        "over the\ndefault. Sizes are written `512M`, `8G`, `1.5T` (powers of 1024) or plain bytes.\n\n"
+        "The recipe fixes the bits of the result. With --plan, or if the --config file is a run's run.json, its "
+        "options come from\nthere, and Ballast refuses other values. `resume` takes options from its run. Of the "
+        "other options under memory and\nranks, only --device changes a result.\n\n## Commands\n\n",
         out);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "- `ballast %s %s`: %s. %s\n", commands[i]->name, commands[i]->arguments, commands[i]->summary,
-                commands[i]->details);
-    fputs("\n## Options\n\n| option | key | commands | meaning and default |\n|---|---|---|---|\n", out);
-    for (int i = 0; i < OPT_COUNT; i++)
-        if (option_table[i]->commands) print_row(out, option_table[i]);
+        fprintf(out, "- `ballast %s %s`: %s. %s %s\n", commands[i]->name, commands[i]->arguments, commands[i]->summary,
+                commands[i]->details, commands[i]->notes);
+    for (enum option_group group = 0; group < GROUP_COUNT; group++) {
+        const char *title = option_group_titles[group];
+        fprintf(out, "\n## %c%s\n\n| option | key | commands | meaning and default |\n|---|---|---|---|\n",
+                toupper(title[0]), title + 1);
+        for (int i = 0; i < OPT_COUNT; i++)
+            if (option_table[i]->commands && option_table[i]->group == group) print_row(out, option_table[i]);
+    }
 }
 
 /* The settings as parts of a JSON schema, from which scripts/formats.py makes those of recipes and run.json. */

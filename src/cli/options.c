@@ -93,7 +93,7 @@ static enum status unknown_option(const struct options *options, const char *nam
     const struct option_alias *alias = option_alias_find(options->command, name);
     if (alias) return option_alias_hint(status, options->command, alias, false);
     if (nearest.best) return status_hint(status, "did you mean --%s?", nearest.best);
-    return status_hint(status, "`ballast %s --help` lists all", options->command->name);
+    return status_hint(status, "`ballast %s --help-all` lists all", options->command->name);
 }
 
 /* An option of another command; its name may also be another trainer's name for one of this command. */
@@ -102,7 +102,9 @@ static enum status foreign_option(const struct options *options, const struct se
     const struct option_alias *alias = option_alias_find(options->command, option->name);
     enum status status = status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s", option->name,
                                     options->command->name, option_print_commands(option, list));
-    return alias ? option_alias_hint(status, options->command, alias, false) : status;
+    if (alias) return option_alias_hint(status, options->command, alias, false);
+    return status_hint(status, "leave out --%s; `ballast %s --help-all` lists all", option->name,
+                       options->command->name);
 }
 
 /* Whether the next word is the option's value. */
@@ -123,13 +125,13 @@ static enum status set_from_arguments(struct options *options, enum option_id id
     if (!text && follows(option, arguments)) text = arguments->items[arguments->next++];
     if (!text) text = option->bare;
     if (!text) {
-        enum status status = status_set(STATUS_BAD_INPUT, "%s: needs a value (%s)", where, option_argument(option));
-        if (arguments->next < arguments->count)
-            return status_hint(status, "a value that begins with -- is given as %s=VALUE", where);
-        return status;
+        bool more = arguments->next < arguments->count;
+        return status_set(STATUS_BAD_INPUT, "%s: needs a value (%s)" HINT "write %s%s%s", where,
+                          option_argument(option), where, more ? "=" : " ",
+                          more ? "VALUE for a value that begins with --" : option_argument(option));
     }
     if (value->source == SOURCE_COMMAND_LINE && option->type != SETTING_TEXTS)
-        return status_set(STATUS_BAD_INPUT, "%s: given twice", where);
+        return status_set(STATUS_BAD_INPUT, "%s: given twice" HINT "leave out one of them", where);
     TRY(option_value_set(option, where, text, value));
     value->source = SOURCE_COMMAND_LINE;
     return STATUS_OK;
@@ -141,10 +143,9 @@ static enum status read_long(struct options *options, const char *argument, stru
     size_t length = equals ? (size_t)(equals - argument) : strlen(argument);
     if (length >= sizeof name) return status_set(STATUS_BAD_INPUT, "--%s: unknown option", argument);
     snprintf(name, sizeof name, "%.*s", (int)length, argument);
-    if (strcmp(name, "help") == 0 && !equals) {
-        options->help = true;
-        return STATUS_OK;
-    }
+    options->help_all = strcmp(name, "help-all") == 0 && !equals;
+    options->help = options->help_all || (strcmp(name, "help") == 0 && !equals);
+    if (options->help) return STATUS_OK;
     enum option_id id = option_find(options->command->bit, name);
     if (id == OPT_COUNT) return unknown_option(options, name);
     return set_from_arguments(options, id, equals ? equals + 1 : NULL, arguments);
@@ -159,7 +160,7 @@ static enum status read_short(struct options *options, const char *argument, str
         if (option_table[i]->letter == argument[0] && serves(options, option_table[i]))
             return set_from_arguments(options, (enum option_id)i, argument[1] ? argument + 1 : NULL, arguments);
     enum status status = status_set(STATUS_BAD_INPUT, "-%s: unknown option", argument);
-    return status_hint(status, "`ballast %s --help` lists all", options->command->name);
+    return status_hint(status, "`ballast %s --help-all` lists all", options->command->name);
 }
 
 static enum status empty_argument(const struct options *options) {
@@ -194,8 +195,9 @@ static enum status exclude_others(struct options *options) {
         if (!excludes || value->source == SOURCE_NONE) continue;
         struct option_value *other = &options->values[option_find(options->command->bit, excludes)];
         if (other->source == value->source)
-            return status_set(STATUS_BAD_INPUT, "--%s and --%s: only one of them can be given", option_table[i]->name,
-                              excludes);
+            return status_set(STATUS_BAD_INPUT,
+                              "--%s and --%s: only one of them can be given" HINT "leave out --%s or --%s",
+                              option_table[i]->name, excludes, option_table[i]->name, excludes);
         *(other->source < value->source ? other : value) = (struct option_value){0};
     }
     return STATUS_OK;
@@ -206,14 +208,21 @@ static bool is_replaced(const struct options *options, const struct setting *opt
            options->values[option_find(options->command->bit, option->excludes)].source != SOURCE_NONE;
 }
 
+static enum status missing(const struct options *options, const struct setting *option) {
+    const struct command *command = options->command;
+    char letter[8] = "";
+    if (option->letter) snprintf(letter, sizeof letter, " (-%c)", option->letter);
+    enum status status = status_set(STATUS_BAD_INPUT, "ballast %s: --%s%s %s is missing", command->name, option->name,
+                                    letter, option_argument(option));
+    return status_hint(status, "for example: %s", command->example);
+}
+
 static enum status fill_defaults(struct options *options) {
     for (int i = 0; i < OPT_COUNT; i++) {
         const struct setting *option = option_table[i];
         struct option_value *value = &options->values[i];
         if (!serves(options, option) || value->source != SOURCE_NONE) continue;
-        if (option->required && !is_replaced(options, option))
-            return status_set(STATUS_BAD_INPUT, "ballast %s: --%s %s is missing", options->command->name, option->name,
-                              option_argument(option));
+        if (option->required & options->command->bit && !is_replaced(options, option)) return missing(options, option);
         if (!option->fallback) continue;
         BUG_IF(option_value_set(option, option->name, option->fallback, value) != STATUS_OK, "default of --%s: %s",
                option->name, status_message());
@@ -290,7 +299,8 @@ static enum status set_value(const char *where, const struct setting *option, co
         return STATUS_OK;
     }
     const char *text = value_text(option, json, &options->memory);
-    if (!text) return status_set(STATUS_BAD_INPUT, "%s: must be %s", where, type_rule(option));
+    if (!text)
+        return status_set(STATUS_BAD_INPUT, "%s: has the wrong type" HINT "must be %s", where, type_rule(option));
     return option_value_set(option, where, text, value);
 }
 
@@ -323,7 +333,7 @@ static enum status check_format(const char *path, const char *command_name) {
     enum status status =
         status_set(STATUS_BAD_INPUT, "--config: %s: is %s, and must be JSON", path, yaml ? "YAML" : "TOML");
     return status_hint(status,
-                       "write it as {\"steps\": 1000, \"lr\": 3e-4}; `ballast %s --help` lists the options, "
+                       "write it as {\"steps\": 1000, \"lr\": 3e-4}; `ballast %s --help-all` lists the options, "
                        "whose keys have _ for -",
                        command_name);
 }

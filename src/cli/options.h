@@ -49,7 +49,7 @@ struct options {
     struct option_value values[OPT_COUNT];
     VEC(const char *) arguments; /* positional */
     struct scratch memory;       /* of texts from a config file */
-    bool help;                   /* --help or -h was given: the rest is not checked */
+    bool help, help_all;         /* --help or -h, or --help-all was given: the rest is not checked */
 };
 
 /* Reads what stands after the subcommand. BAD_INPUT names the option and the rule (and the file, for a config's key).
@@ -81,13 +81,6 @@ enum status options_set_json(const char *where, enum option_id id, const json_t 
 /* Whether a config file is a run's run.json, and what is read from one. */
 bool options_is_run(const json_t *object);
 enum status options_read_run(const char *path, const json_t *object, struct options *options);
-
-/* Help: of the program, of one subcommand, and the whole table as docs/options.md. */
-void help_print_program(FILE *out);
-void help_print_command(const struct command *command, FILE *out);
-void help_print_document(FILE *out);
-/* The settings of recipes and of run.json as parts of a JSON schema, on stdout (scripts/formats.py). */
-enum status help_print_schemas(void);
 
 /* Names that other trainers (transformers, Megatron-LM, torchtune, axolotl, llm.c) and Ballast 0.1 give the options
  * (alias.c). Ballast refuses them with a hint that names its own option. */

@@ -11,6 +11,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands/command.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/ranks.h"
 #include "model/model.h"
@@ -169,37 +170,75 @@ static enum status run_command(const struct command *command, int count, char **
     struct options options;
     enum status status = options_parse(command, count, arguments, &options);
     if (status == STATUS_OK && options.help)
-        help_print_command(command, stdout);
+        help_print_command(command, options.help_all, stdout);
     else
         status = run_part(command, &options, status, count, arguments);
     options_free(&options);
     return status;
 }
 
+static enum status print_options(const char *name) {
+    (void)name;
+    help_print_document(stdout);
+    return STATUS_OK;
+}
+static enum status print_schemas(const char *name) {
+    (void)name;
+    return help_print_schemas();
+}
+static enum status print_models(const char *name) {
+    (void)name;
+    return model_print_document(stdout);
+}
+static enum status print_presets(const char *name) {
+    (void)name;
+    return model_preset_print_list(stdout);
+}
+static enum status print_tokenizers(const char *name) {
+    (void)name;
+    tokenizer_print_document(stdout);
+    return STATUS_OK;
+}
+static enum status print_templates(const char *name) {
+    (void)name;
+    chat_print_document(stdout);
+    return STATUS_OK;
+}
+static enum status print_manual(const char *name) {
+    const struct command *command = name ? command_find(name) : NULL;
+    if (name && !command) return unknown_command(name);
+    manual_print(command, stdout);
+    return STATUS_OK;
+}
+static enum status print_completion(const char *name) { return completion_print(name ? name : "", stdout); }
+
+/* Other texts than a command's help: `ballast help NAME`. `named`: takes one more argument. */
+static const struct {
+    const char *name;
+    bool named;
+    enum status (*print)(const char *name);
+} documents[] = {
+    {"options", false, print_options}, {"schemas", false, print_schemas},       {"models", false, print_models},
+    {"presets", false, print_presets}, {"tokenizers", false, print_tokenizers}, {"templates", false, print_templates},
+    {"manual", true, print_manual},    {"completion", true, print_completion},
+};
+
 static enum status run_help(int count, char **arguments) {
     if (count == 0) {
         help_print_program(stdout);
         return STATUS_OK;
     }
-    if (count > 1) return status_set(STATUS_BAD_INPUT, "ballast help: '%s' is one argument too many", arguments[1]);
-    if (strcmp(arguments[0], "options") == 0) {
-        help_print_document(stdout);
-        return STATUS_OK;
-    }
-    if (strcmp(arguments[0], "schemas") == 0) return help_print_schemas();
-    if (strcmp(arguments[0], "models") == 0) return model_print_document(stdout);
-    if (strcmp(arguments[0], "presets") == 0) return model_preset_print_list(stdout);
-    if (strcmp(arguments[0], "tokenizers") == 0) {
-        tokenizer_print_document(stdout);
-        return STATUS_OK;
-    }
-    if (strcmp(arguments[0], "templates") == 0) {
-        chat_print_document(stdout);
-        return STATUS_OK;
-    }
+    size_t i = 0, known = sizeof documents / sizeof *documents;
+    while (i < known && strcmp(documents[i].name, arguments[0]) != 0)
+        i++;
+    int limit = i < known && documents[i].named ? 2 : 1;
+    if (count > limit)
+        return status_set(STATUS_BAD_INPUT, "ballast help: '%s' is one argument too many" HINT "leave out '%s'",
+                          arguments[limit], arguments[limit]);
+    if (i < known) return documents[i].print(count > 1 ? arguments[1] : NULL);
     const struct command *command = command_find(arguments[0]);
     if (!command) return unknown_command(arguments[0]);
-    help_print_command(command, stdout);
+    help_print_command(command, false, stdout);
     return STATUS_OK;
 }
 

@@ -4,12 +4,14 @@
  * Files, in the order to read them:
  *   main, program: the program, from its arguments to its exit status; how long OpenMP's threads wait in a loop;
  *   commands/: the subcommands, one each;
- *   options, option_list: options, and the values that were given by arguments or a --config file; the settings among
- * them stand in plan/setting_list.h; step_options: a run's run.json as such a file, and from options to those of
- * session and generate; help: --help, docs/options.md and schemas; alias, effect: other trainers' names for options,
- * and options that change nothing here; ranks: the program on several ranks: who starts them, prints, and ends; how
- * Ctrl-C stops a run; new_output: what -o names, whole or not at all; line_edit, line_edit_absent: a line typed at a
- * prompt, with or without libedit. */
+ *   options, option_list: the table of options, and the values given by arguments or a --config file; settings are in
+ *       plan/setting_list.h;
+ *   step_options: run.json as a --config file, and options as those of session and generate;
+ *   help, manual, completion: --help, docs/options.md and schemas; manual pages; completions for shells;
+ *   alias, effect: other trainers' names for options; options that have no effect;
+ *   ranks: the program on several ranks: who starts them, prints, and ends; how Ctrl-C stops a run;
+ *   new_output: the file or directory of -o, whole or not at all;
+ *   line_edit, line_edit_absent: a line typed at a prompt, with or without libedit. */
 #pragma once
 
 /* The whole program: `arguments` are those after the program's name. Prints errors and returns the exit status. */

@@ -43,6 +43,24 @@ enum command_bit {
         COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_PROFILE, /* those that all ranks carry out together */
 };
 
+/* The headings under which help lists options, in this order. */
+#define OPTION_GROUP_LIST(X)                                                                                           \
+    X(MODEL, "model")                                                                                                  \
+    X(DATA, "data")                                                                                                    \
+    X(TRAINING, "training")                                                                                            \
+    X(PREFERENCES, "preference training")                                                                              \
+    X(ADAPTERS, "adapters")                                                                                            \
+    X(MEMORY, "memory and device")                                                                                     \
+    X(RANKS, "ranks")                                                                                                  \
+    X(CLUSTER, "what to plan")                                                                                         \
+    X(GENERATION, "generation")                                                                                        \
+    X(OUTPUT, "output")
+enum option_group {
+#define OPTION_GROUP(id, title) GROUP_##id,
+    OPTION_GROUP_LIST(OPTION_GROUP) GROUP_COUNT
+#undef OPTION_GROUP
+};
+
 enum setting_type {
     SETTING_FLAG,  /* true or false */
     SETTING_INT,   /* a whole number within min..max */
@@ -88,12 +106,17 @@ struct setting {
     const char *argument;   /* what help calls the value; NULL: the choices, or N, X or SIZE, by its type */
     const char *bare;       /* of a choice: its value where none follows; NULL: one must */
     unsigned commands;      /* bits of enum command_bit; 0: no option of its own */
-    /* What the default is computed from, for people, or what happens without the option; where the setting has a
-     * default, what follows it in the sentence: ", or the value in the plan file". */
+    unsigned common;        /* those whose --help shows it; --help-all and the documents show it for all */
+    enum option_group group;
+    bool saved; /* a run holds it, so that resume takes its default from there */
+    /* The default in words, or what happens without the option; where the setting has a default, what follows it in
+     * the sentence: ", at most the model's context". */
     const char *computed;
     const char *excludes; /* the name of one that says the same in another way; NULL: none */
-    bool required;        /* unless that one is given */
+    unsigned required;    /* commands that need it, unless that one is given */
+    /* A phrase of at most two lines in --help. Parts, separated by "; ", may be for one command: "plan: ...". */
     const char *help;
+    const char *details; /* sentences for the manual page and docs/options.md; NULL: none */
 };
 
 /* SETTING_batch …, after the fields of structs that hold them. */

@@ -20,7 +20,8 @@ edit() { # FILE SCRIPT
 }
 edit src/plan/setting_list.h '/^#define SETTING_LIST_RECIPE/a\
     X(logit_scale, "logit_scale", "logit-scale", SETTING_FLOAT_IN(0, 8), SETTING_FLOAT_DEFAULT(1.5), .later = true, \\\
-      .rule = "logits keep their order", .commands = COMMANDS_STEP, .help = "factor of logits")               \\'
+      .rule = "logits keep their order", .commands = COMMANDS_STEP, .group = GROUP_TRAINING,                     \\\
+      .help = "factor of logits")                                                                      \\'
 edit src/plan/plan.h 's/^struct recipe {/&\n    double logit_scale;/'
 edit include/ballast.h 's/^struct ballast_plan_options {/&\n    double logit_scale;/
     /^#define BALLAST_PLAN_OPTIONS_INIT/,/^void/ s/BALLAST_PLAN_OPTIONS_VERSION,/-1, &/'
@@ -124,6 +125,6 @@ link=$(cd "$build" && ninja -t commands ballast | tail -n 1 |
 
 cd "$place"
 ./program || fail "the setting is not known everywhere"
-./program help train | grep -q -- '--logit-scale X .*factor of logits \[default: 1.5\]' || fail "not in --help"
+./program train --help-all | grep -q -- '--logit-scale X .*factor of logits \[default: 1.5\]' || fail "not in --help"
 ./program help options | grep -q '^| `--logit-scale X` | `logit_scale` | .* | factor of logits' || fail "not in docs/options.md"
 ./program help schemas | grep -A 5 '"logit_scale": {' | grep -q '"maximum": 8.0' || fail "not in the schemas"

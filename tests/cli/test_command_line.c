@@ -83,7 +83,7 @@ static void errors_go_to_stderr_with_status_2(void **state) {
     EXPECT(*state, 2, TEXTS("no command 'grpo'", "hint: DPO is the only preference method"), "grpo");
     EXPECT(*state, 2, TEXTS("no command 'torchrun'", "--ranks N"), "torchrun", "train.py");
     EXPECT(*state, 2, TEXTS("plan.json"), "simulate", "plan.json");
-    EXPECT(*state, 2, TEXTS("--output (-o) RUN_DIR is missing"), "train", "model", "data.txt");
+    EXPECT(*state, 2, TEXTS("--output (-o) PATH is missing"), "train", "model", "data.txt");
     EXPECT(*state, 2, TEXTS("--batch", "needs a model"), "profile", "--batch", "4");
     EXPECT(*state, 2, TEXTS("nowhere"), "profile", "nowhere");
     EXPECT(*state, 2, TEXTS("nowhere.json"), "profile", "--cluster", "nowhere.json");

@@ -143,7 +143,7 @@ enum { CASES = sizeof cases / sizeof *cases };
 
 /* Parses as the program does, what is required given. */
 static void parse(const struct command *command, const char *text, char copy[256], struct options *out) {
-    static char model[] = "model", data[] = "data";
+    static char model[] = "model", data[] = "data", output[] = "-orun";
     static char *const required[] = {"--prompt=x", "--hidden=8",  "--layers=1",
                                      "--heads=1",  "--vocab=300", "--context=8"};
     char *arguments[ARGUMENTS_MAX] = {model};
@@ -155,6 +155,7 @@ static void parse(const struct command *command, const char *text, char copy[256
     for (int i = 0; i < 6 && command == &command_init; i++)
         if (i > 0) arguments[count++] = required[i];
     if (command == &command_generate) arguments[count++] = required[0];
+    if (command->bit & (COMMAND_TRAIN | COMMAND_MERGE)) arguments[count++] = output;
     if (options_parse(command, count, arguments, out) != STATUS_OK) fail_msg("%s: %s", text, status_message());
 }
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/terminal.h"
 #include "cli/commands/command.h"
+#include "cli/help.h"
 #include "cli/step_options.h"
 #include "model/model.h"
 #include "support/fault_sweep.h"
@@ -156,7 +157,7 @@ static void arch_has_every_family(void **state) {
     for (int i = 0; i < model_family_count; i++) {
         strcat(all, i ? "|" : "");
         strcat(all, model_families[i]->name);
-        assert_non_null(strstr(option_table[OPT_arch]->help, model_families[i]->name));
+        assert_non_null(strstr(option_table[OPT_arch]->details, model_families[i]->name));
     }
     assert_string_equal(option_table[OPT_arch]->choices, all);
 }
@@ -190,11 +191,13 @@ static void options_that_exclude_each_other(void **state) {
     struct options options;
     const char *config = write_config(*state, "{\"steps\": 20}");
     REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--epochs", "2", "--steps", "3");
-    assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", config, "--epochs", "1.5"), STATUS_OK);
+    assert_int_equal(PARSE(&command_train, &options, "m", "d", "-o", "run", "--config", config, "--epochs", "1.5"),
+                     STATUS_OK);
     assert_true(options_float(&options, OPT_epochs) > 1 && !options_given(&options, OPT_steps));
     options_free(&options);
     config = write_config(*state, "{\"epochs\": 2}");
-    assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", config, "--steps", "3"), STATUS_OK);
+    assert_int_equal(PARSE(&command_train, &options, "m", "d", "-o", "run", "--config", config, "--steps", "3"),
+                     STATUS_OK);
     assert_true(options_int(&options, OPT_steps) == 3 && !options_given(&options, OPT_epochs));
     options_free(&options);
     config = write_config(*state, "{\"epochs\": 2, \"steps\": 3}");
@@ -247,7 +250,8 @@ printed(void (*print)(const void *payload, FILE *out), const void *payload) {
     fclose(out);
     return text;
 }
-static void print_command(const void *payload, FILE *out) { help_print_command(payload, out); }
+static void print_command(const void *payload, FILE *out) { help_print_command(payload, true, out); }
+static void print_common(const void *payload, FILE *out) { help_print_command(payload, false, out); }
 static void print_document(const void *payload, FILE *out) {
     (void)payload;
     help_print_document(out);
@@ -264,13 +268,12 @@ static void fold_blanks(char *text) {
 }
 
 /* Whether the folded help of a command has the option, and with it a default: the setting's own, or one in words. */
-static bool help_has(const char *text, const struct setting *option) {
+static bool help_has(const char *text, const struct command *command, const struct setting *option) {
     char name[80], expected[80];
-    const char *value = option->computed || !option->fallback ? "" : option->fallback;
-    bool empty = option->fallback && !option->fallback[0] && !option->computed;
+    bool plain = option->fallback && !option->computed && command->bit != COMMAND_RESUME;
+    const char *value = plain ? option->fallback : "";
     snprintf(name, sizeof name, "--%s ", option->name);
-    snprintf(expected, sizeof expected, "%s%s%s", option->required ? "[required" : "[default: ", value,
-             empty ? "\"\"" : "");
+    snprintf(expected, sizeof expected, "[%s%s", option->required & command->bit ? "required" : "default: ", value);
     const char *at = strstr(text, name);
     return at && strstr(at, expected);
 }
@@ -282,7 +285,7 @@ static void help_shows_every_default(void **state) {
         fold_blanks(text);
         for (int o = 0; o < OPT_COUNT; o++) {
             const struct setting *option = option_table[o];
-            if ((option->commands & commands[i]->bit) && !help_has(text, option))
+            if ((option->commands & commands[i]->bit) && !help_has(text, commands[i], option))
                 fail_msg("help of %s: --%s or its default is missing", commands[i]->name, option->name);
         }
         free(text);
@@ -295,23 +298,41 @@ static void help_is_of_the_command(void **state) {
     static const struct {
         const struct command *command;
         const char *text;
-    } cases[] = {{&command_merge, "--output PATH the model's directory, new or empty (required) [default: none]"},
-                 {&command_train, "--output PATH the run's directory, new or empty (required) [default: none]"},
-                 {&command_train, "--lr X peak learning rate [default: 3e-4]"},
-                 {&command_resume, "--lr X peak learning rate; scales all later rates"},
-                 {&command_resume, "the schedule keeps its steps [default: the run's value]"},
-                 {&command_train,
-                  "tokens per sequence [default: 1024, at most the model's context, or the value in the "
-                  "plan file]"},
-                 {&command_profile, "tokens per sequence [default: 1024, at most the model's context]"},
+    } cases[] = {{&command_merge, "--output PATH Directory of the model, new or empty [required]"},
+                 {&command_train, "--output PATH Directory of the run, new or empty [required]"},
+                 {&command_plan, "--output PATH Plan file to write [default: none]"},
+                 {&command_train, "--lr X Peak learning rate [default: 3e-4]"},
+                 {&command_resume, "--lr X Peak learning rate [default: the run's]"},
+                 {&command_train, "Tokens per sequence [default: 1024, at most the model's context]"},
                  {&command_plan, "[default: 8, or 1 with --for generate]"},
-                 {&command_resume, "tokens per sequence [default: the run's value]"},
-                 {&command_init, "the weights [default: fp32]"}};
+                 {&command_resume, "Tokens per sequence [default: the run's]"},
+                 {&command_init, "Data type of the weights [default: fp32]"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text = printed(print_command, cases[i].command);
         fold_blanks(text);
         if (!strstr(text, cases[i].text)) fail_msg("help of %s: %s", cases[i].command->name, text);
         free(text);
+    }
+}
+
+/* --help has a line or two of each option, and of commands with many options only those that people use. */
+static void help_is_short(void **state) {
+    (void)state;
+    enum { COMMON_MAX = 25, LINES_MAX = 2 };
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        char *text = printed(print_common, commands[i]), *all = printed(print_command, commands[i]);
+        int options = 0, lines = 0;
+        for (char *line = strtok(strstr(all, "\nexample:"), "\n"); line; line = strtok(NULL, "\n")) {
+            bool begins = strncmp(line, "  -", 3) == 0, goes_on = strncmp(line, "      ", 6) == 0;
+            if (begins) lines = strlen(line) > 30 && line[29] == ' ' && line[30] != ' ' ? 1 : 0;
+            if (goes_on && ++lines > LINES_MAX)
+                fail_msg("help of %s: more than %d lines: %s", commands[i]->name, LINES_MAX, line);
+        }
+        for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+            options += strncmp(line, "  -", 3) == 0;
+        if (options > COMMON_MAX) fail_msg("help of %s: %d options", commands[i]->name, options);
+        free(text);
+        free(all);
     }
 }
 
@@ -348,7 +369,7 @@ static void parser_and_training_have_the_same_defaults(void **state) {
     struct train_options training;
     train_options_init(&training);
     struct options options;
-    assert_int_equal(PARSE(&command_train, &options, "m", "d"), STATUS_OK);
+    assert_int_equal(PARSE(&command_train, &options, "m", "d", "-o", "run"), STATUS_OK);
     for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
         const struct setting *setting = &setting_table[id];
         enum option_id option = option_find(COMMAND_TRAIN, setting->name);
@@ -365,7 +386,7 @@ static void parser_and_training_have_the_same_defaults(void **state) {
 
 static enum status parse_with_config(void *payload) {
     struct options options;
-    enum status status = PARSE(&command_train, &options, "m", "d", "--config", payload, "--valid", "v");
+    enum status status = PARSE(&command_train, &options, "m", "d", "-o", "run", "--config", payload, "--valid", "v");
     options_free(&options);
     return status;
 }
@@ -392,6 +413,7 @@ int main(void) {
         CASE(one_config_may_serve_several_commands),
         CASE(help_shows_every_default),
         CASE(help_is_of_the_command),
+        CASE(help_is_short),
         CASE(documents_are_up_to_date),
         CASE(parser_and_training_have_the_same_defaults),
         CASE(each_allocation_may_fail),

@@ -156,7 +156,7 @@ static void what_cannot_be_repeated_is_refused(void **state) {
     REFUSED(TEXTS("batch: 8 differs from the 3 of first/run.json", "begin anew without first/run.json"), "train",
             "--config", "first/run.json", "-o", "new", "--batch", "8");
     REFUSED(TEXTS("only `ballast train` takes", "resume"), "eval", "model", "text.txt", "--config", "first/run.json");
-    REFUSED(TEXTS("-o) RUN_DIR is missing"), "train", "--config", "first/run.json");
+    REFUSED(TEXTS("-o) PATH is missing"), "train", "--config", "first/run.json");
     write_changed(*state, NULL, "memori", json_object());
     REFUSED(TEXTS("changed.json: memori: unknown field", "memory"), "train", "--config", "changed.json", "-o", "new");
     write_changed(*state, "plan", "polcy", json_object());

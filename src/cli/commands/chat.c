@@ -244,9 +244,10 @@ const struct command command_chat = {
     .max = 1,
     .summary = "chat with a model",
     .details = "Answers each message through the model's chat template, until Ctrl-D or /exit; /help lists the "
-               "commands. Ctrl-C stops an answer. If standard input is not a terminal, each of its lines is a "
-               "message, and only the answers are printed. Key-value caches hold --seq tokens and are kept from turn "
-               "to turn, so that only new tokens are computed. When less than a quarter of them is left for the "
-               "answer, the oldest turns are dropped, with a note.",
+               "commands. Ctrl-C stops an answer.",
+    .notes = "If standard input is not a terminal, each of its lines is a message, and only the answers are printed. "
+             "Key-value caches hold --seq tokens and are kept from turn to turn, so that only new tokens are computed. "
+             "When less than a quarter of them is left for the answer, the oldest turns are dropped, with a note.",
+    .example = "ballast chat run/model --system 'Answer in one sentence.'",
     .run = run,
 };

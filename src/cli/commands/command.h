@@ -17,7 +17,9 @@ struct command {
     const char *arguments; /* "MODEL_DIR DATA..." */
     int min, max;          /* positional arguments; max -1: any number */
     const char *summary;   /* one line */
-    const char *details;   /* a paragraph for `ballast NAME --help` */
+    const char *details;   /* what `ballast NAME --help` says of it in two or three sentences */
+    const char *notes;     /* the rest, for --help-all, the manual page and docs/options.md */
+    const char *example;   /* a command line */
     enum status (*run)(const struct options *options);
 };
 

@@ -99,10 +99,12 @@ const struct command command_eval = {
     .min = 2,
     .max = -1,
     .summary = "compute the loss of a model on files",
-    .details = "Prints the mean negative log-likelihood per token in nats, its exponential (perplexity), and the "
-               "bits per byte of plain text, for each file and in total. DATA is as for train; of a directory, its "
-               "valid.* is used. With --loss dpo, DATA are preferences: prints the loss, the rewards of chosen and "
-               "rejected answers relative to --reference, their margin, and how many chosen answers have the larger "
-               "reward. For a run trained with DPO, these options default to the run's.",
+    .details =
+        "Prints the mean negative log-likelihood per token in nats, its exponential (perplexity), and the bits per "
+        "byte of plain text, for each file and in total. DATA is as for train; of a directory, Ballast uses valid.*.",
+    .notes = "With --loss dpo, DATA are preferences: prints the loss, the rewards of chosen and rejected answers "
+             "relative to --reference, their margin, and how many chosen answers have the larger reward. For a run "
+             "trained with DPO, these options default to the run's.",
+    .example = "ballast eval run/model valid.txt",
     .run = run,
 };

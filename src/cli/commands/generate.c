@@ -146,11 +146,14 @@ static enum status check(const struct request *request) {
     const struct options *options = request->options;
     const char *output = options_text(options, OPT_output);
     if (!request->text == !request->file)
-        return status_set(STATUS_BAD_INPUT, "ballast generate: give either --prompt TEXT or --prompts FILE");
-    if (request->text && output) return status_set(STATUS_BAD_INPUT, "--output: is for the texts of --prompts FILE");
+        return status_set(STATUS_BAD_INPUT, "ballast generate: needs --prompt or --prompts, and not both" HINT
+                                            "give --prompt TEXT or --prompts FILE");
+    if (request->text && output)
+        return status_set(STATUS_BAD_INPUT,
+                          "--output: is for the texts of --prompts FILE" HINT "leave out --output, or redirect with >");
     if (output) TRY(new_file_check(output, "a file of texts", read_texts));
     if (options_given(options, OPT_system) && !options_flag(options, OPT_chat))
-        return status_set(STATUS_BAD_INPUT, "--system: is for --chat");
+        return status_set(STATUS_BAD_INPUT, "--system: requires --chat" HINT "add --chat, or leave out --system");
     return STATUS_OK;
 }
 
@@ -198,9 +201,10 @@ const struct command command_generate = {
     .max = 1,
     .summary = "generate text",
     .details = "Prints the prompt and its continuation; with --chat, only the answer, through the model's chat "
-               "template. The same seed, prompt and recipe give the same text. Key-value caches hold --seq tokens; a "
-               "text that outgrows them is recomputed from its last half. With --prompts, prints one line of JSON "
-               "for each prompt of the file, in order, --batch of them at a time; a text does not depend on the "
-               "others. With --json, prints all texts and their tokens as one document.",
+               "template. The same seed, prompt and recipe give the same text.",
+    .notes = "Key-value caches hold --seq tokens; a text that outgrows them is recomputed from its last half. With "
+             "--prompts, prints one line of JSON for each prompt of the file, in order, --batch of them at a time; a "
+             "text does not depend on the others. With --json, prints all texts and their tokens as one document.",
+    .example = "ballast generate run/model --prompt 'Once upon a time' --tokens 50",
     .run = run,
 };

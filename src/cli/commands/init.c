@@ -176,14 +176,17 @@ enum status new_model_write(const struct new_model *wanted, const char *folder, 
 static enum status check_field(const struct options *options, enum option_id id, const struct model_family *family,
                                size_t field_offset) {
     if (!options_given(options, id) || model_family_has(family, field_offset)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "--%s: %s models have no such setting", option_table[id]->name, family->name);
+    return status_set(STATUS_BAD_INPUT,
+                      "--%s: %s models have no such setting" HINT
+                      "leave out --%s; `ballast help models` says which families have it",
+                      option_table[id]->name, family->name, option_table[id]->name);
 }
 
 /* Refuses formats whose markup the tokenizer would learn as if it were text. */
 static enum status check_text_path(const char *path) {
     const char *dot = path ? strrchr(path, '.') : NULL;
     if (!dot || (strcmp(dot, ".jsonl") != 0 && strcmp(dot, ".json") != 0 && strcmp(dot, ".bin") != 0)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "--tokenizer-data: %s: must be plain text", path);
+    return status_set(STATUS_BAD_INPUT, "--tokenizer-data: %s: must be plain text" HINT "give a .txt file", path);
 }
 
 static enum status read_config(const struct options *options, struct model_config *out) {
@@ -229,8 +232,11 @@ const struct command command_init = {
     .min = 1,
     .max = 1,
     .summary = "create a model with random weights",
-    .details = "Writes a Hugging Face directory: config.json, model.safetensors (in --dtype, matrices in the format "
-               "of --quantize-base) and, with --tokenizer-data, a tokenizer trained on that text, with <|endoftext|> "
-               "as its special token. MODEL_DIR must be new or empty.",
+    .details = "Writes a Hugging Face directory: config.json, model.safetensors and, with --tokenizer-data, a "
+               "tokenizer trained on that text. MODEL_DIR must be new or empty.",
+    .notes = "The weights have the data type --dtype, and matrices the format of --quantize-base. The tokenizer's "
+             "special token is <|endoftext|>.",
+    .example = "ballast init tiny --arch llama --hidden 256 --layers 4 --heads 4 --vocab 8192 --context 512 "
+               "--tokenizer-data book.txt",
     .run = run,
 };

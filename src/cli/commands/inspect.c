@@ -398,14 +398,18 @@ static enum status judge(const char *folder, const json_t *folders) {
         return status_set(STATUS_BAD_INPUT, "%s: %zu of %zu directories are damaged", folder, damaged,
                           json_array_size(folders));
     if (listed > 0) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: has no checksums to compare with", folder);
+    return status_set(
+        STATUS_BAD_INPUT,
+        "%s: has no checksums to compare with" HINT "--verify takes a run or a checkpoint that Ballast wrote", folder);
 }
 
 /* Compares the files of a checkpoint, of a run's checkpoints and model, or of any directory with a manifest with their
  * checksums, and prints what it finds. BAD_INPUT when something is damaged, or when there are no checksums at all. */
 static enum status inspect_verify(const char *folder, bool json) {
     if (!file_is_folder(folder))
-        return status_set(STATUS_BAD_INPUT, "%s: is not a directory: --verify takes a checkpoint's or a run's", folder);
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: is not a directory" HINT "--verify takes the directory of a run or of a checkpoint",
+                          folder);
     json_t *folders = json_array();
     if (!folders) return status_no_memory(0, "a summary");
     enum status status;
@@ -429,13 +433,17 @@ done:
 
 static enum status look_at(const char *path, json_t **out) {
     if (!file_exists(path) && cluster_preset_find(path)) return inspect_cluster_preset(path, out);
-    if (!file_exists(path)) return status_set(STATUS_BAD_INPUT, "%s: no such file or directory", path);
+    if (!file_exists(path))
+        return status_set(STATUS_BAD_INPUT, "%s: no such file or directory" HINT "check the path", path);
     if (file_is_folder(path)) {
         if (folder_holds(path, "run.json")) return inspect_run(path, out);
         if (folder_holds(path, "config.json") || folder_holds(path, "adapter_config.json"))
             return inspect_model(path, out);
         TRY(foreign_weights_refuse_folder(path));
-        return status_set(STATUS_BAD_INPUT, "%s: neither a run (run.json) nor a model (config.json)", path);
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: neither a run (run.json) nor a model (config.json)" HINT
+                          "name the directory that holds one of these files",
+                          path);
     }
     TRY(foreign_weights_refuse_file(path));
     if (path_ends(path, ".safetensors")) return inspect_weights(path, out);
@@ -466,8 +474,9 @@ const struct command command_inspect = {
     .max = 1,
     .summary = "show a model, run, weight file, token file, tokenizer, plan or cluster file",
     .details = "PATH is a model, checkpoint or run directory, a .safetensors file, a .bin token file, the .json file "
-               "of a tokenizer, plan or cluster, or the name of a machine in clusters/ (h100x8). The file gets the "
-               "same checks as when it is used. With --verify, compares files with the checksums recorded when they "
-               "were written; the exit status is 2 if any is damaged.",
+               "of a tokenizer, plan or cluster, or the name of a machine in clusters/ (h100x8).",
+    .notes = "The file gets the same checks as when it is used. With --verify, the exit status is 2 if any file "
+             "differs from the checksum recorded when it was written.",
+    .example = "ballast inspect run --verify",
     .run = run,
 };

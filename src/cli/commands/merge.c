@@ -9,7 +9,10 @@ static enum status write_merged(void *payload, const char *folder) { return mode
 static enum status merge(const struct options *options, struct model *model) {
     const char *adapter = options->arguments.items[0], *folder = options_text(options, OPT_output);
     if (!model->adapter_weights)
-        return status_set(STATUS_BAD_INPUT, "%s: is a model without adapters: there is nothing to merge", adapter);
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: is a model without adapters: there is nothing to merge" HINT
+                          "name the directory that `ballast train --lora` or peft wrote",
+                          adapter);
     TRY(checkpoint_verify_model(NULL, adapter, model));
     TRY(new_folder_write(folder, write_merged, model));
     log_note("%s: the model of %s with the adapters of %s in its weights", folder, model->folder, adapter);
@@ -20,7 +23,6 @@ static enum status run(const struct options *options) {
     const char *adapter = options->arguments.items[0], *folder = options_text(options, OPT_output);
     const char *base = options_text(options, OPT_base);
     struct model *model;
-    if (!folder) return status_set(STATUS_BAD_INPUT, "ballast merge: --output (-o) DIR is missing");
     TRY(new_folder_check(folder));
     TRY(base ? model_open_adapter(adapter, base, &model) : model_open(adapter, &model));
     enum status status = merge(options, model);
@@ -36,7 +38,9 @@ const struct command command_merge = {
     .max = 1,
     .summary = "add an adapter to the weights of its base model",
     .details = "ADAPTER_DIR is a directory that `ballast train --lora` or peft wrote. DIR, new or empty, becomes a "
-               "Hugging Face directory without adapters: W + (alpha / rank) B A, computed in fp32 and rounded to the "
-               "dtype of the model's file (fp32 if that is F16).",
+               "Hugging Face directory without adapters.",
+    .notes = "The weights are W + (alpha / rank) B A, computed in fp32 and rounded to the data type of the model's "
+             "file (fp32 if that is F16).",
+    .example = "ballast merge run/model -o merged",
     .run = run,
 };

@@ -127,7 +127,7 @@ static enum status read_ranks(const struct options *options, struct plan_options
     int ranks = (int)options_int(options, OPT_ranks), nodes;
     if (!options_given(options, OPT_ranks)) {
         if (!options_given(options, OPT_nodes)) return STATUS_OK;
-        return status_set(STATUS_BAD_INPUT, "--nodes requires --ranks");
+        return status_set(STATUS_BAD_INPUT, "--nodes requires --ranks" HINT "add --ranks N, a multiple of --nodes");
     }
     TRY(count_nodes(options, plan, ranks, &nodes));
     if (ranks % nodes != 0)
@@ -156,7 +156,7 @@ static enum status run(const struct options *options) {
     struct train_options training;
     struct session session;
     struct session_plan plan;
-    bool generate = strcmp(options_text(options, OPT_for), "generate") == 0;
+    bool generate = strcmp(options_text(options, OPT_purpose), "generate") == 0;
     TRY(step_options_read(options, false, &requested));
     TRY(find_described(options, &requested));
     TRY(read_ranks(options, &requested));
@@ -185,12 +185,13 @@ const struct command command_plan = {
     .min = 1,
     .max = 1,
     .summary = "predict memory and time of a training step, before anything is loaded",
-    .details = "MODEL_DIR may hold config.json alone; PRESET is the name of a published model (`ballast help "
-               "presets`). Compiles the training step (with --for generate, the programs that generate text) and "
-               "prints its memory by kind, its predicted time and the bottleneck. If the step does not fit in "
-               "memory, a search finds the fastest policy that recomputes activations or offloads to --host-memory "
-               "and --disk. The first time on a machine, it measures for some seconds. Exits with 3 if no plan fits, "
-               "and prints how much memory is missing and what would fit. With -o, writes a plan file for `ballast "
-               "train --plan`. With --devices, compares layouts for many devices of a described cluster.",
+    .details = "Compiles the training step and prints its memory by kind, its predicted time and the bottleneck. Exits "
+               "with 3 if no plan fits, and prints how much memory is missing and what would fit.",
+    .notes = "MODEL_DIR may hold config.json alone; PRESET is the name of a published model (`ballast help presets`). "
+             "If the step does not fit in memory, a search finds the fastest policy that recomputes activations or "
+             "offloads to --host-memory and --disk. The first plan on a machine measures it for some seconds. With -o, "
+             "writes a plan file for `ballast train --plan`. With --for generate, plans the programs that generate "
+             "text. With --devices, compares layouts for many devices of a described cluster.",
+    .example = "ballast plan llama-3.1-8b --device-memory 24G --host-memory 64G",
     .run = run,
 };

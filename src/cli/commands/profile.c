@@ -180,12 +180,13 @@ const struct command command_profile = {
     .min = 0,
     .max = 1,
     .summary = "measure this machine and the operators of a model",
-    .details = "Measures fp32 and bf16 GEMMs, zeroing of memory, copies to and from the host tier (--host-memory, or "
-               "a GPU) and the disk tier (--disk), and how much these slow each other down. This takes a second or "
-               "two. Under mpirun or with --ranks, it also measures the links between ranks: messages within and "
-               "across nodes, collectives by size, pairs of ranks, and how much communication slows kernels down. "
-               "With a model, it also measures each distinct operator of a training step, for three seconds; no "
-               "weights are read. Results are cached for other runs; the next run repeats measurements that other "
-               "programs disturbed. With -o, writes a cluster file for --cluster.",
+    .details = "Measures matrix multiplication, memory copies and the disk, and how much these slow each other down: a "
+               "second or two. With a model, also measures each operator of its training step for three seconds. Other "
+               "commands use the cached results.",
+    .notes = "Copies go to and from the host tier (--host-memory, or a GPU) and the disk tier (--disk). Under mpirun "
+             "or with --ranks, also measures the links between ranks: messages within and across nodes, collectives by "
+             "size, pairs of ranks, and how much communication slows kernels down. Reads no weights. The next run "
+             "repeats measurements that other programs disturbed. With -o, writes a cluster file for --cluster.",
+    .example = "ballast profile -o machine.json",
     .run = run,
 };

@@ -94,13 +94,19 @@ static enum status serve_existing(const char *address, const char *run_folder, c
 
 static enum status run(const struct options *options) {
     const char *source = options->arguments.items[0], *output = options_text(options, OPT_output);
-    if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or directory", source);
+    if (!file_exists(source))
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: no such file or directory" HINT "name a run's directory or a plan file", source);
     bool folder = file_is_folder(source);
     const char *beside = options_text(options, OPT_compare), *address = options_text(options, OPT_serve);
     if (beside && !folder)
-        return status_set(STATUS_BAD_INPUT, "--compare %s: %s is a plan, which has no curves", beside, source);
-    if (address && !folder) return status_set(STATUS_BAD_INPUT, "--serve: %s is a plan; only a run is served", source);
-    if (address && output) return status_set(STATUS_BAD_INPUT, "--serve writes no file: leave out -o %s", output);
+        return status_set(STATUS_BAD_INPUT,
+                          "--compare %s: %s is a plan, which has no curves" HINT "leave out --compare", beside, source);
+    if (address && !folder)
+        return status_set(
+            STATUS_BAD_INPUT,
+            "--serve: %s is a plan; only a run is served" HINT "leave out --serve: the page becomes a file", source);
+    if (address && output) return status_set(STATUS_BAD_INPUT, "--serve writes no file" HINT "leave out -o %s", output);
     if (address) return serve_existing(address, source, beside);
     char *path = output ? mem_string(output) : default_output(source, folder);
     json_t *document = NULL;
@@ -123,9 +129,9 @@ const struct command command_report = {
     .max = 1,
     .summary = "write a run or a plan as one HTML page",
     .details = "Writes one HTML file that needs no network and no other file: the plan, memory over a step, the "
-               "timeline of each stream, training curves and samples. --compare adds another run's curves to the "
-               "same plots. A plan's step is simulated; a run's prediction is the one that `ballast simulate "
-               "RUN_DIR` wrote. The run may still be going on. --serve PORT serves the page of a run, finished or "
-               "not, until Ctrl-C.",
+               "timeline of each stream, training curves and samples.",
+    .notes = "The run may still be going on. A plan's step is simulated; a run's prediction is the one that `ballast "
+             "simulate RUN_DIR` wrote. --serve PORT serves the page of a run, finished or not, until Ctrl-C.",
+    .example = "ballast report run -o run.html",
     .run = run,
 };

@@ -236,7 +236,7 @@ static enum status read_tokens(const char *text, double *out) {
         return STATUS_OK;
     }
     enum status status = status_set(STATUS_BAD_INPUT, "--tokens: %s: is no number of tokens", text);
-    return status_hint(status, "for example 300B or 1T");
+    return status_hint(status, "for example 300B or 15T");
 }
 
 static enum status read_model(const char *name, struct choice_request *out) {
@@ -256,7 +256,9 @@ static enum status read_model(const char *name, struct choice_request *out) {
     bool dense = config->experts == 0;
     model_free(model);
     if (dense) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: is a mixture of experts, and many devices are planned for dense models",
+    return status_set(STATUS_BAD_INPUT,
+                      "%s: is a mixture of experts, and --devices plans dense models only" HINT
+                      "plan a number of ranks instead: --ranks N --cluster NAME",
                       name);
 }
 
@@ -321,7 +323,8 @@ static enum status read_request(const struct options *options, struct scale_plan
     if (options_given(options, OPT_train_tokens))
         TRY(read_tokens(options_text(options, OPT_train_tokens), &out->tokens));
     if (out->target_days > 0 && out->tokens <= 0)
-        return status_set(STATUS_BAD_INPUT, "--target-days requires --tokens, the tokens of the whole training");
+        return status_set(STATUS_BAD_INPUT, "--target-days requires --tokens, the tokens of the whole training" HINT
+                                            "for example --tokens 1T");
     return STATUS_OK;
 }
 

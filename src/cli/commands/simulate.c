@@ -242,10 +242,12 @@ const struct command command_simulate = {
     .min = 1,
     .max = 1,
     .summary = "predict the time of a training step from its plan",
-    .details = "Compiles the program that `ballast train` would run, measures the model's operators and the "
-               "machine's rates (some seconds, then cached), and simulates the program with these costs. Prints the "
-               "step's time, the busy and idle time of each stream, and the bottleneck. For a run directory, it also "
-               "prints the step that the run measured, and writes RUN_DIR/predicted.json for `ballast report`. With "
-               "--trace, writes both as a Chrome trace for Perfetto.",
+    .details = "Prints the step's predicted time, the busy and idle time of each stream, and the bottleneck. For a run "
+               "directory, also prints the step that the run measured.",
+    .notes =
+        "Compiles the program that `ballast train` would run, measures the model's operators and the machine's rates "
+        "(some seconds, then cached), and simulates the program with these costs. For a run directory, writes "
+        "RUN_DIR/predicted.json for `ballast report`. With --trace, writes both steps as a Chrome trace for Perfetto.",
+    .example = "ballast simulate run --trace step.json",
     .run = run,
 };

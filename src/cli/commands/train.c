@@ -144,7 +144,6 @@ static enum status train(const struct options *options, const char *folder, cons
 static enum status run_train(const struct options *options) {
     struct train_options training;
     const char *folder = options_text(options, OPT_output);
-    if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
     TRY(step_options_read_training(options, &training));
     training.data_paths = options->arguments.items + 1;
     training.data_path_count = options->arguments.count - 1;
@@ -163,20 +162,20 @@ const struct command command_train = {
     .min = 2,
     .max = -1,
     .summary = "train a model",
-    .details =
-        "MODEL_DIR is a Hugging Face directory; training starts from its weights. DATA is .txt, .jsonl or a "
-        "token file (.bin), or a directory with train.* and valid.*. Lines of .jsonl hold documents ({\"text\": "
-        "...}), supervised examples ({\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}, of which only "
-        "completions and the assistant's turns are trained on), or preferences ({\"prompt\": ..., \"chosen\": "
-        "..., \"rejected\": ...}; --loss dpo). Weights (a.txt:0.7 b.jsonl:0.3) set the exact proportions of "
-        "sequences; without them, files count by size. Text is tokenized while steps run, and the tokens are "
-        "cached for later runs. RUN_DIR gets metrics.jsonl, checkpoints and, at the end, the trained model in "
-        "RUN_DIR/model. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 finish the step, write a checkpoint and "
-        "exit with 130, 143, 129, 143 and 143. A second SIGINT or SIGTERM ends the run at once with 4. "
-        "Training continues if its output is closed. `--config RUN_DIR/run.json -o DIR` repeats a run bit "
-        "for "
-        "bit, with the run's model, data and plan unless others are given. It refuses options that differ "
-        "from the plan's recipe, and a run whose schedule `resume` changed.",
+    .details = "MODEL_DIR is a Hugging Face directory; training starts from its weights. DATA is .txt, .jsonl or a "
+               "token file (.bin), or a directory with train.* and valid.*. RUN_DIR gets metrics.jsonl, checkpoints "
+               "and the trained model (RUN_DIR/model).",
+    .notes =
+        "Lines of .jsonl hold documents ({\"text\": ...}), supervised examples ({\"prompt\": ..., \"completion\": ...} "
+        "or {\"messages\": [...]}) or preferences ({\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}, with --loss "
+        "dpo). Of supervised examples, only completions and the assistant's turns count in the loss. Weights "
+        "(a.txt:0.7 b.jsonl:0.3) set the exact proportions of sequences; without them, files count by size. Text is "
+        "tokenized while steps run, and the tokens are cached for later runs. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and "
+        "SIGUSR2 finish the step, write a checkpoint and exit with 130, 143, 129, 143 and 143. A second SIGINT or "
+        "SIGTERM ends the run at once with 4. Training continues if its output is closed. `--config RUN_DIR/run.json "
+        "-o DIR` repeats a run bit for bit, with the run's model, data and plan unless others are given. It refuses "
+        "options that differ from the plan's recipe, and a run whose schedule `resume` changed.",
+    .example = "ballast train gpt2 notes.txt -o run --steps 500",
     .run = run_train,
 };
 
@@ -202,17 +201,14 @@ const struct command command_resume = {
     .min = 1,
     .max = 1,
     .summary = "continue a run from its newest checkpoint",
-    .details =
-        "Without options the result is bit for bit that of a run that never stopped. The run's length, "
-        "schedule and "
-        "intervals may change: --steps, --epochs, --lr, --schedule, --save-every, --valid-every and others. New "
-        "values count from the next step on. The run keeps them for later resumes, and RUN_DIR/run.json "
-        "keeps their "
-        "history, which `ballast inspect` and the page show. --lr sets the schedule's peak: warm-up and decay keep "
-        "their steps, and every later learning rate is multiplied by the new peak over the old one. A schedule "
-        "without --schedule-steps stretches to the new --steps. The recipe and the data stay as they are. "
-        "--device-memory, --host-memory, --disk, --partition, --collectives, --micro-batches-per-wave and --replan "
-        "never "
-        "change a result. The checkpoint's files are compared with their checksums.",
+    .details = "Without options, the result is bit for bit that of a run that never stopped. Options change the run "
+               "from its next step on. The recipe and the data stay as they are.",
+    .notes =
+        "The run keeps new values for later resumes. RUN_DIR/run.json keeps their history, which `ballast inspect` and "
+        "the page show. --lr sets the schedule's peak: warm-up and decay keep their steps, and every later learning "
+        "rate is multiplied by the new peak over the old one. A schedule without --schedule-steps stretches to the new "
+        "--steps. --device-memory, --host-memory, --disk, --partition, --collectives, --micro-batches-per-wave and "
+        "--replan never change a result. Ballast compares the checkpoint's files with their checksums.",
+    .example = "ballast resume run --steps 1000",
     .run = run_resume,
 };
