@@ -144,7 +144,11 @@ static int open_checked(const char *path, int flags, mode_t mode) {
 }
 
 static enum status input_failed(const char *path, const char *doing) {
-    return status_set(STATUS_BAD_INPUT, "%s: cannot %s: %s", path, doing, strerror(errno));
+    int error = errno;
+    char folder[512];
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: cannot %s: %s", path, doing, strerror(error));
+    if (error != ENOENT || path[0] == '/' || !getcwd(folder, sizeof folder)) return status;
+    return status_hint(status, "the path starts from %s", folder);
 }
 
 static enum status output_failed(const char *path, const char *doing) {

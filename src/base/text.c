@@ -218,7 +218,7 @@ bool unicode_is_digit(uint32_t code) {
 static const char units[] = "KMGTP";
 
 static enum status not_a_size(const char *text) {
-    return status_set(STATUS_BAD_INPUT, "'%s' is not a size (write 512M, 8G, 1.5T or plain bytes)", text);
+    return status_set(STATUS_BAD_INPUT, "'%s' is not a size" HINT "write 512M, 8G, 1.5T or plain bytes", text);
 }
 
 /* "" or K to P in either case, then optionally "i" and "B". */
@@ -249,7 +249,9 @@ enum status size_parse(const char *text, int64_t *bytes) {
         double rest = strtod(text + int_digits, NULL) * (double)scale;
         overflow = overflow || __builtin_add_overflow(result, (int64_t)rest, &result);
     }
-    if (overflow) return status_set(STATUS_BAD_INPUT, "'%s' is more bytes than any machine has", text);
+    if (overflow)
+        return status_set(STATUS_BAD_INPUT,
+                          "'%s' is more bytes than any machine has" HINT "M, G and T stand for powers of 1024", text);
     *bytes = result;
     return STATUS_OK;
 }
@@ -259,9 +261,9 @@ enum status size_refuse_bare(const char *text) {
     bool bare = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
     long number = bare && strlen(text) <= 7 ? strtol(text, NULL, 10) : max;
     if (number < 1 || number >= max) return STATUS_OK;
-    status_set(STATUS_BAD_INPUT, "%s without a unit is %s byte%s, which holds nothing", text, text,
-               number == 1 ? "" : "s");
-    return status_hint(STATUS_BAD_INPUT, "did you mean %ld%s?", number, number < 1024 ? "G" : "M");
+    return status_set(STATUS_BAD_INPUT,
+                      "%s without a unit is %s byte%s, which holds nothing" HINT "did you mean %ld%s?", text, text,
+                      number == 1 ? "" : "s", number, number < 1024 ? "G" : "M");
 }
 
 static char *print(int64_t bytes, double (*to_int)(double), char text[SIZE_TEXT]) {

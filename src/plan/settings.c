@@ -66,21 +66,33 @@ const char *setting_choice_name(const struct setting *setting, int64_t value, ch
 
 enum status setting_check_int(const struct setting *setting, const char *where, int64_t value) {
     if (value >= setting->min && value <= setting->max) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " is not legal: must be %" PRId64 " to %" PRId64, where, value,
-                      setting->min, setting->max);
+    return status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " is not legal" HINT "must be %" PRId64 " to %" PRId64, where,
+                      value, setting->min, setting->max);
 }
 
 enum status setting_check_float(const struct setting *setting, const char *where, double value) {
     bool low = setting->above ? value <= setting->float_min : value < setting->float_min;
     if (isfinite(value) && !low && value <= setting->float_max) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %.9g is not legal: must be %s %g and at most %g", where, value,
+    return status_set(STATUS_BAD_INPUT, "%s: %.9g is not legal" HINT "must be %s %g and at most %g", where, value,
                       setting->above ? "above" : "at least", setting->float_min, setting->float_max);
+}
+
+/* The hint names the nearest of "a|b|c", or all of them. */
+static enum status hint_names(enum status status, const char *all, const char *wanted) {
+    enum { NAMES_MAX = 32 };
+    char text[512];
+    const char *names[NAMES_MAX];
+    size_t count = 0;
+    snprintf(text, sizeof text, "%s", all);
+    for (char *rest = text, *one; count < NAMES_MAX && (one = strsep(&rest, "|"));)
+        names[count++] = one;
+    return nearest_hint(status, "value", wanted, names, count);
 }
 
 enum status setting_check_choice(const struct setting *setting, const char *where, const char *text) {
     if (setting_has_choice(setting, text)) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, setting->choices);
-    return setting->hint ? status_hint(status, "%s", setting->hint) : status;
+    return setting->hint ? status_hint(status, "%s", setting->hint) : hint_names(status, setting->choices, text);
 }
 
 static enum status parse_int(const struct setting *setting, const char *where, const char *text, int64_t *out) {
@@ -91,10 +103,11 @@ static enum status parse_int(const struct setting *setting, const char *where, c
     bool begins = (text[0] >= '0' && text[0] <= '9') || ((text[0] == '-' || text[0] == '+') && text[1] != '\0');
     long long number = strtoll(text, &end, 10);
     if (!begins || *end != '\0')
-        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not %s%sa whole number", where, text,
-                          setting->automatic ? setting->automatic : "", setting->automatic ? " or " : "");
+        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not %s%sa whole number" HINT "must be %" PRId64 " to %" PRId64,
+                          where, text, setting->automatic ? setting->automatic : "", setting->automatic ? " or " : "",
+                          setting->min, setting->max);
     if (errno == ERANGE)
-        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be %" PRId64 " to %" PRId64, where, text,
+        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal" HINT "must be %" PRId64 " to %" PRId64, where, text,
                           setting->min, setting->max);
     *out = number;
     return setting_check_int(setting, where, number);
@@ -106,9 +119,10 @@ static enum status parse_float(const struct setting *setting, const char *where,
     bool plain = text[0] != '\0' && text[strspn(text, "+-.0123456789eE")] == '\0';
     *out = plain ? strtod(text, &end) : 0;
     if (!plain || *end != '\0' || end == text)
-        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a number", where, text);
+        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a number" HINT "write it as 0.0003 or 3e-4", where, text);
     if (!isfinite(*out))
-        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at most %g", where, text, setting->float_max);
+        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal" HINT "must be at most %g", where, text,
+                          setting->float_max);
     return setting_check_float(setting, where, *out);
 }
 
@@ -117,14 +131,17 @@ static enum status parse_size(const char *where, const char *text, int64_t *out)
     if (status != STATUS_OK) return status_prefix(status, "%s", where);
     status = size_refuse_bare(text);
     if (status != STATUS_OK) return status_prefix(status, "%s", where);
-    if (*out < 1) return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at least one byte", where, text);
+    if (*out < 1)
+        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal" HINT "must be at least one byte, as in 512M or 8G",
+                          where, text);
     return STATUS_OK;
 }
 
 static enum status parse_flag(const char *where, const char *text, int64_t *out) {
     *out = strcmp(text, "true") == 0;
     if (*out || strcmp(text, "false") == 0) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: '%s' is neither true nor false", where, text);
+    return status_set(STATUS_BAD_INPUT, "%s: '%s' is neither true nor false" HINT "the name alone means true", where,
+                      text);
 }
 
 static enum status parse_date(const char *where, const char *text, int64_t *out) {
@@ -132,7 +149,8 @@ static enum status parse_date(const char *where, const char *text, int64_t *out)
     const char *end = strptime(text, "%Y-%m-%d", &date);
     *out = end && *end == '\0' ? (int64_t)timegm(&date) : 0;
     if (*out > 0) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a date like 2024-07-26, from 1970-01-02 on", where, text);
+    return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a date" HINT "write it as 2024-07-26, from 1970-01-02 on",
+                      where, text);
 }
 
 enum status setting_parse(const struct setting *setting, const char *where, const char *text,
@@ -152,7 +170,8 @@ enum status setting_parse(const struct setting *setting, const char *where, cons
     case SETTING_LANES: break;
     }
     out->text = text;
-    if (!text[0] && !setting->may_be_empty) return status_set(STATUS_BAD_INPUT, "%s: must not be empty", where);
+    if (!text[0] && !setting->may_be_empty)
+        return status_set(STATUS_BAD_INPUT, "%s: must not be empty" HINT "is a shell variable unset?", where);
     return setting->type == SETTING_DATE ? parse_date(where, text, &out->int_value) : STATUS_OK;
 }
 
@@ -203,16 +222,10 @@ json_t *setting_to_json(const struct setting *setting, const struct setting_valu
 }
 
 static enum status refuse_name(const char *file, const struct setting *setting, const char *name) {
-    enum { NAMES_MAX = 16 };
-    char text[256];
-    const char *names[NAMES_MAX];
-    size_t count = 0;
-    snprintf(text, sizeof text, "%s%s%s", setting->names_in_files ? names_of(setting) : setting->choices,
+    char names[256];
+    snprintf(names, sizeof names, "%s%s%s", setting->names_in_files ? names_of(setting) : setting->choices,
              setting->automatic ? "|" : "", setting->automatic ? setting->automatic : "");
-    for (char *rest = text, *one; count < NAMES_MAX && (one = strsep(&rest, "|"));)
-        names[count++] = one;
-    enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not known", file, setting->key, name);
-    return nearest_hint(status, "value", name, names, count);
+    return hint_names(status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not known", file, setting->key, name), names, name);
 }
 
 static enum status choice_from_json(const char *file, const json_t *object, const struct setting *setting,
