@@ -24,6 +24,7 @@ LITERALS = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])'|((?:\"(?:\\.|[^\"\
 def sentences(text):
     """Those of at least four words."""
     text = re.sub(r"`[^`]*`", "CODE", re.sub(r"\s+", " ", text)).strip()
+    text = re.sub(r"CODE(?:,? (?:and |or )?CODE)+", "CODE", text)  # a list of names is read at a glance
     return [part.strip() for part in re.split(r"(?<=[.;:!?])\s+(?=[A-Z\"(])", text) if len(part.split()) >= 4]
 
 

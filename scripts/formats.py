@@ -109,7 +109,7 @@ def print_document():
         print("## %s\n\n%s. Schema: [%s.json](schemas/%s.json)\n\n%s\n" %
               (schema["title"], schema["where"], name, name, schema["description"]))
         print_body(schema)
-    print("# Parts\n\nWhat several of the formats share: [common.json](schemas/common.json).\n")
+    print("# Parts\n\nParts that several formats share: [common.json](schemas/common.json).\n")
     for name, part in read("common")["$defs"].items():
         print("## %s\n\n%s\n" % (name, part.get("description", "")))
         if part.get("type") == "array":

@@ -88,7 +88,7 @@ static enum status refuse_operator(const struct backend *backend, const struct n
     enum status status = status_set(STATUS_BAD_INPUT, "%s: the %s backend has no kernel for the operator %s",
                                     node->name, backend->name, node->op->name);
     if (used > 0) return status_hint(status, "%s has one", others);
-    return status_hint(status, "no backend of this build has one: see \"An operator\" in CONTRIBUTING.md");
+    return status_hint(status, "no backend of this build has one: see \"How to add an operator\" in CONTRIBUTING.md");
 }
 
 enum status backend_kernel_create(const struct backend *backend, const struct node *node, struct kernel **out) {

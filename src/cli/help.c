@@ -185,7 +185,7 @@ void help_print_document(FILE *out) {
         "Each option is also a key of a `--config FILE`, a JSON object. The command line wins over the file, the file "
         "over the\ndefault. Sizes are written `512M`, `8G`, `1.5T` (powers of 1024) or plain bytes.\n\n"
         "The recipe fixes the bits of the result. With --plan, or if the --config file is a run's run.json, its "
-        "options come from\nthere, and Ballast refuses other values. `resume` takes options from its run. Of the "
+        "options come from\nthere, and Ballast refuses other values. `resume` takes options from its run. Among the "
         "other options under memory and\nranks, only --device changes a result.\n\n## Commands\n\n",
         out);
     for (int i = 0; i < COMMAND_COUNT; i++)

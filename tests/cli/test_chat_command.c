@@ -98,7 +98,7 @@ static void prompts_may_be_conversations(void **state) {
     EXPECT(*state, 2, TEXTS("left as it is"), "generate", model, "--prompts", prompts, "-o", prompts);
     EXPECT(*state, 2, TEXTS("--prompt TEXT or --prompts"), "generate", model);
     EXPECT(*state, 2, TEXTS("--prompt TEXT or --prompts"), "generate", model, "--prompt", "a", "--prompts", prompts);
-    EXPECT(*state, 2, TEXTS("--system: is for --chat"), "generate", model, "--prompt", "a", "--system", "b");
+    EXPECT(*state, 2, TEXTS("--system: requires --chat"), "generate", model, "--prompt", "a", "--system", "b");
     EXPECT(*state, 2, TEXTS("--output: "), "generate", model, "--prompt", "a", "-o", out);
     EXPECT(*state, 2, TEXTS("none.txt"), "generate", model, "--prompts", temp_path(*state, "none.txt"));
     EXPECT(*state, 3, TEXTS("no plan fits"), "generate", model, "--prompts", prompts, "--batch", "1000000",

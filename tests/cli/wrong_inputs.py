@@ -66,23 +66,23 @@ def fault_of(block, ballast, prepared, show):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
             path.write_text(content, encoding="latin-1")
-        status, said = run(ballast, place, block["wrong"])
-        errors = re.findall(r"^(?:ballast: error|hint): .*(?:\n(?!hint:|ballast:).+)*", said, re.M)
+        status, output = run(ballast, place, block["wrong"])
+        errors = re.findall(r"^(?:ballast: error|hint): .*(?:\n(?!hint:|ballast:).+)*", output, re.M)
         text = "\n".join(errors)
         if show:
             print(f"- {block['wrong']}\n{text}\n", flush=True)
         if status != block["status"]:
-            return f"status {status} instead of {block['status']}:\n{said}"
+            return f"status {status} instead of {block['status']}:\n{output}"
         if text.count("hint: ") != 1 or not text.startswith("ballast: error: "):
-            return f"no error with a hint:\n{said}"
+            return f"no error with a hint:\n{output}"
         if "right" not in block:
             return None
-        told = words_of(re.sub(r"[`'\"();:]|\.(?=\s|$)", " ", text)) | block["reader"]
-        unknown = words_of(" ".join(shlex.split(block["right"]))) - words_of(" ".join(shlex.split(block["wrong"]))) - told
+        named = words_of(re.sub(r"[`'\"();:]|\.(?=\s|$)", " ", text)) | block["reader"]
+        unknown = words_of(" ".join(shlex.split(block["right"]))) - words_of(" ".join(shlex.split(block["wrong"]))) - named
         if unknown:
             return f"the hint does not lead to {' '.join(sorted(unknown))}:\n{text}"
-        status, said = run(ballast, place, block["right"])
-        return f"+ {block['right']}\nstatus {status}:\n{said}" if status != 0 else None
+        status, output = run(ballast, place, block["right"])
+        return f"+ {block['right']}\nstatus {status}:\n{output}" if status != 0 else None
 
 
 def prepare(ballast, place):
@@ -95,9 +95,9 @@ def prepare(ballast, place):
     for command in (f"init model {size} --tokenizer-data data.txt", "plan model --dtype fp32 -o plan.json",
                     "train model data.txt -o run --steps 1 --dtype fp32",
                     "train model data.txt -o tuned --steps 1 --dtype fp32 --lora 4,8,all-linear"):
-        status, said = run(ballast, place, command)
+        status, output = run(ballast, place, command)
         if status != 0:
-            sys.exit(f"ballast {command}\nstatus {status}: {said}")
+            sys.exit(f"ballast {command}\nstatus {status}: {output}")
 
 
 def main():

@@ -32,11 +32,13 @@ static void limits_are_legal(void **state) {
     (void)state;
     EXPECT(steps, int, 1, STATUS_OK);
     EXPECT(steps, int, 0, STATUS_BAD_INPUT);
-    assert_string_equal(status_message(), "steps: 0 is not legal: must be 1 to 1000000000000");
+    assert_string_equal(status_message(), "steps: 0 is not legal");
+    assert_string_equal(status_hint_text(), "must be 1 to 1000000000000");
     EXPECT(steps, int, SETTING_STEPS_MAX, STATUS_OK);
     EXPECT(steps, int, SETTING_STEPS_MAX + 1, STATUS_BAD_INPUT);
     EXPECT(learning_rate, float, 0, STATUS_BAD_INPUT);
-    assert_string_equal(status_message(), "learning_rate: 0 is not legal: must be above 0 and at most 1000");
+    assert_string_equal(status_message(), "learning_rate: 0 is not legal");
+    assert_string_equal(status_hint_text(), "must be above 0 and at most 1000");
     EXPECT(learning_rate, float, 1000, STATUS_OK);
     EXPECT(learning_rate, float, 1000.5, STATUS_BAD_INPUT);
     EXPECT(min_lr_fraction, float, 0, STATUS_OK);

@@ -168,7 +168,7 @@ const struct command command_train = {
     .notes =
         "Lines of .jsonl hold documents ({\"text\": ...}), supervised examples ({\"prompt\": ..., \"completion\": ...} "
         "or {\"messages\": [...]}) or preferences ({\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}, with --loss "
-        "dpo). Of supervised examples, only completions and the assistant's turns count in the loss. Weights "
+        "dpo). In supervised examples, only completions and the assistant's turns count in the loss. Weights "
         "(a.txt:0.7 b.jsonl:0.3) set the exact proportions of sequences; without them, files count by size. Text is "
         "tokenized while steps run, and the tokens are cached for later runs. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and "
         "SIGUSR2 finish the step, write a checkpoint and exit with 130, 143, 129, 143 and 143. A second SIGINT or "

@@ -88,9 +88,8 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 
 const struct model_family family_phi3 = {
     .name = "phi3",
-    .models =
-        "Phi-3, Phi-3.5 and Phi-4, mini and larger (dense, text). Of longrope's factors, a program takes the long ones "
-        "where its sequences, or its caches, are longer than `original_max_position_embeddings`",
+    .models = "Phi-3, Phi-3.5 and Phi-4, mini and larger (dense, text). A program takes the long factors of longrope "
+              "where its sequences, or its caches, are longer than `original_max_position_embeddings`",
     .ffn = {8, 3, 256}, /* 8192 at a hidden size of 3072 */
     .keys = keys,
     DECODER_FAMILY,
