@@ -24,8 +24,8 @@ static struct component_rows split_rows(const struct component *component, int64
 }
 
 /* Of all there are. */
-static enum status check_rows(const struct component *component, const struct component_options *options,
-                              int64_t tokens, int64_t rows) {
+static enum status check_rows(const struct component *component, const struct dataset_options *options, int64_t tokens,
+                              int64_t rows) {
     if (rows == 0) return refuse_tokens(component, tokens, options->sequence_tokens);
     if (rows == 1 && component->held > 0)
         return status_set(STATUS_BAD_INPUT, "%s: one sequence of %lld tokens is all there is: none is left to hold out",
@@ -38,11 +38,11 @@ static int64_t tokens_of_rows(int64_t rows, int64_t sequence_tokens) {
     return __builtin_mul_overflow(rows, sequence_tokens, &tokens) || tokens == INT64_MAX ? INT64_MAX : tokens + 1;
 }
 
-enum status component_require(const struct component *component, const struct component_options *options, int64_t train,
+enum status component_require(const struct component *component, const struct dataset_options *options, int64_t train,
                               struct tokenize_effort effort, struct component_rows *out) {
     struct corpus_extent extent = {.whole = component->supervised};
     for (int64_t want = train;; want += train - out->train) {
-        int64_t length = options->sequence_tokens, rows = component->packing.rows / component_together(options);
+        int64_t length = options->sequence_tokens, rows = component->packing.rows / dataset_together(options);
         if (!component->supervised) {
             TRY(corpus_require(component->corpus, tokens_of_rows(want, length), effort, &extent));
             rows = count_sequences(extent.tokens, length);
@@ -53,18 +53,12 @@ enum status component_require(const struct component *component, const struct co
     }
 }
 
-static enum status pack_examples(const struct component_options *options, struct tokenize_effort effort,
+static enum status pack_examples(const struct dataset_options *options, struct tokenize_effort effort,
                                  struct component *component) {
     struct corpus_extent extent;
-    struct packing_options packing = {.sequence_tokens = options->sequence_tokens,
-                                      .vocab_size = options->cache.vocab_size,
-                                      .together = options->pack_examples,
-                                      .held = options->hold_rows ? 0 : component->held,
-                                      .loss_on_all = options->loss_on_all,
-                                      .pairs = options->pairs,
-                                      .name = component->name};
     TRY(corpus_require(component->corpus, INT64_MAX, effort, &extent));
-    TRY(packing_create(component->corpus, &packing, &component->packing));
+    TRY(packing_create(component->corpus, options, options->hold_rows ? 0 : component->held, component->name,
+                       &component->packing));
     if (component->packing.rows > 0) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: none of %lld examples has anything to train on in its first %lld tokens",
                      component->name, (long long)component->packing.examples, (long long)options->sequence_tokens);
@@ -77,7 +71,7 @@ static void close_component(struct component *component) {
     mem_free(component->name);
 }
 
-static enum status open_component(const struct sources *sources, const struct component_options *options, double held,
+static enum status open_component(const struct sources *sources, const struct dataset_options *options, double held,
                                   struct tokenize_effort effort, struct components *out) {
     const struct source *first = &sources->items[0];
     struct component component = {
@@ -86,7 +80,7 @@ static enum status open_component(const struct sources *sources, const struct co
         sources->count > 1 ? mem_format("%s and %zu more", first->path, sources->count - 1) : mem_string(first->path);
     enum status status;
     TRY_GOTO(status, component.name ? STATUS_OK : STATUS_FAILED, failed);
-    TRY_GOTO(status, corpus_open(sources, &options->cache, &component.corpus), failed);
+    TRY_GOTO(status, corpus_open(sources, options, &component.corpus), failed);
     if (component.supervised) TRY_GOTO(status, pack_examples(options, effort, &component), failed);
     TRY_GOTO(status, vec_push(out, component), failed);
     return STATUS_OK;
@@ -125,30 +119,18 @@ static bool same_component(const struct source *a, const struct source *b) {
     return a->weight == 0 || a->argument == b->argument;
 }
 
-static enum status open_all(const struct sources *sources, const struct component_options *options, double held,
-                            struct tokenize_effort effort, struct components *out) {
+enum status components_open(const struct sources *sources, const struct dataset_options *options, double held,
+                            struct tokenize_effort effort, struct components *components) {
+    TRY(check_weights(sources));
+    TRY(check_kinds(sources));
     for (size_t first = 0, next; first < sources->count; first = next) {
         next = first + 1;
         while (next < sources->count && same_component(&sources->items[first], &sources->items[next]))
             next++;
         struct sources part = {.items = sources->items + first, .count = next - first};
-        TRY(open_component(&part, options, held, effort, out));
+        TRY(open_component(&part, options, held, effort, components));
     }
     return STATUS_OK;
-}
-
-enum status components_open(const struct sources *sources, const struct component_options *options, double held,
-                            struct tokenize_effort effort, struct components *out) {
-    struct components components = {0};
-    enum status status;
-    TRY_GOTO(status, check_weights(sources), failed);
-    TRY_GOTO(status, check_kinds(sources), failed);
-    TRY_GOTO(status, open_all(sources, options, held, effort, &components), failed);
-    *out = components;
-    return STATUS_OK;
-failed:
-    components_close(&components);
-    return status;
 }
 
 void components_close(struct components *components) {
@@ -157,21 +139,22 @@ void components_close(struct components *components) {
     vec_free(components);
 }
 
-enum status component_fill_row(const struct component *component, const struct component_options *options,
-                               int64_t index, const struct row *row, int64_t *counted) {
+enum status component_fill_row(const struct component *component, const struct dataset_options *options, int64_t index,
+                               const struct row *row, int64_t *counted) {
     if (component->supervised)
         return packing_fill_row(&component->packing, component->corpus, index, options->loss_on_all, row, counted);
-    return row_fill_tokens(row, component->corpus, index * row->length, options->border, counted);
+    int64_t border = options->documents_apart ? options->eos_token : -1;
+    return row_fill_tokens(row, component->corpus, index * row->length, border, counted);
 }
 
 /* The noun for examples in messages. */
-static const char *things(const struct component_options *options) { return options->pairs ? "pairs" : "examples"; }
+static const char *things(const struct dataset_options *options) { return options->pairs ? "pairs" : "examples"; }
 
 /* The percentage of the rows' places that hold an example's token. */
-static void report_rows(const struct component *component, const struct component_options *options) {
+static void report_rows(const struct component *component, const struct dataset_options *options) {
     const struct packing *packing = &component->packing;
     double full = 100.0 * (double)packing->places / ((double)packing->rows * (double)options->sequence_tokens);
-    int64_t kept = packing->examples / component_together(options) - packing->left_out;
+    int64_t kept = packing->examples / dataset_together(options) - packing->left_out;
     bool saves = packing->packed_rows < packing->rows;
     char advice[96] = "";
     if (saves) snprintf(advice, sizeof advice, "; packed they need %lld rows", (long long)packing->packed_rows);
@@ -179,7 +162,7 @@ static void report_rows(const struct component *component, const struct componen
              (long long)packing->rows, packing->rows == 1 ? "" : "s", full, advice);
 }
 
-static void report_lengths(const struct component *component, const struct component_options *options) {
+static void report_lengths(const struct component *component, const struct dataset_options *options) {
     const struct packing *packing = &component->packing;
     int64_t context = options->context_tokens;
     bool reaches = context > 0 && context < packing->longest;
@@ -192,7 +175,7 @@ static void report_lengths(const struct component *component, const struct compo
              reaches ? "" : " cuts none");
 }
 
-void component_report_cuts(const struct component *component, const struct component_options *options) {
+void component_report_cuts(const struct component *component, const struct dataset_options *options) {
     const struct packing *packing = &component->packing;
     corpus_report_text(component->corpus, false);
     if (component->supervised) report_rows(component, options);
@@ -200,5 +183,5 @@ void component_report_cuts(const struct component *component, const struct compo
     if (packing->left_out > 0)
         log_warning("%s: %lld of %lld %s are left out: nothing to train on in the part that fits a sequence",
                     component->name, (long long)packing->left_out,
-                    (long long)(packing->examples / component_together(options)), things(options));
+                    (long long)(packing->examples / dataset_together(options)), things(options));
 }

@@ -24,25 +24,12 @@ struct components {
     size_t count, capacity;
 };
 
-struct component_options {
-    struct token_cache_options cache;
-    int64_t sequence_tokens; /* T */
-    int64_t context_tokens;  /* as of a dataset */
-    int64_t border;          /* id of the token that ends a segment; -1: sequences are one segment */
-    bool pack_examples;      /* several to a row */
-    bool hold_rows;          /* where they are packed, rows are held out, not examples */
-    bool loss_on_all;        /* in examples too */
-    bool pairs;              /* of examples: the chosen one and the rejected one make a row */
-};
-/* Sequences of a row. */
-static inline int64_t component_together(const struct component_options *options) { return options->pairs ? 2 : 1; }
-
-/* Opens all sources: without weights neighbours of a kind (documents, examples) are one component, with weights those
- * of an argument. Examples are tokenized, with `effort`; documents not yet. BAD_INPUT when only some have weights, or
- * an argument that has one holds both kinds; when there are no rows of examples; and as corpus_open. The tokenizer must
- * outlive them. `held` is that of each component. */
-enum status components_open(const struct sources *sources, const struct component_options *options, double held,
-                            struct tokenize_effort effort, struct components *out);
+/* Opens all sources behind those of *components, which has them on failure too: without weights neighbours of a kind
+ * (documents, examples) are one component, with weights those of an argument. Examples are tokenized, with `effort`;
+ * documents not yet. BAD_INPUT when only some have weights, or an argument that has one holds both kinds; when there
+ * are no rows of examples; and as corpus_open. The tokenizer must outlive them. `held` is that of each component. */
+enum status components_open(const struct sources *sources, const struct dataset_options *options, double held,
+                            struct tokenize_effort effort, struct components *components);
 void components_close(struct components *components);
 
 /* How many rows there are for training, from row 0, and behind them for validation. */
@@ -52,13 +39,13 @@ struct component_rows {
 /* Returns when there are at least `train` rows for training, or all (INT64_MAX): makes missing tokens as
  * corpus_require. *out is a lower bound of the rows for training; where it is less than `train`, it is exact, and so is
  * `held`. BAD_INPUT when all tokens together make less than one row, or none besides those held out. */
-enum status component_require(const struct component *component, const struct component_options *options, int64_t train,
+enum status component_require(const struct component *component, const struct dataset_options *options, int64_t train,
                               struct tokenize_effort effort, struct component_rows *out);
 
 /* Fills a sequence whose tokens are made: `index` counts those of rows. *counted is the number of targets that count.
  * FAILED when it cannot be read. */
-enum status component_fill_row(const struct component *component, const struct component_options *options,
-                               int64_t index, const struct row *row, int64_t *counted);
+enum status component_fill_row(const struct component *component, const struct dataset_options *options, int64_t index,
+                               const struct row *row, int64_t *counted);
 /* Logs how full the rows of examples are, how many examples were cut or left out, and the notes about texts that are
  * whole. */
-void component_report_cuts(const struct component *component, const struct component_options *options);
+void component_report_cuts(const struct component *component, const struct dataset_options *options);

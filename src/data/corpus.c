@@ -28,12 +28,11 @@ struct corpus {
     size_t part_count;
     pthread_mutex_t lock; /* of what follows, and of views and places of the parts */
     pthread_cond_t changed;
-    bool busy;          /* a thread makes tokens of part `whole_parts` */
-    int waiting;        /* threads that wait for tokens */
-    size_t whole_parts; /* parts whose tokens are all made */
-    int64_t tokens;     /* that are there */
-    enum status status; /* the failure to make tokens, with its message and hint; OK: none */
-    char message[1024], hint[1024];
+    bool busy;                  /* a thread makes tokens of part `whole_parts` */
+    int waiting;                /* threads that wait for tokens */
+    size_t whole_parts;         /* parts whose tokens are all made */
+    int64_t tokens;             /* that are there */
+    struct status_copy failure; /* to make tokens; OK: none */
 };
 
 static enum status open_token_file(const struct source *source, int64_t vocab_size, struct part *out) {
@@ -46,7 +45,7 @@ static enum status refuse_empty(const char *name) { return status_set(STATUS_BAD
 
 static bool is_whole(const struct part *part) { return !part->cache || token_cache_whole(part->cache); }
 
-static enum status open_part(const struct source *source, const struct token_cache_options *options, struct part *out) {
+static enum status open_part(const struct source *source, const struct dataset_options *options, struct part *out) {
     if (source->kind == SOURCE_TOKENS) {
         TRY(open_token_file(source, options->vocab_size, out));
     } else {
@@ -64,11 +63,11 @@ static void show_tokens(struct corpus *corpus) {
         part->first = corpus->whole_parts > 0 ? before->first + before->view.count : 0;
         if (part->cache) part->view = token_cache_view(part->cache);
         corpus->tokens = part->first + part->view.count;
-        if (!is_whole(part) || corpus->status != STATUS_OK) break;
+        if (!is_whole(part) || corpus->failure.status != STATUS_OK) break;
     }
 }
 
-enum status corpus_open(const struct sources *sources, const struct token_cache_options *options, struct corpus **out) {
+enum status corpus_open(const struct sources *sources, const struct dataset_options *options, struct corpus **out) {
     struct corpus *corpus = mem_array(1, sizeof *corpus);
     if (!corpus) return STATUS_FAILED;
     pthread_mutex_init(&corpus->lock, NULL);
@@ -119,11 +118,7 @@ static void make_tokens(struct corpus *corpus, struct tokenize_effort effort) {
     if (status == STATUS_OK && token_cache_whole(part->cache) && token_cache_view(part->cache).count == 0)
         status = refuse_empty(token_cache_progress(part->cache).name);
     pthread_mutex_lock(&corpus->lock);
-    corpus->status = status;
-    if (status != STATUS_OK) {
-        snprintf(corpus->message, sizeof corpus->message, "%s", status_message());
-        snprintf(corpus->hint, sizeof corpus->hint, "%s", status_hint_text());
-    }
+    status_save(status, &corpus->failure);
     show_tokens(corpus);
     corpus->busy = false;
     pthread_cond_broadcast(&corpus->changed);
@@ -154,7 +149,7 @@ static void rest(const struct corpus *corpus) {
 static void make_missing(struct corpus *corpus, int64_t tokens, struct tokenize_effort effort) {
     int64_t reported_ns = clock_now_ns();
     struct tokenize_effort wave = {effort.threads, effort.threads};
-    while (is_missing(corpus, tokens) && corpus->status == STATUS_OK) {
+    while (is_missing(corpus, tokens) && corpus->failure.status == STATUS_OK) {
         struct token_cache *cache = corpus->parts[corpus->whole_parts].cache;
         if (corpus->busy) {
             pthread_cond_wait(&corpus->changed, &corpus->lock);
@@ -178,8 +173,7 @@ enum status corpus_require(struct corpus *corpus, int64_t tokens, struct tokeniz
         make_missing(corpus, tokens, effort);
         corpus->waiting--;
         pthread_cond_broadcast(&corpus->changed);
-        if (is_missing(corpus, tokens))
-            status = status_hint(status_set(corpus->status, "%s", corpus->message), "%s", corpus->hint);
+        if (is_missing(corpus, tokens)) status = status_restore(&corpus->failure);
     }
     *out = extent_of(corpus);
     pthread_mutex_unlock(&corpus->lock);
@@ -190,9 +184,9 @@ bool corpus_advance(struct corpus *corpus) {
     pthread_mutex_lock(&corpus->lock);
     while (corpus->busy || corpus->waiting > 0)
         pthread_cond_wait(&corpus->changed, &corpus->lock);
-    if (is_missing(corpus, INT64_MAX) && corpus->status == STATUS_OK)
+    if (is_missing(corpus, INT64_MAX) && corpus->failure.status == STATUS_OK)
         make_tokens(corpus, (struct tokenize_effort){.threads = 1, .chunks = 1});
-    bool more = is_missing(corpus, INT64_MAX) && corpus->status == STATUS_OK;
+    bool more = is_missing(corpus, INT64_MAX) && corpus->failure.status == STATUS_OK;
     pthread_mutex_unlock(&corpus->lock);
     return more;
 }

@@ -12,7 +12,7 @@ struct corpus;
 /* Opens the files in order, without tokenizing. BAD_INPUT, naming the file, when one is malformed, has no tokens, or
  * has an id that is `vocab_size` or more. Of supervised files the tokens are marked ids (example.h), which are not
  * compared with it. The tokenizer must outlive it. */
-enum status corpus_open(const struct sources *sources, const struct token_cache_options *options, struct corpus **out);
+enum status corpus_open(const struct sources *sources, const struct dataset_options *options, struct corpus **out);
 /* No other thread may still use it. Caches that are not whole are removed. NULL is allowed. */
 void corpus_close(struct corpus *corpus);
 

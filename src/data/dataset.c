@@ -17,19 +17,17 @@ struct row_range {
 };
 
 struct dataset {
-    struct components train, valid;
-    struct mixture mixture;           /* of train */
-    VEC(struct row_range) row_ranges; /* of valid, or of train where rows are held out; once settled */
-    int64_t train_rows, valid_rows;   /* -1: not settled */
-    struct jsonl_columns columns;
-    struct component_options options; /* the paths in `cache` are valid only while the dataset is opened */
+    struct components components; /* of training data, then of validation data */
+    size_t train_count;
+    struct mixture mixture;           /* of training data */
+    VEC(struct row_range) row_ranges; /* of validation data, held out or not; once settled */
+    int64_t rows[DATASET_SPLITS];     /* -1: not settled */
+    struct dataset_options options;   /* its paths are valid only while the dataset is opened */
     struct tokenize_effort effort;    /* of those who wait for tokens */
     struct tokenize_thread *thread;   /* NULL: none */
     int64_t sequences;                /* of examples */
     const double *references;         /* borrowed; by sequence */
-    double valid_fraction;
-    uint64_t seed;
-    bool takes_template; /* dataset_takes_template */
+    bool takes_template;              /* dataset_takes_template */
 };
 
 /* During training the arenas are there: see dataset_tokenize_beside. */
@@ -53,12 +51,13 @@ static enum status check_options(const struct dataset_options *options) {
     return STATUS_OK;
 }
 
-static enum status list_sources(const struct dataset_options *options, const struct jsonl_columns *columns,
-                                struct sources *train, struct sources *valid) {
+/* Reads the columns too. */
+static enum status list_sources(struct dataset_options *options, struct sources sources[DATASET_SPLITS]) {
+    TRY(jsonl_columns_parse(options->columns ? options->columns : "", &options->keys));
     for (size_t i = 0; i < options->path_count; i++)
-        TRY(sources_add_train(options->paths[i], columns, train, valid));
+        TRY(sources_add_train(options->paths[i], &options->keys, &sources[DATASET_TRAIN], &sources[DATASET_VALID]));
     for (size_t i = 0; i < options->valid_path_count; i++)
-        TRY(sources_add_valid(options->valid_paths[i], columns, valid));
+        TRY(sources_add_valid(options->valid_paths[i], &options->keys, &sources[DATASET_VALID]));
     return STATUS_OK;
 }
 
@@ -78,43 +77,37 @@ static enum status check_pairs(bool pairs, const struct sources *sources) {
     return STATUS_OK;
 }
 
-static enum status add_row_range(struct dataset *dataset, const struct component *component, int64_t first,
-                                 int64_t count) {
-    return count > 0 ? vec_push(&dataset->row_ranges, (struct row_range){component, first, count}) : STATUS_OK;
+/* The split's own components: none of validation where it is held out. */
+static struct components own_components(const struct dataset *dataset, enum dataset_split split) {
+    size_t first = split == DATASET_TRAIN ? 0 : dataset->train_count;
+    size_t end = split == DATASET_TRAIN ? dataset->train_count : dataset->components.count;
+    return (struct components){.items = dataset->components.items + first, .count = end - first};
 }
 
-static enum status settle_valid(struct dataset *dataset) {
-    struct component_rows rows;
-    const struct components *components = dataset->valid.count > 0 ? &dataset->valid : &dataset->train;
-    bool held = components == &dataset->train;
-    int64_t rows_there = 0;
-    dataset->row_ranges.count = 0;
-    for (size_t i = 0; i < components->count; i++) {
-        const struct component *component = &components->items[i];
-        TRY(component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows));
-        TRY(add_row_range(dataset, component, held ? rows.train : 0, held ? rows.held : rows.train));
-        rows_there += held ? rows.held : rows.train;
-    }
-    dataset->valid_rows = rows_there;
-    return STATUS_OK;
+bool dataset_holds_out(const struct dataset *dataset) {
+    bool has_train = dataset->train_count > 0, has_valid = dataset->components.count > dataset->train_count;
+    return has_train && !has_valid && dataset->options.valid_fraction > 0;
 }
 
-static enum status settle_train(struct dataset *dataset) {
-    struct component_rows rows;
-    int64_t rows_there = 0;
-    for (size_t i = 0; i < dataset->train.count; i++) {
-        TRY(component_require(&dataset->train.items[i], &dataset->options, INT64_MAX, dataset->effort, &rows));
-        rows_there += rows.train;
-    }
-    dataset->train_rows = rows_there;
-    return STATUS_OK;
+bool dataset_has(const struct dataset *dataset, enum dataset_split split) {
+    return own_components(dataset, split).count > 0 || (split == DATASET_VALID && dataset_holds_out(dataset));
 }
 
 enum status dataset_settle(struct dataset *dataset, enum dataset_split split) {
-    if (split == DATASET_TRAIN) return dataset->train_rows < 0 ? settle_train(dataset) : STATUS_OK;
-    if (dataset->valid_rows >= 0) return STATUS_OK;
-    if (dataset_has(dataset, DATASET_VALID)) return settle_valid(dataset);
-    dataset->valid_rows = 0;
+    struct component_rows rows;
+    bool held = split == DATASET_VALID && dataset_holds_out(dataset);
+    struct components components = own_components(dataset, held ? DATASET_TRAIN : split);
+    int64_t rows_there = 0;
+    if (dataset->rows[split] >= 0) return STATUS_OK;
+    if (split == DATASET_VALID) dataset->row_ranges.count = 0;
+    for (size_t i = 0; i < components.count; i++) {
+        const struct component *component = &components.items[i];
+        TRY(component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows));
+        struct row_range range = {component, held ? rows.train : 0, held ? rows.held : rows.train};
+        if (split == DATASET_VALID && range.count > 0) TRY(vec_push(&dataset->row_ranges, range));
+        rows_there += range.count;
+    }
+    dataset->rows[split] = rows_there;
     return STATUS_OK;
 }
 
@@ -122,81 +115,56 @@ enum status dataset_settle(struct dataset *dataset, enum dataset_split split) {
  * training rows, one row of the others. */
 static enum status require_first_rows(const struct dataset *dataset) {
     struct component_rows rows;
-    for (size_t i = 0; i < dataset->train.count; i++)
-        TRY(component_require(&dataset->train.items[i], &dataset->options, row_order_shuffle_buffer_end(0),
-                              dataset->effort, &rows));
-    for (size_t i = 0; i < dataset->valid.count; i++)
-        TRY(component_require(&dataset->valid.items[i], &dataset->options, 1, dataset->effort, &rows));
+    for (size_t i = 0; i < dataset->components.count; i++) {
+        int64_t wanted = i < dataset->train_count ? row_order_shuffle_buffer_end(0) : 1;
+        TRY(component_require(&dataset->components.items[i], &dataset->options, wanted, dataset->effort, &rows));
+    }
     return STATUS_OK;
 }
 
 /* Without weights each component weighs what it holds, so that an epoch sees every row once. */
 static enum status mix_train(struct dataset *dataset) {
-    size_t count = dataset->train.count;
+    size_t count = dataset->train_count;
     if (count == 0) return STATUS_OK;
     int64_t *weights = mem_array(count, sizeof *weights);
     if (!weights) return STATUS_FAILED;
     enum status status;
     for (size_t i = 0; i < count; i++) {
-        const struct component *component = &dataset->train.items[i];
+        const struct component *component = &dataset->components.items[i];
         struct component_rows rows = {.train = 1}; /* one by itself weighs anything */
         if (component->weight == 0 && count > 1)
             TRY_GOTO(status, component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows), done);
         weights[i] = component->weight > 0 ? component->weight : rows.train;
     }
-    TRY_GOTO(status, mixture_create(weights, count, dataset->seed, &dataset->mixture), done);
+    TRY_GOTO(status, mixture_create(weights, count, dataset->options.seed, &dataset->mixture), done);
 done:
     mem_free(weights);
     return status;
 }
 
-static bool is_whole(const struct components *components) {
-    for (size_t i = 0; i < components->count; i++)
-        if (!corpus_extent(components->items[i].corpus).whole) return false;
+static bool is_whole(struct components components) {
+    for (size_t i = 0; i < components.count; i++)
+        if (!corpus_extent(components.items[i].corpus).whole) return false;
     return true;
 }
 
 /* All that needs no tokens to be made. */
 static enum status settle_whole(struct dataset *dataset) {
-    bool train = is_whole(&dataset->train);
-    bool valid = dataset->valid.count > 0 ? is_whole(&dataset->valid) : train;
-    if (train) TRY(dataset_settle(dataset, DATASET_TRAIN));
-    return valid ? dataset_settle(dataset, DATASET_VALID) : STATUS_OK;
+    struct components train = own_components(dataset, DATASET_TRAIN), valid = own_components(dataset, DATASET_VALID);
+    if (is_whole(train)) TRY(dataset_settle(dataset, DATASET_TRAIN));
+    return is_whole(valid.count > 0 ? valid : train) ? dataset_settle(dataset, DATASET_VALID) : STATUS_OK;
 }
 
-static struct component_options component_options_of(const struct dataset_options *options) {
-    return (struct component_options){.pairs = options->pairs,
-                                      .cache = {.folder = options->cache_folder,
-                                                .tokenizer = options->tokenizer,
-                                                .tokenizer_path = options->tokenizer_path,
-                                                .eos_token = options->eos_token,
-                                                .eos_token_of_0_1_0 = options->eos_token_of_0_1_0,
-                                                .vocab_size = options->vocab_size,
-                                                .chat_folder = options->chat_folder,
-                                                .chat_time_s = options->chat_time_s},
-                                      .sequence_tokens = options->sequence_tokens,
-                                      .border = options->documents_apart ? options->eos_token : -1,
-                                      .pack_examples = options->pack_examples && !options->pairs,
-                                      .hold_rows = options->hold_rows,
-                                      .context_tokens = options->context_tokens,
-                                      .loss_on_all = options->loss_on_all};
-}
-
-/* One after the other: `first` is that of the next. */
-static int64_t number_sequences(struct components *components, int64_t first) {
+static enum status open_all(struct dataset *dataset, const struct sources sources[DATASET_SPLITS]) {
+    struct components *components = &dataset->components;
+    double held = sources[DATASET_VALID].count > 0 ? 0 : dataset->options.valid_fraction;
+    TRY(components_open(&sources[DATASET_TRAIN], &dataset->options, held, dataset->effort, components));
+    dataset->train_count = components->count;
+    TRY(components_open(&sources[DATASET_VALID], &dataset->options, 0, dataset->effort, components));
     for (size_t i = 0; i < components->count; i++) {
-        components->items[i].first_sequence = first;
-        first += components->items[i].packing.rows;
+        components->items[i].first_sequence = dataset->sequences;
+        dataset->sequences += components->items[i].packing.rows;
     }
-    return first;
-}
-
-static enum status open_all(struct dataset *dataset, const struct dataset_options *options, const struct sources *train,
-                            const struct sources *valid) {
-    double held = valid->count > 0 ? 0 : options->valid_fraction;
-    TRY(components_open(train, &dataset->options, held, dataset->effort, &dataset->train));
-    TRY(components_open(valid, &dataset->options, 0, dataset->effort, &dataset->valid));
-    dataset->sequences = number_sequences(&dataset->valid, number_sequences(&dataset->train, 0));
     TRY(require_first_rows(dataset));
     TRY(mix_train(dataset));
     return settle_whole(dataset);
@@ -210,27 +178,23 @@ static bool take_template(const struct sources *sources) {
 
 enum status dataset_open(const struct dataset_options *options, struct dataset **out) {
     TRY(check_options(options));
-    struct sources train = {0}, valid = {0};
+    struct sources sources[DATASET_SPLITS] = {0};
     struct dataset *dataset = mem_array(1, sizeof *dataset);
     if (!dataset) return STATUS_FAILED;
-    enum status status;
-    TRY_GOTO(status, jsonl_columns_parse(options->columns ? options->columns : "", &dataset->columns), done);
-    TRY_GOTO(status, list_sources(options, &dataset->columns, &train, &valid), done);
-    TRY_GOTO(status, check_pairs(options->pairs, &train), done);
-    TRY_GOTO(status, check_pairs(options->pairs, &valid), done);
-    dataset->options = component_options_of(options);
-    dataset->options.cache.columns = &dataset->columns;
+    dataset->options = *options;
     dataset->effort = (struct tokenize_effort){omp_get_max_threads(), TOKENIZE_CHUNKS_MAX};
-    dataset->train_rows = dataset->valid_rows = -1;
-    dataset->valid_fraction = options->valid_fraction;
-    dataset->seed = options->seed;
-    dataset->takes_template = take_template(&train);
-    TRY_GOTO(status, open_all(dataset, options, &train, &valid), done);
+    dataset->rows[DATASET_TRAIN] = dataset->rows[DATASET_VALID] = -1;
+    enum status status;
+    TRY_GOTO(status, list_sources(&dataset->options, sources), done);
+    TRY_GOTO(status, check_pairs(options->pairs, &sources[DATASET_TRAIN]), done);
+    TRY_GOTO(status, check_pairs(options->pairs, &sources[DATASET_VALID]), done);
+    dataset->takes_template = take_template(&sources[DATASET_TRAIN]);
+    TRY_GOTO(status, open_all(dataset, sources), done);
     *out = dataset;
     dataset = NULL; /* the caller's now */
 done:
-    sources_free(&train);
-    sources_free(&valid);
+    sources_free(&sources[DATASET_TRAIN]);
+    sources_free(&sources[DATASET_VALID]);
     dataset_close(dataset);
     return status;
 }
@@ -244,147 +208,104 @@ static bool have_examples(const struct sources *sources) {
 }
 
 enum status dataset_find_examples(const struct dataset_options *options, bool *out) {
-    struct jsonl_columns columns = {0};
-    struct sources train = {0}, valid = {0};
-    enum status status;
-    TRY_GOTO(status, jsonl_columns_parse(options->columns ? options->columns : "", &columns), done);
-    TRY_GOTO(status, list_sources(options, &columns, &train, &valid), done);
-    *out = have_examples(&train) || have_examples(&valid);
-done:
-    sources_free(&train);
-    sources_free(&valid);
-    jsonl_columns_free(&columns);
+    struct dataset_options own = *options;
+    struct sources sources[DATASET_SPLITS] = {0};
+    enum status status = list_sources(&own, sources);
+    if (status == STATUS_OK) *out = have_examples(&sources[DATASET_TRAIN]) || have_examples(&sources[DATASET_VALID]);
+    sources_free(&sources[DATASET_TRAIN]);
+    sources_free(&sources[DATASET_VALID]);
+    jsonl_columns_free(&own.keys);
     return status;
 }
 
-/* Both splits' components. */
-static size_t list_corpora(const struct dataset *dataset, struct corpus **out) {
-    size_t count = 0;
-    for (size_t i = 0; i < dataset->train.count; i++)
-        out[count++] = dataset->train.items[i].corpus;
-    for (size_t i = 0; i < dataset->valid.count; i++)
-        out[count++] = dataset->valid.items[i].corpus;
-    return count;
-}
-
 void dataset_tokenize_beside(struct dataset *dataset) {
+    size_t count = dataset->components.count;
     BUG_IF(dataset->thread, "two threads that tokenize");
-    if (is_whole(&dataset->train) && is_whole(&dataset->valid)) return;
-    struct corpus **corpora = mem_array(dataset->train.count + dataset->valid.count, sizeof *corpora);
+    if (is_whole(dataset->components)) return;
+    struct corpus **corpora = mem_array(count, sizeof *corpora);
+    for (size_t i = 0; corpora && i < count; i++)
+        corpora[i] = dataset->components.items[i].corpus;
     if (dataset->effort.threads > THREADS_BESIDE) dataset->effort.threads = THREADS_BESIDE;
     dataset->effort.chunks = CHUNKS_BESIDE;
-    size_t count = corpora ? list_corpora(dataset, corpora) : 0;
     if (!corpora || tokenize_thread_start(corpora, count, &dataset->thread) != STATUS_OK)
         log_warning("%s: the text is tokenized where a step needs it, not during the steps", status_message());
     mem_free(corpora);
-}
-
-static void report_tokenized(const struct components *components) {
-    for (size_t i = 0; i < components->count; i++) {
-        corpus_report(components->items[i].corpus);
-        corpus_report_text(components->items[i].corpus, true);
-    }
 }
 
 void dataset_close(struct dataset *dataset) {
     if (!dataset) return;
     bool beside = dataset->thread != NULL;
     tokenize_thread_stop(dataset->thread);
-    if (beside) report_tokenized(&dataset->train);
-    if (beside) report_tokenized(&dataset->valid);
-    components_close(&dataset->train);
-    components_close(&dataset->valid);
+    for (size_t i = 0; beside && i < dataset->components.count; i++) {
+        corpus_report(dataset->components.items[i].corpus);
+        corpus_report_text(dataset->components.items[i].corpus, true);
+    }
+    components_close(&dataset->components);
     mixture_free(&dataset->mixture);
     vec_free(&dataset->row_ranges);
-    jsonl_columns_free(&dataset->columns);
+    jsonl_columns_free(&dataset->options.keys);
     mem_free(dataset);
 }
 
-bool dataset_has(const struct dataset *dataset, enum dataset_split split) {
-    if (split == DATASET_TRAIN) return dataset->train.count > 0;
-    return dataset->valid.count > 0 || (dataset->train.count > 0 && dataset->valid_fraction > 0);
-}
-
-bool dataset_holds_out(const struct dataset *dataset) {
-    return dataset->valid.count == 0 && dataset_has(dataset, DATASET_VALID);
-}
-
-static bool has_examples(const struct components *components) {
-    for (size_t i = 0; i < components->count; i++)
-        if (components->items[i].supervised) return true;
-    return false;
-}
-
 bool dataset_has_examples(const struct dataset *dataset) {
-    return has_examples(&dataset->train) || has_examples(&dataset->valid);
+    for (size_t i = 0; i < dataset->components.count; i++)
+        if (dataset->components.items[i].supervised) return true;
+    return false;
 }
 
 bool dataset_takes_template(const struct dataset *dataset) { return dataset->takes_template; }
 
 bool dataset_is_mixed(const struct dataset *dataset) {
-    return dataset->train.count > 1 && dataset->train.items[0].weight > 0;
+    return dataset->train_count > 1 && dataset->components.items[0].weight > 0;
 }
 
-static int64_t together(const struct dataset *dataset) { return component_together(&dataset->options); }
+static int64_t together(const struct dataset *dataset) { return dataset_together(&dataset->options); }
 
-static int64_t sequences_of(const struct dataset *dataset, int64_t rows) {
+int64_t dataset_split_sequences(const struct dataset *dataset, enum dataset_split split) {
+    int64_t rows = dataset->rows[split];
     return rows < 0 ? rows : rows * together(dataset);
 }
 
-int64_t dataset_train_sequences(const struct dataset *dataset) { return sequences_of(dataset, dataset->train_rows); }
-
-int64_t dataset_valid_sequences(const struct dataset *dataset) { return sequences_of(dataset, dataset->valid_rows); }
-
-static int64_t count_tokens(const struct components *components) {
+int64_t dataset_tokens(const struct dataset *dataset) {
     int64_t tokens = 0;
-    for (size_t i = 0; i < components->count; i++)
-        tokens += corpus_extent(components->items[i].corpus).tokens;
+    for (size_t i = 0; i < dataset->components.count; i++) {
+        struct corpus_extent extent = corpus_extent(dataset->components.items[i].corpus);
+        if (!extent.whole) return -1;
+        tokens += extent.tokens;
+    }
     return tokens;
 }
 
-int64_t dataset_tokens(const struct dataset *dataset) {
-    if (!is_whole(&dataset->train) || !is_whole(&dataset->valid)) return -1;
-    return count_tokens(&dataset->train) + count_tokens(&dataset->valid);
-}
-
-static bool is_known(const struct components *components) {
-    bool known = true;
-    for (size_t i = 0; i < components->count; i++)
-        known = known && corpus_identity(components->items[i].corpus, false) != 0;
-    return known;
-}
-
-static uint64_t mix_components(const struct components *components, bool of_0_1_0, uint64_t hash) {
-    for (size_t i = 0; i < components->count; i++) {
-        const struct component *component = &components->items[i];
-        uint64_t own[3] = {(uint64_t)component->weight, component->supervised,
-                           corpus_identity(component->corpus, of_0_1_0)};
-        hash = XXH3_64bits_withSeed(own, sizeof own, hash);
-    }
-    return XXH3_64bits_withSeed("/", 1, hash);
-}
-
 void dataset_report_cuts(const struct dataset *dataset) {
-    for (size_t i = 0; i < dataset->train.count; i++)
-        component_report_cuts(&dataset->train.items[i], &dataset->options);
-    for (size_t i = 0; i < dataset->valid.count; i++)
-        component_report_cuts(&dataset->valid.items[i], &dataset->options);
+    for (size_t i = 0; i < dataset->components.count; i++)
+        component_report_cuts(&dataset->components.items[i], &dataset->options);
 }
 
 /* 1 stands for the rows of Ballast 0.1.0. */
-static uint64_t packing_number(const struct component_options *options) {
-    return options->pack_examples ? (options->hold_rows ? 1 : 2) : 0;
+static uint64_t packing_number(const struct dataset_options *options) {
+    if (!options->pack_examples || options->pairs) return 0;
+    return options->hold_rows ? 1 : 2;
 }
 
 static uint64_t make_fingerprint(const struct dataset *dataset, bool of_0_1_0) {
-    const struct component_options *options = &dataset->options;
-    int64_t border = options->border >= 0 && of_0_1_0 ? options->cache.eos_token_of_0_1_0 : options->border;
-    if (!is_known(&dataset->train) || !is_known(&dataset->valid)) return 0;
-    uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)border, packing_number(options),
-                            options->loss_on_all};
-    memcpy(&settings[4], &dataset->valid_fraction, sizeof settings[4]);
+    const struct dataset_options *options = &dataset->options;
+    int64_t border = of_0_1_0 ? options->eos_token_of_0_1_0 : options->eos_token;
+    uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)(options->documents_apart ? border : -1),
+                            packing_number(options), options->loss_on_all};
+    memcpy(&settings[4], &options->valid_fraction, sizeof settings[4]);
     uint64_t hash = XXH3_64bits(settings, sizeof settings);
-    return mix_components(&dataset->valid, of_0_1_0, mix_components(&dataset->train, of_0_1_0, hash));
+    for (int split = 0; split < DATASET_SPLITS; split++) {
+        struct components components = own_components(dataset, (enum dataset_split)split);
+        for (size_t i = 0; i < components.count; i++) {
+            const struct component *component = &components.items[i];
+            uint64_t own[3] = {(uint64_t)component->weight, component->supervised,
+                               corpus_identity(component->corpus, of_0_1_0)};
+            if (own[2] == 0) return 0;
+            hash = XXH3_64bits_withSeed(own, sizeof own, hash);
+        }
+        hash = XXH3_64bits_withSeed("/", 1, hash);
+    }
+    return hash;
 }
 
 uint64_t dataset_fingerprint(const struct dataset *dataset) { return make_fingerprint(dataset, false); }
@@ -392,13 +313,11 @@ uint64_t dataset_fingerprint(const struct dataset *dataset) { return make_finger
 uint64_t dataset_fingerprint_of_0_1_0(const struct dataset *dataset) { return make_fingerprint(dataset, true); }
 
 enum status dataset_check_0_1_0(const struct dataset *dataset, const struct tokenizer *tokenizer) {
-    const struct component_options *options = &dataset->options;
-    if (options->border >= 0)
-        TRY(tokens_of_0_1_0_check_end("data", options->border, options->cache.eos_token_of_0_1_0));
-    for (size_t i = 0; i < dataset->train.count; i++)
-        TRY(corpus_check_0_1_0(dataset->train.items[i].corpus, tokenizer));
-    for (size_t i = 0; i < dataset->valid.count; i++)
-        TRY(corpus_check_0_1_0(dataset->valid.items[i].corpus, tokenizer));
+    const struct dataset_options *options = &dataset->options;
+    if (options->documents_apart)
+        TRY(tokens_of_0_1_0_check_end("data", options->eos_token, options->eos_token_of_0_1_0));
+    for (size_t i = 0; i < dataset->components.count; i++)
+        TRY(corpus_check_0_1_0(dataset->components.items[i].corpus, tokenizer));
     return STATUS_OK;
 }
 
@@ -411,22 +330,19 @@ static enum status check_file(const struct corpus *corpus, size_t index, struct 
     return status;
 }
 
-static enum status check_components(const struct components *components, struct comm *comm) {
-    TRY(comm_check_same(comm, "how many data files they have", &components->count, sizeof components->count));
-    for (size_t i = 0; i < components->count; i++) {
-        const struct corpus *corpus = components->items[i].corpus;
+enum status dataset_check_same(const struct dataset *dataset, struct comm *comm) {
+    static const char counts[] = "how many data files they have";
+    const size_t components[2] = {dataset->train_count, dataset->components.count};
+    if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
+    TRY(comm_check_same(comm, counts, components, sizeof components));
+    for (size_t i = 0; i < dataset->components.count; i++) {
+        const struct corpus *corpus = dataset->components.items[i].corpus;
         size_t files = corpus_file_count(corpus);
-        TRY(comm_check_same(comm, "how many data files they have", &files, sizeof files));
+        TRY(comm_check_same(comm, counts, &files, sizeof files));
         for (size_t f = 0; f < files; f++)
             TRY(check_file(corpus, f, comm));
     }
     return STATUS_OK;
-}
-
-enum status dataset_check_same(const struct dataset *dataset, struct comm *comm) {
-    if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
-    TRY(check_components(&dataset->train, comm));
-    return check_components(&dataset->valid, comm);
 }
 
 /* Row `index` of a component; of a pair the sequence that comes at this position. */
@@ -440,8 +356,8 @@ static enum status fill_sequence(const struct dataset *dataset, const struct com
 static enum status fill_train_row(const struct dataset *dataset, int64_t position, const struct row *row,
                                   double *reference, int64_t *counted) {
     struct mixture_draw draw = mixture_at(&dataset->mixture, position / together(dataset));
-    const struct component *component = &dataset->train.items[draw.part];
-    uint64_t seed = dataset->seed + 0x9E3779B97F4A7C15u * draw.part;
+    const struct component *component = &dataset->components.items[draw.part];
+    uint64_t seed = dataset->options.seed + 0x9E3779B97F4A7C15u * draw.part;
     struct component_rows rows;
     TRY(component_require(component, &dataset->options, row_order_shuffle_buffer_end(draw.ordinal), dataset->effort,
                           &rows));
@@ -477,7 +393,7 @@ static struct row row_of(const struct dataset *dataset, const struct dataset_bat
 
 static void check_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows) {
     int64_t first;
-    bool there = split == DATASET_TRAIN ? dataset->train.count > 0 : dataset->valid_rows > 0;
+    bool there = split == DATASET_TRAIN ? dataset->train_count > 0 : dataset->rows[DATASET_VALID] > 0;
     BUG_IF(rows->step < 0 || rows->batch < 1 || !there || __builtin_mul_overflow(rows->step, rows->batch, &first) ||
                first > INT64_MAX - rows->batch,
            "step %lld of %lld sequences", (long long)rows->step, (long long)rows->batch);
@@ -512,13 +428,11 @@ int64_t dataset_sequences(const struct dataset *dataset) { return dataset->seque
 
 /* The component that has a sequence of all. */
 static const struct component *find_component(const struct dataset *dataset, int64_t sequence) {
-    const struct components *const splits[] = {&dataset->train, &dataset->valid};
-    for (int split = 0; split < 2; split++)
-        for (size_t i = 0; i < splits[split]->count; i++) {
-            const struct component *component = &splits[split]->items[i];
-            int64_t end = component->first_sequence + component->packing.rows;
-            if (sequence >= component->first_sequence && sequence < end) return component;
-        }
+    for (size_t i = 0; i < dataset->components.count; i++) {
+        const struct component *component = &dataset->components.items[i];
+        int64_t end = component->first_sequence + component->packing.rows;
+        if (sequence >= component->first_sequence && sequence < end) return component;
+    }
     BUG("sequence %lld of %lld", (long long)sequence, (long long)dataset->sequences);
 }
 

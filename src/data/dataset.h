@@ -46,34 +46,7 @@
 
 struct dataset;
 
-enum dataset_split { DATASET_TRAIN, DATASET_VALID };
-
-struct dataset_options {
-    const char *const *paths; /* .txt, .jsonl and .bin files, or directories with train.* and valid.*; all or none with
-                                 `:WEIGHT` behind it */
-    size_t path_count;
-    const char *const *valid_paths; /* files for validation, added to the directories' valid.*; may be none */
-    size_t valid_path_count;
-    double valid_fraction; /* without any of those: the last part of each source's sequences, or of its examples; 0 to
-                              below 1 */
-    const struct tokenizer *tokenizer; /* for text files; NULL when there are none. It must outlive the dataset */
-    const char *tokenizer_path;        /* the tokenizer.json that it was read from */
-    int64_t eos_token;                 /* after each document of a text file; -1 for none */
-    int64_t eos_token_of_0_1_0;        /* the one that Ballast 0.1.0 took */
-    const char *chat_folder;           /* for conversations: where their template is (text/chat/template.h) */
-    int64_t chat_time_s;               /* what the template is told of the time */
-    const char *columns;               /* keys of .jsonl files, as jsonl_columns_parse reads them; NULL: none given */
-    const char *cache_folder;          /* for the ids of text files (tokenize.h) */
-    int64_t vocab_size;                /* of the model: every id must be below it */
-    int64_t sequence_tokens;           /* T */
-    int64_t context_tokens;            /* the most that the model takes, for advice; 0: not known */
-    bool loss_on_all;                  /* examples: train on prompts too */
-    bool documents_apart;              /* segments end at eos_token, which there must be */
-    bool pack_examples;                /* several examples to a row, unless they are pairs */
-    bool hold_rows;                    /* of packed rows the last are held out, not of examples */
-    bool pairs;                        /* all files hold preferences; else none may */
-    uint64_t seed;                     /* of the order of training sequences */
-};
+enum dataset_split { DATASET_TRAIN, DATASET_VALID, DATASET_SPLITS };
 
 /* Opens all files. Of text that is not in the cache the first rows are tokenized, and all that must be known at once:
  * examples, and the text of several sources without weights. BAD_INPUT, naming the file, when a file is missing,
@@ -107,10 +80,9 @@ bool dataset_is_mixed(const struct dataset *dataset);
 /* Waits until all that decides how many sequences a split has is tokenized: its files, or the training files where
  * their last part is held out. Before it fills batches of validation; not from two threads at once. */
 enum status dataset_settle(struct dataset *dataset, enum dataset_split split);
-/* -1: not known as long as the split is not settled; it is after opening if nothing had to be tokenized. */
-int64_t dataset_train_sequences(const struct dataset *dataset);
-/* The same; 0 when there is no validation data. */
-int64_t dataset_valid_sequences(const struct dataset *dataset);
+/* 0 when there is no data of this split. -1: not known as long as the split is not settled; it is after opening if
+ * nothing had to be tokenized. */
+int64_t dataset_split_sequences(const struct dataset *dataset, enum dataset_split split);
 /* All tokens of all files, what is dropped included; -1: not known yet. */
 int64_t dataset_tokens(const struct dataset *dataset);
 /* Logs how full the rows of examples are, how many examples were cut or left out, which keys of rows are not read,

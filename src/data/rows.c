@@ -224,7 +224,9 @@ static bool is_target(uint32_t marked, bool loss_on_all) {
 
 /* What one pass over the ids finds out. */
 struct examination {
-    const struct packing_options *options;
+    const struct dataset_options *options;
+    double held;
+    const char *name; /* of the corpus */
     struct packing *packing;
     VEC(int64_t) starts;
     VEC(int32_t) sizes; /* places in a row; 0: left out */
@@ -243,22 +245,22 @@ static void end_example(struct examination *examination) {
 }
 
 static enum status examine_id(struct examination *examination, uint32_t marked) {
-    const struct packing_options *options = examination->options;
+    const struct dataset_options *options = examination->options;
     if (marked & EXAMPLE_FIRST) {
         end_example(examination);
         if (examination->starts.count == UINT32_MAX)
-            return status_set(STATUS_BAD_INPUT, "%s: more than 2^32 examples", options->name);
+            return status_set(STATUS_BAD_INPUT, "%s: more than 2^32 examples", examination->name);
         TRY(vec_push(&examination->starts, examination->position));
         TRY(vec_push(&examination->sizes, 0));
         examination->trains = false;
     } else if (examination->starts.count == 0) {
-        return status_set(STATUS_BAD_INPUT, "%s: does not begin with an example", options->name);
+        return status_set(STATUS_BAD_INPUT, "%s: does not begin with an example", examination->name);
     } else if (is_target(marked, options->loss_on_all)) {
         int64_t place = examination->position - examination->starts.items[examination->starts.count - 1] - 1;
         examination->trains |= place < options->sequence_tokens;
     }
     if ((marked & EXAMPLE_ID) >= options->vocab_size)
-        return status_set(STATUS_BAD_INPUT, "%s: has id %u, but the model's vocabulary has %lld", options->name,
+        return status_set(STATUS_BAD_INPUT, "%s: has id %u, but the model's vocabulary has %lld", examination->name,
                           marked & EXAMPLE_ID, (long long)options->vocab_size);
     examination->position++;
     return STATUS_OK;
@@ -284,13 +286,6 @@ int64_t packing_held(int64_t count, double fraction) {
     return count > 0 ? count - 1 : 0;
 }
 
-static enum status fit_alone(const int32_t *sizes, int64_t count, uint32_t *row_of, int64_t *rows) {
-    *rows = 0;
-    for (int64_t i = 0; i < count; i++)
-        row_of[i] = sizes[i] > 0 ? (uint32_t)(*rows)++ : UINT32_MAX;
-    return STATUS_OK;
-}
-
 /* Rows for consecutive examples, behind `rows` others. Best fit makes rows of long examples first; a fixed random order
  * spreads them. */
 static enum status fit_part(const int32_t *sizes, int64_t count, int64_t capacity, uint32_t *row_of, int64_t *rows) {
@@ -311,10 +306,11 @@ static int64_t count_kept(const int32_t *sizes, int64_t count) {
     return kept;
 }
 
-static enum status fit_together(const struct packing_options *options, const int32_t *sizes, uint32_t *row_of,
-                                struct packing *packing) {
-    int64_t count = packing->examples, capacity = options->sequence_tokens, first_held = count;
-    for (int64_t held = packing_held(count_kept(sizes, count), options->held); held > 0;)
+static enum status fit_together(const struct examination *examination, uint32_t *row_of) {
+    struct packing *packing = examination->packing;
+    const int32_t *sizes = examination->sizes.items;
+    int64_t count = packing->examples, capacity = examination->options->sequence_tokens, first_held = count;
+    for (int64_t held = packing_held(count_kept(sizes, count), examination->held); held > 0;)
         held -= sizes[--first_held] > 0;
     packing->rows = 0;
     TRY(fit_part(sizes, first_held, capacity, row_of, &packing->rows));
@@ -325,11 +321,15 @@ static enum status fit_together(const struct packing_options *options, const int
     return STATUS_OK;
 }
 
-static enum status fit_apart(const struct packing_options *options, const int32_t *sizes, uint32_t *row_of,
-                             struct packing *packing) {
+static enum status fit_apart(const struct examination *examination, uint32_t *row_of) {
+    struct packing *packing = examination->packing;
+    const struct dataset_options *options = examination->options;
+    const int32_t *sizes = examination->sizes.items;
     int64_t count = packing->examples;
     if (!options->pairs) TRY(packing_fit(sizes, count, options->sequence_tokens, row_of, &packing->packed_rows));
-    TRY(fit_alone(sizes, count, row_of, &packing->rows));
+    packing->rows = 0;
+    for (int64_t i = 0; i < count; i++)
+        row_of[i] = sizes[i] > 0 ? (uint32_t)packing->rows++ : UINT32_MAX;
     if (options->pairs) packing->packed_rows = packing->rows;
     return STATUS_OK;
 }
@@ -354,7 +354,7 @@ static enum status order_examples(struct packing *packing, const uint32_t *row_o
 static enum status match_pairs(struct examination *examination) {
     int32_t *sizes = examination->sizes.items;
     if (examination->sizes.count % 2 != 0)
-        return status_set(STATUS_BAD_INPUT, "%s: %zu examples are no pairs", examination->options->name,
+        return status_set(STATUS_BAD_INPUT, "%s: %zu examples are no pairs", examination->name,
                           examination->sizes.count);
     examination->packing->left_out = 0;
     for (size_t i = 0; i < examination->sizes.count; i += 2) {
@@ -386,23 +386,21 @@ static enum status measure_lengths(struct packing *packing) {
 
 static enum status make_rows(const struct examination *examination) {
     struct packing *packing = examination->packing;
-    const struct packing_options *options = examination->options;
-    const int32_t *sizes = examination->sizes.items;
+    bool together = examination->options->pack_examples && !examination->options->pairs;
     uint32_t *row_of = mem_array((size_t)packing->examples, sizeof *row_of);
     if (!row_of) return STATUS_FAILED;
-    enum status status;
-    TRY_GOTO(status, (options->together ? fit_together : fit_apart)(options, sizes, row_of, packing), done);
+    enum status status = (together ? fit_together : fit_apart)(examination, row_of);
     for (int64_t i = 0; i < packing->examples; i++)
-        packing->places += sizes[i];
-    TRY_GOTO(status, order_examples(packing, row_of), done);
-done:
+        packing->places += examination->sizes.items[i];
+    if (status == STATUS_OK) status = order_examples(packing, row_of);
     mem_free(row_of);
     return status;
 }
 
-enum status packing_create(struct corpus *corpus, const struct packing_options *options, struct packing *out) {
+enum status packing_create(struct corpus *corpus, const struct dataset_options *options, double held, const char *name,
+                           struct packing *out) {
     struct packing packing = {0};
-    struct examination examination = {.options = options, .packing = &packing};
+    struct examination examination = {.options = options, .held = held, .name = name, .packing = &packing};
     enum status status = examine_ids(&examination, corpus);
     packing.starts = examination.starts.items;
     packing.examples = (int64_t)examination.sizes.count;

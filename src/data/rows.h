@@ -83,21 +83,14 @@ struct packing {
     int64_t left_out; /* examples, or pairs, with nothing to train on in the part that fits a row */
 };
 
-struct packing_options {
-    int64_t sequence_tokens; /* T */
-    int64_t vocab_size;
-    bool together; /* several examples to a row, by best fit in decreasing order of length; rows in a fixed random
-                      order. Otherwise one to a row, in their order */
-    double held;   /* the last examples, this fraction of those with a row, share rows of their own, the last ones; 0 to
-                      below 1. Of examples that are packed alone */
-    bool loss_on_all; /* trains on all tokens but masked ones, not only on marked ones */
-    bool pairs; /* examples 2i and 2i + 1 are a pair: both have a row or none, one after the other; not together */
-    const char *name; /* of the corpus, in messages */
-};
-
-/* Examines the marked ids of a corpus that is whole. BAD_INPUT when an id is vocab_size or more, or when the ids are
- * not examples. There may be no rows. */
-enum status packing_create(struct corpus *corpus, const struct packing_options *options, struct packing *out);
+/* Examines the marked ids of a corpus that is whole; `name` stands for it in messages. With `pack_examples` several
+ * share a row, by best fit in decreasing order of length, and rows come in a fixed random order; otherwise one has a
+ * row, in their order. Of pairs (examples 2i and 2i + 1) both have a row or none, one after the other, and they are not
+ * packed. `held`, 0 to below 1: the last examples, this fraction of those with a row, share rows of their own, the last
+ * ones; of examples that are packed alone. BAD_INPUT when an id is vocab_size or more, or when the ids are not
+ * examples. There may be no rows. */
+enum status packing_create(struct corpus *corpus, const struct dataset_options *options, double held, const char *name,
+                           struct packing *out);
 void packing_free(struct packing *packing);
 
 /* How many of `count` rows or examples are held out for this fraction: at least one where it is above 0, and never

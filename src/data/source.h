@@ -172,3 +172,37 @@ enum status sources_add_train(const char *argument, const struct jsonl_columns *
 /* The same for validation, where a weight is refused: a file, or of a directory its valid.* (there must be some). */
 enum status sources_add_valid(const char *path, const struct jsonl_columns *columns, struct sources *valid);
 void sources_free(struct sources *sources);
+
+/* --- what data are read with --- */
+
+struct tokenizer;
+
+struct dataset_options {
+    const char *const *paths; /* .txt, .jsonl and .bin files, or directories with train.* and valid.*; all or none with
+                                 `:WEIGHT` behind it */
+    size_t path_count;
+    const char *const *valid_paths; /* files for validation, added to the directories' valid.*; may be none */
+    size_t valid_path_count;
+    double valid_fraction; /* without any of those: the last part of each source's sequences, or of its examples; 0 to
+                              below 1 */
+    const struct tokenizer *tokenizer; /* for text files; NULL when there are none. It must outlive the dataset */
+    const char *tokenizer_path;        /* the tokenizer.json that it was read from */
+    int64_t eos_token;                 /* after each document of a text file; -1 for none */
+    int64_t eos_token_of_0_1_0;        /* the one that Ballast 0.1.0 took */
+    const char *chat_folder;           /* for conversations: where their template is (text/chat/template.h) */
+    int64_t chat_time_s;               /* what the template is told of the time */
+    const char *columns;               /* keys of .jsonl files, as jsonl_columns_parse reads them; NULL: none given */
+    struct jsonl_columns keys;         /* that `columns` gives: dataset_open reads them */
+    const char *cache_folder;          /* for the ids of text files (tokenize.h) */
+    int64_t vocab_size;                /* of the model: every id must be below it */
+    int64_t sequence_tokens;           /* T */
+    int64_t context_tokens;            /* the most that the model takes, for advice; 0: not known */
+    bool loss_on_all;                  /* examples: train on prompts too */
+    bool documents_apart;              /* segments end at eos_token, which there must be */
+    bool pack_examples;                /* several examples to a row; never pairs, whatever it says */
+    bool hold_rows;                    /* of packed rows the last are held out, not of examples */
+    bool pairs;                        /* all files hold preferences; else none may */
+    uint64_t seed;                     /* of the order of training sequences */
+};
+/* Sequences of a row: the chosen example and the rejected one make one. */
+static inline int64_t dataset_together(const struct dataset_options *options) { return options->pairs ? 2 : 1; }

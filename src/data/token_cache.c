@@ -60,37 +60,29 @@ static void hash_content(const void *data, size_t bytes, uint64_t out[2]) {
 }
 
 /* Ids are below it: what the tokenizer and the EOS token need. */
-static int64_t limit_ids(const struct token_cache_options *options) {
+static int64_t limit_ids(const struct dataset_options *options) {
     int64_t limit = tokenizer_vocab_size(options->tokenizer);
     return options->eos_token < limit ? limit : options->eos_token + 1;
 }
 
 /* Columns that are given change the hash, each by its field and key. */
 static void mix_columns(const struct jsonl_columns *columns, uint64_t hash[2]) {
-    for (size_t i = 0; columns && i < JSONL_FIELDS; i++)
+    for (size_t i = 0; i < JSONL_FIELDS; i++)
         if (columns->keys[i]) hash[1] ^= XXH3_64bits_withSeed(columns->keys[i], strlen(columns->keys[i]), i + 1);
 }
 
 /* From a key without the changes of the tokenizer, which 0.1.0 did not read. */
-static void make_key_of_0_1_0(const struct token_cache_options *options, enum source_kind kind,
-                              struct token_cache *cache) {
+static void make_key_of_0_1_0(const struct dataset_options *options, enum source_kind kind, struct token_cache *cache) {
     bool chat = cache->making.chat != NULL;
     cache->key_of_0_1_0 = cache->key;
     cache->key_of_0_1_0.version = TOKEN_CACHE_VERSION_OF_0_1_0;
     cache->key_of_0_1_0.eos_token = options->eos_token_of_0_1_0;
     if (chat) cache->key_of_0_1_0.chat_hash[0] -= CHAT_VERSION - CHAT_VERSION_OF_0_1_0;
-    cache->text_of_0_1_0 = (struct text_of_0_1_0){.path = cache->name,
-                                                  .kind = kind,
-                                                  .chat = chat,
-                                                  .tokenizer = options->tokenizer,
-                                                  .eos_token = options->eos_token,
-                                                  .eos_token_then = options->eos_token_of_0_1_0,
-                                                  .columns = options->columns};
+    cache->text_of_0_1_0 = (struct text_of_0_1_0){options, options->tokenizer, cache->name, kind, chat};
 }
 
 /* All but the text's hash. */
-static enum status make_key(const struct token_cache_options *options, enum source_kind kind,
-                            struct token_cache *cache) {
+static enum status make_key(const struct dataset_options *options, enum source_kind kind, struct token_cache *cache) {
     char *tokenizer;
     size_t tokenizer_bytes;
     TRY(file_read(options->tokenizer_path, SIZE_MAX - 1, &tokenizer, &tokenizer_bytes));
@@ -105,7 +97,7 @@ static enum status make_key(const struct token_cache_options *options, enum sour
         chat_template_hash(cache->making.chat, options->chat_time_s, cache->key.chat_hash);
         cache->key.chat_hash[0] += CHAT_VERSION;
     }
-    if (kind != SOURCE_TEXT) mix_columns(options->columns, cache->key.chat_hash);
+    if (kind != SOURCE_TEXT) mix_columns(&options->keys, cache->key.chat_hash);
     hash_content(tokenizer, tokenizer_bytes, cache->key.tokenizer_hash);
     make_key_of_0_1_0(options, kind, cache);
     cache->key.tokenizer_hash[1] ^= tokenizer_changes(options->tokenizer);
@@ -219,20 +211,15 @@ static enum status load(struct token_cache *cache) {
                : STATUS_OK;
 }
 
-static enum status prepare_making(const struct token_cache_options *options, enum source_kind kind,
+static enum status prepare_making(const struct dataset_options *options, enum source_kind kind,
                                   struct token_cache *cache) {
     struct making *making = &cache->making;
-    struct tokenize_options tokenize = {.tokenizer = options->tokenizer,
-                                        .eos_token = options->eos_token,
-                                        .kind = kind,
-                                        .chat = making->chat,
-                                        .chat_time_s = options->chat_time_s,
-                                        .columns = options->columns};
+    struct tokenizing_source source = {kind, making->chat, cache->name, &making->text, &cache->notes};
     cache->view = (struct token_view){.token_bytes = (int)cache->key.token_bytes, .id_limit = cache->id_limit};
     making->hash = XXH3_createState();
     if (!making->hash) return status_set(STATUS_FAILED, "out of memory for a hash");
     XXH3_128bits_reset(making->hash);
-    return tokenizing_create(&tokenize, cache->name, &making->text, &making->tokenizing);
+    return tokenizing_create(options, &source, &making->tokenizing);
 }
 
 static enum status find_mark(struct token_cache *cache) {
@@ -243,11 +230,11 @@ static enum status find_mark(struct token_cache *cache) {
     return STATUS_OK;
 }
 
-static enum status open_cache(const struct token_cache_options *options, const struct source *source,
+static enum status open_cache(const struct dataset_options *options, const struct source *source,
                               struct token_cache *cache) {
     struct making *making = &cache->making;
     cache->name = mem_string(source->path);
-    cache->folder = mem_string(options->folder);
+    cache->folder = mem_string(options->cache_folder);
     if (!cache->name || !cache->folder) return STATUS_FAILED;
     TRY(file_input_open(source->path, &making->text));
     if (making->text.bytes == 0) return status_set(STATUS_BAD_INPUT, "%s: is empty", source->path);
@@ -265,13 +252,13 @@ static enum status open_cache(const struct token_cache_options *options, const s
     cache->vocab_size = source_is_supervised(source->kind) ? INT64_MAX : options->vocab_size;
     TRY(make_key(options, source->kind, cache));
     TRY(hash_sample(&making->text, &cache->sample));
-    cache->path = token_cache_path(options->folder, source->path);
+    cache->path = token_cache_path(options->cache_folder, source->path);
     if (!cache->path) return STATUS_FAILED;
     TRY(load(cache));
     return cache->whole ? STATUS_OK : prepare_making(options, source->kind, cache);
 }
 
-enum status token_cache_open(const struct token_cache_options *options, const struct source *source,
+enum status token_cache_open(const struct dataset_options *options, const struct source *source,
                              struct token_cache **out) {
     if (!options->tokenizer) {
         (void)status_set(STATUS_BAD_INPUT,
@@ -279,7 +266,7 @@ enum status token_cache_open(const struct token_cache_options *options, const st
                          source->path);
         return status_hint(STATUS_BAD_INPUT, "add the model's tokenizer.json, or give token files (.bin)");
     }
-    BUG_IF(!options->folder || !options->tokenizer_path, "token cache without directory or tokenizer path");
+    BUG_IF(!options->cache_folder || !options->tokenizer_path, "token cache without directory or tokenizer path");
     struct token_cache *cache = mem_array(1, sizeof *cache);
     if (!cache) return STATUS_FAILED;
     pthread_mutex_init(&cache->hash_lock, NULL);
@@ -435,11 +422,6 @@ static void show_made(struct token_cache *cache) {
         token_lock_close(&cache->following.lock); /* they lie where nobody else can read them */
 }
 
-static enum status take_notes(struct token_cache *cache) {
-    cache->notes.damage = tokenizing_damage(cache->making.tokenizing);
-    return jsonl_unread_join(tokenizing_unread(cache->making.tokenizing), &cache->notes.unread);
-}
-
 static enum status make_ids(struct token_cache *cache, struct tokenize_effort effort) {
     struct making *making = &cache->making;
     if (!cache->writer.path) {
@@ -451,7 +433,6 @@ static enum status make_ids(struct token_cache *cache, struct tokenize_effort ef
     show_made(cache);
     if (status == STATUS_OK) status = hash_part(&making->text, making->hashed, done, making->hash);
     making->hashed = done;
-    TRY(take_notes(cache));
     return status == STATUS_OK && done == making->text.bytes ? finish(cache) : status;
 }
 

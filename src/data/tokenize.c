@@ -11,7 +11,6 @@ enum {
     CONTEXT_BYTES = 64, /* on each side of a cut */
     CUT_TRIES = 256,
     LINE_BYTES = 16 << 10, /* beyond a chunk, of its last line: most are shorter */
-    MESSAGE_BYTES = 1024,
 };
 
 struct chunk {
@@ -21,10 +20,8 @@ struct chunk {
     size_t bytes;
     int64_t lines_before; /* in the file */
     struct token_ids ids;
-    struct utf8_damage damage; /* places are in the file */
-    json_t *unread;            /* keys of its rows; NULL: none */
-    enum status status;
-    char message[MESSAGE_BYTES], hint[MESSAGE_BYTES]; /* of status: they stay with the thread that sets them */
+    struct text_notes notes; /* places are in the file */
+    struct status_copy status;
 };
 
 /* What a thread encodes with. */
@@ -35,14 +32,11 @@ struct encoders {
 };
 
 struct tokenizing {
-    struct tokenize_options options;
-    const char *name;
-    const struct file_input *text;
-    size_t next;               /* where the next chunk begins */
-    int64_t lines;             /* before next */
-    size_t done;               /* bytes whose ids were sent */
-    struct utf8_damage damage; /* in these */
-    json_t *unread;            /* keys of their rows; NULL: none */
+    const struct dataset_options *options;
+    struct tokenizing_source source;
+    size_t next;   /* where the next chunk begins */
+    int64_t lines; /* before next */
+    size_t done;   /* bytes whose ids were sent */
     VEC(struct encoders) encoders;
     struct token_ids whole, halves; /* of the context about a cut */
     VEC(struct chunk) chunks;       /* as many as were ever encoded together */
@@ -54,7 +48,7 @@ static const char *text_of(const struct chunk *chunk) { return chunk->buffer.ite
  * added tokens are far shorter than the context, so the whole text then does too. */
 static enum status examine_cut(struct tokenizing *t, const struct chunk *chunk, size_t at, bool *good) {
     struct tokenizer_encoder *encoder = t->encoders.items[0].plain;
-    size_t left = t->text->bytes - chunk->first - at, after = left < CONTEXT_BYTES ? left : CONTEXT_BYTES;
+    size_t left = t->source.text->bytes - chunk->first - at, after = left < CONTEXT_BYTES ? left : CONTEXT_BYTES;
     size_t before = chunk->before + at < CONTEXT_BYTES ? chunk->before + at : CONTEXT_BYTES;
     bool first = chunk->first + at == before; /* the context begins where the text does */
     const char *from = text_of(chunk) + at - before;
@@ -77,18 +71,18 @@ static bool may_cut(const char *text, size_t at) {
 /* Reads the text from a context before the chunk to `bytes` after its beginning into the space, or to the text's end.
  */
 static enum status fill_buffer(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
-    size_t from = chunk->first - chunk->before, left = t->text->bytes - chunk->first;
+    size_t from = chunk->first - chunk->before, left = t->source.text->bytes - chunk->first;
     size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->buffer.count;
     if (wanted <= there) return STATUS_OK;
     TRY(vec_reserve(&chunk->buffer, wanted));
-    TRY(file_input_read(t->text, from + there, wanted - there, chunk->buffer.items + there));
+    TRY(file_input_read(t->source.text, from + there, wanted - there, chunk->buffer.items + there));
     chunk->buffer.count = wanted;
     return STATUS_OK;
 }
 
 /* The end of a chunk of a .txt file. */
 static enum status cut_text(struct tokenizing *t, struct chunk *chunk) {
-    size_t at = CHUNK_BYTES, left = t->text->bytes - chunk->first;
+    size_t at = CHUNK_BYTES, left = t->source.text->bytes - chunk->first;
     TRY(fill_buffer(t, chunk, CHUNK_BYTES + CONTEXT_BYTES));
     const char *text = text_of(chunk);
     chunk->bytes = left;
@@ -110,7 +104,7 @@ static enum status cut_text(struct tokenizing *t, struct chunk *chunk) {
 
 /* The end of a chunk of whole lines. */
 static enum status cut_lines(struct tokenizing *t, struct chunk *chunk) {
-    size_t left = t->text->bytes - chunk->first, end = 0;
+    size_t left = t->source.text->bytes - chunk->first, end = 0;
     for (size_t bytes = CHUNK_BYTES + LINE_BYTES; end == 0; bytes *= 2) {
         size_t there = bytes < left ? bytes : left;
         TRY(fill_buffer(t, chunk, there));
@@ -130,13 +124,13 @@ static enum status cut_lines(struct tokenizing *t, struct chunk *chunk) {
 }
 
 static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
-    bool text = t->options.kind == SOURCE_TEXT;
+    bool text = t->source.kind == SOURCE_TEXT;
     chunk->lines_before = t->lines;
     chunk->first = t->next;
     chunk->before = !text ? 0 : t->next < CONTEXT_BYTES ? t->next : CONTEXT_BYTES;
     chunk->buffer.count = chunk->ids.count = 0;
-    json_decref(chunk->unread);
-    chunk->unread = NULL;
+    json_decref(chunk->notes.unread);
+    chunk->notes = (struct text_notes){0};
     TRY(text ? cut_text(t, chunk) : cut_lines(t, chunk));
     t->next += chunk->bytes;
     return STATUS_OK;
@@ -144,9 +138,9 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
 
 /* A text that ends with the token, as written in it or by the tokenizer's template, gets no second one. */
 static enum status end_document(const struct tokenizing *t, struct token_ids *out) {
-    uint32_t eos = (uint32_t)t->options.eos_token;
+    uint32_t eos = (uint32_t)t->options->eos_token;
     bool ended = out->count > 0 && out->items[out->count - 1] == eos;
-    return t->options.eos_token < 0 || ended ? STATUS_OK : token_ids_append(out, &eos, 1);
+    return t->options->eos_token < 0 || ended ? STATUS_OK : token_ids_append(out, &eos, 1);
 }
 
 static enum status encode_document(const struct tokenizing *t, int thread, const struct jsonl_row *row,
@@ -172,10 +166,11 @@ static enum status encode_prompt(const struct tokenizing *t, int thread, const s
     TRY_GOTO(status, text_append(&text, completion, completion_bytes), done);
     struct example_range trained = {prompt_bytes, text.count, false};
     status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
-                            t->options.eos_token, out);
+                            t->options->eos_token, out);
 done:
     vec_free(&text);
-    return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)row->line) : status;
+    return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->source.name, (long long)row->line)
+                                      : status;
 }
 
 /* Converts lines in other tools' forms first. */
@@ -184,12 +179,13 @@ static enum status encode_formed(const struct tokenizing *t, int thread, const s
     struct chat_encoder *chats = t->encoders.items[thread].chats;
     json_t *formed = NULL;
     size_t first = 0;
-    if (t->options.kind == SOURCE_ALPACA)
+    if (t->source.kind == SOURCE_ALPACA)
         TRY(jsonl_form_alpaca(row, chats != NULL, &formed));
     else
         TRY(jsonl_form_conversation(row, &formed, &first));
-    enum status status = chats ? chat_encode(chats, t->name, row->line, formed, first, out)
-                               : encode_prompt(t, thread, &(struct jsonl_row){NULL, t->name, row->line, formed}, out);
+    enum status status =
+        chats ? chat_encode(chats, t->source.name, row->line, formed, first, out)
+              : encode_prompt(t, thread, &(struct jsonl_row){NULL, t->source.name, row->line, formed}, out);
     json_decref(formed);
     return status;
 }
@@ -223,18 +219,18 @@ static enum status encode_answer(const struct tokenizing *t, int thread, const s
                               messages ? ": is a list of messages, and those of the first line are texts"
                                        : ": is a text, and those of the first line are lists of messages");
     else if (messages)
-        status = chat_encode(chats, t->name, row->line, formed, first, out);
+        status = chat_encode(chats, t->source.name, row->line, formed, first, out);
     else
-        status = encode_prompt(t, thread, &(struct jsonl_row){NULL, t->name, row->line, formed}, out);
+        status = encode_prompt(t, thread, &(struct jsonl_row){NULL, t->source.name, row->line, formed}, out);
     json_decref(formed);
     return status == STATUS_OK ? require_one_example(row, field, before, out) : status;
 }
 
 static enum status encode_line(const struct tokenizing *t, int thread, const struct jsonl_row *row,
                                struct token_ids *out) {
-    if (t->options.kind == SOURCE_JSONL) return encode_document(t, thread, row, out);
-    if (t->options.kind == SOURCE_PROMPTS) return encode_prompt(t, thread, row, out);
-    if (source_is_of_pairs(t->options.kind)) {
+    if (t->source.kind == SOURCE_JSONL) return encode_document(t, thread, row, out);
+    if (t->source.kind == SOURCE_PROMPTS) return encode_prompt(t, thread, row, out);
+    if (source_is_of_pairs(t->source.kind)) {
         TRY(encode_answer(t, thread, row, JSONL_CHOSEN, out));
         return encode_answer(t, thread, row, JSONL_REJECTED, out);
     }
@@ -247,11 +243,11 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
     size_t bytes;
     while (line_read(&reader, &line, &bytes)) {
         json_t *object;
-        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, &object));
-        const struct jsonl_row row = {t->options.columns, t->name, reader.line, object};
+        TRY(jsonl_parse_object(t->source.name, reader.line, line, bytes, &object));
+        const struct jsonl_row row = {&t->options->keys, t->source.name, reader.line, object};
         enum status status = object ? encode_line(t, thread, &row, &chunk->ids) : STATUS_OK;
         if (object && status == STATUS_OK)
-            status = jsonl_unread_add(object, t->options.kind, t->options.columns, t->options.chat, &chunk->unread);
+            status = jsonl_unread_add(object, t->source.kind, &t->options->keys, t->source.chat, &chunk->notes.unread);
         json_decref(object);
         TRY(status);
     }
@@ -259,12 +255,11 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
 }
 
 static enum status encode_chunk(const struct tokenizing *t, int thread, struct chunk *chunk) {
-    chunk->damage = (struct utf8_damage){0};
-    if (t->options.kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
-    utf8_add_damage(&chunk->damage, text_of(chunk), chunk->bytes, (int64_t)chunk->first);
-    bool first = chunk->first == 0, last = chunk->first + chunk->bytes == t->text->bytes;
-    const struct token_ids *before = tokenizer_before(t->options.tokenizer);
-    const struct token_ids *after = tokenizer_after(t->options.tokenizer);
+    if (t->source.kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
+    utf8_add_damage(&chunk->notes.damage, text_of(chunk), chunk->bytes, (int64_t)chunk->first);
+    bool first = chunk->first == 0, last = chunk->first + chunk->bytes == t->source.text->bytes;
+    const struct token_ids *before = tokenizer_before(t->options->tokenizer);
+    const struct token_ids *after = tokenizer_after(t->options->tokenizer);
     if (first) TRY(token_ids_append(&chunk->ids, before->items, before->count));
     TRY(tokenizer_encoder_append(t->encoders.items[thread].plain, text_of(chunk), chunk->bytes, !first, false,
                                  &chunk->ids));
@@ -284,37 +279,32 @@ static enum status encode_wave(struct tokenizing *t, int count, int threads, str
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int i = 0; i < count; i++) {
         struct chunk *chunk = &t->chunks.items[i];
-        chunk->status = encode_chunk(t, omp_get_thread_num(), chunk);
-        if (chunk->status == STATUS_OK) continue;
-        snprintf(chunk->message, sizeof chunk->message, "%s", status_message());
-        snprintf(chunk->hint, sizeof chunk->hint, "%s", status_hint_text());
+        status_save(encode_chunk(t, omp_get_thread_num(), chunk), &chunk->status);
     }
     for (int i = 0; i < count; i++) {
         const struct chunk *chunk = &t->chunks.items[i];
-        if (chunk->status != STATUS_OK)
-            return status_hint(status_set(chunk->status, "%s", chunk->message), "%s", chunk->hint);
+        TRY(status_restore(&chunk->status));
         TRY(sink.write(sink.payload, chunk->ids.items, chunk->ids.count));
         t->done += chunk->bytes;
-        add_damage(&t->damage, &chunk->damage);
-        TRY(jsonl_unread_join(chunk->unread, &t->unread));
+        add_damage(&t->source.notes->damage, &chunk->notes.damage);
+        TRY(jsonl_unread_join(chunk->notes.unread, &t->source.notes->unread));
     }
     return STATUS_OK;
 }
 
 static enum status add_encoders(struct tokenizing *t) {
-    const struct tokenize_options *options = &t->options;
     TRY(vec_push(&t->encoders, (struct encoders){0}));
     struct encoders *made = &t->encoders.items[t->encoders.count - 1];
-    TRY(tokenizer_encoder_create(options->tokenizer, &made->plain));
-    if (!source_is_supervised(options->kind)) return STATUS_OK;
-    TRY(example_encoder_create(options->tokenizer, &made->examples));
-    if (!options->chat) return STATUS_OK;
-    return chat_encoder_create(options->chat, made->examples, options->chat_time_s, &made->chats);
+    TRY(tokenizer_encoder_create(t->options->tokenizer, &made->plain));
+    if (!source_is_supervised(t->source.kind)) return STATUS_OK;
+    TRY(example_encoder_create(t->options->tokenizer, &made->examples));
+    if (!t->source.chat) return STATUS_OK;
+    return chat_encoder_create(t->source.chat, made->examples, t->options->chat_time_s, &made->chats);
 }
 
 /* The next chunks, as many as there are. */
 static enum status cut_wave(struct tokenizing *t, int max, int *count) {
-    for (*count = 0; *count < max && t->next < t->text->bytes; ++*count) {
+    for (*count = 0; *count < max && t->next < t->source.text->bytes; ++*count) {
         if (t->chunks.count == (size_t)*count) TRY(vec_push(&t->chunks, (struct chunk){0}));
         TRY(cut_chunk(t, &t->chunks.items[*count]));
     }
@@ -335,17 +325,11 @@ enum status tokenizing_advance(struct tokenizing *t, struct tokenize_effort effo
 
 size_t tokenizing_done(const struct tokenizing *t) { return t->done; }
 
-struct utf8_damage tokenizing_damage(const struct tokenizing *t) {
-    return t->damage;
-}
-
-const json_t *tokenizing_unread(const struct tokenizing *t) { return t->unread; }
-
 void tokenizing_rest(struct tokenizing *t) {
     for (size_t i = 0; i < t->chunks.count; i++) {
         vec_free(&t->chunks.items[i].ids);
         vec_free(&t->chunks.items[i].buffer);
-        json_decref(t->chunks.items[i].unread);
+        json_decref(t->chunks.items[i].notes.unread);
     }
     for (size_t i = 0; i < t->encoders.count; i++) {
         tokenizer_encoder_free(t->encoders.items[i].plain);
@@ -358,12 +342,13 @@ void tokenizing_rest(struct tokenizing *t) {
     vec_free(&t->halves);
 }
 
-enum status tokenizing_create(const struct tokenize_options *options, const char *name, const struct file_input *text,
+enum status tokenizing_create(const struct dataset_options *options, const struct tokenizing_source *source,
                               struct tokenizing **out) {
-    BUG_IF(options->kind == SOURCE_TOKENS, "%s: token files are not text", name);
+    BUG_IF(source->kind == SOURCE_TOKENS, "%s: token files are not text", source->name);
     struct tokenizing *t = mem_array(1, sizeof *t);
     if (!t) return STATUS_FAILED;
-    *t = (struct tokenizing){.options = *options, .name = name, .text = text};
+    t->options = options;
+    t->source = *source;
     *out = t;
     return STATUS_OK;
 }
@@ -371,7 +356,6 @@ enum status tokenizing_create(const struct tokenize_options *options, const char
 void tokenizing_free(struct tokenizing *t) {
     if (!t) return;
     tokenizing_rest(t);
-    json_decref(t->unread);
     mem_free(t);
 }
 
@@ -398,7 +382,7 @@ static enum status check_tail(const struct text_of_0_1_0 *text, int64_t line, co
     size_t tail = bytes < TAIL_BYTES ? bytes : TAIL_BYTES;
     struct token_ids ids = {0};
     enum status status = tokenizer_encode(text->tokenizer, content + bytes - tail, tail, false, &ids);
-    bool ended = text->eos_token >= 0 && ids.count > 0 && ids.items[ids.count - 1] == text->eos_token;
+    bool ended = text->options->eos_token >= 0 && ids.count > 0 && ids.items[ids.count - 1] == text->options->eos_token;
     vec_free(&ids);
     TRY(status);
     return ended ? refuse(text->path, line, "added a second end token", "") : STATUS_OK;
@@ -416,7 +400,7 @@ static enum status check_text_file(const struct text_of_0_1_0 *text) {
 }
 
 static enum status check_document(const struct text_of_0_1_0 *text, int64_t line, const json_t *object) {
-    const char *key = jsonl_key(text->columns, JSONL_TEXT);
+    const char *key = jsonl_key(&text->options->keys, JSONL_TEXT);
     const json_t *value = key ? json_object_get(object, key) : NULL;
     return check_tail(text, line, json_is_string(value) ? json_string_value(value) : "", json_string_length(value));
 }
@@ -470,9 +454,10 @@ static bool applied_system(const struct text_of_0_1_0 *text, const json_t *turns
 
 static enum status check_row(const struct text_of_0_1_0 *text, int64_t line, const json_t *object) {
     static const char ignored[] = "ignored this key of a row: ";
-    const char *keys[] = {jsonl_key(text->columns, JSONL_MESSAGES), jsonl_key(text->columns, JSONL_CHOSEN),
-                          jsonl_key(text->columns, JSONL_REJECTED), "conversations"};
-    const char *prompt = jsonl_key(text->columns, JSONL_PROMPT);
+    const char *keys[] = {jsonl_key(&text->options->keys, JSONL_MESSAGES),
+                          jsonl_key(&text->options->keys, JSONL_CHOSEN),
+                          jsonl_key(&text->options->keys, JSONL_REJECTED), "conversations"};
+    const char *prompt = jsonl_key(&text->options->keys, JSONL_PROMPT);
     const json_t *turns = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *list = keys[i] ? json_object_get(object, keys[i]) : NULL;
@@ -519,7 +504,8 @@ enum status tokens_of_0_1_0_check(const struct text_of_0_1_0 *text) {
     bool document = text->kind == SOURCE_TEXT || text->kind == SOURCE_JSONL;
     if (tokenizer_changes(text->tokenizer) != 0)
         return refuse(text->path, 0, "did not read the special tokens that the files next to tokenizer.json name", "");
-    if (!text->chat) TRY(tokens_of_0_1_0_check_end(text->path, text->eos_token, text->eos_token_then));
+    if (!text->chat)
+        TRY(tokens_of_0_1_0_check_end(text->path, text->options->eos_token, text->options->eos_token_of_0_1_0));
     if (document && tokenizer_before(text->tokenizer)->count + tokenizer_after(text->tokenizer)->count > 0)
         return refuse(text->path, 0, "left out the tokens that the tokenizer's template adds to a document", "");
     if (text->kind == SOURCE_TEXT) return check_text_file(text);

@@ -16,15 +16,6 @@
 #include "text/chat/template.h"
 #include "text/tokenizer/tokenizer.h"
 
-struct tokenize_options {
-    const struct tokenizer *tokenizer;
-    int64_t eos_token;                /* -1: none */
-    enum source_kind kind;            /* all but SOURCE_TOKENS */
-    const struct chat_template *chat; /* for SOURCE_CHAT and SOURCE_PREFERENCE_CHATS, and SOURCE_ALPACA unless NULL */
-    int64_t chat_time_s;              /* what it is told of the time */
-    const struct jsonl_columns *columns; /* of .jsonl files; NULL: none given */
-};
-
 /* How much of the machine to use at once: memory is at most 2.5 MiB a chunk and 5 MiB a thread, but for longer .jsonl
  * lines. */
 struct tokenize_effort {
@@ -35,17 +26,21 @@ enum { TOKENIZE_CHUNKS_MAX = 64 };
 
 /* A file that is being tokenized. Used by one thread at a time. */
 struct tokenizing;
-/* `name` stands for the path in messages. `name`, the text and what the options point to must outlive it. */
-enum status tokenizing_create(const struct tokenize_options *options, const char *name, const struct file_input *text,
+/* What is tokenized, and what of it is noted. All must outlive the tokenizing. */
+struct tokenizing_source {
+    enum source_kind kind;            /* all but SOURCE_TOKENS */
+    const struct chat_template *chat; /* for SOURCE_CHAT and SOURCE_PREFERENCE_CHATS, and SOURCE_ALPACA unless NULL */
+    const char *name;                 /* stands for the path in messages */
+    const struct file_input *text;
+    struct text_notes *notes; /* of the bytes whose ids were sent; those of keys for .jsonl files, else of damage */
+};
+/* Of the options: tokenizer, eos_token, chat_time_s, keys. They must outlive it. */
+enum status tokenizing_create(const struct dataset_options *options, const struct tokenizing_source *source,
                               struct tokenizing **out);
 void tokenizing_free(struct tokenizing *tokenizing);
 
 /* How many bytes, from the beginning, have had their ids sent; all bytes at the end. */
 size_t tokenizing_done(const struct tokenizing *tokenizing);
-/* What of these bytes is not UTF-8, for .txt files. */
-struct utf8_damage tokenizing_damage(const struct tokenizing *tokenizing);
-/* Keys of their rows that are not read (source.h), for .jsonl files; borrowed until the next call, NULL: none. */
-const json_t *tokenizing_unread(const struct tokenizing *tokenizing);
 /* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: a document that is not
  * empty gets the special tokens of the tokenizer's template before and after it, and `eos_token` behind it unless it
  * ends with that already. Supervised files give marked ids: prompt and completion are one text, with the template, and
@@ -60,12 +55,11 @@ void tokenizing_rest(struct tokenizing *tokenizing);
  * text: then its caches and the fingerprints of its runs still count. */
 
 struct text_of_0_1_0 {
+    const struct dataset_options *options; /* its end tokens and keys */
+    const struct tokenizer *tokenizer;
     const char *path;
     enum source_kind kind;
     bool chat; /* examples are rendered by a chat template */
-    const struct tokenizer *tokenizer;
-    int64_t eos_token, eos_token_then; /* now, and by the rule of 0.1.0 */
-    const struct jsonl_columns *columns;
 };
 
 /* BAD_INPUT, naming file, line and rule, where 0.1.0 made other ids or may have. It reads all lines of JSON. */
@@ -79,24 +73,12 @@ enum status tokens_of_0_1_0_check_end(const char *name, int64_t eos_token, int64
  * tokenizer.json, EOS token) and their own hash. Those of supervised files are marked ids (example.h). One whose key or
  * hash does not match is recreated. It is written under a temporary name and renamed, so that two runs may share a
  * directory. While it is being made its first ids can be read. */
-struct token_cache_options {
-    const char *folder;                  /* of the cache files; created when missing */
-    const struct tokenizer *tokenizer;   /* may be NULL: then text is refused */
-    const char *tokenizer_path;          /* the tokenizer.json that it was read from */
-    int64_t eos_token;                   /* after each document; -1 for none */
-    int64_t eos_token_of_0_1_0;          /* the one that Ballast 0.1.0 took */
-    int64_t vocab_size;                  /* of the model; ids of supervised files are not compared with it */
-    const char *chat_folder;             /* where the chat template is, for conversations (text/chat/template.h) */
-    int64_t chat_time_s;                 /* what the template is told of the time */
-    const struct jsonl_columns *columns; /* of .jsonl files; NULL: none given. They must outlive it */
-};
-
 struct token_cache;
 
-/* Opens the ids of a .txt or .jsonl file if they are there; otherwise they are to be made. The tokenizer must outlive
- * it. BAD_INPUT when the file cannot be read or is empty, when there is no tokenizer, or when an id that is there is
- * `vocab_size` or more. */
-enum status token_cache_open(const struct token_cache_options *options, const struct source *source,
+/* Opens the ids of a .txt or .jsonl file if they are there; otherwise they are to be made. The options and the
+ * tokenizer must outlive it, paths excepted. BAD_INPUT when the file cannot be read or is empty, when there is no
+ * tokenizer, or when an id that is there is `vocab_size` or more. */
+enum status token_cache_open(const struct dataset_options *options, const struct source *source,
                              struct token_cache **out);
 /* A cache that is not whole is removed. NULL is allowed. */
 void token_cache_close(struct token_cache *cache);

@@ -157,7 +157,7 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
                               struct loss_sum *sum, struct eval_file *out) {
     int64_t ranks = engine_turn_of(&evaluation->engine).places;
     int64_t batch = evaluation->plan.chosen.recipe.batch, max = evaluation->options->max_batches;
-    out->sequences = dataset_valid_sequences(dataset);
+    out->sequences = dataset_split_sequences(dataset, DATASET_VALID);
     int64_t batches = (out->sequences + batch - 1) / batch;
     if (max > 0 && batches > max) {
         batches = max;

@@ -65,20 +65,20 @@ static enum status settle_steps(struct dataset *dataset, const struct recipe *re
         return status_hint(status, "give --steps, or leave the weights out");
     }
     TRY(dataset_settle(dataset, DATASET_TRAIN));
-    TRY(count_steps(recipe, dataset_train_sequences(dataset), options));
+    TRY(count_steps(recipe, dataset_split_sequences(dataset, DATASET_TRAIN), options));
     if (options->steps < done)
         return status_set(STATUS_BAD_INPUT,
                           "epochs: %g are %" PRId64 " steps, fewer than the %" PRId64 " that are done", options->epochs,
                           options->steps, done);
     log_note("%g epoch%s of %" PRId64 " sequences: %" PRId64 " step%s", options->epochs,
-             options->epochs > 1 || options->epochs < 1 ? "s" : "", dataset_train_sequences(dataset), options->steps,
-             options->steps > 1 ? "s" : "");
+             options->epochs > 1 || options->epochs < 1 ? "s" : "", dataset_split_sequences(dataset, DATASET_TRAIN),
+             options->steps, options->steps > 1 ? "s" : "");
     return STATUS_OK;
 }
 
 /* Packed examples may be fewer rows than a batch. */
 static void report_repeats(const struct dataset *dataset, const struct recipe *recipe) {
-    int64_t rows = dataset_train_sequences(dataset);
+    int64_t rows = dataset_split_sequences(dataset, DATASET_TRAIN);
     if (dataset_is_mixed(dataset) || rows < 0 || rows >= recipe->batch) return;
     log_note("each step of %" PRId64 " sequences repeats the %" PRId64
              " training sequence%s %.1f times; --batch %" PRId64 " repeats none",
@@ -97,7 +97,7 @@ enum status run_length_settle(struct dataset *dataset, const struct recipe *reci
 static double run_length_epoch(const struct dataset *dataset, const struct recipe *recipe,
                                const struct train_options *options, int64_t steps) {
     if (!SETTINGS_HAVE(options, epochs)) return 0;
-    return (double)steps * (double)recipe->batch / (double)dataset_train_sequences(dataset);
+    return (double)steps * (double)recipe->batch / (double)dataset_split_sequences(dataset, DATASET_TRAIN);
 }
 
 enum status train_loop_finish_save(struct train_run *run) {
@@ -278,7 +278,7 @@ static enum status validate(struct train_run *run) {
     struct dataset *dataset = run->data.dataset;
     TRY(run_agree(run, dataset_settle(dataset, DATASET_VALID)));
     TRY(engine_settle(&run->engine));
-    int64_t batch = run->plan.chosen.recipe.batch, sequences = dataset_valid_sequences(dataset);
+    int64_t batch = run->plan.chosen.recipe.batch, sequences = dataset_split_sequences(dataset, DATASET_VALID);
     int64_t batches = (sequences + batch - 1) / batch, max = run->options->valid_batches;
     if (max > 0 && batches > max) batches = max;
     struct loss_sum sum = {0};

@@ -118,7 +118,7 @@ static bool is_padding(const struct row *row, int64_t at) {
 /* One epoch: returns how many examples were met. */
 static int read_epoch(const struct place *place, struct expected *all, int count, int64_t *padding) {
     struct dataset *dataset = open_place(place);
-    int64_t rows = dataset_train_sequences(dataset);
+    int64_t rows = dataset_split_sequences(dataset, DATASET_TRAIN);
     int met = 0;
     *padding = 0;
     for (int64_t step = 0; step < rows; step++) {
@@ -216,7 +216,7 @@ static void examples_mix_with_text(void **state) {
 static uint64_t fingerprint_of(const struct place *place) {
     struct dataset *dataset = open_place(place);
     uint64_t fingerprint = dataset_fingerprint(dataset);
-    assert_int_equal(dataset_train_sequences(dataset), 1);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), 1);
     dataset_close(dataset);
     return fingerprint;
 }
@@ -248,7 +248,7 @@ static void read_row(const struct place *place, const char *content, int32_t out
     memset(out, 0, ROW_VALUES * sizeof *out);
     temp_write_text(place->data, content);
     struct dataset *dataset = open_place(place);
-    assert_int_equal(dataset_train_sequences(dataset), 1);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), 1);
     fill(dataset, 0, 1, (struct dataset_batch){.tokens = out, .targets = out + LENGTH});
     dataset_close(dataset);
 }

@@ -75,10 +75,10 @@ static void files_are_packed_in_order(void **state) {
     write_tokens(paths[2], 2, 14, 40);
     for (int64_t length = 1; length <= 53; length++) {
         struct dataset *dataset = open_paths(paths, 3, length, 0, 1);
-        int64_t sequences = dataset_train_sequences(dataset);
+        int64_t sequences = dataset_split_sequences(dataset, DATASET_TRAIN);
         assert_int_equal(dataset_tokens(dataset), 54);
         assert_int_equal(sequences, 53 / length);
-        assert_int_equal(dataset_valid_sequences(dataset), 0);
+        assert_int_equal(dataset_split_sequences(dataset, DATASET_VALID), 0);
         int32_t tokens[54], targets[54];
         int64_t sum = 0;
         for (int64_t step = 0; step < sequences; step++) {
@@ -98,7 +98,7 @@ static void epochs_see_each_sequence_once(void **state) {
         enum { LENGTH = 3, BATCH = 5, EPOCHS = 7 };
         write_tokens(path, 2, 0, (size_t)(sequences * LENGTH + 2)); /* one token more than is needed */
         struct dataset *dataset = open_one(path, LENGTH, 0, seed);
-        assert_int_equal(dataset_train_sequences(dataset), sequences);
+        assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), sequences);
         static int64_t order[EPOCHS * 300 + BATCH];
         for (int64_t position = 0; position < EPOCHS * sequences; position += BATCH) {
             int32_t tokens[BATCH * LENGTH], targets[BATCH * LENGTH];
@@ -163,7 +163,7 @@ static void weights_mix_files_exactly(void **state) {
     snprintf(weighted[1], sizeof weighted[1], "%s:.30", b);
     const char *paths[] = {weighted[0], weighted[1]};
     struct dataset *dataset = open_paths(paths, 2, LENGTH, 0, 11);
-    assert_int_equal(dataset_train_sequences(dataset), A + B);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), A + B);
     int seen_a[A] = {0}, seen_b[B] = {0}, draws[2] = {0};
     for (int64_t position = 0; position < ROUNDS * ROUND; position++) {
         int32_t tokens[LENGTH], targets[LENGTH];
@@ -192,8 +192,8 @@ static void each_weighted_file_is_held_out(void **state) {
     snprintf(weighted[0], sizeof weighted[0], "%s:1", a);
     snprintf(weighted[1], sizeof weighted[1], "%s:2", b);
     struct dataset *dataset = open_paths((const char *[]){weighted[0], weighted[1]}, 2, LENGTH, 0.2, 11);
-    assert_int_equal(dataset_train_sequences(dataset), 24);
-    assert_int_equal(dataset_valid_sequences(dataset), 6);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), 24);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_VALID), 6);
     static const int64_t expected[] = {8, 9, 266, 267, 268, 269};
     int32_t tokens[8 * LENGTH], targets[8 * LENGTH];
     assert_int_equal(fill(dataset, DATASET_VALID, 0, 8, tokens, targets), 6 * LENGTH);
@@ -257,7 +257,7 @@ static void documents_are_distinguished(void **state) {
                                       .sequence_tokens = LENGTH};
     struct dataset *dataset;
     assert_int_equal(dataset_open(&options, &dataset), STATUS_OK);
-    assert_int_equal(dataset_train_sequences(dataset), ROWS);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), ROWS);
     int32_t tokens[ROWS * LENGTH], targets[ROWS * LENGTH], positions[ROWS * LENGTH], segments[ROWS * LENGTH];
     struct dataset_batch batch = {tokens, targets, positions, segments, NULL};
     int64_t counted, expected = 0;
@@ -299,8 +299,8 @@ static void last_validation_batch_is_padded(void **state) {
     write_tokens(train, 2, 0, 100);
     write_tokens(temp_path(*state, "valid.bin"), 4, 0, SEQUENCES * LENGTH + 1);
     struct dataset *dataset = open_one(path, LENGTH, 0.5, 1); /* a valid.* comes before the fraction */
-    assert_int_equal(dataset_train_sequences(dataset), 19);
-    assert_int_equal(dataset_valid_sequences(dataset), SEQUENCES);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), 19);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_VALID), SEQUENCES);
     assert_int_equal(dataset_tokens(dataset), 100 + SEQUENCES * LENGTH + 1);
     for (int step = 0; step < 4; step++) {
         int32_t tokens[ROW], targets[ROW];
@@ -329,7 +329,8 @@ static void the_last_part_is_held_out(void **state) {
     write_tokens(path, 2, 0, SEQUENCES * LENGTH + 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct dataset *dataset = open_one(path, LENGTH, cases[i].fraction, 3);
-        int64_t train = dataset_train_sequences(dataset), held = dataset_valid_sequences(dataset);
+        int64_t train = dataset_split_sequences(dataset, DATASET_TRAIN),
+                held = dataset_split_sequences(dataset, DATASET_VALID);
         assert_int_equal(held, cases[i].held);
         assert_int_equal(train, SEQUENCES - held);
         int32_t tokens[LENGTH], targets[LENGTH];
@@ -352,8 +353,8 @@ static void validation_alone_can_be_opened(void **state) {
         .valid_paths = &path, .valid_path_count = 1, .vocab_size = VOCAB, .sequence_tokens = 10};
     struct dataset *dataset;
     assert_int_equal(dataset_open(&options, &dataset), STATUS_OK);
-    assert_int_equal(dataset_train_sequences(dataset), 0);
-    assert_int_equal(dataset_valid_sequences(dataset), 2);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), 0);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_VALID), 2);
     dataset_close(dataset);
 }
 

@@ -68,7 +68,7 @@ static void finish(const char *folder, struct examples *examples) {
     token_file_write(path, 4, examples->ids, (size_t)examples->count);
     struct source source = {.path = path, .kind = SOURCE_TOKENS};
     struct sources sources = {.items = &source, .count = 1};
-    struct token_cache_options options = {.vocab_size = INT64_C(1) << 32};
+    struct dataset_options options = {.vocab_size = INT64_C(1) << 32};
     if (corpus_open(&sources, &options, &examples->corpus) != STATUS_OK) fail_msg("%s", status_message());
 }
 
@@ -96,10 +96,10 @@ static void rows_hold_each_example_once(void **state) {
     finish(*state, &examples);
     assert_true(cut > 0 && left_out > 0);
     for (int together = 0; together < 2; together++) {
-        struct packing_options options = {
-            .sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .together = together, .name = "examples"};
+        struct dataset_options options = {
+            .sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .pack_examples = together};
         struct packing packing;
-        assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
+        assert_int_equal(packing_create(examples.corpus, &options, 0, "examples", &packing), STATUS_OK);
         assert_int_equal(packing.examples, EXAMPLES);
         assert_int_equal(packing.cut, cut);
         assert_int_equal(packing.left_out, left_out);
@@ -152,17 +152,15 @@ static void the_last_examples_are_held_out(void **state) {
     for (uint32_t i = 0; i < EXAMPLES; i++)
         add_example(&examples, i, 2, 1 + (int)(random_u64(3, RANDOM_TEST, 4, i) % 9));
     finish(*state, &examples);
-    struct packing_options options = {
-        .sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .together = true, .held = 0.2, .name = "examples"};
+    struct dataset_options options = {.sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .pack_examples = true};
     struct packing packing;
-    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
+    assert_int_equal(packing_create(examples.corpus, &options, 0.2, "examples", &packing), STATUS_OK);
     assert_true(packing.held_rows > 0 && packing.held_rows < packing.rows / 3);
     for (int64_t row = 0; row < packing.rows; row++)
         for (int64_t i = packing.row_first[row]; i < packing.row_first[row + 1]; i++)
             assert_int_equal(packing.order[i] >= EXAMPLES - HELD, row >= packing.rows - packing.held_rows);
     packing_free(&packing);
-    options.held = 0.001;
-    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
+    assert_int_equal(packing_create(examples.corpus, &options, 0.001, "examples", &packing), STATUS_OK);
     assert_int_equal(packing.held_rows, 1);
     assert_int_equal(packing.order[packing.row_first[packing.rows - 1]], EXAMPLES - 1);
     packing_free(&packing);
@@ -180,11 +178,11 @@ static void lengths_and_rows_are_counted(void **state) {
         places += size < LENGTH ? size : LENGTH;
     }
     finish(*state, &examples);
-    struct packing_options options = {.sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .name = "examples"};
+    struct dataset_options options = {.sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES};
     struct packing packing;
     for (int together = 0; together < 2; together++) {
-        options.together = together;
-        assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
+        options.pack_examples = together;
+        assert_int_equal(packing_create(examples.corpus, &options, 0, "examples", &packing), STATUS_OK);
         assert_int_equal(packing.cut, 3);
         assert_int_equal(packing.longest, 40);
         assert_int_equal(packing.percentile_95, 20);
@@ -204,10 +202,9 @@ static void loss_on_all_counts_every_successor(void **state) {
     add_example(&examples, 2, 1, 0);
     add_example(&examples, 3, 20, 2);
     finish(*state, &examples);
-    struct packing_options options = {
-        .sequence_tokens = LENGTH, .vocab_size = 5000, .loss_on_all = true, .name = "examples"};
+    struct dataset_options options = {.sequence_tokens = LENGTH, .vocab_size = 5000, .loss_on_all = true};
     struct packing packing;
-    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
+    assert_int_equal(packing_create(examples.corpus, &options, 0, "examples", &packing), STATUS_OK);
     assert_int_equal(packing.rows, 2);
     int32_t tokens[LENGTH], targets[LENGTH];
     struct row row = {.length = LENGTH, .tokens = tokens, .targets = targets};
@@ -225,27 +222,27 @@ static void loss_on_all_counts_every_successor(void **state) {
 
 static void what_is_no_example_is_refused(void **state) {
     static struct examples examples;
-    struct packing_options options = {.sequence_tokens = 8, .vocab_size = 3001, .name = "examples"};
+    struct dataset_options options = {.sequence_tokens = 8, .vocab_size = 3001};
     struct packing packing;
     examples.count = 0;
     add_example(&examples, 3, 1, 2);
     finish(*state, &examples);
-    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_BAD_INPUT);
+    assert_int_equal(packing_create(examples.corpus, &options, 0, "examples", &packing), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "examples: has id 3001, but the model's vocabulary has 3001"));
     options.vocab_size = 4000;
     examples.ids[0] &= ~EXAMPLE_FIRST;
     corpus_close(examples.corpus);
     finish(*state, &examples);
-    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_BAD_INPUT);
+    assert_int_equal(packing_create(examples.corpus, &options, 0, "examples", &packing), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "does not begin"));
     corpus_close(examples.corpus);
 }
 
 static enum status pack_once(void *payload) {
     struct examples *examples = payload;
-    struct packing_options options = {.sequence_tokens = 8, .vocab_size = 5000, .together = true, .name = "examples"};
+    struct dataset_options options = {.sequence_tokens = 8, .vocab_size = 5000, .pack_examples = true};
     struct packing packing;
-    TRY(packing_create(examples->corpus, &options, &packing));
+    TRY(packing_create(examples->corpus, &options, 0, "examples", &packing));
     packing_free(&packing);
     return STATUS_OK;
 }

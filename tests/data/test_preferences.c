@@ -79,7 +79,7 @@ static void pairs_follow_each_other(void **state) {
     write_pairs(place);
     struct dataset *dataset = open_place(place);
     assert_int_equal(dataset_sequences(dataset), 2 * (PAIRS - 1));
-    assert_int_equal(dataset_train_sequences(dataset), 2 * (PAIRS - 1));
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), 2 * (PAIRS - 1));
     for (int i = 0; i < 2 * PAIRS; i++)
         references[i] = 100 + i;
     dataset_set_references(dataset, references);
@@ -110,8 +110,8 @@ static void sequences_have_numbers(void **state) {
     place->base.options.valid_fraction = 0.3;
     struct dataset *dataset = open_place(place);
     assert_int_equal(dataset_settle(dataset, DATASET_VALID), STATUS_OK);
-    assert_int_equal(dataset_train_sequences(dataset), 12);
-    assert_int_equal(dataset_valid_sequences(dataset), 4);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), 12);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_VALID), 4);
     do {
         assert_int_equal(dataset_fill_sequences(dataset, at, 4, &batch, &count), STATUS_OK);
         for (int64_t s = 0; s < count; s += 2)

@@ -28,7 +28,7 @@ struct place {
     struct data_place base;
     char text_path[4096];
     struct source source;
-    struct token_cache_options options;
+    struct dataset_options options;
 };
 
 static int make_place(void **state) {
@@ -36,10 +36,10 @@ static int make_place(void **state) {
     snprintf(place->text_path, sizeof place->text_path, "%s/text.txt", place->base.folder);
     snprintf(place->base.cache_folder, sizeof place->base.cache_folder, "%s/a/cache", place->base.folder);
     place->source = (struct source){.path = place->text_path, .kind = SOURCE_TEXT};
-    place->options = (struct token_cache_options){.folder = place->base.cache_folder,
-                                                  .tokenizer = place->base.tokenizer,
-                                                  .tokenizer_path = place->base.tokenizer_path,
-                                                  .vocab_size = 1 << 20};
+    place->options = (struct dataset_options){.cache_folder = place->base.cache_folder,
+                                              .tokenizer = place->base.tokenizer,
+                                              .tokenizer_path = place->base.tokenizer_path,
+                                              .vocab_size = 1 << 20};
     random_text_write(place->text_path, 2, 500);
     return 0;
 }

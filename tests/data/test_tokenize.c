@@ -44,25 +44,27 @@ static int drop_tokenizer(void **state) {
 }
 
 /* All of a text, in waves of so many chunks. */
-static enum status run_to_end(const struct tokenize_options *options, const char *text, size_t bytes, int chunks,
+static enum status run_to_end(enum source_kind kind, int64_t eos_token, const char *text, size_t bytes, int chunks,
                               struct token_sink sink) {
+    struct dataset_options options = {.tokenizer = tokenizer, .eos_token = eos_token};
+    struct text_notes notes = {0};
     struct tokenizing *tokenizing;
     enum status status = STATUS_OK;
     struct file_input input = file_input_of_memory(text, bytes);
-    TRY(tokenizing_create(options, "input", &input, &tokenizing));
+    TRY(tokenizing_create(&options, &(struct tokenizing_source){kind, NULL, "input", &input, &notes}, &tokenizing));
     while (status == STATUS_OK && tokenizing_done(tokenizing) < bytes) {
         size_t before = tokenizing_done(tokenizing);
         status = tokenizing_advance(tokenizing, (struct tokenize_effort){omp_get_max_threads(), chunks}, sink);
         assert_true(status != STATUS_OK || tokenizing_done(tokenizing) > before);
     }
     tokenizing_free(tokenizing);
+    json_decref(notes.unread);
     return status;
 }
 
 static enum status run(enum source_kind kind, int64_t eos_token, const char *text, size_t bytes,
                        struct token_ids *out) {
-    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos_token, .kind = kind};
-    return run_to_end(&options, text, bytes, TOKENIZE_CHUNKS_MAX, (struct token_sink){ids_collect, out});
+    return run_to_end(kind, eos_token, text, bytes, TOKENIZE_CHUNKS_MAX, (struct token_sink){ids_collect, out});
 }
 
 static void expect_equal(const struct token_ids *a, const struct token_ids *b) {
@@ -101,18 +103,19 @@ static void cut_text_has_the_ids_of_the_whole(void **state) {
 }
 
 static struct utf8_damage damage_of(const char *text, size_t bytes, int chunks) {
-    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = -1, .kind = SOURCE_TEXT};
+    struct dataset_options options = {.tokenizer = tokenizer, .eos_token = -1};
+    struct text_notes notes = {0};
     struct tokenize_effort effort = {omp_get_max_threads(), chunks};
     struct token_ids ids = {0};
     struct tokenizing *tokenizing;
     struct file_input input = file_input_of_memory(text, bytes);
-    assert_int_equal(tokenizing_create(&options, "input", &input, &tokenizing), STATUS_OK);
+    struct tokenizing_source source = {SOURCE_TEXT, NULL, "input", &input, &notes};
+    assert_int_equal(tokenizing_create(&options, &source, &tokenizing), STATUS_OK);
     while (tokenizing_done(tokenizing) < bytes)
         assert_int_equal(tokenizing_advance(tokenizing, effort, (struct token_sink){ids_collect, &ids}), STATUS_OK);
-    struct utf8_damage damage = tokenizing_damage(tokenizing);
     tokenizing_free(tokenizing);
     vec_free(&ids);
-    return damage;
+    return notes.damage;
 }
 
 /* What is repaired is counted over all chunks, as one sees it in the whole. */
@@ -302,12 +305,12 @@ static void waves_of_any_size_give_the_same(void **state) {
     (void)state;
     size_t bytes;
     char *text = random_text(11, 120000, &bytes);
-    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos, .kind = SOURCE_TEXT};
     struct token_ids expected = {0};
     assert_int_equal(run(SOURCE_TEXT, eos, text, bytes, &expected), STATUS_OK);
     for (int chunks = 1; chunks <= 3; chunks++) {
         struct token_ids ids = {0};
-        assert_int_equal(run_to_end(&options, text, bytes, chunks, (struct token_sink){ids_collect, &ids}), STATUS_OK);
+        assert_int_equal(run_to_end(SOURCE_TEXT, eos, text, bytes, chunks, (struct token_sink){ids_collect, &ids}),
+                         STATUS_OK);
         expect_equal(&ids, &expected);
         vec_free(&ids);
     }
@@ -325,8 +328,7 @@ static enum status refuse(void *payload, const uint32_t *ids, size_t count) {
 static void the_sink_can_stop_it(void **state) {
     (void)state;
     int calls = 0;
-    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = -1, .kind = SOURCE_TEXT};
-    enum status status = run_to_end(&options, "some text", 9, 1, (struct token_sink){refuse, &calls});
+    enum status status = run_to_end(SOURCE_TEXT, -1, "some text", 9, 1, (struct token_sink){refuse, &calls});
     assert_int_equal(status, STATUS_FAILED);
     assert_string_equal(status_message(), "no space");
     assert_int_equal(calls, 1);

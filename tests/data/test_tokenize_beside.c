@@ -96,7 +96,7 @@ static void batches_are_those_of_a_cache(void **state) {
     struct place *place = *state;
     struct dataset *dataset = open_how(place, MADE_AS_READ);
     assert_int_equal(dataset_settle(dataset, DATASET_TRAIN), STATUS_OK);
-    int64_t rows = dataset_train_sequences(dataset);
+    int64_t rows = dataset_split_sequences(dataset, DATASET_TRAIN);
     dataset_close(dataset);
     assert_in_range(rows, 64 * 31 * 4, STEPS * BATCH - 1); /* many shuffle buffers, and all of an epoch */
     expect_same_batches(place, STEPS);
@@ -141,7 +141,7 @@ static void reading_waits_for_its_shuffle_buffer_only(void **state) {
     for (int step = 0; step < 100; step++)
         assert_int_equal(fill(dataset, DATASET_TRAIN, step, &hash), STATUS_OK);
     assert_int_equal(dataset_tokens(dataset), -1);
-    assert_int_equal(dataset_train_sequences(dataset), -1);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), -1);
     assert_int_equal(count_files(place->base.cache_folder), 2); /* the unfinished cache, and its lock */
     dataset_close(dataset);
     assert_int_equal(count_files(place->base.cache_folder), 0);
@@ -158,10 +158,10 @@ static void held_out_rows_wait_for_all(void **state) {
         assert_int_equal(dataset_settle(dataset, DATASET_VALID), STATUS_OK);
         for (int step = 0; step < 3; step++)
             assert_int_equal(fill(dataset, DATASET_VALID, step, &expected[step]), STATUS_OK);
-        int64_t sequences = dataset_valid_sequences(dataset);
+        int64_t sequences = dataset_split_sequences(dataset, DATASET_VALID);
         dataset_close(dataset);
         dataset = open_how(place, CACHED);
-        assert_int_equal(dataset_valid_sequences(dataset), sequences);
+        assert_int_equal(dataset_split_sequences(dataset, DATASET_VALID), sequences);
         for (int step = 0; step < 3; step++)
             expect_batch(dataset, DATASET_VALID, step, expected[step]);
         dataset_close(dataset);
@@ -177,8 +177,8 @@ static void validation_does_not_wait_for_training_text(void **state) {
     place->base.options.valid_path_count = 1;
     struct dataset *dataset = open_how(place, MADE_AS_READ);
     assert_int_equal(dataset_settle(dataset, DATASET_VALID), STATUS_OK);
-    assert_true(dataset_valid_sequences(dataset) > 100);
-    assert_int_equal(dataset_train_sequences(dataset), -1);
+    assert_true(dataset_split_sequences(dataset, DATASET_VALID) > 100);
+    assert_int_equal(dataset_split_sequences(dataset, DATASET_TRAIN), -1);
     dataset_close(dataset);
     assert_int_equal(count_files(place->base.cache_folder), 1);
 }
@@ -362,11 +362,11 @@ static void tokens_are_there_chunk_by_chunk(void **state) {
                              {.path = ids, .kind = SOURCE_TOKENS},
                              {.path = place->text, .kind = SOURCE_TEXT}};
     struct sources sources = {.items = items, .count = 3};
-    struct token_cache_options options = {.folder = place->base.cache_folder,
-                                          .tokenizer = place->base.tokenizer,
-                                          .tokenizer_path = place->base.tokenizer_path,
-                                          .eos_token = -1,
-                                          .vocab_size = VOCAB};
+    struct dataset_options options = {.cache_folder = place->base.cache_folder,
+                                      .tokenizer = place->base.tokenizer,
+                                      .tokenizer_path = place->base.tokenizer_path,
+                                      .eos_token = -1,
+                                      .vocab_size = VOCAB};
     struct corpus *growing, *whole;
     struct corpus_extent all, extent;
     assert_int_equal(corpus_open(&sources, &options, &whole), STATUS_OK);

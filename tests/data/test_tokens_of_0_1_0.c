@@ -21,8 +21,8 @@ static void check(void **state, enum source_kind kind, bool chat, const char *co
     uint32_t end;
     assert_true(tokenizer_find(tokenizer, "<|endoftext|>", &end));
     temp_write(path, content, strlen(content));
-    struct text_of_0_1_0 text = {
-        .path = path, .kind = kind, .chat = chat, .tokenizer = tokenizer, .eos_token = end, .eos_token_then = end};
+    struct dataset_options options = {.eos_token = end, .eos_token_of_0_1_0 = end};
+    struct text_of_0_1_0 text = {&options, tokenizer, path, kind, chat};
     expect_status(tokens_of_0_1_0_check(&text), rule ? STATUS_BAD_INPUT : STATUS_OK, rule);
     tokenizer_free(tokenizer);
 }
@@ -74,8 +74,8 @@ static void templates_change_documents_alone(void **state) {
     assert_true(tokenizer_before(tokenizer)->count > 0);
     for (int i = 0; i < 3; i++) {
         temp_write(path, rows[i], strlen(rows[i]));
-        struct text_of_0_1_0 text = {
-            .path = path, .kind = kinds[i], .tokenizer = tokenizer, .eos_token = -1, .eos_token_then = -1};
+        struct dataset_options options = {.eos_token = -1, .eos_token_of_0_1_0 = -1};
+        struct text_of_0_1_0 text = {&options, tokenizer, path, kinds[i], false};
         bool same = kinds[i] == SOURCE_PROMPTS;
         expect_status(tokens_of_0_1_0_check(&text), same ? STATUS_OK : STATUS_BAD_INPUT,
                       same ? NULL : "it left out the tokens that the tokenizer's template adds");
