@@ -11,6 +11,8 @@
 static const char *const refused_keys[] = {"images",    "image",         "videos", "video",   "audios",    "audio",
                                            "functions", "function_call", "weight", "history", "documents", "label",
                                            NULL};
+/* Keys of rows of texts that only a chat template reads. */
+static const char *const template_keys[] = {"tools", "system", "chat_template_kwargs", NULL};
 /* Keys of chat_template_kwargs that are arguments of transformers' apply_chat_template instead of variables. */
 static const char *const reserved[] = {"messages",
                                        "conversation",
@@ -38,19 +40,21 @@ static bool is_empty(const char *key, const json_t *value) {
     return (json_is_array(value) || json_is_object(value)) && json_array_size(value) + json_object_size(value) == 0;
 }
 
-static enum status refuse_others(const struct jsonl_row *row) {
-    for (size_t i = 0; refused_keys[i]; i++)
-        if (!is_empty(refused_keys[i], json_object_get(row->object, refused_keys[i])))
-            return jsonl_refuse(row, refused_keys[i], ": cannot be applied; leave the key out");
+/* `applied`, unless NULL, is one of the keys that the row's form applies. */
+static enum status refuse_keys(const struct jsonl_row *row, const char *const *keys, const char *applied,
+                               const char *wrong) {
+    for (; *keys; keys++) {
+        bool refused = !applied || strcmp(*keys, applied) != 0;
+        if (refused && !is_empty(*keys, json_object_get(row->object, *keys))) return jsonl_refuse(row, *keys, wrong);
+    }
     return STATUS_OK;
 }
 
-enum status jsonl_refuse_beside(const struct jsonl_row *row) {
-    static const char *const keys[] = {"tools", "system", "chat_template_kwargs"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!is_empty(keys[i], json_object_get(row->object, keys[i])))
-            return jsonl_refuse(row, keys[i], ": needs messages, which a chat template renders, and not texts");
-    return refuse_others(row);
+static const char cannot_apply[] = ": cannot be applied; leave the key out";
+
+enum status jsonl_refuse_beside(const struct jsonl_row *row, const char *applied) {
+    TRY(refuse_keys(row, template_keys, applied, ": needs messages, which a chat template renders, and not texts"));
+    return refuse_keys(row, refused_keys, applied, cannot_apply);
 }
 
 /* Integers beyond 64 bits are read as reals, which a template would print in another way. */
@@ -130,9 +134,10 @@ static enum status add_system(const struct jsonl_row *row, json_t *messages, siz
     return STATUS_OK;
 }
 
-static enum status fill_conversation(const struct jsonl_row *row, json_t *conversation, size_t *first) {
+static enum status fill_conversation(const struct jsonl_row *row, const char *applied, json_t *conversation,
+                                     size_t *first) {
     json_t *messages = json_object_get(conversation, "messages");
-    TRY(refuse_others(row));
+    TRY(refuse_keys(row, refused_keys, applied, cannot_apply));
     if (json_is_array(messages)) TRY(add_system(row, messages, first));
     TRY(add_tools(row, conversation));
     TRY(add_variables(row, conversation));
@@ -140,17 +145,15 @@ static enum status fill_conversation(const struct jsonl_row *row, json_t *conver
     return jsonl_refuse(row, "messages", ": hold a number beyond 64 bits");
 }
 
-enum status jsonl_make_conversation(const struct jsonl_row *row, json_t *messages, json_t **out, size_t *first) {
+enum status jsonl_make_conversation(const struct jsonl_row *row, const char *applied, json_t *messages, json_t **out,
+                                    size_t *first) {
     /* A copy, so that the row's own list does not change. */
     json_t *own = json_is_array(messages) ? json_copy(messages) : json_incref(messages);
-    json_t *conversation = own ? json_pack("{s:o}", "messages", own) : NULL;
+    json_t *conversation = json_pack("{s:o}", "messages", own);
     json_decref(messages);
     if (!conversation) return status_no_memory(0, "messages");
-    enum status status = fill_conversation(row, conversation, first);
-    if (status == STATUS_OK)
-        *out = conversation;
-    else
-        json_decref(conversation);
+    enum status status = fill_conversation(row, applied, conversation, first);
+    *out = json_unless(status != STATUS_OK, conversation);
     return status;
 }
 
@@ -191,9 +194,7 @@ static json_t *read_calls(const json_t *value) {
     }
     json_decref(read);
     json_decref(list);
-    if (good) return calls;
-    json_decref(calls);
-    return NULL;
+    return json_unless(!good, calls);
 }
 
 /* A turn as a message: with its role, its words, and all other keys. NULL when it is not as ShareGPT has it. */
@@ -208,9 +209,7 @@ static json_t *form_turn(const json_t *turn) {
     int failed = json_object_set_new(message, "role", json_string(role->role));
     if (calls) failed |= json_object_set_new(message, "tool_calls", read_calls(value));
     if (words) failed |= json_object_set_new(message, "content", calls ? json_string("") : json_incref(value));
-    if (!failed) return message;
-    json_decref(message);
-    return NULL;
+    return json_unless(failed, message);
 }
 
 static enum status add_turns(const struct jsonl_row *row, const json_t *list, json_t *messages) {
@@ -226,18 +225,24 @@ static enum status add_turns(const struct jsonl_row *row, const json_t *list, js
     return STATUS_OK;
 }
 
+/* Two lists of messages in one; NULL without memory. */
+static json_t *join_messages(json_t *first, json_t *second) {
+    json_t *messages = json_array();
+    int failed = json_array_extend(messages, first) != 0 || json_array_extend(messages, second) != 0;
+    return json_unless(failed, messages);
+}
+
 /* Prompt and completion as messages, of which those from *first on are the completion. */
 static enum status join_completion(const struct jsonl_row *row, json_t **messages, size_t *first) {
     const char *keys[] = {jsonl_key(row->columns, JSONL_PROMPT), jsonl_key(row->columns, JSONL_COMPLETION)};
-    json_t *parts[2], *all = json_array();
+    json_t *parts[2];
     for (int i = 0; i < 2; i++) {
         parts[i] = keys[i] ? json_object_get(row->object, keys[i]) : NULL;
-        if (json_is_array(parts[i]) && json_array_extend(all, parts[i]) == 0) continue;
-        json_decref(all);
-        return jsonl_refuse(row, keys[i] ? keys[i] : "completion", ": must be a list of messages");
+        if (!json_is_array(parts[i]))
+            return jsonl_refuse(row, keys[i] ? keys[i] : "completion", ": must be a list of messages");
     }
     *first = json_array_size(parts[0]);
-    *messages = all;
+    *messages = join_messages(parts[0], parts[1]);
     return STATUS_OK;
 }
 
@@ -253,10 +258,7 @@ static enum status find_messages(const struct jsonl_row *row, json_t **messages,
     }
     json_t *made = json_array();
     enum status status = made ? add_turns(row, list, made) : status_no_memory(0, "messages");
-    if (status == STATUS_OK)
-        *messages = made;
-    else
-        json_decref(made);
+    *messages = json_unless(status != STATUS_OK, made);
     return status;
 }
 
@@ -264,54 +266,57 @@ enum status jsonl_form_conversation(const struct jsonl_row *row, json_t **out, s
     json_t *messages = NULL;
     *first = 0;
     TRY(find_messages(row, &messages, first));
-    return jsonl_make_conversation(row, messages, out, first);
+    return jsonl_make_conversation(row, NULL, messages, out, first);
 }
 
-/* The fields of a line; input and system are "" where there is none. */
+/* The fields of a line; those that are not there NULL. */
 struct alpaca {
-    const char *instruction, *input, *output, *system;
-    size_t instruction_bytes, input_bytes, output_bytes, system_bytes;
+    const json_t *instruction, *input, *output, *system;
 };
 
 /* A text that need not be there. */
-static enum status read_optional(const struct jsonl_row *row, const char *key, const char **text, size_t *bytes) {
+static enum status read_optional(const struct jsonl_row *row, const char *key, const json_t **out) {
     const json_t *value = key ? json_object_get(row->object, key) : NULL;
-    *text = "";
-    *bytes = 0;
-    if (!value || json_is_null(value)) return STATUS_OK;
-    return jsonl_read_string(row, key, text, bytes);
+    *out = NULL;
+    return !value || json_is_null(value) ? STATUS_OK : jsonl_read_string(row, key, out);
 }
 
 static enum status read_alpaca(const struct jsonl_row *row, struct alpaca *out) {
-    *out = (struct alpaca){0};
-    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_INSTRUCTION), &out->instruction, &out->instruction_bytes));
-    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_OUTPUT), &out->output, &out->output_bytes));
-    TRY(read_optional(row, "system", &out->system, &out->system_bytes));
-    return read_optional(row, jsonl_key(row->columns, JSONL_INPUT), &out->input, &out->input_bytes);
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_INSTRUCTION), &out->instruction));
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_OUTPUT), &out->output));
+    TRY(read_optional(row, "system", &out->system));
+    return read_optional(row, jsonl_key(row->columns, JSONL_INPUT), &out->input);
+}
+
+static enum status append_text(struct text_buffer *out, const char *text) {
+    return text_append(out, text, strlen(text));
+}
+
+static enum status append_string(struct text_buffer *out, const json_t *string) {
+    return text_append(out, json_string_value(string), json_string_length(string));
 }
 
 static enum status write_question(const struct alpaca *alpaca, struct text_buffer *out) {
-    TRY(text_append(out, alpaca->instruction, alpaca->instruction_bytes));
-    if (alpaca->input_bytes == 0) return STATUS_OK;
-    TRY(text_append(out, "\n\n", 2));
-    return text_append(out, alpaca->input, alpaca->input_bytes);
+    TRY(append_string(out, alpaca->instruction));
+    if (json_string_length(alpaca->input) == 0) return STATUS_OK;
+    TRY(append_text(out, "\n\n"));
+    return append_string(out, alpaca->input);
 }
 
 static enum status write_prompt(const struct alpaca *alpaca, struct text_buffer *out) {
-    static const char task[] = "Below is an instruction that describes a task",
-                      with_input[] = ", paired with an input that provides further context",
-                      rest[] = ". Write a response that appropriately completes the request.",
-                      instruction[] = "\n\n### Instruction:\n", input[] = "\n\n### Input:\n",
-                      response[] = "\n\n### Response:\n";
-    bool own = alpaca->system_bytes > 0; /* in place of Alpaca's words, as LLaMA-Factory and axolotl do */
-    TRY(text_append(out, own ? alpaca->system : task, own ? alpaca->system_bytes : strlen(task)));
-    if (alpaca->input_bytes > 0 && !own) TRY(text_append(out, with_input, strlen(with_input)));
-    if (!own) TRY(text_append(out, rest, strlen(rest)));
-    TRY(text_append(out, instruction, strlen(instruction)));
-    TRY(text_append(out, alpaca->instruction, alpaca->instruction_bytes));
-    if (alpaca->input_bytes > 0) TRY(text_append(out, input, strlen(input)));
-    TRY(text_append(out, alpaca->input, alpaca->input_bytes));
-    return text_append(out, response, strlen(response));
+    bool has_input = json_string_length(alpaca->input) > 0;
+    if (json_string_length(alpaca->system) > 0) { /* in place of Alpaca's words, as LLaMA-Factory and axolotl do */
+        TRY(append_string(out, alpaca->system));
+    } else {
+        TRY(append_text(out, "Below is an instruction that describes a task"));
+        if (has_input) TRY(append_text(out, ", paired with an input that provides further context"));
+        TRY(append_text(out, ". Write a response that appropriately completes the request."));
+    }
+    TRY(append_text(out, "\n\n### Instruction:\n"));
+    TRY(append_string(out, alpaca->instruction));
+    if (has_input) TRY(append_text(out, "\n\n### Input:\n"));
+    TRY(append_string(out, alpaca->input));
+    return append_text(out, "\n\n### Response:\n");
 }
 
 /* Earlier questions and answers: a list of pairs, or JSON text of one. */
@@ -332,62 +337,47 @@ static enum status add_history(const struct jsonl_row *row, json_t *messages) {
 
 static enum status make_alpaca_chat(const struct jsonl_row *row, const json_t *question, const json_t *answer,
                                     json_t **out) {
-    json_t *messages = json_array(), *rest = json_copy((json_t *)(uintptr_t)row->object);
+    json_t *messages = json_array();
     enum status status;
-    TRY_GOTO(status, messages && rest ? STATUS_OK : status_no_memory(0, "messages"), done);
-    TRY_GOTO(status, add_history(row, messages), done);
-    TRY_GOTO(status, add_message(messages, "user", question), done);
-    TRY_GOTO(status, add_message(messages, "assistant", answer), done);
-    (void)json_object_del(rest, "history"); /* it is read */
-    status = jsonl_make_conversation(&(struct jsonl_row){row->columns, row->name, row->line, rest},
-                                     json_incref(messages), out, NULL);
-done:
-    json_decref(rest);
+    TRY_GOTO(status, messages ? STATUS_OK : status_no_memory(0, "messages"), failed);
+    TRY_GOTO(status, add_history(row, messages), failed);
+    TRY_GOTO(status, add_message(messages, "user", question), failed);
+    TRY_GOTO(status, add_message(messages, "assistant", answer), failed);
+    return jsonl_make_conversation(row, "history", messages, out, NULL);
+failed:
     json_decref(messages);
     return status;
 }
 
-/* Refuses what only a chat template could apply. */
-static enum status refuse_beside_alpaca(const struct jsonl_row *row) {
-    json_t *rest = json_copy((json_t *)(uintptr_t)row->object);
-    if (!rest) return status_no_memory(0, "an example");
-    (void)json_object_del(rest, "system"); /* it is read */
-    enum status status = jsonl_refuse_beside(&(struct jsonl_row){row->columns, row->name, row->line, rest});
-    json_decref(rest);
-    return status;
+/* A row of texts; NULL for one that could not be made. */
+static enum status make_texts(const json_t *prompt, const json_t *completion, json_t **out) {
+    *out = json_pack("{s:O, s:O}", "prompt", prompt, "completion", completion);
+    return *out ? STATUS_OK : status_no_memory(0, "an example");
 }
 
 enum status jsonl_form_alpaca(const struct jsonl_row *row, bool chat, json_t **out) {
-    struct alpaca alpaca;
+    struct alpaca alpaca = {0};
     struct text_buffer text = {0};
     TRY(read_alpaca(row, &alpaca));
-    if (!chat) TRY(refuse_beside_alpaca(row));
+    if (!chat) TRY(jsonl_refuse_beside(row, "system"));
     enum status status = chat ? write_question(&alpaca, &text) : write_prompt(&alpaca, &text);
-    if (status != STATUS_OK) return vec_free(&text), status;
     json_t *question = json_stringn(text.count > 0 ? text.items : "", text.count);
-    json_t *answer = json_stringn(alpaca.output, alpaca.output_bytes);
     vec_free(&text);
-    if (!question || !answer)
-        status = status_no_memory(0, "an example");
-    else if (chat)
-        status = make_alpaca_chat(row, question, answer, out);
-    else
-        *out = json_pack("{s:O, s:O}", "prompt", question, "completion", answer);
+    if (status == STATUS_OK)
+        status = chat ? make_alpaca_chat(row, question, alpaca.output, out) : make_texts(question, alpaca.output, out);
     json_decref(question);
-    json_decref(answer);
-    return status == STATUS_OK && !*out ? status_no_memory(0, "an example") : status;
+    return status;
 }
 
 /* A line of texts. */
 static enum status form_texts(const struct jsonl_row *row, const char *field, json_t **out) {
-    const char *prompt, *answer, *key = jsonl_key(row->columns, JSONL_PROMPT);
-    size_t prompt_bytes, answer_bytes;
+    const json_t *prompt, *answer;
+    const char *key = jsonl_key(row->columns, JSONL_PROMPT);
     if (!key) return jsonl_refuse_missing(row, "prompt");
-    TRY(jsonl_refuse_beside(row));
-    TRY(jsonl_read_string(row, key, &prompt, &prompt_bytes));
-    TRY(jsonl_read_string(row, field, &answer, &answer_bytes));
-    *out = json_pack("{s:s%, s:s%}", "prompt", prompt, prompt_bytes, "completion", answer, answer_bytes);
-    return *out ? STATUS_OK : status_no_memory(0, "an example");
+    TRY(jsonl_refuse_beside(row, NULL));
+    TRY(jsonl_read_string(row, key, &prompt));
+    TRY(jsonl_read_string(row, field, &answer));
+    return make_texts(prompt, answer, out);
 }
 
 /* Messages that both lists begin with; of each at least one is left. */
@@ -407,15 +397,6 @@ static bool answers(const json_t *messages) {
     return false;
 }
 
-/* The prompt's messages and those of the answer, in one list. */
-static json_t *join_messages(json_t *prompt, json_t *answer) {
-    json_t *messages = json_array();
-    if (messages && json_array_extend(messages, prompt) == 0 && json_array_extend(messages, answer) == 0)
-        return messages;
-    json_decref(messages);
-    return NULL;
-}
-
 static enum status form_messages(const struct jsonl_row *row, const char *field, const char *other, json_t **out,
                                  size_t *first) {
     const char *key = jsonl_key(row->columns, JSONL_PROMPT);
@@ -428,24 +409,23 @@ static enum status form_messages(const struct jsonl_row *row, const char *field,
     if (*first == 0 && json_string_length(prompt) > 0)
         return jsonl_refuse(row, key, ": is a text, and the answers' messages do not begin with it");
     json_t *messages = begun ? join_messages(prompt, answer) : json_incref(answer);
-    return jsonl_make_conversation(row, messages, out, first);
+    return jsonl_make_conversation(row, NULL, messages, out, first);
 }
 
 enum status jsonl_form_preference(const struct jsonl_row *row, enum jsonl_field field, json_t **out, size_t *first) {
     const char *keys[] = {jsonl_key(row->columns, JSONL_CHOSEN), jsonl_key(row->columns, JSONL_REJECTED)};
     const char *own = keys[field == JSONL_REJECTED], *other = keys[field == JSONL_CHOSEN];
-    const json_t *chosen = json_object_get(row->object, keys[0]), *rejected = json_object_get(row->object, keys[1]);
+    const json_t *values[2];
     *first = 0;
-    for (int i = 0; i < 2; i++)
-        if (!json_object_get(row->object, keys[i])) return jsonl_refuse_missing(row, keys[i]);
     for (int i = 0; i < 2; i++) {
-        const json_t *value = i == 0 ? chosen : rejected;
-        if (!json_is_string(value) && !json_is_array(value))
+        values[i] = json_object_get(row->object, keys[i]);
+        if (!values[i]) return jsonl_refuse_missing(row, keys[i]);
+        if (!json_is_string(values[i]) && !json_is_array(values[i]))
             return jsonl_refuse(row, keys[i], ": must be a string or a list of messages");
     }
-    if (json_is_string(chosen) != json_is_string(rejected))
+    if (json_typeof(values[0]) != json_typeof(values[1]))
         return jsonl_refuse(row, keys[1], ": must be of the type of the chosen answer");
-    if (json_is_string(chosen)) return form_texts(row, own, out);
+    if (json_is_string(values[0])) return form_texts(row, own, out);
     return form_messages(row, own, other, out, first);
 }
 
@@ -454,6 +434,12 @@ enum status jsonl_form_preference(const struct jsonl_row *row, enum jsonl_field 
 enum { NAMES_MAX = 24, NAME_BYTES = 40 };
 
 #define BIT(field) (1u << JSONL_##field)
+
+static bool is_one_of(const char *name, const char *const *list) {
+    while (*list && strcmp(*list, name) != 0)
+        list++;
+    return *list;
+}
 
 static bool holds(const json_t *row, const struct jsonl_columns *columns, enum jsonl_field field) {
     const char *key = jsonl_key(columns, field);
@@ -476,20 +462,14 @@ static unsigned fields_of(const json_t *row, enum source_kind kind, const struct
     return 0;
 }
 
-static bool is_field(const char *key, unsigned fields, const struct jsonl_columns *columns) {
+/* Those next to the fields are applied or refused (source.h). */
+static bool is_read(const char *key, unsigned fields, enum source_kind kind, const struct jsonl_columns *columns) {
+    static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history", NULL};
     for (int field = 0; field < JSONL_FIELDS; field++) {
         const char *own = fields >> field & 1 ? jsonl_key(columns, (enum jsonl_field)field) : NULL;
         if (own && strcmp(own, key) == 0) return true;
     }
-    return false;
-}
-
-/* Those next to the fields are applied or refused (source.h). */
-static bool is_read(const char *key, unsigned fields, enum source_kind kind, const struct jsonl_columns *columns) {
-    static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history"};
-    if (is_field(key, fields, columns)) return true;
-    for (size_t i = 0; i < sizeof beside / sizeof *beside && kind != SOURCE_JSONL; i++)
-        if (strcmp(beside[i], key) == 0) return true;
+    if (kind != SOURCE_JSONL && is_one_of(key, beside)) return true;
     return kind == SOURCE_CHAT && fields == 0 && strcmp(key, "conversations") == 0;
 }
 
@@ -507,12 +487,6 @@ static enum status add_name(const char *name, json_t **names) {
     if (json_array_size(*names) > NAMES_MAX || is_in(*names, name)) return STATUS_OK;
     if (json_array_size(*names) == NAMES_MAX) name = "...";
     return json_array_append_new(*names, json_string(name)) == 0 ? STATUS_OK : status_no_memory(0, "names of keys");
-}
-
-static bool is_one_of(const char *name, const char *const *list) {
-    while (*list && strcmp(*list, name) != 0)
-        list++;
-    return *list;
 }
 
 static bool names_one_of(const struct chat_template *chat, const char *const *list) {

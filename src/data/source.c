@@ -70,15 +70,6 @@ static enum status find_kind(const char *path, enum source_kind *out) {
     return refuse_kind(path, dot);
 }
 
-/* What the lines of a .jsonl file are. */
-static enum status find_jsonl_kind(const char *path, const struct jsonl_columns *columns, enum source_kind *kind) {
-    struct file_input file;
-    TRY(file_input_open(path, &file));
-    enum status status = jsonl_find_file_kind(&file, columns, kind);
-    file_input_close(&file);
-    return status;
-}
-
 /* How the beginning of a text is encoded, where it is not UTF-8: by its byte-order mark, or by a zero in every other
  * byte, which all Western text has in UTF-16. NULL: UTF-8. */
 static const char *find_encoding(const unsigned char *text, size_t bytes) {
@@ -91,18 +82,24 @@ static const char *find_encoding(const unsigned char *text, size_t bytes) {
     return zeros[1] == 0 && zeros[0] > bytes / 4 ? "UTF-16BE" : NULL;
 }
 
-static enum status require_utf8(const char *path) {
-    unsigned char first[4096] = {0};
-    struct file_input file;
-    TRY(file_input_open(path, &file));
-    size_t bytes = file.bytes < sizeof first ? file.bytes : sizeof first;
-    enum status status = file_input_read(&file, 0, bytes, first);
-    file_input_close(&file);
-    TRY(status);
+static enum status require_utf8(const char *path, const struct file_input *file) {
+    unsigned char first[4096];
+    size_t bytes = file->bytes < sizeof first ? file->bytes : sizeof first;
+    TRY(file_input_read(file, 0, bytes, first));
     const char *encoding = find_encoding(first, bytes);
     if (!encoding) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT, "%s: is %s; text is read as UTF-8", path, encoding),
                        "convert it: iconv -f %s -t UTF-8 %s > OUT", encoding, path);
+}
+
+/* The lines of a .jsonl file tell its kind. */
+static enum status examine_text(const char *path, const struct jsonl_columns *columns, enum source_kind *kind) {
+    struct file_input file;
+    TRY(file_input_open(path, &file));
+    enum status status = require_utf8(path, &file);
+    if (status == STATUS_OK && *kind == SOURCE_JSONL) status = jsonl_find_file_kind(&file, columns, kind);
+    file_input_close(&file);
+    return status;
 }
 
 static enum status add_file(const char *path, const struct jsonl_columns *columns, struct sources *sources) {
@@ -110,8 +107,7 @@ static enum status add_file(const char *path, const struct jsonl_columns *column
     if (stat(path, &info) != 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
     struct source source = {0};
     TRY(find_kind(path, &source.kind));
-    if (source.kind != SOURCE_TOKENS) TRY(require_utf8(path));
-    if (source.kind == SOURCE_JSONL) TRY(find_jsonl_kind(path, columns, &source.kind));
+    if (source.kind != SOURCE_TOKENS) TRY(examine_text(path, columns, &source.kind));
     source.path = mem_string(path);
     if (!source.path) return STATUS_FAILED;
     enum status status = vec_push(sources, source);
@@ -312,39 +308,41 @@ enum status jsonl_parse_object(const char *name, int64_t line, const char *json,
     return STATUS_OK;
 }
 
-enum status jsonl_read_string(const struct jsonl_row *row, const char *field, const char **text, size_t *bytes) {
+enum status jsonl_read_string(const struct jsonl_row *row, const char *field, const json_t **out) {
     const json_t *value = json_object_get(row->object, field);
     if (!value) return jsonl_refuse_missing(row, field);
     if (!json_is_string(value)) return jsonl_refuse(row, field, ": must be a string");
-    *text = json_string_value(value);
-    *bytes = json_string_length(value);
+    *out = value;
     return STATUS_OK;
 }
 
-const char *jsonl_key(const struct jsonl_columns *columns, enum jsonl_field field) {
-    bool given = false;
-    for (size_t i = 0; columns && i < JSONL_FIELDS; i++)
-        given |= columns->keys[i] != NULL;
-    return given ? columns->keys[field] : field_names[field];
-}
-
-static bool has(const struct jsonl_columns *columns, enum jsonl_field field) { return columns->keys[field] != NULL; }
+/* Sets of fields. */
+#define BIT(field) (1u << JSONL_##field)
 
 /* By the fields that there are; false when they are not enough. */
-static bool kind_of(const struct jsonl_columns *columns, enum source_kind *kind) {
-    if (has(columns, JSONL_CHOSEN) && has(columns, JSONL_REJECTED))
-        *kind = SOURCE_PREFERENCES;
-    else if (has(columns, JSONL_MESSAGES))
-        *kind = SOURCE_CHAT;
-    else if (has(columns, JSONL_PROMPT) && has(columns, JSONL_COMPLETION))
-        *kind = SOURCE_PROMPTS;
-    else if (has(columns, JSONL_TEXT))
-        *kind = SOURCE_JSONL;
-    else if (has(columns, JSONL_INSTRUCTION) && has(columns, JSONL_OUTPUT))
-        *kind = SOURCE_ALPACA;
-    else
-        return false;
-    return true;
+static bool kind_of(unsigned fields, enum source_kind *kind) {
+    static const struct {
+        enum source_kind kind;
+        unsigned fields;
+    } by_fields[] = {
+        {SOURCE_PREFERENCES, BIT(CHOSEN) | BIT(REJECTED)}, {SOURCE_CHAT, BIT(MESSAGES)},
+        {SOURCE_PROMPTS, BIT(PROMPT) | BIT(COMPLETION)},   {SOURCE_JSONL, BIT(TEXT)},
+        {SOURCE_ALPACA, BIT(INSTRUCTION) | BIT(OUTPUT)},
+    };
+    for (size_t i = 0; i < sizeof by_fields / sizeof *by_fields; i++)
+        if ((fields & by_fields[i].fields) == by_fields[i].fields) return *kind = by_fields[i].kind, true;
+    return false;
+}
+
+static unsigned given_fields(const struct jsonl_columns *columns) {
+    unsigned fields = 0;
+    for (size_t i = 0; columns && i < JSONL_FIELDS; i++)
+        fields |= (unsigned)(columns->keys[i] != NULL) << i;
+    return fields;
+}
+
+const char *jsonl_key(const struct jsonl_columns *columns, enum jsonl_field field) {
+    return given_fields(columns) ? columns->keys[field] : field_names[field];
 }
 
 static enum status refuse_columns(const char *text) {
@@ -374,7 +372,7 @@ enum status jsonl_columns_parse(const char *text, struct jsonl_columns *out) {
         TRY_GOTO(status, add_column(text, from, bytes, &columns), failed);
         from += bytes + (from[bytes] == ',');
     }
-    if (*text && !kind_of(&columns, &kind)) TRY_GOTO(status, refuse_columns(text), failed);
+    if (*text && !kind_of(given_fields(&columns), &kind)) TRY_GOTO(status, refuse_columns(text), failed);
     *out = columns;
     return STATUS_OK;
 failed:
@@ -390,18 +388,17 @@ void jsonl_columns_free(struct jsonl_columns *columns) {
 
 /* Of a line without columns. */
 static enum source_kind kind_of_line(const json_t *object) {
-    struct jsonl_columns there = {0};
     enum source_kind kind = SOURCE_JSONL;
-    bool conversations = json_object_get(object, "conversations") != NULL;
+    unsigned fields = 0;
     for (size_t i = 0; i < JSONL_FIELDS; i++)
-        if (json_object_get(object, field_names[i])) there.keys[i] = (char *)(uintptr_t)field_names[i];
-    if (kind_of(&there, &kind) && kind != SOURCE_ALPACA) return kind;
-    return conversations ? SOURCE_CHAT : kind;
+        fields |= (unsigned)(json_object_get(object, field_names[i]) != NULL) << i;
+    if (kind_of(fields, &kind) && kind != SOURCE_ALPACA) return kind;
+    return json_object_get(object, "conversations") ? SOURCE_CHAT : kind;
 }
 
 static enum source_kind kind_of_object(const json_t *object, const struct jsonl_columns *columns) {
-    enum source_kind kind = SOURCE_JSONL;
-    if (!columns || !kind_of(columns, &kind)) kind = kind_of_line(object);
+    enum source_kind kind;
+    if (!kind_of(given_fields(columns), &kind)) kind = kind_of_line(object);
     if (kind == SOURCE_PREFERENCES && json_is_array(json_object_get(object, jsonl_key(columns, JSONL_CHOSEN))))
         return SOURCE_PREFERENCE_CHATS;
     if (kind == SOURCE_PROMPTS && json_is_array(json_object_get(object, jsonl_key(columns, JSONL_PROMPT))))
@@ -409,15 +406,18 @@ static enum source_kind kind_of_object(const json_t *object, const struct jsonl_
     return kind;
 }
 
-/* The first line that is not blank; NULL when there is none, or it is malformed. */
-static json_t *first_object(const char *text, size_t bytes) {
+/* Whether a line is not blank; *object is the first one's, or NULL where that is malformed. */
+static bool find_line(const char *text, size_t bytes, json_t **object) {
     struct line_reader reader = {.text = text, .bytes = bytes};
     const char *line;
-    size_t line_bytes;
-    json_t *value = NULL;
-    while (!value && line_read(&reader, &line, &line_bytes))
-        if (jsonl_parse_object("", reader.line, line, line_bytes, &value) != STATUS_OK) return NULL;
-    return value;
+    size_t length;
+    *object = NULL;
+    while (line_read(&reader, &line, &length)) {
+        if (is_blank(line, length)) continue;
+        (void)jsonl_parse_object("", reader.line, line, length, object);
+        return true;
+    }
+    return false;
 }
 
 /* Bytes up to the last line's end. */
@@ -425,15 +425,6 @@ static size_t whole_lines(const char *text, size_t bytes) {
     while (bytes > 0 && text[bytes - 1] != '\n')
         bytes--;
     return bytes;
-}
-
-static bool has_line(const char *text, size_t bytes) {
-    struct line_reader reader = {.text = text, .bytes = bytes};
-    const char *line;
-    size_t length;
-    while (line_read(&reader, &line, &length))
-        if (!is_blank(line, length)) return true;
-    return false;
 }
 
 enum status jsonl_find_file_kind(const struct file_input *file, const struct jsonl_columns *columns,
@@ -444,14 +435,12 @@ enum status jsonl_find_file_kind(const struct file_input *file, const struct jso
         char *text = mem_array(bytes + 1, 1);
         if (!text) return STATUS_FAILED;
         enum status status = file_input_read(file, 0, bytes, text);
-        size_t lines = bytes == file->bytes ? bytes : whole_lines(text, bytes);
-        bool enough = bytes == file->bytes || has_line(text, lines);
-        if (status == STATUS_OK && enough) {
-            json_t *object = first_object(text, lines);
-            *out = kind_of_object(object, columns);
-            json_decref(object);
-        }
+        size_t lines = status != STATUS_OK || bytes == file->bytes ? bytes : whole_lines(text, bytes);
+        json_t *object = NULL;
+        bool enough = status != STATUS_OK || find_line(text, lines, &object) || bytes == file->bytes;
+        if (status == STATUS_OK && enough) *out = kind_of_object(object, columns);
+        json_decref(object);
         mem_free(text);
-        if (status != STATUS_OK || enough) return status;
+        if (enough) return status;
     }
 }

@@ -96,7 +96,7 @@ enum status jsonl_refuse(const struct jsonl_row *row, const char *field, const c
 enum status jsonl_refuse_missing(const struct jsonl_row *row, const char *field);
 /* A string of a line's object, borrowed from it. BAD_INPUT with name and line when it is missing (then with the keys
  * that are there) or no string. */
-enum status jsonl_read_string(const struct jsonl_row *row, const char *field, const char **text, size_t *bytes);
+enum status jsonl_read_string(const struct jsonl_row *row, const char *field, const json_t **out);
 
 /* --- rows as conversations, prompts and pairs of answers, also from the forms of other tools (forms.c) --- */
 
@@ -105,10 +105,13 @@ struct chat_template;
 /* Takes over `messages` (NULL: out of memory). *out is {"messages", "tools", "chat_template_kwargs"} and is dropped by
  * the caller. The row's "tools" are a list or JSON text of one; "system", a text, becomes the first message, and
  * *first, unless NULL, then grows by one. BAD_INPUT with name, line and key for a value of another type, a system
- * prompt that contradicts the first message, a number beyond 64 bits, and what cannot be applied (images, history). */
-enum status jsonl_make_conversation(const struct jsonl_row *row, json_t *messages, json_t **out, size_t *first);
-/* For a row of texts: BAD_INPUT with name, line and key when it has one of the keys that only a chat template reads. */
-enum status jsonl_refuse_beside(const struct jsonl_row *row);
+ * prompt that contradicts the first message, a number beyond 64 bits, and what cannot be applied (images, history) but
+ * for the key `applied`, unless NULL, which the messages already hold. */
+enum status jsonl_make_conversation(const struct jsonl_row *row, const char *applied, json_t *messages, json_t **out,
+                                    size_t *first);
+/* For a row of texts: BAD_INPUT with name, line and key when it has one of the keys that only a chat template reads,
+ * but for `applied`, unless NULL, which the texts already hold. */
+enum status jsonl_refuse_beside(const struct jsonl_row *row, const char *applied);
 
 /* A line's conversation: messages of {"role", "content"}, or turns of ShareGPT, {"from",
  * "value"} and any other keys of a message; or prompt and completion as lists of messages. Messages from *first on are

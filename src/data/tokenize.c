@@ -145,26 +145,25 @@ static enum status end_document(const struct tokenizing *t, struct token_ids *ou
 
 static enum status encode_document(const struct tokenizing *t, int thread, const struct jsonl_row *row,
                                    struct token_ids *out) {
-    const char *text;
-    size_t bytes;
-    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_TEXT), &text, &bytes));
-    if (bytes == 0) return STATUS_OK;
-    TRY(tokenizer_encoder_append(t->encoders.items[thread].plain, text, bytes, false, true, out));
+    const json_t *text;
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_TEXT), &text));
+    if (json_string_length(text) == 0) return STATUS_OK;
+    TRY(tokenizer_encoder_append(t->encoders.items[thread].plain, json_string_value(text), json_string_length(text),
+                                 false, true, out));
     return end_document(t, out);
 }
 
 static enum status encode_prompt(const struct tokenizing *t, int thread, const struct jsonl_row *row,
                                  struct token_ids *out) {
-    const char *prompt, *completion;
-    size_t prompt_bytes, completion_bytes;
-    TRY(jsonl_refuse_beside(row));
-    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_PROMPT), &prompt, &prompt_bytes));
-    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_COMPLETION), &completion, &completion_bytes));
+    const json_t *prompt, *completion;
+    TRY(jsonl_refuse_beside(row, NULL));
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_PROMPT), &prompt));
+    TRY(jsonl_read_string(row, jsonl_key(row->columns, JSONL_COMPLETION), &completion));
     struct text_buffer text = {0};
     enum status status;
-    TRY_GOTO(status, text_append(&text, prompt, prompt_bytes), done);
-    TRY_GOTO(status, text_append(&text, completion, completion_bytes), done);
-    struct example_range trained = {prompt_bytes, text.count, false};
+    TRY_GOTO(status, text_append(&text, json_string_value(prompt), json_string_length(prompt)), done);
+    TRY_GOTO(status, text_append(&text, json_string_value(completion), json_string_length(completion)), done);
+    struct example_range trained = {json_string_length(prompt), text.count, false};
     status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
                             t->options->eos_token, out);
 done:

@@ -64,10 +64,10 @@ static enum status add_object(struct prompt_encoder *encoder, const char *path, 
     json_t *text = json_object_get(object, "prompt"), *messages = json_object_get(object, "messages"), *conversation;
     enum status status;
     if (json_is_string(text) && !messages) {
-        TRY(jsonl_refuse_beside(&row));
+        TRY(jsonl_refuse_beside(&row, NULL));
         status = prompts_add_text(encoder, json_string_value(text), prompts);
     } else if (messages && !text) {
-        TRY(jsonl_make_conversation(&row, json_incref(messages), &conversation, NULL));
+        TRY(jsonl_make_conversation(&row, NULL, json_incref(messages), &conversation, NULL));
         status = add_conversation(encoder, conversation, prompts);
         json_decref(conversation);
     } else {

@@ -15,13 +15,14 @@
 static enum status parse_document(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
                                   const char **text, size_t *bytes) {
     json_t *value;
+    const json_t *string = NULL;
     TRY(jsonl_parse_object(name, line, json, json_bytes, &value));
     enum status status =
-        value ? jsonl_read_string(&(struct jsonl_row){NULL, name, line, value}, "text", text, bytes) : STATUS_OK;
-    if (status != STATUS_OK)
-        json_decref(value);
-    else
-        *out = value;
+        value ? jsonl_read_string(&(struct jsonl_row){NULL, name, line, value}, "text", &string) : STATUS_OK;
+    if (status != STATUS_OK) return json_decref(value), status;
+    *out = value;
+    *text = json_string_value(string);
+    *bytes = json_string_length(string);
     return status;
 }
 

@@ -7,21 +7,20 @@
 #include "base/mem.h"
 #include "data/source.h"
 
-static void expect_text(const char *text, size_t bytes) {
-    json_t *again = json_stringn(text, bytes); /* NULL unless UTF-8 */
+static void expect_text(const json_t *text) {
+    json_t *again = json_stringn(json_string_value(text), json_string_length(text)); /* NULL unless UTF-8 */
     if (!again) abort();
     json_decref(again);
 }
 
 static void read_document(const char *line, size_t bytes, int64_t number) {
     json_t *value;
-    const char *text;
-    size_t text_bytes;
+    const json_t *text;
     enum status status = jsonl_parse_object("input", number, line, bytes, &value);
     if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
     if (status != STATUS_OK || !value) return;
-    if (jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "text", &text, &text_bytes) == STATUS_OK)
-        expect_text(text, text_bytes);
+    if (jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "text", &text) == STATUS_OK)
+        expect_text(text);
     else if (!strstr(status_message(), "input: line "))
         abort();
     json_decref(value);
@@ -29,15 +28,12 @@ static void read_document(const char *line, size_t bytes, int64_t number) {
 
 static void read_example(const char *line, size_t bytes, int64_t number) {
     json_t *value;
-    const char *prompt, *completion;
-    size_t prompt_bytes, completion_bytes;
+    const json_t *prompt, *completion;
     if (jsonl_parse_object("input", number, line, bytes, &value) != STATUS_OK || !value) return;
-    if (jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "prompt", &prompt, &prompt_bytes) ==
-            STATUS_OK &&
-        jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "completion", &completion,
-                          &completion_bytes) == STATUS_OK) {
-        expect_text(prompt, prompt_bytes);
-        expect_text(completion, completion_bytes);
+    if (jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "prompt", &prompt) == STATUS_OK &&
+        jsonl_read_string(&(struct jsonl_row){NULL, "input", number, value}, "completion", &completion) == STATUS_OK) {
+        expect_text(prompt);
+        expect_text(completion);
     } else if (!strstr(status_message(), "input: line ")) {
         abort();
     }
