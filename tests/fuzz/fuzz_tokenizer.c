@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -19,15 +19,21 @@ static enum status ids_gather(void *payload, const uint32_t *ids, size_t count) 
     return STATUS_OK;
 }
 
+static enum status text_ignore(void *payload, const char *text, size_t bytes, bool end) {
+    (void)payload, (void)text, (void)bytes, (void)end;
+    return STATUS_OK;
+}
+
 static enum status encode_in_parts(const struct tokenizer *tokenizer, const char *text, size_t bytes, size_t part,
                                    struct token_ids *out) {
-    struct tokenizer_encoder *encoder;
-    TRY(tokenizer_encoder_create(tokenizer, &encoder));
-    enum status status = tokenizer_encoder_begin(encoder, true, (struct token_sink){ids_gather, out});
+    struct text_chain *chain;
+    TRY(text_chain_create(tokenizer->steps.items, tokenizer->steps.count, (struct text_sink){text_ignore, NULL},
+                          (struct token_sink){ids_gather, out}, &chain));
+    enum status status = STATUS_OK;
     for (size_t place = 0; status == STATUS_OK && place < bytes; place += part)
-        status = tokenizer_encoder_push(encoder, text + place, part < bytes - place ? part : bytes - place);
-    if (status == STATUS_OK) status = tokenizer_encoder_finish(encoder);
-    tokenizer_encoder_free(encoder);
+        status = text_chain_write(chain, text + place, part < bytes - place ? part : bytes - place, false);
+    if (status == STATUS_OK) status = text_chain_write(chain, "", 0, true);
+    text_chain_free(chain);
     return status;
 }
 
@@ -52,7 +58,7 @@ static void decode_in_parts(const struct tokenizer *tokenizer, const struct toke
 static void use(const struct tokenizer *tokenizer, const char *text, size_t bytes) {
     struct token_ids ids = {0}, again = {0};
     char *back;
-    enum status status = tokenizer_encode(tokenizer, text, bytes, true, &ids);
+    enum status status = tokenizer_encode(tokenizer, text, bytes, false, &ids);
     BUG_IF(status != STATUS_OK && status_message()[0] == '\0', "no message");
     if (status == STATUS_OK) {
         for (size_t i = 0; i < ids.count; i++)

@@ -33,3 +33,16 @@ enum status ids_collect(void *payload, const uint32_t *ids, size_t count) {
         TRY(vec_push(out, ids[i]));
     return STATUS_OK;
 }
+
+static enum status text_ignore(void *payload, const char *text, size_t bytes, bool end) {
+    (void)payload, (void)text, (void)bytes, (void)end;
+    return STATUS_OK;
+}
+
+struct text_chain *encoding_chain(const struct tokenizer *tokenizer, struct token_ids *out) {
+    struct text_chain *chain;
+    if (text_chain_create(tokenizer->steps.items, tokenizer->steps.count, (struct text_sink){text_ignore, NULL},
+                          (struct token_sink){ids_collect, out}, &chain) != STATUS_OK)
+        fail_msg("%s", status_message());
+    return chain;
+}

@@ -1,6 +1,7 @@
 /* Tokenizers from fixtures and from texts in memory, and their tokens. */
 #pragma once
 
+#include "text/tokenizer/parts.h"
 #include "text/tokenizer/tokenizer.h"
 
 /* Opens tests/fixtures/tokenizers/NAME.json. */
@@ -12,3 +13,6 @@ enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, 
                             size_t special_token_count, const char *out_tokenizer_json);
 /* A token_sink that appends to a struct token_ids. */
 enum status ids_collect(void *payload, const uint32_t *ids, size_t count);
+/* The tokenizer's steps from text to ids, for text in parts; without the special tokens of its template. A
+ * text_chain_write with `end` set is the last part. The caller frees it with text_chain_free. */
+struct text_chain *encoding_chain(const struct tokenizer *tokenizer, struct token_ids *out);

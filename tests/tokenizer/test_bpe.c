@@ -168,37 +168,10 @@ static void merging_needs_no_cuts(void **state) {
     }
 }
 
-/* Where letters never meet in a merge a text is cut, and ids come out before the text ends. */
-static enum status ids_count(void *payload, const uint32_t *ids, size_t count) {
-    (void)ids;
-    *(size_t *)payload += count;
-    return STATUS_OK;
-}
-
-static void texts_without_pre_tokenizer_are_streamed(void **state) {
-    (void)state;
-    static const char file[] = "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\" \":2,\" a\":3,\"ab\":4},"
-                               "\"merges\":[[\" \",\"a\"],[\"a\",\"b\"]]}}";
-    struct tokenizer *tokenizer;
-    struct tokenizer_encoder *encoder;
-    size_t count = 0;
-    assert_int_equal(tokenizer_parse("spaces", file, strlen(file), &tokenizer), STATUS_OK);
-    assert_int_equal(tokenizer_encoder_create(tokenizer, &encoder), STATUS_OK);
-    assert_int_equal(tokenizer_encoder_begin(encoder, false, (struct token_sink){ids_count, &count}), STATUS_OK);
-    for (size_t i = 0; i < 10000; i++)
-        assert_int_equal(tokenizer_encoder_push(encoder, " ab", 3), STATUS_OK);
-    assert_true(count > 15000); /* of 20000 */
-    assert_int_equal(tokenizer_encoder_finish(encoder), STATUS_OK);
-    assert_int_equal(count, 20000);
-    tokenizer_encoder_free(encoder);
-    tokenizer_free(tokenizer);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_have_the_ids_of_the_definition),
         cmocka_unit_test(merging_needs_no_cuts),
-        cmocka_unit_test(texts_without_pre_tokenizer_are_streamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,19 +63,10 @@ struct repeated {
     struct token_ids ids;
 };
 
-static enum status ids_gather(void *payload, const uint32_t *ids, size_t count) {
-    struct token_ids *out = payload;
-    TRY(vec_reserve(out, out->count + count));
-    memcpy(out->items + out->count, ids, count * sizeof *ids);
-    out->count += count;
-    return STATUS_OK;
-}
-
 static enum status encode_again(void *payload) {
     struct repeated *repeated = payload;
     vec_free(&repeated->ids);
-    return tokenizer_encoder_encode(repeated->encoder, text, sizeof text - 1, true,
-                                    (struct token_sink){ids_gather, &repeated->ids});
+    return tokenizer_encoder_append(repeated->encoder, text, sizeof text - 1, false, true, &repeated->ids);
 }
 
 /* One encoder, failing again and again in the middle of a text, starts afresh each time. */

@@ -116,12 +116,6 @@ static size_t bpe_alphabet_next(const struct bpe_alphabet *alphabet, const char 
     return length;
 }
 
-/* The code of the last character of a text that is not empty. */
-static void bpe_alphabet_last(const struct bpe_alphabet *alphabet, const char *text, size_t bytes, uint32_t *code) {
-    size_t length;
-    *code = alphabet->bytes ? (unsigned char)text[bytes - 1] : utf8_decode_last(text, bytes, &length);
-}
-
 /* The ids of a character that is no token by its bytes; returns their number, 0 where one has none. */
 static size_t bpe_alphabet_fall_back(const struct bpe_alphabet *alphabet, uint32_t code,
                                      uint32_t ids[BPE_START_IDS_MAX]) {
@@ -382,7 +376,6 @@ struct bpe_step_state {
     struct token_ids ids;
     struct cache_entry *cache;
     size_t cache_entries, stored; /* a power of two; words stored since it has this size */
-    size_t scanned_bytes;         /* at the beginning of the view: no cut in them */
 };
 
 static enum status cache_make(struct bpe_step_state *own, size_t entries) {
@@ -393,11 +386,6 @@ static enum status cache_make(struct bpe_step_state *own, size_t entries) {
     own->cache_entries = entries;
     own->stored = 0;
     return STATUS_OK;
-}
-
-static enum status bpe_start(const void *settings, void *state) {
-    (void)settings;
-    return cache_make(state, CACHE_FIRST_ENTRIES);
 }
 
 static enum status cache_store(struct bpe_step_state *own, uint64_t hash, const char *word, size_t bytes) {
@@ -433,39 +421,30 @@ static enum status words_encode(const struct bpe_model *model, struct bpe_step_s
                                 const struct token_sink *sink, size_t *rest) {
     const struct bpe_alphabet *alphabet = &model->alphabet;
     uint32_t left, right;
-    size_t start = 0, place = own->scanned_bytes;
-    if (place > 0)
-        bpe_alphabet_last(alphabet, view.text, place, &left);
-    else
-        place = bpe_alphabet_next(alphabet, view.text, &left);
+    size_t start = 0, place = bpe_alphabet_next(alphabet, view.text, &left);
     for (size_t length; place < view.bytes; place += length, left = right) {
         length = bpe_alphabet_next(alphabet, view.text + place, &right);
         if (!bpe_alphabet_may_cut(alphabet, left, right)) continue;
         TRY(word_encode(model, own, view.text + start, place - start, sink));
         start = place;
     }
-    own->scanned_bytes = view.bytes - start;
     *rest = start;
     return STATUS_OK;
 }
 
-/* A word that may be a token as a whole is not cut; nor is a short one, which gains nothing. */
-static bool may_cut(const struct bpe_model *model, struct text_view view) {
-    return !model->ignore_merges && !model->alphabet.uncut && !(view.end && view.bytes <= CACHED_WORD_BYTES);
-}
-
 static enum status bpe_apply(const void *settings, void *state, struct text_view view, const struct text_output *output,
                              size_t *consumed) {
+    const struct bpe_model *model = settings;
+    struct bpe_step_state *own = state;
     size_t rest = 0;
-    *consumed = 0;
+    *consumed = view.bytes;
     if (view.bytes == 0) return STATUS_OK;
-    if (may_cut(settings, view)) TRY(words_encode(settings, state, view, &output->ids, &rest));
-    *consumed = view.end ? view.bytes : rest;
-    if (!view.end) return STATUS_OK;
-    return word_encode(settings, state, view.text + rest, view.bytes - rest, &output->ids);
+    if (!own->cache) TRY(cache_make(own, CACHE_FIRST_ENTRIES));
+    /* A word that may be a token as a whole is not cut; nor is a short one, which gains nothing. */
+    bool may_cut = !model->ignore_merges && !model->alphabet.uncut && view.bytes > CACHED_WORD_BYTES;
+    if (may_cut) TRY(words_encode(model, own, view, &output->ids, &rest));
+    return word_encode(model, own, view.text + rest, view.bytes - rest, &output->ids);
 }
-
-static void bpe_reset(void *state) { ((struct bpe_step_state *)state)->scanned_bytes = 0; }
 
 static void bpe_stop(void *state) {
     struct bpe_step_state *own = state;
@@ -477,8 +456,7 @@ static void bpe_stop(void *state) {
 const struct text_step_type text_bpe_step = {
     .name = "bpe",
     .state_bytes = sizeof(struct bpe_step_state),
-    .start = bpe_start,
+    .whole = true,
     .apply = bpe_apply,
-    .reset = bpe_reset,
     .stop = bpe_stop,
 };

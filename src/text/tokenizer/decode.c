@@ -21,8 +21,7 @@ static enum status byte_level_apply(const void *settings, void *state, struct te
                                     const struct text_output *output, size_t *consumed) {
     (void)settings;
     struct text_buffer *bytes = state;
-    *consumed = view.end ? view.bytes : 0;
-    if (!view.end) return STATUS_OK;
+    *consumed = view.bytes;
     bytes->count = 0;
     TRY(byte_alphabet_read(bytes, view.text, view.bytes));
     return output->next.write(output->next.payload, bytes->items, bytes->count, false);
@@ -31,12 +30,17 @@ static enum status byte_level_apply(const void *settings, void *state, struct te
 const struct text_step_type text_byte_level_step = {
     .name = "byte level",
     .state_bytes = sizeof(struct text_buffer),
+    .whole = true,
     .apply = byte_level_apply,
     .finish = segment_finish,
     .stop = text_step_free_buffer,
 };
 
 static const char replacement[] = "\xEF\xBF\xBD";
+
+/* Settings with which each character is handed on as soon as it is complete, so only the bytes after it become U+FFFD.
+ */
+static const char early_fallback;
 
 struct fallback_state {
     struct text_buffer bytes; /* of the byte tokens in a row that were not handed on yet; first, for the stop */
@@ -87,11 +91,13 @@ static enum status early_end(struct fallback_state *own, const struct text_sink 
     return STATUS_OK;
 }
 
-static enum status token_take(struct fallback_state *own, struct text_view view, const struct text_sink *next,
-                              bool early, size_t *consumed) {
+static enum status fallback_apply(const void *settings, void *state, struct text_view view,
+                                  const struct text_output *output, size_t *consumed) {
+    struct fallback_state *own = state;
+    const struct text_sink *next = &output->next;
+    bool early = settings == &early_fallback;
     unsigned char byte;
-    *consumed = view.end ? view.bytes : 0;
-    if (!view.end) return STATUS_OK;
+    *consumed = view.bytes;
     if (byte_token_read(view.text, view.bytes, &byte)) {
         TRY(text_append(&own->bytes, &(char){(char)byte}, 1));
         return early ? early_write(own, next) : STATUS_OK;
@@ -100,26 +106,8 @@ static enum status token_take(struct fallback_state *own, struct text_view view,
     return next->write(next->payload, view.text, view.bytes, true);
 }
 
-static enum status fallback_apply(const void *settings, void *state, struct text_view view,
-                                  const struct text_output *output, size_t *consumed) {
-    (void)settings;
-    return token_take(state, view, &output->next, false, consumed);
-}
-
 static enum status fallback_finish(const void *settings, void *state, const struct text_output *output) {
-    (void)settings;
-    return run_end(state, &output->next);
-}
-
-static enum status fallback_early_apply(const void *settings, void *state, struct text_view view,
-                                        const struct text_output *output, size_t *consumed) {
-    (void)settings;
-    return token_take(state, view, &output->next, true, consumed);
-}
-
-static enum status fallback_early_finish(const void *settings, void *state, const struct text_output *output) {
-    (void)settings;
-    return early_end(state, &output->next);
+    return settings == &early_fallback ? early_end(state, &output->next) : run_end(state, &output->next);
 }
 
 static void fallback_drop(void *state) {
@@ -131,18 +119,9 @@ static void fallback_drop(void *state) {
 const struct text_step_type text_byte_fallback_step = {
     .name = "byte fallback",
     .state_bytes = sizeof(struct fallback_state),
+    .whole = true,
     .apply = fallback_apply,
     .finish = fallback_finish,
-    .drop = fallback_drop,
-    .stop = text_step_free_buffer,
-};
-
-/* The same, but each character is handed on as soon as it is complete, so only the bytes after it become U+FFFD. */
-static const struct text_step_type byte_fallback_early_step = {
-    .name = "byte fallback, early",
-    .state_bytes = sizeof(struct fallback_state),
-    .apply = fallback_early_apply,
-    .finish = fallback_early_finish,
     .drop = fallback_drop,
     .stop = text_step_free_buffer,
 };
@@ -175,7 +154,7 @@ static enum status chain_make(struct tokenizer_decoder *decoder, bool early) {
     if (!specs) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
         specs[i] = tokenizer->decoders.items[i];
-        if (early && specs[i].type == &text_byte_fallback_step) specs[i].type = &byte_fallback_early_step;
+        if (early && specs[i].type == &text_byte_fallback_step) specs[i].settings = &early_fallback;
     }
     enum status status = text_chain_create(specs, count, (struct text_sink){text_take, decoder},
                                            (struct token_sink){ids_refuse, NULL}, &decoder->chain);

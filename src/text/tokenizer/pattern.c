@@ -1,6 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/tokenizer/pattern.h"
 
+#include <ctype.h>
 #include <pcre2.h>
 
 enum { LAST_CODE = PATTERN_CODES - 1 };
@@ -126,22 +127,14 @@ struct escape {
 };
 
 static enum status read_hex(struct translator *t, size_t min, size_t max, uint32_t *code) {
+    char digits[9] = "";
     size_t count = 0;
-    uint32_t value = 0;
-    for (; count < max && t->place < t->bytes; count++, t->place++) {
-        char c = t->in[t->place];
-        uint32_t digit;
-        if (c >= '0' && c <= '9')
-            digit = (uint32_t)(c - '0');
-        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-            digit = (uint32_t)((c | 0x20) - 'a' + 10);
-        else
-            break;
-        value = value << 4 | digit;
-    }
+    for (; count < max && t->place < t->bytes && isxdigit((unsigned char)t->in[t->place]); count++, t->place++)
+        digits[count] = t->in[t->place];
+    unsigned long value = strtoul(digits, NULL, 16);
     if (count < min || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
         return refuse(t, "not the number of a character");
-    *code = value;
+    *code = (uint32_t)value;
     return STATUS_OK;
 }
 
@@ -524,6 +517,7 @@ void split_matcher_free(struct split_matcher *matcher) {
 }
 
 void split_matcher_reset(struct split_matcher *matcher) {
+    if (!matcher) return;
     matcher->within_line = false;
     matcher->work = matcher->done = 0;
 }

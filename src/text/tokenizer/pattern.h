@@ -38,9 +38,9 @@ void split_pattern_free(struct split_pattern *pattern);
 struct split_matcher;
 enum status split_matcher_create(const struct split_pattern *pattern, struct split_matcher **out);
 void split_matcher_free(struct split_matcher *matcher);
-/* Tells the matcher that the next call is about another text (as after creation), or about the text after these bytes,
- * which say whether a line begins there. */
+/* Tells the matcher (NULL is allowed) that the next call is about another text, as after creation. */
 void split_matcher_reset(struct split_matcher *matcher);
+/* ... or about the text after these bytes, which say whether a line begins there. */
 void split_matcher_pass(struct split_matcher *matcher, const char *text, size_t bytes);
 
 enum split_result {

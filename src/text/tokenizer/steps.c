@@ -51,6 +51,7 @@ static enum status step_write(void *payload, const char *text, size_t bytes, boo
     }
     if (view.bytes == 0 && !end) return STATUS_OK;
     size_t consumed = 0;
+    if (!end && step->spec.type->whole) return keep_rest(step, view, 0);
     TRY(step->spec.type->apply(step->spec.settings, step->state, view, &step->output, &consumed));
     BUG_IF(end ? consumed != view.bytes : consumed > view.bytes, "stage %s consumed %zu of %zu bytes",
            step->spec.type->name, consumed, view.bytes);
@@ -60,30 +61,19 @@ static enum status step_write(void *payload, const char *text, size_t bytes, boo
     return STATUS_OK;
 }
 
-static enum status step_start(struct text_step *step) {
-    const struct text_step_type *type = step->spec.type;
-    step->state = mem_array(1, type->state_bytes);
-    if (!step->state) return STATUS_FAILED;
-    return type->start ? type->start(step->spec.settings, step->state) : STATUS_OK;
-}
-
 enum status text_chain_create(const struct text_step_spec *specs, size_t count, struct text_sink last,
                               struct token_sink ids, struct text_chain **out) {
     struct text_chain *chain = mem_array(1, sizeof *chain + count * sizeof chain->steps[0]);
     if (!chain) return STATUS_FAILED;
     chain->first = last;
+    chain->count = count;
     for (size_t i = count; i-- > 0;) {
         struct text_step *step = &chain->steps[i];
         step->spec = specs[i];
         step->output = (struct text_output){chain->first, ids};
+        step->state = mem_array(1, specs[i].type->state_bytes);
+        if (!step->state) return text_chain_free(chain), STATUS_FAILED;
         chain->first = (struct text_sink){step_write, step};
-    }
-    for (; chain->count < count; chain->count++) {
-        enum status status = step_start(&chain->steps[chain->count]);
-        if (status == STATUS_OK) continue;
-        if (chain->steps[chain->count].state) chain->count++;
-        text_chain_free(chain);
-        return status;
     }
     *out = chain;
     return STATUS_OK;
@@ -115,7 +105,7 @@ void text_chain_free(struct text_chain *chain) {
     if (!chain) return;
     for (size_t i = 0; i < chain->count; i++) {
         struct text_step *step = &chain->steps[i];
-        if (step->spec.type->stop) step->spec.type->stop(step->state);
+        if (step->state && step->spec.type->stop) step->spec.type->stop(step->state);
         mem_free(step->state);
         vec_free(&step->kept);
     }
@@ -294,11 +284,9 @@ static enum status normalize_apply(const void *settings, void *state, struct tex
         }
         pass.plain = kind.begins && kind.plain;
     }
-    size_t stop = view.end ? view.bytes : pass.start;
-    if (view.end) TRY(cluster_finish(&pass, stop));
-    *consumed = stop;
-    const struct text_sink *next = pass.next;
-    return next->write(next->payload, view.text + pass.plain_start, stop - pass.plain_start, view.end);
+    TRY(cluster_finish(&pass, view.bytes));
+    *consumed = view.bytes;
+    return pass.next->write(pass.next->payload, view.text + pass.plain_start, view.bytes - pass.plain_start, true);
 }
 
 static void normalize_stop(void *state) {
@@ -311,6 +299,7 @@ static void normalize_stop(void *state) {
 const struct text_step_type text_normalize_step = {
     .name = "normalize",
     .state_bytes = sizeof(struct normalize_state),
+    .whole = true,
     .apply = normalize_apply,
     .stop = normalize_stop,
 };
@@ -322,27 +311,21 @@ static enum status fix_apply(const void *settings, void *state, struct text_view
     (void)settings, (void)state;
     static const char replacement[] = "\xEF\xBF\xBD";
     const struct text_sink *next = &output->next;
-    size_t place = 0;
-    while (place < view.bytes) {
-        size_t valid = utf8_valid_bytes(view.text + place, view.bytes - place);
-        if (valid > 0) TRY(next->write(next->payload, view.text + place, valid, false));
+    for (size_t place = 0, length;; place += length) {
+        const char *text = view.text + place;
+        size_t valid = utf8_valid_bytes(text, view.bytes - place);
         place += valid;
-        if (place == view.bytes) break;
+        *consumed = place;
+        if (place == view.bytes) return next->write(next->payload, text, valid, view.end);
+        if (valid > 0) TRY(next->write(next->payload, text, valid, false));
         uint32_t code;
-        size_t length = utf8_decode(view.text + place, view.bytes - place, &code);
-        if (code == UTF8_CUT && !view.end) break;
+        length = utf8_decode(view.text + place, view.bytes - place, &code);
+        if (code == UTF8_CUT && !view.end) return STATUS_OK;
         TRY(next->write(next->payload, replacement, 3, false));
-        place += length;
     }
-    *consumed = place;
-    return view.end ? next->write(next->payload, "", 0, true) : STATUS_OK;
 }
 
 const struct text_step_type text_fix_step = {.name = "fix", .apply = fix_apply};
-
-struct prefix_state {
-    bool begun; /* the segment's beginning was handed on */
-};
 
 static bool has_place(enum text_prefix_place place, enum text_position position) {
     if (position == SEGMENT_CONTINUES) return false;
@@ -355,22 +338,17 @@ static bool is_there(const struct text_prefix *prefix, struct text_view view) {
 
 static enum status prefix_apply(const void *settings, void *state, struct text_view view,
                                 const struct text_output *output, size_t *consumed) {
+    (void)state;
     const struct text_prefix *prefix = settings;
-    struct prefix_state *now = state;
     const struct text_sink *next = &output->next;
-    bool begins = !now->begun && (view.bytes > 0 || (view.end && prefix->empty_too));
-    now->begun |= begins;
+    bool begins = view.bytes > 0 || prefix->empty_too;
     if (begins && has_place(prefix->place, view.position) && !(prefix->unless_there && is_there(prefix, view)))
         TRY(next->write(next->payload, prefix->text, prefix->bytes, false));
     *consumed = view.bytes;
     return next->write(next->payload, view.text, view.bytes, view.end);
 }
 
-const struct text_step_type text_prefix_step = {
-    .name = "prefix",
-    .state_bytes = sizeof(struct prefix_state),
-    .apply = prefix_apply,
-};
+const struct text_step_type text_prefix_step = {.name = "prefix", .whole = true, .apply = prefix_apply};
 
 enum { CODES_MAX = 2 };
 
@@ -498,6 +476,7 @@ static enum status replace_apply(const void *settings, void *state, struct text_
     enum split_result result = SPLIT_FOUND;
     bool drops = replace->drop_in_first && view.position == SEGMENT_FIRST;
     own->text.count = 0;
+    if (replace->pattern && !own->matcher) TRY(split_matcher_create(replace->pattern, &own->matcher));
     while (place < view.bytes) {
         TRY(match_find(replace, own, view, place, &result, &start, &stop));
         if (result != SPLIT_FOUND) break;
@@ -514,16 +493,7 @@ static enum status replace_apply(const void *settings, void *state, struct text_
     return next->write(next->payload, own->text.items, own->text.count, view.end);
 }
 
-static enum status replace_start(const void *settings, void *state) {
-    const struct text_replace *replace = settings;
-    struct replace_state *own = state;
-    return replace->pattern ? split_matcher_create(replace->pattern, &own->matcher) : STATUS_OK;
-}
-
-static void replace_reset(void *state) {
-    struct replace_state *own = state;
-    if (own->matcher) split_matcher_reset(own->matcher);
-}
+static void replace_reset(void *state) { split_matcher_reset(((struct replace_state *)state)->matcher); }
 
 static void replace_stop(void *state) {
     struct replace_state *own = state;
@@ -534,7 +504,6 @@ static void replace_stop(void *state) {
 const struct text_step_type text_replace_step = {
     .name = "replace",
     .state_bytes = sizeof(struct replace_state),
-    .start = replace_start,
     .apply = replace_apply,
     .reset = replace_reset,
     .stop = replace_stop,

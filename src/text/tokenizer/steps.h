@@ -1,8 +1,8 @@
 /* A chain of steps that text passes through: each step takes text in parts and hands text on.
  *
  * Text comes in segments: the parts of one segment follow each other, and the last has `end` set. What a step does
- * depends on the segments alone, not on how they were cut into parts. So a text larger than memory can be passed in
- * parts, with the same result as in one piece. Text between steps is valid UTF-8, cut between characters, except
+ * depends on the segments alone, not on how they were cut into parts. So decoders hand on text as tokens come, and a
+ * text larger than memory can be split into words. Text between steps is valid UTF-8, cut between characters, except
  * before the step that fixes it (text_fix_step). */
 #pragma once
 
@@ -39,9 +39,8 @@ struct text_output {
 
 struct text_step_type {
     const char *name;
-    size_t state_bytes;
-    /* Prepares zeroed state; NULL if zeroes will do. On failure `stop` is called all the same. */
-    enum status (*start)(const void *settings, void *state);
+    size_t state_bytes; /* of state, which begins as zeroes */
+    bool whole;         /* it is called with whole segments only: view.end is always set */
     /* Hands on what it can and sets how many bytes it consumed; the rest is passed again with more text after it. Where
      * view.end is set it must consume all bytes and close the segment. */
     enum status (*apply)(const void *settings, void *state, struct text_view view, const struct text_output *output,

@@ -103,12 +103,7 @@ enum status tokenizer_decoder_push(struct tokenizer_decoder *decoder, const uint
 /* The rest of the text. After it, or after a failure, the decoder is ready for the next text. */
 enum status tokenizer_decoder_finish(struct tokenizer_decoder *decoder, struct tokenizer_text_sink sink);
 
-/* Encoding many texts, or one larger than memory.
- *
- * An encoder keeps its buffers and a bounded cache of words between calls. Ids go to a sink as they become known, in
- * pieces of at most a few thousand. So memory grows with the longest word that the pre-tokenizer and the merges leave
- * uncut, not with the text.
- * One call is one text: its ids are those of tokenizer_encode, whatever the pieces are. */
+/* Encoding many texts: an encoder keeps its buffers and a bounded cache of words between calls. */
 struct tokenizer_encoder;
 /* Where ids go. A result other than STATUS_OK stops the encoding and is returned by it. */
 struct token_sink {
@@ -119,16 +114,9 @@ struct token_sink {
 /* The tokenizer must outlive the encoder. */
 enum status tokenizer_encoder_create(const struct tokenizer *tokenizer, struct tokenizer_encoder **out);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);
-/* After a failure the encoder is ready for the next text. */
-enum status tokenizer_encoder_encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
-                                     bool add_special_tokens, struct token_sink sink);
-/* The same for a text that comes in parts, cut anywhere, even within a character: begin, any number of push, finish.
- * The sink may be called from each of them. */
-enum status tokenizer_encoder_begin(struct tokenizer_encoder *encoder, bool add_special_tokens, struct token_sink sink);
-enum status tokenizer_encoder_push(struct tokenizer_encoder *encoder, const char *text, size_t bytes);
-enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);
-/* Appends the ids of a text. `continues`: its beginning is encoded elsewhere, so that nothing is added to or removed
- * from it as at a beginning, and no special tokens of the template are added. */
+/* Appends the ids of a text as tokenizer_encode. `continues`: its beginning is encoded elsewhere, so that nothing is
+ * added to or removed from it as at a beginning, and no special tokens of the template are added. After a failure,
+ * where `out` may hold a part of the ids, the encoder is ready for the next text. */
 enum status tokenizer_encoder_append(struct tokenizer_encoder *encoder, const char *text, size_t bytes, bool continues,
                                      bool add_special_tokens, struct token_ids *out);
 
