@@ -109,6 +109,8 @@ static void bounds_are_kept(void **state) {
     expect_refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested more than");
     expect_refused("{% macro f(x) %}{{ f(x ~ x) }}{% endmacro %}{{ f('aaaaaaaaaaaaaaaa') }}", "more than");
     expect_refused("{{ 'a' * 999999999999 }}", "a string of more than");
+    /* Upper case takes three times the bytes, behind the output so far. */
+    expect_refused("{{ 'x' * 60000000 }}{% set upper = ('\u0390' * 3000000)|upper %}", "a string of more than");
     expect_refused("{{ ('a' * 100000000)|length }}{{ ('a' * 100000000)|length }}", "bytes of memory");
     expect_refused("{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}"
                    "{% endfor %}",

@@ -107,9 +107,17 @@ static void assign(struct jinja_rendering *rendering, const struct jinja_node *t
 
 /* --- output --- */
 
+static bool has_space(const struct jinja_rendering *rendering, size_t bytes) {
+    size_t count = rendering->text->count;
+    return count <= JINJA_OUTPUT_MAX && bytes <= JINJA_OUTPUT_MAX - count;
+}
+
+void jinja_check_space(struct jinja_rendering *rendering, size_t bytes) {
+    if (!has_space(rendering, bytes)) jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MAX);
+}
+
 void jinja_append(struct jinja_rendering *rendering, const char *text, size_t bytes) {
-    if (bytes > JINJA_OUTPUT_MAX - rendering->text->count)
-        jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MAX);
+    jinja_check_space(rendering, bytes);
     jinja_require(rendering, text_append(rendering->text, text, bytes));
 }
 
@@ -128,8 +136,7 @@ struct jinja_value jinja_take_text(struct jinja_rendering *rendering, size_t fro
 
 static void write_output(struct jinja_rendering *rendering, const char *text, size_t bytes) {
     jinja_charge_moved(rendering, bytes);
-    if (bytes > JINJA_OUTPUT_MAX - rendering->text->count)
-        jinja_fail(rendering, "more than %d bytes of output", JINJA_OUTPUT_MAX);
+    if (!has_space(rendering, bytes)) jinja_fail(rendering, "more than %d bytes of output", JINJA_OUTPUT_MAX);
     jinja_append(rendering, text, bytes);
 }
 

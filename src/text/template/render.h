@@ -153,7 +153,9 @@ struct jinja_value jinja_capture(struct jinja_rendering *rendering, const struct
 
 /* --- strings that are made: each begins where rendering->text ends and is taken from there --- */
 
-/* Appends to the string; the second charges what it moves. */
+/* Appends to the string; the second charges what it moves. Both fail when that is too much, and so does this without
+ * appending. */
+void jinja_check_space(struct jinja_rendering *rendering, size_t bytes);
 void jinja_append(struct jinja_rendering *rendering, const char *text, size_t bytes);
 void jinja_append_charged(struct jinja_rendering *rendering, const char *text, size_t bytes);
 /* Takes what stands behind byte `from`. */

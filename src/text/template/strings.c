@@ -44,6 +44,7 @@ struct jinja_value jinja_change_case(struct jinja_rendering *rendering, const st
             append_sigma(rendering, text, at, length);
         else
             jinja_require(rendering, unicode_append_case(code, to, rendering->text));
+        jinja_check_space(rendering, 0);
         in_word = change == JINJA_CASE_TITLE && unicode_is_cased(code);
     }
     return jinja_take_text(rendering, from);
