@@ -97,7 +97,8 @@ struct jinja_value jinja_arithmetic(struct jinja_rendering *rendering, const cha
     if (plus && jinja_is(a, JINJA_BIT(LIST) | JINJA_BIT(TUPLE))) return add_lists(rendering, a, b);
     if (times && a->kind == JINJA_STRING && whole_b) return repeat_text(rendering, a, b);
     if (times && b->kind == JINJA_STRING && whole_a) return repeat_text(rendering, b, a);
-    if (sign == '%' && a->kind == JINJA_STRING) jinja_fail_unsupported(rendering, "operator", "% on text", 9);
+    if (sign == '%' && a->kind == JINJA_STRING)
+        jinja_fail_unsupported(rendering, "operator", jinja_literal("% on text"));
     const struct jinja_value *undefined = a->kind == JINJA_UNDEFINED ? a : b->kind == JINJA_UNDEFINED ? b : NULL;
     if (undefined) jinja_fail(rendering, "'%.*s' is undefined", (int)undefined->string.bytes, undefined->string.text);
     if (!jinja_is(a, JINJA_NUMBER) || !jinja_is(b, JINJA_NUMBER))
@@ -111,7 +112,7 @@ struct jinja_value jinja_arithmetic(struct jinja_rendering *rendering, const cha
 
 /* The fields of `loop`. */
 static struct jinja_value get_loop_field(struct jinja_rendering *rendering, const struct jinja_loop *loop,
-                                         const char *name, size_t bytes) {
+                                         const struct jinja_value *name) {
     int64_t index = (int64_t)loop->index, count = (int64_t)loop->items->count;
     const struct {
         const char *name;
@@ -126,35 +127,34 @@ static struct jinja_value get_loop_field(struct jinja_rendering *rendering, cons
         {"length", jinja_integer(count)},
         {"depth", jinja_integer(1)},
         {"depth0", jinja_integer(0)},
-        {"previtem", index > 0 ? loop->items->items[index - 1] : jinja_undefined(name, bytes)},
-        {"nextitem", index + 1 < count ? loop->items->items[index + 1] : jinja_undefined(name, bytes)},
+        {"previtem", index > 0 ? loop->items->items[index - 1] : jinja_undefined(*name)},
+        {"nextitem", index + 1 < count ? loop->items->items[index + 1] : jinja_undefined(*name)},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (jinja_text_is(name, bytes, fields[i].name)) return fields[i].value;
-    jinja_fail_unsupported(rendering, "field of loop", name, bytes);
+        if (jinja_is_text(name, fields[i].name)) return fields[i].value;
+    jinja_fail_unsupported(rendering, "field of loop", *name);
 }
 
 enum { METHODS_WORK = 3 }; /* of looking a name up among them */
 
 /* obj.name */
 static struct jinja_value get_attribute(struct jinja_rendering *rendering, const struct jinja_value *object,
-                                        const char *name, size_t bytes) {
+                                        const struct jinja_value *name) {
     if (object->kind == JINJA_UNDEFINED)
         jinja_fail(rendering, "'%.*s' is undefined, and has no field '%.*s'", (int)object->string.bytes,
-                   object->string.text, (int)bytes, name);
-    if (object->kind == JINJA_LOOP && !jinja_text_is(name, bytes, "cycle"))
-        return get_loop_field(rendering, object->loop, name, bytes);
+                   object->string.text, (int)name->string.bytes, name->string.text);
+    if (object->kind == JINJA_LOOP && !jinja_is_text(name, "cycle"))
+        return get_loop_field(rendering, object->loop, name);
     jinja_charge(rendering, METHODS_WORK);
-    const struct jinja_callable *callable = jinja_find(jinja_methods, object->kind, name, bytes);
+    const struct jinja_callable *callable = jinja_find(jinja_methods, object->kind, name);
     if (callable) {
         struct jinja_method *method = jinja_alloc(rendering, 1, sizeof *method);
         *method = (struct jinja_method){*object, callable};
         return (struct jinja_value){.kind = JINJA_METHOD, .method = method};
     }
-    struct jinja_value key = jinja_string(name, bytes);
     const struct jinja_value *found =
-        jinja_is(object, JINJA_BIT(DICT) | JINJA_BIT(NAMESPACE)) ? jinja_dict_get(rendering, object->dict, &key) : NULL;
-    return found ? *found : jinja_undefined(name, bytes);
+        jinja_is(object, JINJA_BIT(DICT) | JINJA_BIT(NAMESPACE)) ? jinja_dict_get(rendering, object->dict, name) : NULL;
+    return found ? *found : jinja_undefined(*name);
 }
 
 /* A whole number as an index: Python's, negative ones from the end. */
@@ -166,7 +166,7 @@ static struct jinja_value get_indexed(struct jinja_rendering *rendering, const s
     size_t bytes = object->string.bytes;
     if (is_text) jinja_charge_searched(rendering, bytes, 1);
     if (index < 0) index += count;
-    if (index < 0 || index >= count) return jinja_undefined("an item out of range", 20);
+    if (index < 0 || index >= count) return jinja_undefined(jinja_literal("an item out of range"));
     if (!is_text) return object->list->items[index];
     size_t from = jinja_find_character(text, bytes, (size_t)index);
     return jinja_string(text + from, jinja_find_character(text + from, bytes - from, 1));
@@ -181,8 +181,8 @@ struct jinja_value jinja_get_item(struct jinja_rendering *rendering, const struc
     const struct jinja_value *found = object->kind == JINJA_DICT ? jinja_dict_get(rendering, object->dict, key) : NULL;
     if (found) return *found;
     /* As in Jinja, a name that is no item may be an attribute. */
-    if (key->kind != JINJA_STRING) return jinja_undefined("an item", 7);
-    return get_attribute(rendering, object, key->string.text, key->string.bytes);
+    if (key->kind != JINJA_STRING) return jinja_undefined(jinja_literal("an item"));
+    return get_attribute(rendering, object, key);
 }
 
 /* Python's slice.indices over `count` items, and how many of them are taken. */
@@ -257,23 +257,23 @@ static struct jinja_value get_slice(struct jinja_rendering *rendering, const str
 
 /* --- calls --- */
 
-const struct jinja_callable *jinja_find(const struct jinja_callable *table, enum jinja_kind kind, const char *name,
-                                        size_t bytes) {
+const struct jinja_callable *jinja_find(const struct jinja_callable *table, enum jinja_kind kind,
+                                        const struct jinja_value *name) {
     for (; table->name; table++)
-        if (table->kind == kind && jinja_text_is(name, bytes, table->name)) return table;
+        if (table->kind == kind && jinja_is_text(name, table->name)) return table;
     return NULL;
 }
 
 struct jinja_arguments jinja_evaluate_arguments(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    struct jinja_arguments arguments = {.count = node->item_count, .keyword_count = node->keyword_count};
+    struct jinja_arguments arguments = {.count = node->item_count};
     arguments.items = jinja_alloc(rendering, node->item_count, sizeof *arguments.items);
-    arguments.keywords = jinja_alloc(rendering, node->keyword_count, sizeof *arguments.keywords);
     for (size_t i = 0; i < node->item_count; i++)
         arguments.items[i] = jinja_evaluate(rendering, node->items[i]);
     for (size_t i = 0; i < node->keyword_count; i++) {
-        const struct jinja_keyword *keyword = &node->keywords[i];
-        arguments.keywords[i] = (struct jinja_argument){.name = keyword->name, .bytes = keyword->bytes};
-        arguments.keywords[i].value = jinja_evaluate(rendering, keyword->value);
+        const struct jinja_value *name = &node->keywords[i].name;
+        if (jinja_dict_get(rendering, &arguments.named, name))
+            jinja_fail(rendering, "the argument '%.*s' is given twice", (int)name->string.bytes, name->string.text);
+        jinja_dict_set(rendering, &arguments.named, *name, jinja_evaluate(rendering, node->keywords[i].value));
     }
     rendering->line = node->line;
     return arguments;
@@ -283,31 +283,31 @@ struct jinja_arguments jinja_evaluate_arguments(struct jinja_rendering *renderin
 static void bind_arguments(struct jinja_rendering *rendering, const struct jinja_callable *callable,
                            const struct jinja_arguments *arguments, struct jinja_value *out) {
     const char *what = callable->name;
-    if (arguments->count + arguments->keyword_count < callable->min)
+    if (arguments->count + arguments->named.count < callable->min)
         jinja_fail(rendering, "%s takes at least %zu arguments", what, callable->min);
     if (arguments->count > callable->max)
         jinja_fail(rendering, "%s: %zu arguments are too many (%zu)", what, arguments->count, callable->max);
-    for (size_t i = 0; i < JINJA_ARGUMENTS_MAX; i++)
-        out[i] = i < arguments->count ? arguments->items[i] : jinja_undefined("", 0);
-    for (size_t k = 0; k < arguments->keyword_count; k++) {
-        const struct jinja_argument *keyword = &arguments->keywords[k];
+    for (size_t i = 0; i < arguments->count; i++)
+        out[i] = arguments->items[i];
+    for (size_t k = 0; k < arguments->named.count; k++) {
+        const struct jinja_pair *named = &arguments->named.pairs[k];
         size_t i = 0;
-        while (i < callable->max &&
-               !(callable->names[i] && jinja_text_is(keyword->name, keyword->bytes, callable->names[i])))
+        while (i < callable->max && !(callable->names[i] && jinja_is_text(&named->key, callable->names[i])))
             i++;
         if (i == callable->max)
-            jinja_fail(rendering, "%s: the argument '%.*s' is not supported", what, (int)keyword->bytes, keyword->name);
+            jinja_fail(rendering, "%s: the argument '%.*s' is not supported", what, (int)named->key.string.bytes,
+                       named->key.string.text);
         if (i < arguments->count)
             jinja_fail(rendering, "%s: the argument '%s' is given twice", what, callable->names[i]);
-        out[i] = keyword->value;
+        out[i] = named->value;
     }
 }
 
 struct jinja_value jinja_call(struct jinja_rendering *rendering, const struct jinja_callable *callable,
                               const struct jinja_value *self, const struct jinja_arguments *arguments) {
-    struct jinja_value values[JINJA_ARGUMENTS_MAX];
+    struct jinja_value values[JINJA_ARGUMENTS_MAX] = {0};
     if (callable->call_with) return callable->call_with(rendering, self, arguments, callable->how);
-    if (!callable->call) jinja_fail_unsupported(rendering, "method", callable->name, strlen(callable->name));
+    if (!callable->call) jinja_fail_unsupported(rendering, "method", jinja_literal(callable->name));
     bind_arguments(rendering, callable, arguments, values);
     return callable->call(rendering, self, values, callable->how);
 }
@@ -317,41 +317,33 @@ bool jinja_holds(struct jinja_rendering *rendering, const struct jinja_callable 
     return test->call(rendering, value, argument, test->how).truth;
 }
 
-static bool same_name(const struct jinja_argument *argument, const struct jinja_keyword *parameter) {
-    return argument->bytes == parameter->bytes && memcmp(argument->name, parameter->name, argument->bytes) == 0;
-}
-
 static void bind_parameter(struct jinja_rendering *rendering, const struct jinja_node *macro, size_t index,
                            const struct jinja_arguments *arguments) {
     const struct jinja_keyword *parameter = &macro->keywords[index];
-    struct jinja_value value = jinja_undefined(parameter->name, parameter->bytes);
-    bool given = index < arguments->count;
-    jinja_charge(rendering, 1 + arguments->keyword_count);
-    jinja_charge_moved(rendering, parameter->bytes * arguments->keyword_count);
-    if (given) value = arguments->items[index];
-    for (size_t k = 0; k < arguments->keyword_count; k++) {
-        const struct jinja_argument *keyword = &arguments->keywords[k];
-        if (!same_name(keyword, parameter)) continue;
-        if (given) jinja_fail(rendering, "the argument '%.*s' is given twice", (int)keyword->bytes, keyword->name);
-        given = true;
-        value = keyword->value;
-    }
-    if (!given && parameter->value) value = jinja_evaluate(rendering, parameter->value);
-    jinja_bind(rendering, parameter->name, parameter->bytes, value);
+    const struct jinja_value *named = jinja_dict_get(rendering, &arguments->named, &parameter->name);
+    struct jinja_value value = jinja_undefined(parameter->name);
+    if (named && index < arguments->count)
+        jinja_fail(rendering, "the argument '%.*s' is given twice", (int)parameter->name.string.bytes,
+                   parameter->name.string.text);
+    if (index < arguments->count)
+        value = arguments->items[index];
+    else if (named)
+        value = *named;
+    else if (parameter->value)
+        value = jinja_evaluate(rendering, parameter->value);
+    jinja_bind(rendering, parameter->name, value);
 }
 
 static void check_keywords(struct jinja_rendering *rendering, const struct jinja_node *macro,
                            const struct jinja_arguments *arguments) {
-    for (size_t k = 0; k < arguments->keyword_count; k++) {
-        const struct jinja_argument *keyword = &arguments->keywords[k];
-        bool known = false;
-        jinja_charge(rendering, macro->keyword_count);
-        jinja_charge_moved(rendering, keyword->bytes * macro->keyword_count);
-        for (size_t i = 0; i < macro->keyword_count; i++)
-            known |= same_name(keyword, &macro->keywords[i]);
-        if (!known)
-            jinja_fail(rendering, "the macro '%.*s' has no argument '%.*s'", (int)macro->bytes, macro->text,
-                       (int)keyword->bytes, keyword->name);
+    for (size_t k = 0; k < arguments->named.count; k++) {
+        const struct jinja_value *name = &arguments->named.pairs[k].key;
+        size_t i = 0;
+        while (i < macro->keyword_count && !jinja_equal(rendering, name, &macro->keywords[i].name))
+            i++;
+        if (i == macro->keyword_count)
+            jinja_fail(rendering, "the macro '%.*s' has no argument '%.*s'", (int)macro->text.string.bytes,
+                       macro->text.string.text, (int)name->string.bytes, name->string.text);
     }
 }
 
@@ -361,8 +353,8 @@ static struct jinja_value call_macro(struct jinja_rendering *rendering, const st
     struct jinja_scope *caller = rendering->scope;
     enum jinja_flow flow = rendering->flow;
     if (arguments->count > node->keyword_count)
-        jinja_fail(rendering, "the macro '%.*s' takes not more than %zu arguments", (int)node->bytes, node->text,
-                   node->keyword_count);
+        jinja_fail(rendering, "the macro '%.*s' takes not more than %zu arguments", (int)node->text.string.bytes,
+                   node->text.string.text, node->keyword_count);
     check_keywords(rendering, node, arguments);
     jinja_enter_scope(rendering, macro->scope);
     for (size_t i = 0; i < node->keyword_count; i++)
@@ -393,25 +385,21 @@ static struct jinja_value evaluate_filter(struct jinja_rendering *rendering, con
 }
 
 static struct jinja_value evaluate_test(struct jinja_rendering *rendering, const struct jinja_node *node) {
-    struct jinja_value value = jinja_evaluate(rendering, node->a), argument = jinja_undefined("", 0);
+    struct jinja_value value = jinja_evaluate(rendering, node->a), argument = {0};
     if (node->item_count > 0) argument = jinja_evaluate(rendering, node->items[0]);
     return jinja_bool(jinja_holds(rendering, node->callable, &value, &argument));
 }
 
 /* --- other nodes --- */
 
-static struct jinja_value look_up(struct jinja_rendering *rendering, const struct jinja_node *node) {
+static struct jinja_value look_up(struct jinja_rendering *rendering, const struct jinja_value *name) {
     for (const struct jinja_scope *scope = rendering->scope; scope; scope = scope->parent) {
-        jinja_charge(rendering, 1 + scope->count / 4 + node->bytes / 16);
-        for (size_t i = 0; i < scope->count; i++)
-            if (scope->bindings[i].bytes == node->bytes &&
-                memcmp(scope->bindings[i].name, node->text, node->bytes) == 0)
-                return scope->bindings[i].value;
+        const struct jinja_value *found = jinja_dict_get(rendering, &scope->names, name);
+        if (found) return *found;
     }
-    if (jinja_text_is(node->text, node->bytes, "self")) return (struct jinja_value){.kind = JINJA_SELF};
-    const struct jinja_callable *function = jinja_find(jinja_functions, JINJA_UNDEFINED, node->text, node->bytes);
-    return function ? (struct jinja_value){.kind = JINJA_FUNCTION, .function = function}
-                    : jinja_undefined(node->text, node->bytes);
+    if (jinja_is_text(name, "self")) return (struct jinja_value){.kind = JINJA_SELF};
+    const struct jinja_callable *function = jinja_find(jinja_functions, JINJA_UNDEFINED, name);
+    return function ? (struct jinja_value){.kind = JINJA_FUNCTION, .function = function} : jinja_undefined(*name);
 }
 
 static struct jinja_value evaluate_items(struct jinja_rendering *rendering, const struct jinja_node *node,
@@ -441,7 +429,8 @@ static struct jinja_value evaluate_slice(struct jinja_rendering *rendering, cons
 
 static bool compare_once(struct jinja_rendering *rendering, const struct jinja_node *step, const struct jinja_value *a,
                          const struct jinja_value *b) {
-    char first = step->text[0], second = step->bytes > 1 ? step->text[1] : '\0';
+    const char *sign = step->text.string.text;
+    char first = sign[0], second = step->text.string.bytes > 1 ? sign[1] : '\0';
     if (first == 'i' || first == 'n') return jinja_contains(rendering, b, a) != (first == 'n');
     if (first == '=' || first == '!') return jinja_equal(rendering, a, b) != (first == '!');
     int order = jinja_compare(rendering, a, b);
@@ -464,17 +453,19 @@ static struct jinja_value evaluate_compare(struct jinja_rendering *rendering, co
 static struct jinja_value evaluate_binary(struct jinja_rendering *rendering, const struct jinja_node *node) {
     struct jinja_value a = jinja_evaluate(rendering, node->a), b = jinja_evaluate(rendering, node->b);
     rendering->line = node->line;
-    if (node->text[0] != '~') return jinja_arithmetic(rendering, node->text, node->bytes, &a, &b);
+    const char *sign = node->text.string.text;
+    if (*sign != '~') return jinja_arithmetic(rendering, sign, node->text.string.bytes, &a, &b);
     struct jinja_value left = jinja_to_string(rendering, &a), right = jinja_to_string(rendering, &b);
     return jinja_arithmetic(rendering, "+", 1, &left, &right);
 }
 
 static struct jinja_value evaluate_unary(struct jinja_rendering *rendering, const struct jinja_node *node) {
     struct jinja_value value = jinja_evaluate(rendering, node->a), zero = jinja_integer(0);
+    const char *sign = node->text.string.text;
     if (!jinja_is(&value, JINJA_NUMBER))
-        jinja_fail(rendering, "bad operand type for unary %c: '%s'", node->text[0], jinja_type_name(&value));
-    if (value.kind != JINJA_FLOAT) return jinja_arithmetic(rendering, node->text, 1, &zero, &value);
-    return jinja_float(node->text[0] == '-' ? -value.number : value.number);
+        jinja_fail(rendering, "bad operand type for unary %c: '%s'", *sign, jinja_type_name(&value));
+    if (value.kind != JINJA_FLOAT) return jinja_arithmetic(rendering, sign, 1, &zero, &value);
+    return jinja_float(*sign == '-' ? -value.number : value.number);
 }
 
 /* and, or, and `a if b else c` give one of their values. */
@@ -484,21 +475,21 @@ static struct jinja_value evaluate_choice(struct jinja_rendering *rendering, con
     if (node->kind == JINJA_NODE_AND) return truth ? jinja_evaluate(rendering, node->b) : value;
     if (node->kind == JINJA_NODE_OR) return truth ? value : jinja_evaluate(rendering, node->b);
     if (truth) return jinja_evaluate(rendering, node->a);
-    return node->c ? jinja_evaluate(rendering, node->c) : jinja_undefined("", 0);
+    return node->c ? jinja_evaluate(rendering, node->c) : (struct jinja_value){0};
 }
 
 static struct jinja_value evaluate_part(struct jinja_rendering *rendering, const struct jinja_node *node) {
     struct jinja_value object = jinja_evaluate(rendering, node->a);
     if (node->kind == JINJA_NODE_NOT) return jinja_bool(!jinja_is_true(&object));
-    if (node->kind == JINJA_NODE_ATTRIBUTE) return get_attribute(rendering, &object, node->text, node->bytes);
+    if (node->kind == JINJA_NODE_ATTRIBUTE) return get_attribute(rendering, &object, &node->text);
     struct jinja_value key = jinja_evaluate(rendering, node->b);
     return jinja_get_item(rendering, &object, &key);
 }
 
 static struct jinja_value evaluate(struct jinja_rendering *rendering, const struct jinja_node *node) {
     switch (node->kind) {
-    case JINJA_NODE_CONSTANT: return node->constant;
-    case JINJA_NODE_NAME: return look_up(rendering, node);
+    case JINJA_NODE_CONSTANT: return node->text;
+    case JINJA_NODE_NAME: return look_up(rendering, &node->text);
     case JINJA_NODE_NOT:
     case JINJA_NODE_ATTRIBUTE:
     case JINJA_NODE_ITEM: return evaluate_part(rendering, node);

@@ -1,6 +1,4 @@
 /* Tokens and nodes, and expressions as in Jinja's grammar. */
-#include <stdarg.h>
-
 #include "text/template/jinja.h"
 #include "text/template/parse.h"
 
@@ -11,14 +9,16 @@ enum { PARSE_DEPTH_MAX = 60 };
 
 static struct jinja_node *parse_unary(struct jinja_parser *parser, bool with_filters);
 
-bool jinja_text_is(const char *text, size_t bytes, const char *word) {
-    return strlen(word) == bytes && memcmp(text, word, bytes) == 0;
-}
-
 /* --- tokens --- */
 
+const struct jinja_token *jinja_pass(struct jinja_parser *parser) {
+    const struct jinja_token *passed = parser->next++;
+    parser->line = parser->next->line;
+    return passed;
+}
+
 bool jinja_token_is(const struct jinja_token *token, enum jinja_token_kind kind, const char *text) {
-    return token->kind == kind && (!text || jinja_text_is(token->text, token->bytes, text));
+    return token->kind == kind && (!text || jinja_is_text(&token->value, text));
 }
 
 bool jinja_next_is(const struct jinja_parser *parser, enum jinja_token_kind kind, const char *text) {
@@ -26,34 +26,22 @@ bool jinja_next_is(const struct jinja_parser *parser, enum jinja_token_kind kind
 }
 
 bool jinja_skip(struct jinja_parser *parser, enum jinja_token_kind kind, const char *text) {
-    if (!jinja_next_is(parser, kind, text)) return false;
-    parser->next++;
-    return true;
+    return jinja_next_is(parser, kind, text) && jinja_pass(parser);
 }
-
-__attribute__((format(printf, 2, 3))) _Noreturn void jinja_refuse_here(struct jinja_parser *parser, const char *format,
-                                                                       ...) {
-    char text[400];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    jinja_refuse(&parser->parsing, parser->next->line, "%s", text);
-}
-
-int jinja_shown_bytes(const struct jinja_token *token) { return (int)(token->bytes < 40 ? token->bytes : 40); }
 
 _Noreturn void jinja_refuse_next(struct jinja_parser *parser, const char *expected) {
     const struct jinja_token *token = parser->next;
     switch (token->kind) {
     case JINJA_TOKEN_NAME:
     case JINJA_TOKEN_OPERATOR:
-        jinja_refuse_here(parser, "unexpected '%.*s', expected %s", jinja_shown_bytes(token), token->text, expected);
-    case JINJA_TOKEN_STRING: jinja_refuse_here(parser, "unexpected string, expected %s", expected);
+        jinja_refuse(parser, "unexpected '%.*s', expected %s",
+                     (int)(token->value.string.bytes < 40 ? token->value.string.bytes : 40), token->value.string.text,
+                     expected);
+    case JINJA_TOKEN_STRING: jinja_refuse(parser, "unexpected string, expected %s", expected);
     case JINJA_TOKEN_INTEGER:
-    case JINJA_TOKEN_FLOAT: jinja_refuse_here(parser, "unexpected number, expected %s", expected);
-    case JINJA_TOKEN_END: jinja_refuse_here(parser, "the template ends, expected %s", expected);
-    default: jinja_refuse_here(parser, "the tag ends or begins, expected %s", expected);
+    case JINJA_TOKEN_FLOAT: jinja_refuse(parser, "unexpected number, expected %s", expected);
+    case JINJA_TOKEN_END: jinja_refuse(parser, "the template ends, expected %s", expected);
+    default: jinja_refuse(parser, "the tag ends or begins, expected %s", expected);
     }
 }
 
@@ -69,18 +57,18 @@ void jinja_expect(struct jinja_parser *parser, enum jinja_token_kind kind, const
 
 const struct jinja_token *jinja_expect_name(struct jinja_parser *parser) {
     if (parser->next->kind != NAME) jinja_refuse_next(parser, "a name");
-    return parser->next++;
+    return jinja_pass(parser);
 }
 
 void jinja_go_deeper(struct jinja_parser *parser) {
-    if (++parser->depth > PARSE_DEPTH_MAX) jinja_refuse_here(parser, "nested more than %d deep", PARSE_DEPTH_MAX);
+    if (++parser->depth > PARSE_DEPTH_MAX) jinja_refuse(parser, "nested more than %d deep", PARSE_DEPTH_MAX);
 }
 
 /* --- nodes --- */
 
 struct jinja_node *jinja_make_node(struct jinja_parser *parser, enum jinja_node_kind kind, struct jinja_node *a,
                                    struct jinja_node *b) {
-    struct jinja_node *node = jinja_keep(&parser->parsing, 1, sizeof *node);
+    struct jinja_node *node = jinja_keep(parser, 1, sizeof *node);
     node->kind = kind;
     node->line = parser->next->line;
     node->a = a;
@@ -91,21 +79,20 @@ struct jinja_node *jinja_make_node(struct jinja_parser *parser, enum jinja_node_
 struct jinja_node *jinja_make_named(struct jinja_parser *parser, enum jinja_node_kind kind,
                                     const struct jinja_token *name, struct jinja_node *a, struct jinja_node *b) {
     struct jinja_node *node = jinja_make_node(parser, kind, a, b);
-    node->text = name->text;
-    node->bytes = name->bytes;
+    node->text = name->value;
     return node;
 }
 
 static struct jinja_node *make_constant(struct jinja_parser *parser, struct jinja_value value) {
     struct jinja_node *node = jinja_make_node(parser, JINJA_NODE_CONSTANT, NULL, NULL);
-    node->constant = value;
+    node->text = value;
     return node;
 }
 
 /* The array with space for one more: it is full at powers of two, and when it is empty. */
 static void *grow(struct jinja_parser *parser, void *items, size_t count, size_t size) {
     if (count & (count - 1)) return items;
-    void *bigger = jinja_keep(&parser->parsing, count > 0 ? 2 * count : 1, size);
+    void *bigger = jinja_keep(parser, count > 0 ? 2 * count : 1, size);
     if (count > 0) memcpy(bigger, items, count * size);
     return bigger;
 }
@@ -118,7 +105,7 @@ void jinja_add_item(struct jinja_parser *parser, struct jinja_node *node, struct
 void jinja_add_keyword(struct jinja_parser *parser, struct jinja_node *node, const struct jinja_token *name,
                        struct jinja_node *value) {
     node->keywords = grow(parser, node->keywords, node->keyword_count, sizeof *node->keywords);
-    node->keywords[node->keyword_count++] = (struct jinja_keyword){name->text, name->bytes, value};
+    node->keywords[node->keyword_count++] = (struct jinja_keyword){name->value, value};
 }
 
 /* --- expressions, from the loosest to the tightest binding --- */
@@ -127,9 +114,9 @@ void jinja_add_keyword(struct jinja_parser *parser, struct jinja_node *node, con
 static bool next_is_any(const struct jinja_parser *parser, const char *operators) {
     char text[8] = " ";
     const struct jinja_token *token = parser->next;
-    if (token->kind != OPERATOR || token->bytes > 2) return false;
-    memcpy(text + 1, token->text, token->bytes);
-    text[1 + token->bytes] = ' ';
+    if (token->kind != OPERATOR || token->value.string.bytes > 2) return false;
+    memcpy(text + 1, token->value.string.text, token->value.string.bytes);
+    text[1 + token->value.string.bytes] = ' ';
     return strstr(operators, text) != NULL;
 }
 
@@ -141,7 +128,7 @@ static struct jinja_node *parse_binary(struct jinja_parser *parser, int level) {
     if (level == BINARY_LEVELS) return parse_unary(parser, true);
     struct jinja_node *left = parse_binary(parser, level + 1);
     while (next_is_any(parser, binary_operators[level])) {
-        const struct jinja_token *sign = parser->next++;
+        const struct jinja_token *sign = jinja_pass(parser);
         struct jinja_node *right = parse_binary(parser, level + 1);
         left = jinja_make_named(parser, JINJA_NODE_BINARY, sign, left, right);
     }
@@ -151,15 +138,11 @@ static struct jinja_node *parse_binary(struct jinja_parser *parser, int level) {
 /* Passes a comparison's operator; false when there is none. */
 static bool take_comparison(struct jinja_parser *parser, struct jinja_token *sign) {
     const struct jinja_token *token = parser->next;
-    *sign = *token;
-    if (next_is_any(parser, " == != < <= > >= ") || jinja_next_is(parser, NAME, "in")) {
-        parser->next++;
-        return true;
-    }
-    if (!jinja_next_is(parser, NAME, "not") || !jinja_token_is(token + 1, NAME, "in")) return false;
-    sign->text = "not in";
-    sign->bytes = strlen("not in");
-    parser->next += 2;
+    bool not_in = jinja_next_is(parser, NAME, "not") && jinja_token_is(token + 1, NAME, "in");
+    if (!not_in && !next_is_any(parser, " == != < <= > >= ") && !jinja_next_is(parser, NAME, "in")) return false;
+    *sign = *jinja_pass(parser);
+    if (not_in) sign->value = jinja_literal("not in");
+    if (not_in) jinja_pass(parser);
     return true;
 }
 
@@ -250,7 +233,7 @@ bool jinja_next_item(struct jinja_parser *parser, const char *end, bool first) {
 /* At "[" or "{", up to its end; dicts have their keys and values in turn. */
 static struct jinja_node *parse_items(struct jinja_parser *parser, bool dict) {
     struct jinja_node *node = jinja_make_node(parser, dict ? JINJA_NODE_DICT : JINJA_NODE_LIST, NULL, NULL);
-    parser->next++;
+    jinja_pass(parser);
     while (jinja_next_item(parser, dict ? "}" : "]", node->item_count == 0)) {
         jinja_add_item(parser, node, jinja_parse_expression(parser));
         if (!dict) continue;
@@ -270,11 +253,10 @@ static struct jinja_node *parse_name(struct jinja_parser *parser) {
                      {"False", {.kind = JINJA_BOOL, .truth = false}},
                      {"none", {.kind = JINJA_NONE}},
                      {"None", {.kind = JINJA_NONE}}};
-    const struct jinja_token *token = parser->next++;
+    const struct jinja_token *token = jinja_pass(parser);
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        if (jinja_text_is(token->text, token->bytes, constants[i].name))
-            return make_constant(parser, constants[i].value);
-    parser->template->uses_time |= jinja_text_is(token->text, token->bytes, "strftime_now");
+        if (jinja_is_text(&token->value, constants[i].name)) return make_constant(parser, constants[i].value);
+    parser->template->uses_time |= jinja_is_text(&token->value, "strftime_now");
     return jinja_make_named(parser, JINJA_NODE_NAME, token, NULL, NULL);
 }
 
@@ -282,12 +264,12 @@ static struct jinja_node *parse_name(struct jinja_parser *parser) {
 static struct jinja_node *parse_string(struct jinja_parser *parser) {
     const struct jinja_token *first = parser->next;
     size_t bytes = 0, used = 0;
-    for (; parser->next->kind == JINJA_TOKEN_STRING; parser->next++)
-        bytes += parser->next->bytes;
-    char *text = jinja_keep(&parser->parsing, bytes + 1, 1);
+    for (; parser->next->kind == JINJA_TOKEN_STRING; jinja_pass(parser))
+        bytes += parser->next->value.string.bytes;
+    char *text = jinja_keep(parser, bytes + 1, 1);
     for (const struct jinja_token *token = first; token < parser->next; token++) {
-        memcpy(text + used, token->text, token->bytes);
-        used += token->bytes;
+        memcpy(text + used, token->value.string.text, token->value.string.bytes);
+        used += token->value.string.bytes;
     }
     return make_constant(parser, jinja_string(text, bytes));
 }
@@ -296,8 +278,8 @@ static struct jinja_node *parse_primary(struct jinja_parser *parser) {
     switch (parser->next->kind) {
     case JINJA_TOKEN_NAME: return parse_name(parser);
     case JINJA_TOKEN_STRING: return parse_string(parser);
-    case JINJA_TOKEN_INTEGER: return make_constant(parser, jinja_integer(parser->next++->integer));
-    case JINJA_TOKEN_FLOAT: return make_constant(parser, jinja_float(parser->next++->number));
+    case JINJA_TOKEN_INTEGER:
+    case JINJA_TOKEN_FLOAT: return make_constant(parser, jinja_pass(parser)->value);
     default: break;
     }
     if (jinja_skip(parser, OPERATOR, "(")) return parse_parentheses(parser);
@@ -310,9 +292,10 @@ static struct jinja_node *parse_primary(struct jinja_parser *parser) {
 static void parse_arguments(struct jinja_parser *parser, struct jinja_node *node) {
     while (jinja_next_item(parser, ")", node->item_count + node->keyword_count == 0)) {
         const struct jinja_token *name = parser->next;
-        if (next_is_any(parser, " * ** ")) jinja_refuse_here(parser, "a call with * is not supported");
+        if (next_is_any(parser, " * ** ")) jinja_refuse(parser, "a call with * is not supported");
         if (name->kind == NAME && jinja_token_is(name + 1, OPERATOR, "=")) {
-            parser->next += 2;
+            jinja_pass(parser);
+            jinja_pass(parser);
             jinja_add_keyword(parser, node, name, jinja_parse_expression(parser));
         } else {
             if (node->keyword_count > 0) jinja_refuse_next(parser, "a keyword argument");
@@ -331,7 +314,7 @@ static struct jinja_node *parse_subscript(struct jinja_parser *parser, struct ji
         colons++;
     }
     jinja_expect(parser, OPERATOR, "]");
-    if (colons == 0 && !bounds[0]) jinja_refuse_here(parser, "an index is missing");
+    if (colons == 0 && !bounds[0]) jinja_refuse(parser, "an index is missing");
     struct jinja_node *node =
         jinja_make_node(parser, colons > 0 ? JINJA_NODE_SLICE : JINJA_NODE_ITEM, object, bounds[0]);
     node->c = bounds[1];
@@ -342,7 +325,7 @@ static struct jinja_node *parse_subscript(struct jinja_parser *parser, struct ji
 struct jinja_node *jinja_parse_attribute(struct jinja_parser *parser, struct jinja_node *object) {
     if (parser->next->kind != JINJA_TOKEN_INTEGER)
         return jinja_make_named(parser, JINJA_NODE_ATTRIBUTE, jinja_expect_name(parser), object, NULL);
-    struct jinja_node *index = make_constant(parser, jinja_integer(parser->next++->integer));
+    struct jinja_node *index = make_constant(parser, jinja_pass(parser)->value);
     return jinja_make_node(parser, JINJA_NODE_ITEM, object, index);
 }
 
@@ -356,8 +339,10 @@ static struct jinja_node *parse_call(struct jinja_parser *parser, struct jinja_n
 /* Behind "|". */
 static struct jinja_node *parse_filter(struct jinja_parser *parser, struct jinja_node *value) {
     struct jinja_node *node = jinja_make_named(parser, JINJA_NODE_FILTER, jinja_expect_name(parser), value, NULL);
-    node->callable = jinja_find(jinja_filters, JINJA_UNDEFINED, node->text, node->bytes);
-    if (!node->callable) jinja_refuse_here(parser, "the filter '%.*s' is not supported", (int)node->bytes, node->text);
+    node->callable = jinja_find(jinja_filters, JINJA_UNDEFINED, &node->text);
+    if (!node->callable)
+        jinja_refuse(parser, "the filter '%.*s' is not supported", (int)node->text.string.bytes,
+                     node->text.string.text);
     if (jinja_skip(parser, OPERATOR, "(")) parse_arguments(parser, node);
     return node;
 }
@@ -365,7 +350,7 @@ static struct jinja_node *parse_filter(struct jinja_parser *parser, struct jinja
 /* Chains like a.b.c are nested nodes too, and count as such. */
 static void count_link(struct jinja_parser *parser, int *links) {
     if (++*links > PARSE_DEPTH_MAX)
-        jinja_refuse_here(parser, "more than %d calls, filters and attributes in a row", PARSE_DEPTH_MAX);
+        jinja_refuse(parser, "more than %d calls, filters and attributes in a row", PARSE_DEPTH_MAX);
 }
 
 struct jinja_node *jinja_parse_filters(struct jinja_parser *parser, struct jinja_node *value) {
@@ -401,14 +386,15 @@ static bool argument_follows(const struct jinja_parser *parser) {
 static struct jinja_node *parse_test(struct jinja_parser *parser, struct jinja_node *value) {
     bool negated = jinja_skip(parser, NAME, "not");
     struct jinja_node *node = jinja_make_named(parser, JINJA_NODE_TEST, jinja_expect_name(parser), value, NULL);
-    node->callable = jinja_find(jinja_tests, JINJA_UNDEFINED, node->text, node->bytes);
-    if (!node->callable) jinja_refuse_here(parser, "the test '%.*s' is not supported", (int)node->bytes, node->text);
+    node->callable = jinja_find(jinja_tests, JINJA_UNDEFINED, &node->text);
+    if (!node->callable)
+        jinja_refuse(parser, "the test '%.*s' is not supported", (int)node->text.string.bytes, node->text.string.text);
     if (jinja_skip(parser, OPERATOR, "("))
         parse_arguments(parser, node);
     else if (argument_follows(parser))
         jinja_add_item(parser, node, parse_postfix(parser, parse_primary(parser)));
     if (node->keyword_count > 0 || node->item_count != node->callable->max)
-        jinja_refuse_here(parser, "the test '%s' takes %zu arguments", node->callable->name, node->callable->max);
+        jinja_refuse(parser, "the test '%s' takes %zu arguments", node->callable->name, node->callable->max);
     return negated ? jinja_make_node(parser, JINJA_NODE_NOT, node, NULL) : node;
 }
 
@@ -430,7 +416,7 @@ static struct jinja_node *parse_unary(struct jinja_parser *parser, bool with_fil
     const struct jinja_token *token = parser->next;
     struct jinja_node *node;
     if (next_is_any(parser, " + - ")) {
-        parser->next++;
+        jinja_pass(parser);
         node = parse_unary(parser, false);
         node = jinja_make_named(parser, JINJA_NODE_UNARY, token, node, NULL);
     } else {

@@ -51,7 +51,7 @@ static struct jinja_value list_attributes(struct jinja_rendering *rendering, con
 /* The items, or an attribute of each where one is asked for. */
 static const struct jinja_list *items_or_attributes(struct jinja_rendering *rendering, const struct jinja_value *value,
                                                     const struct jinja_value *path) {
-    const struct jinja_value none = jinja_undefined("", 0);
+    const struct jinja_value none = {0};
     const struct jinja_list *items = jinja_iterate(rendering, value);
     return jinja_is(path, JINJA_ABSENT) ? items : list_attributes(rendering, items, path, &none).list;
 }
@@ -59,7 +59,7 @@ static const struct jinja_list *items_or_attributes(struct jinja_rendering *rend
 enum end { FIRST, LAST };
 
 static struct jinja_value take_end(const struct jinja_list *items, enum end end) {
-    if (items->count == 0) return jinja_undefined("an item of nothing", 18);
+    if (items->count == 0) return jinja_undefined(jinja_literal("an item of nothing"));
     return items->items[end == FIRST ? 0 : items->count - 1];
 }
 
@@ -84,38 +84,22 @@ static struct jinja_value order_key(struct jinja_rendering *rendering, const str
     return jinja_change_case(rendering, &key, JINJA_CASE_LOWER);
 }
 
-/* Merges pairs[from..middle) and pairs[middle..to) by their keys; equal ones stay in order. */
-static void merge(struct jinja_rendering *rendering, struct jinja_pair *pairs, struct jinja_pair *scratch, size_t from,
-                  size_t middle, size_t to, bool reverse) {
-    size_t left = from, right = middle;
-    for (size_t at = from; at < to; at++) {
-        int order = 0;
-        if (left < middle && right < to) order = jinja_compare(rendering, &pairs[left].key, &pairs[right].key);
-        bool take_right = left == middle || (right < to && (reverse ? order < 0 : order > 0));
-        scratch[at] = pairs[take_right ? right++ : left++];
-    }
-    memcpy(pairs + from, scratch + from, (to - from) * sizeof *pairs);
-}
-
-/* Items in the order of their keys. */
+/* Items in the order of their keys; equal ones stay in order. */
 static struct jinja_value sort_items(struct jinja_rendering *rendering, const struct jinja_list *items,
                                      const struct jinja_value *attribute, const struct jinja_value *case_sensitive,
                                      bool reverse) {
     size_t count = items->count;
     struct jinja_pair *pairs = jinja_alloc(rendering, count, sizeof *pairs);
+    const struct jinja_pair **order = jinja_alloc(rendering, count, sizeof *order);
     for (size_t i = 0; i < count; i++) {
         pairs[i].value = items->items[i];
         pairs[i].key = order_key(rendering, &items->items[i], attribute, case_sensitive);
+        order[i] = &pairs[i];
     }
-    struct jinja_pair *scratch = jinja_alloc(rendering, count, sizeof *scratch);
-    for (size_t width = 1; width < count; width *= 2)
-        for (size_t from = 0; from + width < count; from += 2 * width) {
-            size_t to = from + 2 * width < count ? from + 2 * width : count;
-            merge(rendering, pairs, scratch, from, from + width, to, reverse);
-        }
+    jinja_sort_pairs(rendering, order, count, reverse);
     struct jinja_value sorted = jinja_make_list(rendering, JINJA_LIST, count);
     for (size_t i = 0; i < count; i++)
-        sorted.list->items[i] = pairs[i].value;
+        sorted.list->items[i] = order[i]->value;
     return sorted;
 }
 
@@ -174,10 +158,7 @@ JINJA_CALL_WITH(filter_map) {
         .name = "map", .max = 2, .call = map_attribute, .names = {"attribute", "default"}};
     if (arguments->count == 0) return jinja_call(rendering, &by_attribute, self, arguments);
     const struct jinja_list *items = jinja_iterate(rendering, self);
-    const struct jinja_value *name = &arguments->items[0];
-    const struct jinja_callable *filter =
-        name->kind == JINJA_STRING ? jinja_find(jinja_filters, JINJA_UNDEFINED, name->string.text, name->string.bytes)
-                                   : NULL;
+    const struct jinja_callable *filter = jinja_find(jinja_filters, JINJA_UNDEFINED, &arguments->items[0]);
     if (!filter) jinja_fail(rendering, "map: the filter is not supported");
     struct jinja_arguments rest = *arguments;
     rest.items++;
@@ -198,8 +179,8 @@ static const struct jinja_callable *find_test(struct jinja_rendering *rendering,
     struct jinja_value text = name->kind == JINJA_STRING ? *name : jinja_literal("");
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (jinja_is_text(name, signs[i][0])) text = jinja_literal(signs[i][1]);
-    const struct jinja_callable *test = jinja_find(jinja_tests, JINJA_UNDEFINED, text.string.text, text.string.bytes);
-    if (!test) jinja_fail_unsupported(rendering, "test", text.string.text, text.string.bytes);
+    const struct jinja_callable *test = jinja_find(jinja_tests, JINJA_UNDEFINED, &text);
+    if (!test) jinja_fail_unsupported(rendering, "test", text);
     if (argument_count != test->max) jinja_fail(rendering, "the test '%s' takes %zu arguments", test->name, test->max);
     return test;
 }
@@ -209,9 +190,9 @@ enum selection { BY_ATTRIBUTE = 1, REJECT = 2 };
 /* The arguments: the attribute's name where there is one, then a test's name and its argument; without a test the items
  * that are true. */
 JINJA_CALL_WITH(filter_select) {
-    const struct jinja_value none = jinja_undefined("", 0);
+    const struct jinja_value none = {0};
     size_t at = (how & BY_ATTRIBUTE) != 0, given = arguments->count, count = 0;
-    if (arguments->keyword_count > 0 || given < at || given > at + 2)
+    if (arguments->named.count > 0 || given < at || given > at + 2)
         jinja_fail(rendering, "select and reject: wrong number of arguments");
     const struct jinja_value *path = at > 0 ? &arguments->items[0] : NULL;
     const struct jinja_callable *test = given > at ? find_test(rendering, &arguments->items[at], given - at - 1) : NULL;
@@ -289,7 +270,7 @@ JINJA_CALL(filter_tojson) {
         options.item_separator = copy_text(rendering, &two[0]);
         options.key_separator = copy_text(rendering, &two[1]);
     }
-    return jinja_to_json(rendering, self, &options);
+    return jinja_print(rendering, self, &options);
 }
 
 /* The digits of a text as int() reads them; false when they are none or do not fit. */
@@ -336,7 +317,7 @@ enum { NUMBER_WORK = 32 }; /* of reading one */
 
 JINJA_CALL(filter_int) {
     int64_t integer;
-    if (is_given(&a[1])) jinja_fail_unsupported(rendering, "argument of int", "base", 4);
+    if (is_given(&a[1])) jinja_fail_unsupported(rendering, "argument of int", jinja_literal("base"));
     jinja_charge(rendering, NUMBER_WORK);
     if (to_integer(self, &integer)) return jinja_integer(integer);
     return is_given(&a[0]) ? a[0] : jinja_integer(0);

@@ -133,10 +133,8 @@ JINJA_CALL_WITH(call_dict) {
         for (size_t i = 0; i < mapping->dict->count; i++)
             jinja_dict_set(rendering, made.dict, mapping->dict->pairs[i].key, mapping->dict->pairs[i].value);
     }
-    for (size_t i = 0; i < arguments->keyword_count; i++) {
-        const struct jinja_argument *keyword = &arguments->keywords[i];
-        jinja_dict_set(rendering, made.dict, jinja_string(keyword->name, keyword->bytes), keyword->value);
-    }
+    for (size_t i = 0; i < arguments->named.count; i++)
+        jinja_dict_set(rendering, made.dict, arguments->named.pairs[i].key, arguments->named.pairs[i].value);
     made.kind = (enum jinja_kind)how;
     return made;
 }
@@ -221,26 +219,24 @@ JINJA_CALL(call_remove_end) {
                         self->string.bytes - a[0].string.bytes);
 }
 
-/* A part of the string that is being split: at most as many as a list may have. */
-static void add_part(struct jinja_rendering *rendering, size_t from, size_t to) {
-    size_t max = (JINJA_MEMORY_MAX - rendering->memory_bytes) / sizeof(struct jinja_value);
+static void add_part(struct jinja_rendering *rendering, struct jinja_list *parts, const char *text, size_t bytes) {
     jinja_charge(rendering, 2);
-    if (rendering->parts.count >= max)
-        jinja_fail(rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MAX);
-    jinja_require(rendering, vec_push(&rendering->parts, (struct text_range){from, to}));
+    parts->items = jinja_grow(rendering, parts->items, parts->count, sizeof *parts->items);
+    parts->items[parts->count++] = jinja_string(text, bytes);
 }
 
 static void split_at(struct jinja_rendering *rendering, const struct jinja_value *self,
-                     const struct jinja_value *separator, int64_t max) {
+                     const struct jinja_value *separator, int64_t max, struct jinja_list *parts) {
+    const char *text = self->string.text;
     size_t at = 0, bytes = self->string.bytes;
     for (int64_t cuts = 0; max < 0 || cuts < max; cuts++) {
-        size_t found = jinja_find_text(self->string.text, bytes, at, separator->string.text, separator->string.bytes);
+        size_t found = jinja_find_text(text, bytes, at, separator->string.text, separator->string.bytes);
         jinja_charge_searched(rendering, (found > bytes ? bytes : found) - at, separator->string.bytes);
         if (found > bytes) break;
-        add_part(rendering, at, found);
+        add_part(rendering, parts, text + at, found - at);
         at = found + separator->string.bytes;
     }
-    add_part(rendering, at, bytes);
+    add_part(rendering, parts, text + at, bytes - at);
 }
 
 /* Whether a part begins at a place, where there are bytes enough. */
@@ -251,9 +247,9 @@ static bool text_is_at(struct jinja_rendering *rendering, const char *text, cons
     return begins && memcmp(text, part->string.text, bytes) == 0;
 }
 
-/* The same from the end; parts come in reverse. */
+/* The same from the end; parts are put in order at last. */
 static void split_at_last(struct jinja_rendering *rendering, const struct jinja_value *self,
-                          const struct jinja_value *separator, int64_t max) {
+                          const struct jinja_value *separator, int64_t max, struct jinja_list *parts) {
     const char *text = self->string.text;
     size_t end = self->string.bytes, wanted = separator->string.bytes, at = end;
     int64_t cuts = 0;
@@ -262,15 +258,21 @@ static void split_at_last(struct jinja_rendering *rendering, const struct jinja_
             at--;
             continue;
         }
-        add_part(rendering, at, end);
+        add_part(rendering, parts, text + at, end - at);
         end = at = at - wanted;
         cuts++;
     }
-    add_part(rendering, 0, end);
+    add_part(rendering, parts, text, end);
+    for (size_t i = 0, last = parts->count - 1; i < last; i++, last--) {
+        struct jinja_value part = parts->items[i];
+        parts->items[i] = parts->items[last];
+        parts->items[last] = part;
+    }
 }
 
 /* Splits at white space. No part begins or ends with white space, but the last may where `max` cuts are made. */
-static void split_at_space(struct jinja_rendering *rendering, const struct jinja_value *self, int64_t max) {
+static void split_at_space(struct jinja_rendering *rendering, const struct jinja_value *self, int64_t max,
+                           struct jinja_list *parts) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = jinja_leading_space(text, bytes), length;
     for (int64_t cuts = 0; at < bytes; cuts++) {
@@ -278,36 +280,26 @@ static void split_at_space(struct jinja_rendering *rendering, const struct jinja
         while (end < bytes && !jinja_is_space(utf8_decode_valid(text + end, &length)))
             end += length;
         if (max >= 0 && cuts >= max) end = bytes;
-        add_part(rendering, at, end);
+        add_part(rendering, parts, text + at, end - at);
         at = end + jinja_leading_space(text + end, bytes - end);
     }
 }
 
-static struct jinja_value list_parts(struct jinja_rendering *rendering, const struct jinja_value *self, bool reversed) {
-    size_t count = rendering->parts.count;
-    struct jinja_value list = jinja_make_list(rendering, JINJA_LIST, count);
-    for (size_t i = 0; i < count; i++) {
-        const struct text_range *range = &rendering->parts.items[reversed ? count - 1 - i : i];
-        list.list->items[i] = jinja_string(self->string.text + range->from, range->to - range->from);
-    }
-    return list;
-}
-
 /* split, and rsplit from the right. */
 JINJA_CALL(call_split) {
-    bool space = jinja_is(&a[0], JINJA_ABSENT), last = how == JINJA_RIGHT;
+    struct jinja_value parts = jinja_make_list(rendering, JINJA_LIST, 0);
+    bool last = how == JINJA_RIGHT;
     int64_t max = read_count(rendering, &a[1]);
-    rendering->parts.count = 0;
-    if (space) {
+    if (jinja_is(&a[0], JINJA_ABSENT)) {
         jinja_charge(rendering, self->string.bytes);
-        if (last && max >= 0) jinja_fail_unsupported(rendering, "method", "rsplit() at white space", 23);
-        split_at_space(rendering, self, max);
-        return list_parts(rendering, self, false);
+        if (last && max >= 0) jinja_fail_unsupported(rendering, "method", jinja_literal("rsplit() at white space"));
+        split_at_space(rendering, self, max, parts.list);
+        return parts;
     }
     require_string(rendering, &a[0]);
     if (a[0].string.bytes == 0) jinja_fail(rendering, "empty separator");
-    (last ? split_at_last : split_at)(rendering, self, &a[0], max);
-    return list_parts(rendering, self, last);
+    (last ? split_at_last : split_at)(rendering, self, &a[0], max, parts.list);
+    return parts;
 }
 
 static bool ends_line(uint32_t code) {
@@ -319,7 +311,7 @@ JINJA_CALL(call_splitlines) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = 0, begin = 0, length;
     bool keep = jinja_is_true(&a[0]);
-    rendering->parts.count = 0;
+    struct jinja_value parts = jinja_make_list(rendering, JINJA_LIST, 0);
     jinja_charge(rendering, bytes);
     while (at < bytes) {
         uint32_t code = utf8_decode_valid(text + at, &length);
@@ -327,11 +319,11 @@ JINJA_CALL(call_splitlines) {
         at += length;
         if (!ends_line(code)) continue;
         if (code == '\r' && at < bytes && text[at] == '\n') at++;
-        add_part(rendering, begin, keep ? at : end);
+        add_part(rendering, parts.list, text + begin, (keep ? at : end) - begin);
         begin = at;
     }
-    if (begin < bytes) add_part(rendering, begin, bytes);
-    return list_parts(rendering, self, false);
+    if (begin < bytes) add_part(rendering, parts.list, text + begin, bytes - begin);
+    return parts;
 }
 
 /* In characters; -1 when there is none. */

@@ -7,51 +7,50 @@
 enum { TOKENS_MAX = 1 << 20, NESTING_MAX = 256 };
 
 struct lexer {
-    struct jinja_parsing *parsing;
+    struct jinja_parser *parser;
     const char *text;
     size_t bytes, at;
-    int line;
     bool line_starting; /* the last tag took the newline after it */
     struct jinja_tokens *out;
     char closing[NESTING_MAX]; /* of the brackets that are open */
     int nesting;
 };
 
-void jinja_refuse(struct jinja_parsing *parsing, int line, const char *format, ...) {
+void jinja_refuse(struct jinja_parser *parser, const char *format, ...) {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    parsing->status = status_set(STATUS_BAD_INPUT, "%s: line %d: %s", parsing->name, line, text);
-    longjmp(parsing->failed, 1);
+    parser->status = status_set(STATUS_BAD_INPUT, "%s: line %d: %s", parser->name, parser->line, text);
+    longjmp(parser->failed, 1);
 }
 
-void jinja_check(struct jinja_parsing *parsing, enum status status) {
+void jinja_check(struct jinja_parser *parser, enum status status) {
     if (status == STATUS_OK) return;
-    parsing->status = status;
-    longjmp(parsing->failed, 1);
+    parser->status = status;
+    longjmp(parser->failed, 1);
 }
 
-void *jinja_keep(struct jinja_parsing *parsing, size_t count, size_t size) {
-    void *block = scratch_alloc(parsing->memory, count, size);
-    jinja_check(parsing, block ? STATUS_OK : STATUS_FAILED);
+void *jinja_keep(struct jinja_parser *parser, size_t count, size_t size) {
+    void *block = scratch_alloc(&parser->template->memory, count, size);
+    jinja_check(parser, block ? STATUS_OK : STATUS_FAILED);
     return block;
 }
 
 static void add_token(struct lexer *lexer, struct jinja_token token) {
-    token.line = lexer->line;
-    if (lexer->out->count == TOKENS_MAX) jinja_refuse(lexer->parsing, lexer->line, "more than %d tokens", TOKENS_MAX);
-    jinja_check(lexer->parsing, vec_push(lexer->out, token));
+    token.line = lexer->parser->line;
+    if (lexer->out->count == TOKENS_MAX) jinja_refuse(lexer->parser, "more than %d tokens", TOKENS_MAX);
+    jinja_check(lexer->parser, vec_push(lexer->out, token));
 }
 
 static void add_text(struct lexer *lexer, enum jinja_token_kind kind, const char *text, size_t bytes) {
-    add_token(lexer, (struct jinja_token){.kind = kind, .text = text, .bytes = bytes});
+    add_token(lexer, (struct jinja_token){.kind = kind, .value = jinja_string(text, bytes)});
 }
 
 static void advance(struct lexer *lexer, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
-        lexer->line += lexer->text[lexer->at + i] == '\n';
+        lexer->parser->line += lexer->text[lexer->at + i] == '\n';
     lexer->at += bytes;
 }
 
@@ -109,7 +108,7 @@ static void skip_comment(struct lexer *lexer) {
         take_end(lexer, at + end - lexer->at);
         return;
     }
-    jinja_refuse(lexer->parsing, lexer->line, "a comment without its end");
+    jinja_refuse(lexer->parser, "a comment without its end");
 }
 
 /* Length of "{%- word -%}" here; 0 when it is another tag. `at` is behind "{%" and its sign. */
@@ -135,7 +134,7 @@ static void take_raw(struct lexer *lexer) {
         take_end(lexer, word + end - lexer->at);
         return;
     }
-    jinja_refuse(lexer->parsing, lexer->line, "raw without endraw");
+    jinja_refuse(lexer->parser, "raw without endraw");
 }
 
 static bool is_name_byte(char c) {
@@ -159,15 +158,11 @@ static void lex_number(struct lexer *lexer) {
     }
     digits[used] = '\0';
     if (at < lexer->bytes && is_name_byte(lexer->text[at]))
-        jinja_refuse(lexer->parsing, lexer->line, "'%s%c' is not a number that is supported", digits, lexer->text[at]);
-    struct jinja_token token = {.kind = is_float ? JINJA_TOKEN_FLOAT : JINJA_TOKEN_INTEGER};
+        jinja_refuse(lexer->parser, "'%s%c' is not a number that is supported", digits, lexer->text[at]);
     errno = 0;
-    if (is_float)
-        token.number = strtod(digits, NULL);
-    else
-        token.integer = strtoll(digits, NULL, 10);
-    if (errno == ERANGE) jinja_refuse(lexer->parsing, lexer->line, "%s is out of range", digits);
-    add_token(lexer, token);
+    struct jinja_value value = is_float ? jinja_float(strtod(digits, NULL)) : jinja_integer(strtoll(digits, NULL, 10));
+    if (errno == ERANGE) jinja_refuse(lexer->parser, "%s is out of range", digits);
+    add_token(lexer, (struct jinja_token){.kind = is_float ? JINJA_TOKEN_FLOAT : JINJA_TOKEN_INTEGER, .value = value});
     advance(lexer, at - lexer->at);
 }
 
@@ -216,7 +211,7 @@ static size_t unescape(struct lexer *lexer, const char *text, size_t bytes, char
         } else if (next == '\n') {
             i++;
         } else if (strchr("01234567xuUN", next)) {
-            jinja_refuse(lexer->parsing, lexer->line, "the escape \\%c is malformed or not supported", next);
+            jinja_refuse(lexer->parser, "the escape \\%c is malformed or not supported", next);
         } else {
             out[used++] = '\\';
         }
@@ -229,10 +224,10 @@ static void lex_string(struct lexer *lexer) {
     size_t end = lexer->at + 1;
     while (end < lexer->bytes && lexer->text[end] != quote)
         end += lexer->text[end] == '\\' ? 2 : 1;
-    if (end >= lexer->bytes) jinja_refuse(lexer->parsing, lexer->line, "a string without its end");
+    if (end >= lexer->bytes) jinja_refuse(lexer->parser, "a string without its end");
     const char *text = lexer->text + lexer->at + 1;
     size_t bytes = end - lexer->at - 1;
-    char *value = jinja_keep(lexer->parsing, bytes + 1, 1);
+    char *value = jinja_keep(lexer->parser, bytes + 1, 1);
     add_text(lexer, JINJA_TOKEN_STRING, value, unescape(lexer, text, bytes, value));
     advance(lexer, bytes + 2);
 }
@@ -241,11 +236,11 @@ static void balance(struct lexer *lexer, char c) {
     const char *open = strchr("([{", c), *close = strchr(")]}", c);
     if (open) {
         if (lexer->nesting == NESTING_MAX)
-            jinja_refuse(lexer->parsing, lexer->line, "brackets nested more than %d deep", NESTING_MAX);
+            jinja_refuse(lexer->parser, "brackets nested more than %d deep", NESTING_MAX);
         lexer->closing[lexer->nesting++] = ")]}"[open - "([{"];
     } else if (close) {
         if (lexer->nesting == 0 || lexer->closing[--lexer->nesting] != c)
-            jinja_refuse(lexer->parsing, lexer->line, "unexpected '%c'", c);
+            jinja_refuse(lexer->parser, "unexpected '%c'", c);
     }
 }
 
@@ -260,7 +255,7 @@ static void lex_operator(struct lexer *lexer) {
         advance(lexer, length);
         return;
     }
-    jinja_refuse(lexer->parsing, lexer->line, "unexpected character '%c'", lexer->text[lexer->at]);
+    jinja_refuse(lexer->parser, "unexpected character '%c'", lexer->text[lexer->at]);
 }
 
 static void lex_name(struct lexer *lexer) {
@@ -273,11 +268,14 @@ static void lex_name(struct lexer *lexer) {
 
 /* The inside of a tag, up to and with its end. */
 static void lex_tag(struct lexer *lexer, bool output) {
-    int line = lexer->line;
+    int line = lexer->parser->line;
     lexer->nesting = 0;
     for (;;) {
         advance(lexer, skip_space(lexer, lexer->at) - lexer->at);
-        if (lexer->at == lexer->bytes) jinja_refuse(lexer->parsing, line, "a tag without its end");
+        if (lexer->at == lexer->bytes) {
+            lexer->parser->line = line;
+            jinja_refuse(lexer->parser, "a tag without its end");
+        }
         size_t end = lexer->nesting > 0 ? 0 : tag_end(lexer, lexer->at, output ? "}}" : "%}", !output);
         if (end > 0) {
             add_text(lexer, output ? JINJA_TOKEN_OUTPUT_END : JINJA_TOKEN_STATEMENT_END, NULL, 0);
@@ -324,7 +322,7 @@ static void lex_next(struct lexer *lexer) {
 
 /* "\n" for all ends of lines, and without the last of them. */
 static void normalize_lines(struct lexer *lexer, const char *text, size_t bytes) {
-    char *copy = jinja_keep(lexer->parsing, bytes + 1, 1);
+    char *copy = jinja_keep(lexer->parser, bytes + 1, 1);
     size_t used = 0;
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] == '\n' && i > 0 && text[i - 1] == '\r') continue;
@@ -334,8 +332,9 @@ static void normalize_lines(struct lexer *lexer, const char *text, size_t bytes)
     lexer->bytes = used > 0 && copy[used - 1] == '\n' ? used - 1 : used;
 }
 
-void jinja_tokenize(struct jinja_parsing *parsing, const char *text, size_t bytes, struct jinja_tokens *out) {
-    struct lexer lexer = {.parsing = parsing, .line = 1, .line_starting = true, .out = out};
+void jinja_tokenize(struct jinja_parser *parser, const char *text, size_t bytes, struct jinja_tokens *out) {
+    struct lexer lexer = {.parser = parser, .line_starting = true, .out = out};
+    parser->line = 1;
     normalize_lines(&lexer, text, bytes);
     while (lexer.at < lexer.bytes)
         lex_next(&lexer);

@@ -7,21 +7,6 @@
 #include "base/base.h"
 #include "text/template/render.h"
 
-/* What all of parsing needs. */
-struct jinja_parsing {
-    const char *name; /* of the template */
-    struct scratch *memory;
-    jmp_buf failed;
-    enum status status; /* why it ended there */
-};
-/* Ends the parsing with BAD_INPUT "NAME: line N: …". */
-_Noreturn void jinja_refuse(struct jinja_parsing *parsing, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* Ends the parsing where the status is not OK. */
-void jinja_check(struct jinja_parsing *parsing, enum status status);
-/* Zeroed memory that stays as long as the template. */
-void *jinja_keep(struct jinja_parsing *parsing, size_t count, size_t size);
-
 /* --- tokens --- */
 
 enum jinja_token_kind {
@@ -41,10 +26,7 @@ enum jinja_token_kind {
 struct jinja_token {
     enum jinja_token_kind kind;
     int line;
-    const char *text; /* data, name, string, operator; not NUL-terminated */
-    size_t bytes;
-    int64_t integer;
-    double number;
+    struct jinja_value value; /* a number, or a string: data, name, string, operator */
 };
 
 /* A VEC; the last is JINJA_TOKEN_END. */
@@ -52,10 +34,6 @@ struct jinja_tokens {
     struct jinja_token *items;
     size_t count, capacity;
 };
-
-/* Cuts a template into tokens as Jinja does with trim_blocks and lstrip_blocks. Their texts lie in the parsing's memory
- * or are constant. Fails where the text is malformed; the caller frees `out` in any case. */
-void jinja_tokenize(struct jinja_parsing *parsing, const char *text, size_t bytes, struct jinja_tokens *out);
 
 /* --- trees --- */
 
@@ -73,7 +51,7 @@ enum jinja_node_kind {
     JINJA_NODE_BREAK,
     JINJA_NODE_CONTINUE,
     /* expressions */
-    JINJA_NODE_CONSTANT,    /* constant */
+    JINJA_NODE_CONSTANT,    /* text */
     JINJA_NODE_NAME,        /* text */
     JINJA_NODE_ATTRIBUTE,   /* a.text */
     JINJA_NODE_ITEM,        /* a[b] */
@@ -94,8 +72,7 @@ enum jinja_node_kind {
 };
 
 struct jinja_keyword {
-    const char *name;
-    size_t bytes;
+    struct jinja_value name;
     struct jinja_node *value;
 };
 
@@ -103,9 +80,7 @@ struct jinja_node {
     enum jinja_node_kind kind;
     int line;
     struct jinja_node *a, *b, *c, *d, *e;
-    const char *text; /* not NUL-terminated */
-    size_t bytes;
-    struct jinja_value constant;
+    struct jinja_value text; /* a string; of CONSTANT any value */
     struct jinja_node **items;
     size_t item_count;
     struct jinja_keyword *keywords;
@@ -122,23 +97,37 @@ struct jinja_template {
     json_t *words;  /* an object whose keys are the template's names and string literals */
 };
 
-/* --- reading tokens: what expressions (expression.c) and statements (parser.c) have in common --- */
+/* --- parsing --- */
 
 struct jinja_parser {
-    struct jinja_parsing parsing;
+    const char *name; /* of the template */
     struct jinja_template *template;
+    int line;                       /* of the next token */
     const struct jinja_token *next; /* the token that is read next; the last is never passed */
     int depth;
     int loops; /* that the present statement is in, within its macro */
+    jmp_buf failed;
+    enum status status; /* why it ended there */
 };
+/* Ends the parsing with BAD_INPUT "NAME: line N: …". */
+_Noreturn void jinja_refuse(struct jinja_parser *parser, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Ends the parsing where the status is not OK. */
+void jinja_check(struct jinja_parser *parser, enum status status);
+/* Zeroed memory that stays as long as the template. */
+void *jinja_keep(struct jinja_parser *parser, size_t count, size_t size);
 
+/* Cuts a template into tokens as Jinja does with trim_blocks and lstrip_blocks. Their texts lie in the template's
+ * memory or are constant. Fails where the text is malformed; the caller frees `out` in any case. */
+void jinja_tokenize(struct jinja_parser *parser, const char *text, size_t bytes, struct jinja_tokens *out);
+
+/* What expressions (expression.c) and statements (parser.c) have in common. */
+
+/* Passes the next token and returns it. */
+const struct jinja_token *jinja_pass(struct jinja_parser *parser);
 bool jinja_token_is(const struct jinja_token *token, enum jinja_token_kind kind, const char *text);
 /* Whether the next token is this name or operator; skip passes it then, expect fails where it is another. */
 bool jinja_next_is(const struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
 bool jinja_skip(struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
-__attribute__((format(printf, 2, 3))) _Noreturn void jinja_refuse_here(struct jinja_parser *parser, const char *format,
-                                                                       ...);
-int jinja_shown_bytes(const struct jinja_token *token);
 _Noreturn void jinja_refuse_next(struct jinja_parser *parser, const char *expected);
 void jinja_expect(struct jinja_parser *parser, enum jinja_token_kind kind, const char *text);
 const struct jinja_token *jinja_expect_name(struct jinja_parser *parser);
@@ -146,7 +135,7 @@ void jinja_go_deeper(struct jinja_parser *parser);
 /* A node of the next token's line. */
 struct jinja_node *jinja_make_node(struct jinja_parser *parser, enum jinja_node_kind kind, struct jinja_node *a,
                                    struct jinja_node *b);
-/* The same with a token's text. */
+/* The same with a token's value. */
 struct jinja_node *jinja_make_named(struct jinja_parser *parser, enum jinja_node_kind kind,
                                     const struct jinja_token *name, struct jinja_node *a, struct jinja_node *b);
 void jinja_add_item(struct jinja_parser *parser, struct jinja_node *node, struct jinja_node *item);

@@ -68,7 +68,7 @@ static void parse_for(struct jinja_parser *parser, struct jinja_node *node) {
     jinja_expect(parser, NAME, "in");
     node->b = jinja_parse_tuple(parser, false);
     if (jinja_skip(parser, NAME, "if")) node->c = jinja_parse_expression(parser);
-    if (jinja_next_is(parser, NAME, "recursive")) jinja_refuse_here(parser, "recursive loops are not supported");
+    if (jinja_next_is(parser, NAME, "recursive")) jinja_refuse(parser, "recursive loops are not supported");
     end_tag(parser);
     parser->loops++;
     node->d = parse_body(parser, ENDS("else", "endfor"));
@@ -103,17 +103,15 @@ static void parse_own_body(struct jinja_parser *parser, struct jinja_node *node,
 }
 
 static void parse_macro(struct jinja_parser *parser, struct jinja_node *node) {
-    const struct jinja_token *name = jinja_expect_name(parser);
-    node->text = name->text;
-    node->bytes = name->bytes;
+    node->text = jinja_expect_name(parser)->value;
     jinja_expect(parser, OPERATOR, "(");
     while (jinja_next_item(parser, ")", node->keyword_count == 0)) {
         struct jinja_node *fallback = NULL;
-        name = jinja_expect_name(parser);
+        const struct jinja_token *name = jinja_expect_name(parser);
         if (jinja_skip(parser, OPERATOR, "="))
             fallback = jinja_parse_expression(parser);
         else if (node->keyword_count > 0 && node->keywords[node->keyword_count - 1].value)
-            jinja_refuse_here(parser, "a parameter without a default after one that has it");
+            jinja_refuse(parser, "a parameter without a default after one that has it");
         jinja_add_keyword(parser, node, name, fallback);
     }
     parse_own_body(parser, node, "endmacro");
@@ -126,7 +124,7 @@ static void parse_generation(struct jinja_parser *parser, struct jinja_node *nod
 
 static void parse_flow(struct jinja_parser *parser, struct jinja_node *node) {
     (void)node;
-    if (parser->loops == 0) jinja_refuse_here(parser, "break and continue belong within a for");
+    if (parser->loops == 0) jinja_refuse(parser, "break and continue belong within a for");
     end_tag(parser);
 }
 
@@ -149,20 +147,20 @@ static struct jinja_node *parse_statement(struct jinja_parser *parser) {
     const struct jinja_token *word = parser->next;
     if (word->kind != NAME) jinja_refuse_next(parser, "a statement");
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
-        if (!jinja_text_is(word->text, word->bytes, statements[i].word)) continue;
+        if (!jinja_is_text(&word->value, statements[i].word)) continue;
         struct jinja_node *node = jinja_make_node(parser, statements[i].kind, NULL, NULL);
-        parser->next++;
+        jinja_pass(parser);
         statements[i].parse(parser, node);
         return node;
     }
-    jinja_refuse_here(parser, "the statement '%.*s' is not supported, or is not expected here", jinja_shown_bytes(word),
-                      word->text);
+    jinja_refuse(parser, "the statement '%.*s' is not supported, or is not expected here",
+                 (int)(word->value.string.bytes < 40 ? word->value.string.bytes : 40), word->value.string.text);
 }
 
 static struct jinja_node *parse_piece(struct jinja_parser *parser) {
     const struct jinja_token *token = parser->next;
     if (jinja_skip(parser, JINJA_TOKEN_DATA, NULL)) return jinja_make_named(parser, JINJA_NODE_TEXT, token, NULL, NULL);
-    parser->next++;
+    jinja_pass(parser);
     if (token->kind != JINJA_TOKEN_OUTPUT_BEGIN) return parse_statement(parser);
     struct jinja_node *node = jinja_make_node(parser, JINJA_NODE_OUTPUT, NULL, NULL);
     node->a = jinja_parse_tuple(parser, true);
@@ -184,11 +182,11 @@ static struct jinja_node *parse_body(struct jinja_parser *parser, const char *co
     while (!ends || !at_end(parser, ends)) {
         if (parser->next->kind == JINJA_TOKEN_END) {
             if (!ends) break;
-            jinja_refuse_here(parser, "the template ends before '%s'", ends[0]);
+            jinja_refuse(parser, "the template ends before '%s'", ends[0]);
         }
         jinja_add_item(parser, block, parse_piece(parser));
     }
-    if (ends) parser->next++;
+    if (ends) jinja_pass(parser);
     parser->depth--;
     return block;
 }
@@ -201,18 +199,21 @@ static void keep_words(struct jinja_parser *parser, const struct jinja_tokens *t
     for (size_t i = 0; i < tokens->count && !failed; i++) {
         const struct jinja_token *token = &tokens->items[i];
         bool word = token->kind == NAME || token->kind == JINJA_TOKEN_STRING;
-        if (word) failed = json_object_setn_new_nocheck(words, token->text, token->bytes, json_true());
+        if (word)
+            failed =
+                json_object_setn_new_nocheck(words, token->value.string.text, token->value.string.bytes, json_true());
     }
-    jinja_check(&parser->parsing, failed ? status_no_memory(0, "a template's words") : STATUS_OK);
+    jinja_check(parser, failed ? status_no_memory(0, "a template's words") : STATUS_OK);
 }
 
 /* Where the parsing comes back when it fails. What `parser` and `tokens` point to is the caller's and stays valid. */
 static enum status parse_template(struct jinja_parser *parser, const char *text, size_t bytes,
                                   struct jinja_tokens *tokens) {
-    if (setjmp(parser->parsing.failed)) return parser->parsing.status;
-    jinja_tokenize(&parser->parsing, text, bytes, tokens);
+    if (setjmp(parser->failed)) return parser->status;
+    jinja_tokenize(parser, text, bytes, tokens);
     keep_words(parser, tokens);
     parser->next = tokens->items;
+    parser->line = parser->next->line;
     parser->template->body = parse_body(parser, NULL);
     return STATUS_OK;
 }
@@ -232,7 +233,7 @@ enum status jinja_parse(const char *name, const char *text, size_t bytes, struct
     struct jinja_template *template = mem_array(1, sizeof *template);
     if (!template) return STATUS_FAILED;
     struct jinja_tokens tokens = {0};
-    struct jinja_parser parser = {.parsing = {.name = name, .memory = &template->memory}, .template = template};
+    struct jinja_parser parser = {.name = name, .template = template};
     template->name = mem_string(name);
     enum status status = template->name ? parse_template(&parser, text, bytes, &tokens) : STATUS_FAILED;
     vec_free(&tokens);

@@ -24,8 +24,9 @@ void jinja_fail(struct jinja_rendering *rendering, const char *format, ...) {
     longjmp(rendering->failed, 1);
 }
 
-void jinja_fail_unsupported(struct jinja_rendering *rendering, const char *what, const char *name, size_t bytes) {
-    jinja_fail(rendering, "the %s '%.*s' is not supported", what, (int)(bytes < 60 ? bytes : 60), name);
+void jinja_fail_unsupported(struct jinja_rendering *rendering, const char *what, struct jinja_value name) {
+    jinja_fail(rendering, "the %s '%.*s' is not supported", what,
+               (int)(name.string.bytes < 60 ? name.string.bytes : 60), name.string.text);
 }
 
 void jinja_charge(struct jinja_rendering *rendering, size_t amount) {
@@ -71,18 +72,8 @@ void jinja_enter_scope(struct jinja_rendering *rendering, struct jinja_scope *pa
     rendering->scope = scope;
 }
 
-void jinja_bind(struct jinja_rendering *rendering, const char *name, size_t bytes, struct jinja_value value) {
-    struct jinja_scope *scope = rendering->scope;
-    jinja_charge(rendering, 1 + scope->count / 4);
-    jinja_charge_moved(rendering, bytes);
-    size_t i = 0;
-    while (i < scope->count && (scope->bindings[i].bytes != bytes || memcmp(scope->bindings[i].name, name, bytes) != 0))
-        i++;
-    if (i == scope->count) {
-        scope->bindings = jinja_grow(rendering, scope->bindings, scope->count, sizeof *scope->bindings);
-        scope->bindings[scope->count++] = (struct jinja_binding){.name = name, .bytes = bytes};
-    }
-    scope->bindings[i].value = value;
+void jinja_bind(struct jinja_rendering *rendering, struct jinja_value name, struct jinja_value value) {
+    jinja_dict_set(rendering, &rendering->scope->names, name, value);
 }
 
 /* Binds a for's or a set's target. */
@@ -97,11 +88,12 @@ static void assign(struct jinja_rendering *rendering, const struct jinja_node *t
     } else if (target->kind == JINJA_NODE_ATTRIBUTE) {
         struct jinja_value object = jinja_evaluate(rendering, target->a);
         if (object.kind != JINJA_NAMESPACE) jinja_fail(rendering, "cannot assign attribute on non-namespace object");
-        if (target->text[0] == '_')
-            jinja_fail(rendering, "a namespace cannot have the attribute '%.*s'", (int)target->bytes, target->text);
-        jinja_dict_set(rendering, object.dict, jinja_string(target->text, target->bytes), *value);
+        if (target->text.string.text[0] == '_')
+            jinja_fail(rendering, "a namespace cannot have the attribute '%.*s'", (int)target->text.string.bytes,
+                       target->text.string.text);
+        jinja_dict_set(rendering, object.dict, target->text, *value);
     } else {
-        jinja_bind(rendering, target->text, target->bytes, *value);
+        jinja_bind(rendering, target->text, *value);
     }
 }
 
@@ -198,7 +190,7 @@ static void execute_for(struct jinja_rendering *rendering, const struct jinja_no
     loop->items = items;
     for (; loop->index < items->count && rendering->flow == JINJA_FLOW_NEXT; loop->index++) {
         jinja_enter_scope(rendering, outer);
-        jinja_bind(rendering, "loop", 4, (struct jinja_value){.kind = JINJA_LOOP, .loop = loop});
+        jinja_bind(rendering, jinja_literal("loop"), (struct jinja_value){.kind = JINJA_LOOP, .loop = loop});
         assign(rendering, node->a, &items->items[loop->index]);
         execute(rendering, node->d);
         if (rendering->flow == JINJA_FLOW_CONTINUE) rendering->flow = JINJA_FLOW_NEXT;
@@ -233,7 +225,7 @@ static void execute_set_body(struct jinja_rendering *rendering, const struct jin
 static void execute_macro(struct jinja_rendering *rendering, const struct jinja_node *node) {
     struct jinja_macro *macro = jinja_alloc(rendering, 1, sizeof *macro);
     *macro = (struct jinja_macro){node, rendering->scope};
-    jinja_bind(rendering, node->text, node->bytes, (struct jinja_value){.kind = JINJA_MACRO, .macro = macro});
+    jinja_bind(rendering, node->text, (struct jinja_value){.kind = JINJA_MACRO, .macro = macro});
 }
 
 /* Only what goes to the result itself has a place there. */
@@ -251,7 +243,7 @@ static void execute_generation(struct jinja_rendering *rendering, const struct j
 static void execute_kind(struct jinja_rendering *rendering, const struct jinja_node *node) {
     switch (node->kind) {
     case JINJA_NODE_BLOCK: execute_block(rendering, node); break;
-    case JINJA_NODE_TEXT: write_output(rendering, node->text, node->bytes); break;
+    case JINJA_NODE_TEXT: write_output(rendering, node->text.string.text, node->text.string.bytes); break;
     case JINJA_NODE_OUTPUT: execute_output(rendering, node); break;
     case JINJA_NODE_IF: execute_if(rendering, node); break;
     case JINJA_NODE_FOR: execute_for(rendering, node); break;
@@ -279,7 +271,7 @@ static enum status render(struct jinja_rendering *rendering, const struct jinja_
     jinja_enter_scope(rendering, NULL);
     for (size_t i = 0; i < count; i++) {
         struct jinja_value value = jinja_from_json(rendering, variables[i].value);
-        jinja_bind(rendering, variables[i].name, strlen(variables[i].name), value);
+        jinja_bind(rendering, jinja_literal(variables[i].name), value);
     }
     jinja_enter_scope(rendering, rendering->scope);
     execute(rendering, rendering->template->body);
@@ -293,7 +285,6 @@ enum status jinja_render(const struct jinja_template *template, const struct jin
     out->text.count = out->generations.count = 0;
     enum status status = render(&rendering, variables, count);
     scratch_free(&rendering.memory);
-    vec_free(&rendering.parts);
     out->work = rendering.work;
     return status;
 }

@@ -17,7 +17,7 @@ enum {
  * long as the rendering --- */
 
 enum jinja_kind {
-    JINJA_UNDEFINED, /* `string` is the name that has no value */
+    JINJA_UNDEFINED, /* `string` is the name that has no value; zeroes are undefined and have no name */
     JINJA_NONE,
     JINJA_BOOL,
     JINJA_INTEGER,
@@ -94,15 +94,9 @@ static inline bool jinja_is(const struct jinja_value *value, int kinds) { return
 
 /* --- a rendering --- */
 
-/* Names in the order in which they came. */
 struct jinja_scope {
     struct jinja_scope *parent;
-    size_t count;
-    struct jinja_binding {
-        const char *name;
-        size_t bytes;
-        struct jinja_value value;
-    } * bindings;
+    struct jinja_dict names;
 };
 
 enum jinja_flow { JINJA_FLOW_NEXT, JINJA_FLOW_BREAK, JINJA_FLOW_CONTINUE };
@@ -113,7 +107,6 @@ struct jinja_rendering {
     struct text_buffer *text; /* the result's; behind it, while they are made, bodies of macros and sets, and strings */
     struct scratch memory;
     size_t memory_bytes;
-    VEC(struct text_range) parts; /* of the string that is being split */
     int64_t work, now_s;
     int line; /* of the node that is evaluated */
     int depth, captures;
@@ -127,8 +120,7 @@ struct jinja_rendering {
 _Noreturn void jinja_fail(struct jinja_rendering *rendering, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "the WHAT 'NAME' is not supported". */
-_Noreturn void jinja_fail_unsupported(struct jinja_rendering *rendering, const char *what, const char *name,
-                                      size_t bytes);
+_Noreturn void jinja_fail_unsupported(struct jinja_rendering *rendering, const char *what, struct jinja_value name);
 /* Ends the rendering where the status is not OK. */
 void jinja_require(struct jinja_rendering *rendering, enum status status);
 /* Counts work, before it is done; fails when it is too much. A unit is some 20 ns on a core: a node or a step of a
@@ -144,7 +136,7 @@ void *jinja_alloc(struct jinja_rendering *rendering, size_t count, size_t size);
 /* The array of `count` items in such memory with space for one more; it has space for 4, 8, 16, … */
 void *jinja_grow(struct jinja_rendering *rendering, void *items, size_t count, size_t size);
 
-void jinja_bind(struct jinja_rendering *rendering, const char *name, size_t bytes, struct jinja_value value);
+void jinja_bind(struct jinja_rendering *rendering, struct jinja_value name, struct jinja_value value);
 void jinja_enter_scope(struct jinja_rendering *rendering, struct jinja_scope *parent);
 
 struct jinja_value jinja_evaluate(struct jinja_rendering *rendering, const struct jinja_node *node);
@@ -163,14 +155,26 @@ struct jinja_value jinja_take_text(struct jinja_rendering *rendering, size_t fro
 
 /* --- making values and asking about them --- */
 
-struct jinja_value jinja_undefined(const char *name, size_t bytes);
-struct jinja_value jinja_none(void);
-struct jinja_value jinja_bool(bool truth);
-struct jinja_value jinja_integer(int64_t integer);
-struct jinja_value jinja_float(double number);
+/* The name that has no value, or what stands for it. */
+static inline struct jinja_value jinja_undefined(struct jinja_value name) {
+    name.kind = JINJA_UNDEFINED;
+    return name;
+}
+static inline struct jinja_value jinja_none(void) { return (struct jinja_value){.kind = JINJA_NONE}; }
+static inline struct jinja_value jinja_bool(bool truth) {
+    return (struct jinja_value){.kind = JINJA_BOOL, .truth = truth};
+}
+static inline struct jinja_value jinja_integer(int64_t integer) {
+    return (struct jinja_value){.kind = JINJA_INTEGER, .integer = integer};
+}
+static inline struct jinja_value jinja_float(double number) {
+    return (struct jinja_value){.kind = JINJA_FLOAT, .number = number};
+}
 /* Borrows the text. */
-struct jinja_value jinja_string(const char *text, size_t bytes);
-struct jinja_value jinja_literal(const char *text);
+static inline struct jinja_value jinja_string(const char *text, size_t bytes) {
+    return (struct jinja_value){.kind = JINJA_STRING, .string = {text, bytes}};
+}
+static inline struct jinja_value jinja_literal(const char *text) { return jinja_string(text, strlen(text)); }
 /* Of two texts, copied. */
 struct jinja_value jinja_concatenate(struct jinja_rendering *rendering, struct jinja_value a, struct jinja_value b);
 /* A list (or tuple, …) with space for `count` items, which the caller fills. */
@@ -197,6 +201,8 @@ bool jinja_is_text(const struct jinja_value *value, const char *text);
 bool jinja_equal(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b);
 /* Below, at or above 0, for numbers and strings; fails for what has no order. */
 int jinja_compare(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b);
+/* Sorts pairs of one array by their keys, which fails for keys that have no order; equal ones stay in order. */
+void jinja_sort_pairs(struct jinja_rendering *rendering, const struct jinja_pair **pairs, size_t count, bool reverse);
 /* `item in container`. */
 bool jinja_contains(struct jinja_rendering *rendering, const struct jinja_value *container,
                     const struct jinja_value *item);
@@ -217,12 +223,7 @@ struct jinja_value jinja_arithmetic(struct jinja_rendering *rendering, const cha
 struct jinja_arguments {
     struct jinja_value *items;
     size_t count;
-    struct jinja_argument {
-        const char *name;
-        size_t bytes;
-        struct jinja_value value;
-    } * keywords;
-    size_t keyword_count;
+    struct jinja_dict named;
 };
 struct jinja_arguments jinja_evaluate_arguments(struct jinja_rendering *rendering, const struct jinja_node *node);
 
@@ -255,9 +256,9 @@ struct jinja_callable {
 
 /* The tables end with a name that is NULL. */
 extern const struct jinja_callable jinja_filters[], jinja_tests[], jinja_functions[], jinja_methods[];
-/* NULL when there is none. */
-const struct jinja_callable *jinja_find(const struct jinja_callable *table, enum jinja_kind kind, const char *name,
-                                        size_t bytes);
+/* NULL when there is none, and where the name is no string. */
+const struct jinja_callable *jinja_find(const struct jinja_callable *table, enum jinja_kind kind,
+                                        const struct jinja_value *name);
 struct jinja_value jinja_call(struct jinja_rendering *rendering, const struct jinja_callable *callable,
                               const struct jinja_value *self, const struct jinja_arguments *arguments);
 /* Whether a test of at most one argument holds. */
@@ -275,8 +276,9 @@ struct jinja_json_options {
     const char *item_separator, *key_separator;
     bool ascii, sort_keys;
 };
-struct jinja_value jinja_to_json(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                 const struct jinja_json_options *options);
+/* The value in JSON; `json` NULL: repr(value). */
+struct jinja_value jinja_print(struct jinja_rendering *rendering, const struct jinja_value *value,
+                               const struct jinja_json_options *json);
 
 /* --- strings --- */
 
@@ -297,8 +299,6 @@ struct jinja_value jinja_replace(struct jinja_rendering *rendering, const struct
 struct jinja_value jinja_join(struct jinja_rendering *rendering, const struct jinja_value *separator,
                               const struct jinja_list *items, bool any);
 
-/* Whether a text is a word. */
-bool jinja_text_is(const char *text, size_t bytes, const char *word);
 /* str.isspace of one character. */
 bool jinja_is_space(uint32_t code);
 /* Characters of valid UTF-8. */

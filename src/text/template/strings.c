@@ -227,202 +227,152 @@ static void append_string_repr(struct jinja_rendering *rendering, const struct j
     jinja_append(rendering, &quote, 1);
 }
 
-static void append_repr(struct jinja_rendering *rendering, const struct jinja_value *value);
+/* Prints values as str() does, or as JSON where there are options. */
+struct printer {
+    struct jinja_rendering *rendering;
+    const struct jinja_json_options *json; /* NULL: str() */
+    int level;
+};
 
-static void append_list_repr(struct jinja_rendering *rendering, const struct jinja_value *value) {
-    bool tuple = value->kind == JINJA_TUPLE;
-    append(rendering, tuple ? "(" : "[");
-    for (size_t i = 0; i < value->list->count; i++) {
-        if (i > 0) append(rendering, ", ");
-        append_repr(rendering, &value->list->items[i]);
-    }
-    append(rendering, !tuple ? "]" : value->list->count == 1 ? ",)" : ")");
+static void print_value(struct printer *printer, const struct jinja_value *value);
+
+static void put(const struct printer *printer, const char *text) { append(printer->rendering, text); }
+
+static void json_character(const struct printer *printer, uint32_t code) {
+    char text[16] = "";
+    bool ascii = printer->json->ascii;
+    if (append_named(printer->rendering, code, "\"\\\n\r\t\f\b", "\"\\nrtfb")) return;
+    if (code < 0x20 || (ascii && code >= 0x7F && code < 0x10000))
+        snprintf(text, sizeof text, "\\u%04x", code);
+    else if (ascii && code >= 0x10000)
+        snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF));
+    else
+        append_code(printer->rendering, code);
+    put(printer, text);
 }
 
-static void append_range_repr(struct jinja_rendering *rendering, const struct jinja_list *list) {
+static void print_json_string(const struct printer *printer, const struct jinja_value *value) {
+    const char *text = value->string.text;
+    size_t length;
+    put(printer, "\"");
+    jinja_charge(printer->rendering, CHARACTER_WORK * value->string.bytes);
+    for (size_t at = 0; at < value->string.bytes; at += length)
+        json_character(printer, utf8_decode_valid(text + at, &length));
+    put(printer, "\"");
+}
+
+/* The end of a line and the indentation of the present level, where there is one. */
+static void print_line(const struct printer *printer) {
+    if (!printer->json || !printer->json->indent) return;
+    jinja_charge(printer->rendering, 1 + 2 * (size_t)printer->level);
+    put(printer, "\n");
+    for (int i = 0; i < printer->level; i++)
+        put(printer, printer->json->indent);
+}
+
+static void print_separator(const struct printer *printer, size_t index) {
+    const char *separator = printer->json ? printer->json->item_separator : NULL;
+    if (!separator) separator = printer->json && printer->json->indent ? "," : ", ";
+    if (index > 0) put(printer, separator);
+    print_line(printer);
+}
+
+static void print_list(struct printer *printer, const struct jinja_value *value) {
+    const struct jinja_list *list = value->list;
+    bool tuple = value->kind == JINJA_TUPLE && !printer->json;
+    put(printer, tuple ? "(" : "[");
+    printer->level++;
+    for (size_t i = 0; i < list->count; i++) {
+        print_separator(printer, i);
+        print_value(printer, &list->items[i]);
+    }
+    printer->level--;
+    if (list->count > 0) print_line(printer);
+    put(printer, !tuple ? "]" : list->count == 1 ? ",)" : ")");
+}
+
+static void print_range(const struct printer *printer, const struct jinja_list *list) {
     char text[96], step[32] = "";
     if (list->step != 1) snprintf(step, sizeof step, ", %" PRId64, list->step);
     snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64 "%s)", list->first, list->past, step);
-    append(rendering, text);
+    put(printer, text);
 }
 
-static void append_dict_repr(struct jinja_rendering *rendering, const struct jinja_value *value) {
-    append(rendering, "{");
-    for (size_t i = 0; i < value->dict->count; i++) {
-        if (i > 0) append(rendering, ", ");
-        append_repr(rendering, &value->dict->pairs[i].key);
-        append(rendering, ": ");
-        append_repr(rendering, &value->dict->pairs[i].value);
-    }
-    append(rendering, "}");
+/* JSON has quotes around each. */
+static void print_key(struct printer *printer, const struct jinja_value *key) {
+    const char *quote = printer->json && key->kind != JINJA_STRING ? "\"" : "";
+    if (printer->json && !jinja_is(key, JINJA_NUMBER | JINJA_BIT(NONE) | JINJA_BIT(STRING)))
+        jinja_fail(printer->rendering, "a key of type '%s' is none of JSON's", jinja_type_name(key));
+    put(printer, quote);
+    print_value(printer, key);
+    put(printer, quote);
 }
+
+static void sort_keys(struct jinja_rendering *rendering, const struct jinja_pair **pairs, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (pairs[i]->key.kind != JINJA_STRING)
+            jinja_fail(rendering, "sort_keys with keys that are not strings is not supported");
+    jinja_sort_pairs(rendering, pairs, count, false);
+}
+
+static void print_dict(struct printer *printer, const struct jinja_dict *dict) {
+    const char *separator = printer->json && printer->json->key_separator ? printer->json->key_separator : ": ";
+    const struct jinja_pair **pairs = jinja_alloc(printer->rendering, dict->count, sizeof *pairs);
+    for (size_t i = 0; i < dict->count; i++)
+        pairs[i] = &dict->pairs[i];
+    if (printer->json && printer->json->sort_keys) sort_keys(printer->rendering, pairs, dict->count);
+    put(printer, "{");
+    printer->level++;
+    for (size_t i = 0; i < dict->count; i++) {
+        print_separator(printer, i);
+        print_key(printer, &pairs[i]->key);
+        put(printer, separator);
+        print_value(printer, &pairs[i]->value);
+    }
+    printer->level--;
+    if (dict->count > 0) print_line(printer);
+    put(printer, "}");
+}
+
+enum {
+    JSON_KINDS =
+        JINJA_NUMBER | JINJA_BIT(NONE) | JINJA_BIT(STRING) | JINJA_BIT(LIST) | JINJA_BIT(TUPLE) | JINJA_BIT(DICT)
+};
 
 /* Every level and item is charged, so that printing a value always ends; a number is charged more. */
-static void enter(struct jinja_rendering *rendering) {
+static void print_value(struct printer *printer, const struct jinja_value *value) {
+    struct jinja_rendering *rendering = printer->rendering;
+    bool json = printer->json != NULL;
     jinja_charge(rendering, 8);
     jinja_enter(rendering);
-}
-
-static void append_repr(struct jinja_rendering *rendering, const struct jinja_value *value) {
-    enter(rendering);
+    if (json && !jinja_is(value, JSON_KINDS))
+        jinja_fail(rendering, "Object of type %s is not JSON serializable", jinja_type_name(value));
     switch (value->kind) {
-    case JINJA_UNDEFINED: append(rendering, "Undefined"); break;
-    case JINJA_NONE: append(rendering, "None"); break;
-    case JINJA_BOOL: append(rendering, value->truth ? "True" : "False"); break;
+    case JINJA_UNDEFINED: put(printer, "Undefined"); break;
+    case JINJA_NONE: put(printer, json ? "null" : "None"); break;
+    case JINJA_BOOL: put(printer, value->truth ? (json ? "true" : "True") : (json ? "false" : "False")); break;
     case JINJA_INTEGER: append_integer(rendering, value->integer); break;
-    case JINJA_FLOAT: append_float(rendering, value->number, false); break;
-    case JINJA_STRING: append_string_repr(rendering, value); break;
+    case JINJA_FLOAT: append_float(rendering, value->number, json); break;
+    case JINJA_STRING: json ? print_json_string(printer, value) : append_string_repr(rendering, value); break;
     case JINJA_LIST:
-    case JINJA_TUPLE: append_list_repr(rendering, value); break;
-    case JINJA_RANGE: append_range_repr(rendering, value->list); break;
-    case JINJA_SELF: append(rendering, "<TemplateReference None>"); break;
-    case JINJA_DICT: append_dict_repr(rendering, value); break;
+    case JINJA_TUPLE: print_list(printer, value); break;
+    case JINJA_RANGE: print_range(printer, value->list); break;
+    case JINJA_SELF: put(printer, "<TemplateReference None>"); break;
+    case JINJA_DICT: print_dict(printer, value->dict); break;
     default: jinja_fail(rendering, "printing a %s is not supported", jinja_type_name(value));
     }
     rendering->depth--;
 }
 
+struct jinja_value jinja_print(struct jinja_rendering *rendering, const struct jinja_value *value,
+                               const struct jinja_json_options *json) {
+    struct printer printer = {.rendering = rendering, .json = json};
+    size_t from = rendering->text->count;
+    print_value(&printer, value);
+    return jinja_take_text(rendering, from);
+}
+
 struct jinja_value jinja_to_string(struct jinja_rendering *rendering, const struct jinja_value *value) {
-    size_t from = rendering->text->count;
     if (value->kind == JINJA_STRING) return *value;
-    if (value->kind == JINJA_UNDEFINED) return jinja_literal("");
-    append_repr(rendering, value);
-    return jinja_take_text(rendering, from);
-}
-
-struct json_printer {
-    struct jinja_rendering *rendering;
-    const struct jinja_json_options *options;
-    int level;
-};
-
-static void json_value(struct json_printer *printer, const struct jinja_value *value);
-
-static void json_put(const struct json_printer *printer, const char *text) { append(printer->rendering, text); }
-
-static void json_character(const struct json_printer *printer, uint32_t code) {
-    char text[16];
-    if (append_named(printer->rendering, code, "\"\\\n\r\t\f\b", "\"\\nrtfb")) return;
-    bool ascii = printer->options->ascii;
-    if (code < 0x20 || (ascii && code >= 0x7F && code < 0x10000)) {
-        snprintf(text, sizeof text, "\\u%04x", code);
-        json_put(printer, text);
-    } else if (ascii && code >= 0x10000) {
-        snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF));
-        json_put(printer, text);
-    } else {
-        append_code(printer->rendering, code);
-    }
-}
-
-static void json_string_text(const struct json_printer *printer, const char *text, size_t bytes) {
-    size_t length;
-    json_put(printer, "\"");
-    jinja_charge(printer->rendering, CHARACTER_WORK * bytes);
-    for (size_t at = 0; at < bytes; at += length)
-        json_character(printer, utf8_decode_valid(text + at, &length));
-    json_put(printer, "\"");
-}
-
-/* The end of a line and the indentation of the present level, where there is one. */
-static void json_line(const struct json_printer *printer) {
-    if (!printer->options->indent) return;
-    jinja_charge(printer->rendering, 1 + 2 * (size_t)printer->level);
-    json_put(printer, "\n");
-    for (int i = 0; i < printer->level; i++)
-        json_put(printer, printer->options->indent);
-}
-
-static void json_separator(const struct json_printer *printer, size_t index) {
-    const char *separator = printer->options->item_separator;
-    if (!separator) separator = printer->options->indent ? "," : ", ";
-    if (index > 0) json_put(printer, separator);
-    json_line(printer);
-}
-
-static void json_list(struct json_printer *printer, const struct jinja_list *list) {
-    json_put(printer, "[");
-    printer->level++;
-    for (size_t i = 0; i < list->count; i++) {
-        json_separator(printer, i);
-        json_value(printer, &list->items[i]);
-    }
-    printer->level--;
-    if (list->count > 0) json_line(printer);
-    json_put(printer, "]");
-}
-
-static void json_key(struct json_printer *printer, const struct jinja_value *key) {
-    bool text = key->kind == JINJA_STRING;
-    if (!text && !jinja_is(key, JINJA_NUMBER | JINJA_BIT(NONE)))
-        jinja_fail(printer->rendering, "a key of type '%s' is none of JSON's", jinja_type_name(key));
-    if (!text) json_put(printer, "\"");
-    json_value(printer, key);
-    if (!text) json_put(printer, "\"");
-}
-
-static int by_key(const void *a, const void *b) {
-    const struct jinja_value *x = &(*(const struct jinja_pair *const *)a)->key;
-    const struct jinja_value *y = &(*(const struct jinja_pair *const *)b)->key;
-    size_t common = x->string.bytes < y->string.bytes ? x->string.bytes : y->string.bytes;
-    int order = memcmp(x->string.text, y->string.text, common);
-    return order != 0 ? order : (x->string.bytes > y->string.bytes) - (x->string.bytes < y->string.bytes);
-}
-
-/* Some 32 comparisons of each key, by all of it. */
-static void sort_pairs(struct jinja_rendering *rendering, const struct jinja_pair **pairs, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        if (pairs[i]->key.kind != JINJA_STRING)
-            jinja_fail(rendering, "sort_keys with keys that are not strings is not supported");
-        jinja_charge(rendering, 32 + 2 * pairs[i]->key.string.bytes);
-    }
-    qsort(pairs, count, sizeof *pairs, by_key);
-}
-
-static void json_dict(struct json_printer *printer, const struct jinja_dict *dict) {
-    const char *separator = printer->options->key_separator ? printer->options->key_separator : ": ";
-    if (dict->count == 0) {
-        json_put(printer, "{}");
-        return;
-    }
-    const struct jinja_pair **pairs = jinja_alloc(printer->rendering, dict->count, sizeof *pairs);
-    for (size_t i = 0; i < dict->count; i++)
-        pairs[i] = &dict->pairs[i];
-    if (printer->options->sort_keys) sort_pairs(printer->rendering, pairs, dict->count);
-    json_put(printer, "{");
-    printer->level++;
-    for (size_t i = 0; i < dict->count; i++) {
-        json_separator(printer, i);
-        json_key(printer, &pairs[i]->key);
-        json_put(printer, separator);
-        json_value(printer, &pairs[i]->value);
-    }
-    printer->level--;
-    json_line(printer);
-    json_put(printer, "}");
-}
-
-static void json_value(struct json_printer *printer, const struct jinja_value *value) {
-    struct jinja_rendering *rendering = printer->rendering;
-    enter(rendering);
-    switch (value->kind) {
-    case JINJA_NONE: json_put(printer, "null"); break;
-    case JINJA_BOOL: json_put(printer, value->truth ? "true" : "false"); break;
-    case JINJA_INTEGER: append_integer(rendering, value->integer); break;
-    case JINJA_FLOAT: append_float(rendering, value->number, true); break;
-    case JINJA_STRING: json_string_text(printer, value->string.text, value->string.bytes); break;
-    case JINJA_LIST:
-    case JINJA_TUPLE: json_list(printer, value->list); break;
-    case JINJA_DICT: json_dict(printer, value->dict); break;
-    default: jinja_fail(rendering, "Object of type %s is not JSON serializable", jinja_type_name(value));
-    }
-    rendering->depth--;
-}
-
-struct jinja_value jinja_to_json(struct jinja_rendering *rendering, const struct jinja_value *value,
-                                 const struct jinja_json_options *options) {
-    struct json_printer printer = {.rendering = rendering, .options = options};
-    size_t from = rendering->text->count;
-    json_value(&printer, value);
-    return jinja_take_text(rendering, from);
+    return value->kind == JINJA_UNDEFINED ? jinja_literal("") : jinja_print(rendering, value, NULL);
 }

@@ -47,34 +47,6 @@ size_t jinja_find_text(const char *text, size_t bytes, size_t from, const char *
 
 /* --- making values --- */
 
-struct jinja_value jinja_undefined(const char *name, size_t bytes) {
-    return (struct jinja_value){.kind = JINJA_UNDEFINED, .string = {name, bytes}};
-}
-
-struct jinja_value jinja_none(void) {
-    return (struct jinja_value){.kind = JINJA_NONE};
-}
-
-struct jinja_value jinja_bool(bool truth) {
-    return (struct jinja_value){.kind = JINJA_BOOL, .truth = truth};
-}
-
-struct jinja_value jinja_integer(int64_t integer) {
-    return (struct jinja_value){.kind = JINJA_INTEGER, .integer = integer};
-}
-
-struct jinja_value jinja_float(double number) {
-    return (struct jinja_value){.kind = JINJA_FLOAT, .number = number};
-}
-
-struct jinja_value jinja_string(const char *text, size_t bytes) {
-    return (struct jinja_value){.kind = JINJA_STRING, .string = {text, bytes}};
-}
-
-struct jinja_value jinja_literal(const char *text) {
-    return jinja_string(text, strlen(text));
-}
-
 struct jinja_value jinja_concatenate(struct jinja_rendering *rendering, struct jinja_value a, struct jinja_value b) {
     size_t bytes = a.string.bytes + b.string.bytes;
     char *text = jinja_alloc(rendering, bytes + 1, 1);
@@ -108,11 +80,11 @@ struct jinja_value jinja_make_dict(struct jinja_rendering *rendering) {
 
 static bool equal_texts(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b) {
     if (a->string.bytes != b->string.bytes) return false;
-    jinja_charge_moved(rendering, a->string.bytes);
+    jinja_charge(rendering, a->string.bytes / 16); /* the caller charges the rest */
     return memcmp(a->string.text, b->string.text, a->string.bytes) == 0;
 }
 
-/* Keys are compared one by one: dicts of templates and messages are small, and the work is counted. */
+/* Keys are compared one by one: dicts of templates and messages, and scopes, are small, and the work is counted. */
 static struct jinja_pair *find_pair(struct jinja_rendering *rendering, const struct jinja_dict *dict,
                                     const struct jinja_value *key) {
     jinja_charge(rendering, 1 + dict->count / 4);
@@ -221,7 +193,8 @@ bool jinja_is_true(const struct jinja_value *value) {
 }
 
 bool jinja_is_text(const struct jinja_value *value, const char *text) {
-    return value->kind == JINJA_STRING && jinja_text_is(value->string.text, value->string.bytes, text);
+    return value->kind == JINJA_STRING && strlen(text) == value->string.bytes &&
+           memcmp(value->string.text, text, value->string.bytes) == 0;
 }
 
 static int compare_numbers(const struct jinja_value *a, const struct jinja_value *b) {
@@ -276,6 +249,13 @@ bool jinja_equal(struct jinja_rendering *rendering, const struct jinja_value *a,
     return equal;
 }
 
+/* Of two strings; UTF-8 has the order of its code points. */
+static int compare_texts(const struct jinja_value *a, const struct jinja_value *b) {
+    size_t common = a->string.bytes < b->string.bytes ? a->string.bytes : b->string.bytes;
+    int order = memcmp(a->string.text, b->string.text, common);
+    return order != 0 ? order : (a->string.bytes > b->string.bytes) - (a->string.bytes < b->string.bytes);
+}
+
 int jinja_compare(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b) {
     jinja_charge(rendering, 1);
     if (jinja_is(a, JINJA_NUMBER) && jinja_is(b, JINJA_NUMBER)) return compare_numbers(a, b);
@@ -283,8 +263,36 @@ int jinja_compare(struct jinja_rendering *rendering, const struct jinja_value *a
         jinja_fail(rendering, "'%s' and '%s' have no order", jinja_type_name(a), jinja_type_name(b));
     size_t common = a->string.bytes < b->string.bytes ? a->string.bytes : b->string.bytes;
     jinja_charge_moved(rendering, common);
-    int order = memcmp(a->string.text, b->string.text, common); /* UTF-8 has the order of its code points */
-    return order != 0 ? order : (a->string.bytes > b->string.bytes) - (a->string.bytes < b->string.bytes);
+    return compare_texts(a, b);
+}
+
+/* A number exactly: all of an integer's 64 bits too. */
+static long double exact_number(const struct jinja_value *value) {
+    return value->kind == JINJA_FLOAT ? value->number : (long double)jinja_whole(value);
+}
+
+/* A total order, in which NaN is the largest number. */
+static int by_key(const void *a, const void *b, void *reverse) {
+    const struct jinja_pair *x = *(const struct jinja_pair *const *)a, *y = *(const struct jinja_pair *const *)b;
+    int order;
+    if (x->key.kind == JINJA_STRING) {
+        order = compare_texts(&x->key, &y->key);
+    } else {
+        long double p = exact_number(&x->key), q = exact_number(&y->key);
+        order = is_nan(&x->key) || is_nan(&y->key) ? is_nan(&x->key) - is_nan(&y->key) : (p > q) - (p < q);
+    }
+    if (order == 0) return (x > y) - (x < y);
+    return *(const bool *)reverse ? -order : order;
+}
+
+/* Some 32 comparisons of each key, by all of it. */
+void jinja_sort_pairs(struct jinja_rendering *rendering, const struct jinja_pair **pairs, size_t count, bool reverse) {
+    for (size_t i = 0; i < count; i++) {
+        bool text = pairs[i]->key.kind == JINJA_STRING;
+        if (i > 0) (void)jinja_compare(rendering, &pairs[0]->key, &pairs[i]->key);
+        jinja_charge(rendering, 32 + (text ? 2 * pairs[i]->key.string.bytes : 0));
+    }
+    if (count > 1) qsort_r(pairs, count, sizeof *pairs, by_key, &reverse);
 }
 
 bool jinja_contains(struct jinja_rendering *rendering, const struct jinja_value *container,
