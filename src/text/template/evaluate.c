@@ -100,7 +100,7 @@ struct jinja_value jinja_arithmetic(struct jinja_rendering *rendering, const cha
     if (sign == '%' && a->kind == JINJA_STRING)
         jinja_fail_unsupported(rendering, "operator", jinja_literal("% on text"));
     const struct jinja_value *undefined = a->kind == JINJA_UNDEFINED ? a : b->kind == JINJA_UNDEFINED ? b : NULL;
-    if (undefined) jinja_fail(rendering, "'%.*s' is undefined", (int)undefined->string.bytes, undefined->string.text);
+    if (undefined) jinja_fail(rendering, "'%.*s' is undefined", JINJA_TEXT(*undefined));
     if (!jinja_is(a, JINJA_NUMBER) || !jinja_is(b, JINJA_NUMBER))
         jinja_fail(rendering, "unsupported operand types for %.*s: '%s' and '%s'", (int)bytes, operator,
                    jinja_type_name(a), jinja_type_name(b));
@@ -141,8 +141,7 @@ enum { METHODS_WORK = 3 }; /* of looking a name up among them */
 static struct jinja_value get_attribute(struct jinja_rendering *rendering, const struct jinja_value *object,
                                         const struct jinja_value *name) {
     if (object->kind == JINJA_UNDEFINED)
-        jinja_fail(rendering, "'%.*s' is undefined, and has no field '%.*s'", (int)object->string.bytes,
-                   object->string.text, (int)name->string.bytes, name->string.text);
+        jinja_fail(rendering, "'%.*s' is undefined, and has no field '%.*s'", JINJA_TEXT(*object), JINJA_TEXT(*name));
     if (object->kind == JINJA_LOOP && !jinja_is_text(name, "cycle"))
         return get_loop_field(rendering, object->loop, name);
     jinja_charge(rendering, METHODS_WORK);
@@ -175,7 +174,7 @@ static struct jinja_value get_indexed(struct jinja_rendering *rendering, const s
 struct jinja_value jinja_get_item(struct jinja_rendering *rendering, const struct jinja_value *object,
                                   const struct jinja_value *key) {
     if (object->kind == JINJA_UNDEFINED)
-        jinja_fail(rendering, "'%.*s' is undefined, and has no items", (int)object->string.bytes, object->string.text);
+        jinja_fail(rendering, "'%.*s' is undefined, and has no items", JINJA_TEXT(*object));
     if (jinja_is(object, JINJA_ITEMS | JINJA_BIT(STRING)) && jinja_is(key, JINJA_WHOLE))
         return get_indexed(rendering, object, key);
     const struct jinja_value *found = object->kind == JINJA_DICT ? jinja_dict_get(rendering, object->dict, key) : NULL;
@@ -272,7 +271,7 @@ struct jinja_arguments jinja_evaluate_arguments(struct jinja_rendering *renderin
     for (size_t i = 0; i < node->keyword_count; i++) {
         const struct jinja_value *name = &node->keywords[i].name;
         if (jinja_dict_get(rendering, &arguments.named, name))
-            jinja_fail(rendering, "the argument '%.*s' is given twice", (int)name->string.bytes, name->string.text);
+            jinja_fail(rendering, "the argument '%.*s' is given twice", JINJA_TEXT(*name));
         jinja_dict_set(rendering, &arguments.named, *name, jinja_evaluate(rendering, node->keywords[i].value));
     }
     rendering->line = node->line;
@@ -295,8 +294,7 @@ static void bind_arguments(struct jinja_rendering *rendering, const struct jinja
         while (i < callable->max && !(callable->names[i] && jinja_is_text(&named->key, callable->names[i])))
             i++;
         if (i == callable->max)
-            jinja_fail(rendering, "%s: the argument '%.*s' is not supported", what, (int)named->key.string.bytes,
-                       named->key.string.text);
+            jinja_fail(rendering, "%s: the argument '%.*s' is not supported", what, JINJA_TEXT(named->key));
         if (i < arguments->count)
             jinja_fail(rendering, "%s: the argument '%s' is given twice", what, callable->names[i]);
         out[i] = named->value;
@@ -323,8 +321,7 @@ static void bind_parameter(struct jinja_rendering *rendering, const struct jinja
     const struct jinja_value *named = jinja_dict_get(rendering, &arguments->named, &parameter->name);
     struct jinja_value value = jinja_undefined(parameter->name);
     if (named && index < arguments->count)
-        jinja_fail(rendering, "the argument '%.*s' is given twice", (int)parameter->name.string.bytes,
-                   parameter->name.string.text);
+        jinja_fail(rendering, "the argument '%.*s' is given twice", JINJA_TEXT(parameter->name));
     if (index < arguments->count)
         value = arguments->items[index];
     else if (named)
@@ -342,8 +339,8 @@ static void check_keywords(struct jinja_rendering *rendering, const struct jinja
         while (i < macro->keyword_count && !jinja_equal(rendering, name, &macro->keywords[i].name))
             i++;
         if (i == macro->keyword_count)
-            jinja_fail(rendering, "the macro '%.*s' has no argument '%.*s'", (int)macro->text.string.bytes,
-                       macro->text.string.text, (int)name->string.bytes, name->string.text);
+            jinja_fail(rendering, "the macro '%.*s' has no argument '%.*s'", JINJA_TEXT(macro->text),
+                       JINJA_TEXT(*name));
     }
 }
 
@@ -353,8 +350,8 @@ static struct jinja_value call_macro(struct jinja_rendering *rendering, const st
     struct jinja_scope *caller = rendering->scope;
     enum jinja_flow flow = rendering->flow;
     if (arguments->count > node->keyword_count)
-        jinja_fail(rendering, "the macro '%.*s' takes not more than %zu arguments", (int)node->text.string.bytes,
-                   node->text.string.text, node->keyword_count);
+        jinja_fail(rendering, "the macro '%.*s' takes not more than %zu arguments", JINJA_TEXT(node->text),
+                   node->keyword_count);
     check_keywords(rendering, node, arguments);
     jinja_enter_scope(rendering, macro->scope);
     for (size_t i = 0; i < node->keyword_count; i++)
@@ -372,8 +369,7 @@ static struct jinja_value evaluate_call(struct jinja_rendering *rendering, const
     case JINJA_MACRO: return call_macro(rendering, callee.macro, &arguments);
     case JINJA_FUNCTION: return jinja_call(rendering, callee.function, NULL, &arguments);
     case JINJA_METHOD: return jinja_call(rendering, callee.method->callable, &callee.method->self, &arguments);
-    case JINJA_UNDEFINED:
-        jinja_fail(rendering, "'%.*s' is undefined, or not supported", (int)callee.string.bytes, callee.string.text);
+    case JINJA_UNDEFINED: jinja_fail(rendering, "'%.*s' is undefined, or not supported", JINJA_TEXT(callee));
     default: jinja_fail(rendering, "'%s' object is not callable", jinja_type_name(&callee));
     }
 }

@@ -340,9 +340,7 @@ static struct jinja_node *parse_call(struct jinja_parser *parser, struct jinja_n
 static struct jinja_node *parse_filter(struct jinja_parser *parser, struct jinja_node *value) {
     struct jinja_node *node = jinja_make_named(parser, JINJA_NODE_FILTER, jinja_expect_name(parser), value, NULL);
     node->callable = jinja_find(jinja_filters, JINJA_UNDEFINED, &node->text);
-    if (!node->callable)
-        jinja_refuse(parser, "the filter '%.*s' is not supported", (int)node->text.string.bytes,
-                     node->text.string.text);
+    if (!node->callable) jinja_refuse(parser, "the filter '%.*s' is not supported", JINJA_TEXT(node->text));
     if (jinja_skip(parser, OPERATOR, "(")) parse_arguments(parser, node);
     return node;
 }
@@ -387,8 +385,7 @@ static struct jinja_node *parse_test(struct jinja_parser *parser, struct jinja_n
     bool negated = jinja_skip(parser, NAME, "not");
     struct jinja_node *node = jinja_make_named(parser, JINJA_NODE_TEST, jinja_expect_name(parser), value, NULL);
     node->callable = jinja_find(jinja_tests, JINJA_UNDEFINED, &node->text);
-    if (!node->callable)
-        jinja_refuse(parser, "the test '%.*s' is not supported", (int)node->text.string.bytes, node->text.string.text);
+    if (!node->callable) jinja_refuse(parser, "the test '%.*s' is not supported", JINJA_TEXT(node->text));
     if (jinja_skip(parser, OPERATOR, "("))
         parse_arguments(parser, node);
     else if (argument_follows(parser))

@@ -3,8 +3,6 @@
 
 #include "text/template/render.h"
 
-static bool is_given(const struct jinja_value *value) { return value->kind != JINJA_UNDEFINED; }
-
 /* --- over the items of a list --- */
 
 /* One part of a path: an index where it is a number, as in Jinja. */
@@ -25,12 +23,12 @@ static struct jinja_value get_step(struct jinja_rendering *rendering, const stru
 static struct jinja_value get_path(struct jinja_rendering *rendering, const struct jinja_value *item,
                                    const struct jinja_value *path) {
     struct jinja_value value = *item;
+    const struct jinja_value dot = jinja_literal(".");
     if (path->kind == JINJA_INTEGER) return jinja_get_item(rendering, item, path);
     if (path->kind != JINJA_STRING) jinja_fail(rendering, "an attribute's name must be a string");
     for (size_t at = 0, end; at <= path->string.bytes; at = end + 1) {
-        end = jinja_find_text(path->string.text, path->string.bytes, at, ".", 1);
+        end = jinja_find_text(rendering, path, at, &dot);
         if (end > path->string.bytes) end = path->string.bytes;
-        jinja_charge_moved(rendering, end - at);
         value = get_step(rendering, &value, path->string.text + at, end - at);
     }
     return value;
@@ -43,7 +41,7 @@ static struct jinja_value list_attributes(struct jinja_rendering *rendering, con
     for (size_t i = 0; i < items->count; i++) {
         struct jinja_value *to = &list.list->items[i];
         *to = get_path(rendering, &items->items[i], path);
-        if (!is_given(to) && is_given(fallback)) *to = *fallback;
+        if (!jinja_is_given(to) && jinja_is_given(fallback)) *to = *fallback;
     }
     return list;
 }
@@ -139,7 +137,7 @@ JINJA_CALL(filter_extreme) {
 
 JINJA_CALL(filter_sum) {
     const struct jinja_list *items = items_or_attributes(rendering, self, &a[0]);
-    struct jinja_value sum = is_given(&a[1]) ? a[1] : jinja_integer(0);
+    struct jinja_value sum = jinja_is_given(&a[1]) ? a[1] : jinja_integer(0);
     for (size_t i = 0; i < items->count; i++)
         sum = jinja_arithmetic(rendering, "+", 1, &sum, &items->items[i]);
     return sum;
@@ -225,8 +223,8 @@ JINJA_CALL(filter_string) { return jinja_to_string(rendering, self); }
 JINJA_CALL(filter_length) { return jinja_integer((int64_t)jinja_length(rendering, self)); }
 
 JINJA_CALL(filter_default) {
-    bool absent = !is_given(self) || (jinja_is_true(&a[1]) && !jinja_is_true(self));
-    return !absent ? *self : is_given(&a[0]) ? a[0] : jinja_literal("");
+    bool absent = !jinja_is_given(self) || (jinja_is_true(&a[1]) && !jinja_is_true(self));
+    return !absent ? *self : jinja_is_given(&a[0]) ? a[0] : jinja_literal("");
 }
 
 JINJA_CALL(filter_replace) {
@@ -240,24 +238,17 @@ JINJA_CALL(filter_join) {
     return jinja_join(rendering, &separator, items_or_attributes(rendering, self, &a[1]), true);
 }
 
-/* The string with a NUL behind it. */
-static char *copy_text(struct jinja_rendering *rendering, const struct jinja_value *text) {
-    char *copy = jinja_alloc(rendering, text->string.bytes + 1, 1);
-    if (text->string.bytes > 0) memcpy(copy, text->string.text, text->string.bytes);
-    return copy;
-}
-
-/* The indent of json.dumps: a string, or so many blanks; NULL where there is none. */
-static const char *read_indent(struct jinja_rendering *rendering, const struct jinja_value *value) {
+/* The indent of json.dumps: a string, or so many blanks; undefined where there is none. */
+static struct jinja_value read_indent(struct jinja_rendering *rendering, const struct jinja_value *value) {
     bool text = value->kind == JINJA_STRING;
-    if (jinja_is(value, JINJA_ABSENT)) return NULL;
+    if (jinja_is(value, JINJA_ABSENT)) return (struct jinja_value){0};
     int64_t count = text ? (int64_t)value->string.bytes : value->kind == JINJA_INTEGER ? value->integer : INT64_MAX;
     if (count > 64) jinja_fail(rendering, "tojson: indent must be a string or a number of at most 64");
-    if (text) return copy_text(rendering, value);
+    if (text) return *value;
     if (count < 0) count = 0;
     char *indent = jinja_alloc(rendering, (size_t)count + 1, 1);
     memset(indent, ' ', (size_t)count);
-    return indent;
+    return jinja_string(indent, (size_t)count);
 }
 
 JINJA_CALL(filter_tojson) {
@@ -267,33 +258,37 @@ JINJA_CALL(filter_tojson) {
         const struct jinja_value *two = a[2].list->items;
         if (a[2].list->count != 2 || two[0].kind != JINJA_STRING || two[1].kind != JINJA_STRING)
             jinja_fail(rendering, "tojson: separators must be two strings");
-        options.item_separator = copy_text(rendering, &two[0]);
-        options.key_separator = copy_text(rendering, &two[1]);
+        options.item_separator = two[0];
+        options.key_separator = two[1];
     }
     return jinja_print(rendering, self, &options);
 }
 
-/* The digits of a text as int() reads them; false when they are none or do not fit. */
-static bool parse_integer(const struct jinja_value *text, int64_t *out) {
-    char digits[32] = "", *end;
+/* Copies a number's text, without the white space around it if `trims`; false where it has other characters or is long.
+ */
+static bool copy_digits(const struct jinja_value *text, const char *allowed, bool trims, char digits[64]) {
     const char *from = text->string.text;
-    size_t leading = jinja_leading_space(from, text->string.bytes);
+    size_t leading = trims ? jinja_leading_space(from, text->string.bytes) : 0;
     size_t bytes = text->string.bytes - leading;
-    bytes -= jinja_trailing_space(from + leading, bytes);
-    if (bytes == 0 || bytes >= sizeof digits) return false;
+    if (trims) bytes -= jinja_trailing_space(from + leading, bytes);
+    if (bytes == 0 || bytes >= 64) return false;
     memcpy(digits, from + leading, bytes);
-    if (digits[0] == ' ' || strspn(digits, "+-0123456789") != bytes) return false;
+    digits[bytes] = '\0';
+    return strspn(digits, allowed) == bytes;
+}
+
+/* As int() reads it; false when it is none or does not fit. */
+static bool parse_integer(const struct jinja_value *text, int64_t *out) {
+    char digits[64], *end;
+    if (!copy_digits(text, "+-0123456789", true, digits) || strlen(digits) >= 32) return false;
     errno = 0;
     *out = strtoll(digits, &end, 10);
     return *end == '\0' && errno == 0;
 }
 
 static bool parse_float(const struct jinja_value *text, double *out) {
-    char digits[64] = "", *end;
-    size_t bytes = text->string.bytes;
-    if (bytes == 0 || bytes >= sizeof digits) return false;
-    memcpy(digits, text->string.text, bytes);
-    if (strspn(digits, "+-0123456789.eE") != bytes) return false;
+    char digits[64], *end;
+    if (!copy_digits(text, "+-0123456789.eE", false, digits)) return false;
     *out = strtod(digits, &end);
     return *end == '\0';
 }
@@ -317,10 +312,10 @@ enum { NUMBER_WORK = 32 }; /* of reading one */
 
 JINJA_CALL(filter_int) {
     int64_t integer;
-    if (is_given(&a[1])) jinja_fail_unsupported(rendering, "argument of int", jinja_literal("base"));
+    if (jinja_is_given(&a[1])) jinja_fail_unsupported(rendering, "argument of int", jinja_literal("base"));
     jinja_charge(rendering, NUMBER_WORK);
     if (to_integer(self, &integer)) return jinja_integer(integer);
-    return is_given(&a[0]) ? a[0] : jinja_integer(0);
+    return jinja_is_given(&a[0]) ? a[0] : jinja_integer(0);
 }
 
 JINJA_CALL(filter_float) {
@@ -328,7 +323,7 @@ JINJA_CALL(filter_float) {
     jinja_charge(rendering, NUMBER_WORK);
     if (jinja_is(self, JINJA_NUMBER)) return jinja_float(jinja_number(self));
     if (self->kind == JINJA_STRING && parse_float(self, &number)) return jinja_float(number);
-    return is_given(&a[0]) ? a[0] : jinja_float(0);
+    return jinja_is_given(&a[0]) ? a[0] : jinja_float(0);
 }
 
 JINJA_CALL(filter_abs) {
@@ -342,7 +337,7 @@ JINJA_CALL(filter_abs) {
 /* Puts so many blanks, or a string, before each line but the first (and before blank lines only if asked). */
 JINJA_CALL(filter_indent) {
     struct jinja_value text = jinja_to_string(rendering, self), four = jinja_integer(4);
-    const char *given = read_indent(rendering, is_given(&a[0]) ? &a[0] : &four), *indent = given ? given : "";
+    struct jinja_value indent = read_indent(rendering, jinja_is_given(&a[0]) ? &a[0] : &four);
     const char *from = text.string.text, *end = from + text.string.bytes;
     size_t begin = rendering->text->count;
     for (bool more = true, at_first = true; more; at_first = false) {
@@ -351,7 +346,7 @@ JINJA_CALL(filter_indent) {
         jinja_charge(rendering, 4);
         jinja_charge_moved(rendering, bytes);
         bool indents = at_first ? jinja_is_true(&a[1]) : jinja_is_true(&a[2]) || bytes > 0;
-        if (indents) jinja_append(rendering, indent, strlen(indent));
+        if (indents) jinja_append(rendering, indent.string.text, indent.string.bytes);
         jinja_append(rendering, from, bytes + (newline ? 1 : 0));
         more = newline != NULL;
         from += bytes + more;
@@ -362,7 +357,7 @@ JINJA_CALL(filter_indent) {
 JINJA_CALL(filter_items) {
     if (!jinja_is(self, JINJA_BIT(DICT) | JINJA_BIT(UNDEFINED)))
         jinja_fail(rendering, "Can only get item pairs from a mapping.");
-    if (!is_given(self)) return jinja_make_list(rendering, JINJA_LIST, 0);
+    if (!jinja_is_given(self)) return jinja_make_list(rendering, JINJA_LIST, 0);
     struct jinja_value items = jinja_list_dict(rendering, self->dict, JINJA_PAIRS);
     items.kind = JINJA_GENERATOR;
     return items;

@@ -5,8 +5,6 @@
 #include "base/text.h"
 #include "text/template/render.h"
 
-static bool is_given(const struct jinja_value *value) { return value->kind != JINJA_UNDEFINED; }
-
 /* --- tests --- */
 
 /* Whether the value's kind is one of the set `how`. */
@@ -108,9 +106,10 @@ const struct jinja_callable jinja_tests[] = {
 /* --- functions --- */
 
 JINJA_CALL(call_range) {
-    bool both = is_given(&a[1]);
+    bool both = jinja_is_given(&a[1]);
     const struct jinja_value zero = jinja_integer(0), one = jinja_integer(1);
-    const struct jinja_value *bounds[] = {both ? &a[0] : &zero, both ? &a[1] : &a[0], is_given(&a[2]) ? &a[2] : &one};
+    const struct jinja_value *bounds[] = {both ? &a[0] : &zero, both ? &a[1] : &a[0],
+                                          jinja_is_given(&a[2]) ? &a[2] : &one};
     for (int i = 0; i < 3; i++)
         if (!jinja_is(bounds[i], JINJA_WHOLE))
             jinja_fail(rendering, "range: '%s' is not a whole number", jinja_type_name(bounds[i]));
@@ -180,7 +179,7 @@ const struct jinja_callable jinja_functions[] = {
 
 /* An optional whole number; -1 where it is not given. */
 static int64_t read_count(struct jinja_rendering *rendering, const struct jinja_value *value) {
-    if (!is_given(value)) return -1;
+    if (!jinja_is_given(value)) return -1;
     if (!jinja_is(value, JINJA_WHOLE))
         jinja_fail(rendering, "'%s' object cannot be interpreted as an integer", jinja_type_name(value));
     return jinja_whole(value);
@@ -230,8 +229,7 @@ static void split_at(struct jinja_rendering *rendering, const struct jinja_value
     const char *text = self->string.text;
     size_t at = 0, bytes = self->string.bytes;
     for (int64_t cuts = 0; max < 0 || cuts < max; cuts++) {
-        size_t found = jinja_find_text(text, bytes, at, separator->string.text, separator->string.bytes);
-        jinja_charge_searched(rendering, (found > bytes ? bytes : found) - at, separator->string.bytes);
+        size_t found = jinja_find_text(rendering, self, at, separator);
         if (found > bytes) break;
         add_part(rendering, parts, text + at, found - at);
         at = found + separator->string.bytes;
@@ -330,8 +328,7 @@ JINJA_CALL(call_splitlines) {
 JINJA_CALL(call_find) {
     const char *text = self->string.text;
     require_string(rendering, &a[0]);
-    jinja_charge_searched(rendering, self->string.bytes, a[0].string.bytes);
-    size_t found = jinja_find_text(text, self->string.bytes, 0, a[0].string.text, a[0].string.bytes);
+    size_t found = jinja_find_text(rendering, self, 0, &a[0]);
     return jinja_integer(found > self->string.bytes ? -1 : (int64_t)jinja_count_characters(text, found));
 }
 
@@ -348,13 +345,10 @@ JINJA_CALL(call_count) {
     require_string(rendering, &a[0]);
     size_t bytes = self->string.bytes, wanted = a[0].string.bytes;
     int64_t count = 0;
-    jinja_charge_searched(rendering, bytes, wanted);
+    jinja_charge_moved(rendering, bytes);
     if (wanted == 0) return jinja_integer((int64_t)jinja_count_characters(self->string.text, bytes) + 1);
-    for (size_t at = 0; (at = jinja_find_text(self->string.text, bytes, at, a[0].string.text, wanted)) <= bytes;) {
-        jinja_charge_searched(rendering, 0, wanted);
+    for (size_t at = 0; (at = jinja_find_text(rendering, self, at, &a[0])) <= bytes; at += wanted)
         count++;
-        at += wanted;
-    }
     return jinja_integer(count);
 }
 
@@ -371,7 +365,7 @@ JINJA_CALL(call_isdigit) {
 
 JINJA_CALL(call_get) {
     const struct jinja_value *found = jinja_dict_get(rendering, self->dict, &a[0]);
-    return found ? *found : is_given(&a[1]) ? a[1] : jinja_none();
+    return found ? *found : jinja_is_given(&a[1]) ? a[1] : jinja_none();
 }
 
 JINJA_CALL(call_list_dict) { return jinja_list_dict(rendering, self->dict, (enum jinja_parts)how); }

@@ -89,8 +89,7 @@ static void assign(struct jinja_rendering *rendering, const struct jinja_node *t
         struct jinja_value object = jinja_evaluate(rendering, target->a);
         if (object.kind != JINJA_NAMESPACE) jinja_fail(rendering, "cannot assign attribute on non-namespace object");
         if (target->text.string.text[0] == '_')
-            jinja_fail(rendering, "a namespace cannot have the attribute '%.*s'", (int)target->text.string.bytes,
-                       target->text.string.text);
+            jinja_fail(rendering, "a namespace cannot have the attribute '%.*s'", JINJA_TEXT(target->text));
         jinja_dict_set(rendering, object.dict, target->text, *value);
     } else {
         jinja_bind(rendering, target->text, *value);

@@ -91,6 +91,10 @@ enum {
     JINJA_ABSENT = JINJA_BIT(UNDEFINED) | JINJA_BIT(NONE),
 };
 static inline bool jinja_is(const struct jinja_value *value, int kinds) { return kinds >> value->kind & 1; }
+static inline bool jinja_is_given(const struct jinja_value *value) { return value->kind != JINJA_UNDEFINED; }
+
+/* A string as the two arguments of "%.*s". */
+#define JINJA_TEXT(value) (int)(value).string.bytes, (value).string.text
 
 /* --- a rendering --- */
 
@@ -270,10 +274,10 @@ enum jinja_parts { JINJA_PAIRS, JINJA_KEYS, JINJA_VALUES };
 struct jinja_value jinja_list_dict(struct jinja_rendering *rendering, const struct jinja_dict *dict,
                                    enum jinja_parts parts);
 
-/* json.dumps(value, ensure_ascii=False, indent=, sort_keys=); separators NULL: Python's. */
+/* json.dumps(value, ensure_ascii=False, indent=, sort_keys=); separators undefined: Python's. */
 struct jinja_json_options {
-    const char *indent; /* NULL: on one line */
-    const char *item_separator, *key_separator;
+    struct jinja_value indent; /* undefined: on one line */
+    struct jinja_value item_separator, key_separator;
     bool ascii, sort_keys;
 };
 /* The value in JSON; `json` NULL: repr(value). */
@@ -305,5 +309,7 @@ bool jinja_is_space(uint32_t code);
 size_t jinja_count_characters(const char *text, size_t bytes);
 /* Where character `index` begins; `bytes` when there are fewer. */
 size_t jinja_find_character(const char *text, size_t bytes, size_t index);
-/* The first place >= `from` of a part; `bytes` + 1 when there is none. */
-size_t jinja_find_text(const char *text, size_t bytes, size_t from, const char *part, size_t part_bytes);
+/* The first place from byte `from` of a text on where a part is; the text's bytes + 1 when there is none. Charges the
+ * search. */
+size_t jinja_find_text(struct jinja_rendering *rendering, const struct jinja_value *text, size_t from,
+                       const struct jinja_value *part);

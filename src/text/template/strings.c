@@ -50,11 +50,11 @@ struct jinja_value jinja_change_case(struct jinja_rendering *rendering, const st
     return jinja_take_text(rendering, from);
 }
 
-/* Whether the character of a text at a place is one of a set's. */
+/* Whether a character is one of a set's. */
 static bool in_set(struct jinja_rendering *rendering, const struct jinja_value *set, const char *character,
                    size_t length) {
-    jinja_charge_searched(rendering, set->string.bytes, 1);
-    return jinja_find_text(set->string.text, set->string.bytes, 0, character, length) < set->string.bytes;
+    const struct jinja_value part = jinja_string(character, length);
+    return jinja_find_text(rendering, set, 0, &part) < set->string.bytes;
 }
 
 struct jinja_value jinja_strip(struct jinja_rendering *rendering, const struct jinja_value *text,
@@ -88,8 +88,7 @@ static void replace_into(struct jinja_rendering *rendering, const struct jinja_v
     const char *start = text->string.text;
     size_t bytes = text->string.bytes, at = 0;
     for (int64_t done = 0; max < 0 || done < max; done++) {
-        size_t found = jinja_find_text(start, bytes, at, from->string.text, from->string.bytes);
-        jinja_charge_searched(rendering, (found > bytes ? bytes : found) - at, from->string.bytes);
+        size_t found = jinja_find_text(rendering, text, at, from);
         if (found > bytes) break;
         jinja_append_charged(rendering, start + at, found - at);
         jinja_append_charged(rendering, to->string.text, to->string.bytes);
@@ -263,17 +262,24 @@ static void print_json_string(const struct printer *printer, const struct jinja_
 
 /* The end of a line and the indentation of the present level, where there is one. */
 static void print_line(const struct printer *printer) {
-    if (!printer->json || !printer->json->indent) return;
+    if (!printer->json || !jinja_is_given(&printer->json->indent)) return;
+    const struct jinja_value *indent = &printer->json->indent;
     jinja_charge(printer->rendering, 1 + 2 * (size_t)printer->level);
     put(printer, "\n");
     for (int i = 0; i < printer->level; i++)
-        put(printer, printer->json->indent);
+        jinja_append(printer->rendering, indent->string.text, indent->string.bytes);
 }
 
-static void print_separator(const struct printer *printer, size_t index) {
-    const char *separator = printer->json ? printer->json->item_separator : NULL;
-    if (!separator) separator = printer->json && printer->json->indent ? "," : ", ";
-    if (index > 0) put(printer, separator);
+/* `given` unless there is none. */
+static void put_separator(const struct printer *printer, const struct jinja_value *given, const char *otherwise) {
+    struct jinja_value text = given && jinja_is_given(given) ? *given : jinja_literal(otherwise);
+    jinja_append(printer->rendering, text.string.text, text.string.bytes);
+}
+
+static void begin_item(const struct printer *printer, size_t index) {
+    const struct jinja_json_options *json = printer->json;
+    const char *separator = json && jinja_is_given(&json->indent) ? "," : ", ";
+    if (index > 0) put_separator(printer, json ? &json->item_separator : NULL, separator);
     print_line(printer);
 }
 
@@ -283,7 +289,7 @@ static void print_list(struct printer *printer, const struct jinja_value *value)
     put(printer, tuple ? "(" : "[");
     printer->level++;
     for (size_t i = 0; i < list->count; i++) {
-        print_separator(printer, i);
+        begin_item(printer, i);
         print_value(printer, &list->items[i]);
     }
     printer->level--;
@@ -316,17 +322,17 @@ static void sort_keys(struct jinja_rendering *rendering, const struct jinja_pair
 }
 
 static void print_dict(struct printer *printer, const struct jinja_dict *dict) {
-    const char *separator = printer->json && printer->json->key_separator ? printer->json->key_separator : ": ";
+    const struct jinja_json_options *json = printer->json;
     const struct jinja_pair **pairs = jinja_alloc(printer->rendering, dict->count, sizeof *pairs);
     for (size_t i = 0; i < dict->count; i++)
         pairs[i] = &dict->pairs[i];
-    if (printer->json && printer->json->sort_keys) sort_keys(printer->rendering, pairs, dict->count);
+    if (json && json->sort_keys) sort_keys(printer->rendering, pairs, dict->count);
     put(printer, "{");
     printer->level++;
     for (size_t i = 0; i < dict->count; i++) {
-        print_separator(printer, i);
+        begin_item(printer, i);
         print_key(printer, &pairs[i]->key);
-        put(printer, separator);
+        put_separator(printer, json ? &json->key_separator : NULL, ": ");
         print_value(printer, &pairs[i]->value);
     }
     printer->level--;

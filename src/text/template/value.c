@@ -39,10 +39,13 @@ size_t jinja_find_character(const char *text, size_t bytes, size_t index) {
     return at;
 }
 
-size_t jinja_find_text(const char *text, size_t bytes, size_t from, const char *part, size_t part_bytes) {
-    if (part_bytes == 0) return from;
-    const char *found = from <= bytes ? memmem(text + from, bytes - from, part, part_bytes) : NULL;
-    return found ? (size_t)(found - text) : bytes + 1;
+size_t jinja_find_text(struct jinja_rendering *rendering, const struct jinja_value *text, size_t from,
+                       const struct jinja_value *part) {
+    const char *start = text->string.text + from;
+    size_t left = text->string.bytes - from, wanted = part->string.bytes;
+    const char *found = wanted > 0 ? memmem(start, left, part->string.text, wanted) : start;
+    jinja_charge_searched(rendering, found ? (size_t)(found - start) : left, wanted);
+    return found ? from + (size_t)(found - start) : text->string.bytes + 1;
 }
 
 /* --- making values --- */
@@ -304,9 +307,7 @@ bool jinja_contains(struct jinja_rendering *rendering, const struct jinja_value 
     case JINJA_STRING:
         if (item->kind != JINJA_STRING)
             jinja_fail(rendering, "'in <string>' requires string, not %s", jinja_type_name(item));
-        jinja_charge_searched(rendering, container->string.bytes, item->string.bytes);
-        return jinja_find_text(container->string.text, container->string.bytes, 0, item->string.text,
-                               item->string.bytes) <= container->string.bytes;
+        return jinja_find_text(rendering, container, 0, item) <= container->string.bytes;
     case JINJA_LIST:
     case JINJA_TUPLE:
     case JINJA_RANGE:
