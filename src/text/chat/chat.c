@@ -1,5 +1,6 @@
 #include "text/chat/chat.h"
 
+#include "base/json.h"
 #include "text/template/jinja.h"
 
 /* A conversation and the work of rendering it so far, which is bounded: each turn is rendered with all turns before it.
@@ -25,6 +26,10 @@ static void chat_rendering_free(struct chat_rendering *rendering) {
     vec_free(&rendering->marks.places);
 }
 
+static bool is_over(const struct chat_rendering *rendering) {
+    return rendering->bytes > RENDERED_BYTES_MAX || rendering->work > WORK_MAX;
+}
+
 static enum status render(struct chat_rendering *rendering, const json_t *messages, bool prompt) {
     struct chat_input input = rendering->whole;
     input.messages = messages;
@@ -32,18 +37,17 @@ static enum status render(struct chat_rendering *rendering, const json_t *messag
     enum status status = chat_template_render(rendering->chat, &input, &rendering->output);
     rendering->bytes += rendering->output.text.count;
     rendering->work += rendering->output.work;
-    if (rendering->bytes > RENDERED_BYTES_MAX || rendering->work > WORK_MAX)
+    if (is_over(rendering))
         return status_set(STATUS_BAD_INPUT, "messages: too many and too long turns for one conversation");
     return status;
 }
 
 static json_t *first_messages(const struct chat_rendering *rendering, size_t count) {
     json_t *first = json_array();
-    for (size_t i = 0; i < count && first; i++)
-        if (json_array_append(first, json_array_get(rendering->whole.messages, i)) != 0) {
-            json_decref(first);
-            first = NULL;
-        }
+    int failed = 0;
+    for (size_t i = 0; i < count; i++)
+        failed |= json_array_append(first, json_array_get(rendering->whole.messages, i));
+    first = json_unless(failed, first);
     if (!first) (void)status_no_memory(0, "messages");
     return first;
 }
@@ -58,11 +62,20 @@ static enum status chat_render(struct chat_rendering *rendering, size_t count, b
     return status;
 }
 
-static bool is_over(const struct chat_rendering *rendering) {
-    return rendering->bytes > RENDERED_BYTES_MAX || rendering->work > WORK_MAX;
+/* The same into a text of its own, which is empty. */
+static enum status render_apart(struct chat_rendering *rendering, size_t count, bool add_generation_prompt,
+                                struct text_buffer *out) {
+    TRY(chat_render(rendering, count, add_generation_prompt));
+    *out = rendering->output.text;
+    rendering->output.text = (struct text_buffer){0};
+    return STATUS_OK;
 }
 
-/* Renders with marks. *told: whether the template could render them. */
+static bool begins_with(const struct text_buffer *text, const struct text_buffer *begin) {
+    return text->count >= begin->count && (begin->count == 0 || memcmp(text->items, begin->items, begin->count) == 0);
+}
+
+/* Renders with marks. *rendered: whether the template could render them. */
 static enum status render_marked(struct chat_rendering *rendering, const json_t *messages, size_t own, bool sparse,
                                  bool prompt, bool *rendered) {
     json_t *marked = chat_marks_put(messages, own, sparse);
@@ -87,8 +100,7 @@ static enum status find_marks(struct chat_rendering *rendering, size_t count, si
     *found = false;
     for (int sparse = 0; sparse < 2 && status == STATUS_OK && !*found; sparse++) {
         status = render_marked(rendering, messages, own, sparse > 0, prompt, found);
-        *found = *found && made->count == text->count &&
-                 (text->count == 0 || memcmp(made->items, text->items, text->count) == 0);
+        *found = *found && made->count == text->count && begins_with(made, text);
     }
     json_decref(messages);
     return status;
@@ -138,10 +150,6 @@ static size_t common_bytes(const struct text_buffer *a, size_t from_a, const str
     return common;
 }
 
-static bool begins_with(const struct text_buffer *text, const struct text_buffer *begin) {
-    return text->count >= begin->count && (begin->count == 0 || memcmp(text->items, begin->items, begin->count) == 0);
-}
-
 static enum status refuse(size_t turn, const char *why) {
     (void)status_set(STATUS_BAD_INPUT, "messages[%zu]: cannot tell where the assistant's turn %s", turn, why);
     return status_hint(
@@ -162,8 +170,8 @@ static enum status find_parting(struct chat_rendering *rendering, size_t turn, c
                                 const struct text_buffer *prompt, const struct words *words, size_t *start) {
     bool found;
     TRY(find_marks(rendering, turn, SIZE_MAX, true, prompt, &found));
-    if (!found || words->before == 0) return refuse(turn, "begins: it does not follow what the model is given");
-    struct words given = find_words(&rendering->marks, prompt);
+    struct words given = {0};
+    if (found && words->before > 0) given = find_words(&rendering->marks, prompt);
     if (given.before == 0) return refuse(turn, "begins: it does not follow what the model is given");
     size_t common = common_bytes(text, words->before, prompt, given.before);
     *start = words->before + common;
@@ -248,12 +256,8 @@ static enum status chat_turn_render(struct chat_rendering *rendering, size_t tur
                                     size_t *start) {
     if (turn == 0) return status_set(STATUS_BAD_INPUT, "messages: begin with the assistant, who has nothing to answer");
     struct text_buffer prompt;
-    TRY(chat_render(rendering, turn + 1, false));
-    *text = rendering->output.text;
-    rendering->output.text = (struct text_buffer){0};
-    TRY(chat_render(rendering, turn, true));
-    prompt = rendering->output.text;
-    rendering->output.text = (struct text_buffer){0};
+    TRY(render_apart(rendering, turn + 1, false, text));
+    TRY(render_apart(rendering, turn, true, &prompt));
     enum status status = find_turn(rendering, turn, text, &prompt, start);
     vec_free(&prompt);
     return status;
@@ -407,11 +411,7 @@ static enum status encode_whole(struct chat_encoder *encoder, struct token_ids *
     struct jinja_output *output = &encoder->rendering.output;
     struct text_buffer given = {0};
     size_t kept = 0;
-    if (encoder->first > 0) {
-        TRY(chat_render(&encoder->rendering, encoder->first, true));
-        given = output->text;
-        output->text = (struct text_buffer){0};
-    }
+    if (encoder->first > 0) TRY(render_apart(&encoder->rendering, encoder->first, true, &given));
     enum status status = chat_render(&encoder->rendering, json_array_size(encoder->rendering.whole.messages), false);
     size_t common = status == STATUS_OK ? common_bytes(&given, 0, &output->text, 0) : 0;
     vec_free(&given);

@@ -196,9 +196,7 @@ static json_t *normalize_message(const json_t *message) {
         if (!json_is_null(value)) failed |= json_object_set(copy, key, value);
     }
     if (thoughts) failed |= json_object_set(copy, "reasoning_content", thoughts);
-    if (!failed) return copy;
-    json_decref(copy);
-    return NULL;
+    return json_unless(failed, copy);
 }
 
 enum status chat_check_messages(const json_t *messages) {
@@ -213,15 +211,19 @@ enum status chat_check_messages(const json_t *messages) {
     return STATUS_OK;
 }
 
+/* The list; NULL, with a message, where part of it could not be made. */
+static json_t *made_messages(int failed, json_t *list) {
+    list = json_unless(failed, list);
+    if (!list) (void)status_no_memory(0, "messages");
+    return list;
+}
+
 json_t *chat_normalize_messages(const json_t *messages) {
     json_t *all = json_array();
-    int failed = !all;
-    for (size_t i = 0; i < json_array_size(messages) && !failed; i++)
+    int failed = 0;
+    for (size_t i = 0; i < json_array_size(messages); i++)
         failed |= json_array_append_new(all, normalize_message(json_array_get(messages, i)));
-    if (!failed) return all;
-    json_decref(all);
-    (void)status_no_memory(0, "messages");
-    return NULL;
+    return made_messages(failed, all);
 }
 
 enum status chat_template_render(const struct chat_template *chat, const struct chat_input *input,
@@ -310,20 +312,17 @@ static json_t *mark_string(json_t *value, bool own, bool sparse) {
 /* The texts of a content in parts: all of the turn's own, else the last. */
 static json_t *mark_parts(json_t *list, bool own, bool sparse) {
     json_t *copy = json_copy(list);
+    int failed = 0;
     bool done = false;
-    for (size_t i = json_array_size(list); i-- > 0 && copy && (own || !done);) {
-        json_t *part = json_array_get(list, i), *text = json_object_get(part, "text"), *made;
+    for (size_t i = json_array_size(list); i-- > 0 && (own || !done);) {
+        json_t *part = json_array_get(list, i), *text = json_object_get(part, "text");
         if (!json_is_string(text)) continue;
-        made = json_copy(part);
-        if (!made || json_object_set_new(made, "text", mark_string(text, own, sparse)) != 0 ||
-            json_array_set(copy, i, made) != 0) {
-            json_decref(copy);
-            copy = NULL;
-        }
-        json_decref(made);
+        part = json_copy(part);
+        failed |= json_object_set_new(part, "text", mark_string(text, own, sparse));
+        failed |= json_array_set_new(copy, i, part);
         done = true;
     }
-    return copy;
+    return json_unless(failed, copy);
 }
 
 static json_t *mark_value(json_t *value, bool own, bool sparse) {
@@ -334,28 +333,24 @@ static json_t *mark_value(json_t *value, bool own, bool sparse) {
 static json_t *mark_message(json_t *message, bool own, bool sparse) {
     static const char *const fields[] = {"content", "thinking", "reasoning_content", "reasoning"};
     json_t *copy = json_copy(message);
-    for (size_t i = 0; i < (own ? sizeof fields / sizeof *fields : 1) && copy; i++) {
+    int failed = 0;
+    for (size_t i = 0; i < (own ? sizeof fields / sizeof *fields : 1); i++) {
         json_t *value = json_object_get(message, fields[i]);
-        if (!value || json_object_set_new(copy, fields[i], mark_value(value, own, sparse)) == 0) continue;
-        json_decref(copy);
-        copy = NULL;
+        if (value) failed |= json_object_set_new(copy, fields[i], mark_value(value, own, sparse));
     }
-    return copy;
+    return json_unless(failed, copy);
 }
 
 json_t *chat_marks_put(const json_t *messages, size_t own, bool sparse) {
     json_t *all = json_array();
-    int failed = !all;
+    int failed = 0;
     size_t count = json_array_size(messages), last = own < count ? own : count; /* behind the last of the others */
-    for (size_t i = 0; i < count && !failed; i++) {
+    for (size_t i = 0; i < count; i++) {
         json_t *message = json_array_get(messages, i);
         bool marked = i == own || !sparse || i + 1 == last;
         failed |= json_array_append_new(all, marked ? mark_message(message, i == own, sparse) : json_incref(message));
     }
-    if (!failed) return all;
-    json_decref(all);
-    (void)status_no_memory(0, "messages");
-    return NULL;
+    return made_messages(failed, all);
 }
 
 /* The bytes of a mark at a place; 0: there is none. */
