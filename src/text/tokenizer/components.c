@@ -141,8 +141,7 @@ static enum status read_replace(struct reader *reader) {
     TRY(pattern_read(reader, &text, &literal));
     TRY(json_require_string(reader->where, reader->object, "content", &content));
     TRY(string_keep(reader, content, &made.content, &made.content_bytes));
-    TRY(literal ? string_keep(reader, text, &made.string, &made.string_bytes)
-                : pattern_add(reader, text, false, &made.pattern));
+    TRY(pattern_add(reader, text, literal, &made.pattern));
     return step_add(reader, &text_replace_step, &made, sizeof made);
 }
 
@@ -293,8 +292,8 @@ static enum status read_metaspace(struct reader *reader) {
     TRY(metaspace_read(reader, &space));
     tokenizer->first_matters |= space.scheme == SCHEME_FIRST;
     tokenizer->first_of_split |= space.scheme == SCHEME_FIRST && tokenizer->pre_tokenizers.count > 0;
-    struct text_replace replace = {
-        .string = " ", .string_bytes = 1, .content = space.text, .content_bytes = space.bytes};
+    struct text_replace replace = {.content = space.text, .content_bytes = space.bytes};
+    TRY(pattern_add(reader, " ", true, &replace.pattern));
     TRY(step_add(reader, &text_replace_step, &replace, sizeof replace));
     struct text_prefix prefix = {.text = space.text,
                                  .bytes = space.bytes,
@@ -307,11 +306,8 @@ static enum status read_metaspace(struct reader *reader) {
 static enum status read_metaspace_decoder(struct reader *reader) {
     struct metaspace space = {0};
     TRY(metaspace_read(reader, &space));
-    struct text_replace replace = {.string = space.text,
-                                   .string_bytes = space.bytes,
-                                   .content = " ",
-                                   .content_bytes = 1,
-                                   .drop_in_first = space.scheme != SCHEME_NEVER};
+    struct text_replace replace = {.content = " ", .content_bytes = 1, .drop_in_first = space.scheme != SCHEME_NEVER};
+    TRY(pattern_add(reader, space.text, true, &replace.pattern));
     return step_add(reader, &text_replace_step, &replace, sizeof replace);
 }
 

@@ -141,11 +141,6 @@ static enum status text_take(void *payload, const char *text, size_t bytes, bool
     return bytes > 0 ? decoder->sink.write(decoder->sink.payload, text, bytes) : STATUS_OK;
 }
 
-static enum status ids_refuse(void *payload, const uint32_t *ids, size_t count) {
-    (void)payload, (void)ids, (void)count;
-    BUG("ids came out of a decoder");
-}
-
 /* `early`: text goes out as soon as possible, even where later tokens would have changed what it becomes. */
 static enum status chain_make(struct tokenizer_decoder *decoder, bool early) {
     const struct tokenizer *tokenizer = decoder->tokenizer;
@@ -156,8 +151,8 @@ static enum status chain_make(struct tokenizer_decoder *decoder, bool early) {
         specs[i] = tokenizer->decoders.items[i];
         if (early && specs[i].type == &text_byte_fallback_step) specs[i].settings = &early_fallback;
     }
-    enum status status = text_chain_create(specs, count, (struct text_sink){text_take, decoder},
-                                           (struct token_sink){ids_refuse, NULL}, &decoder->chain);
+    enum status status = text_chain_create(specs, count, (struct text_sink){text_take, decoder}, (struct token_sink){0},
+                                           &decoder->chain);
     mem_free(specs);
     return status;
 }

@@ -181,18 +181,12 @@ static enum status ids_take(void *payload, const uint32_t *ids, size_t count) {
     return token_ids_append(((struct tokenizer_encoder *)payload)->out, ids, count);
 }
 
-static enum status text_ignore(void *payload, const char *text, size_t bytes, bool end) {
-    (void)payload, (void)text, (void)bytes, (void)end;
-    BUG("text came out of the last stage of a tokenizer");
-}
-
 enum status tokenizer_encoder_create(const struct tokenizer *tokenizer, struct tokenizer_encoder **out) {
     struct tokenizer_encoder *made = mem_array(1, sizeof *made);
     if (!made) return STATUS_FAILED;
     made->tokenizer = tokenizer;
-    enum status status =
-        text_chain_create(tokenizer->steps.items, tokenizer->steps.count, (struct text_sink){text_ignore, NULL},
-                          (struct token_sink){ids_take, made}, &made->chain);
+    enum status status = text_chain_create(tokenizer->steps.items, tokenizer->steps.count, (struct text_sink){0},
+                                           (struct token_sink){ids_take, made}, &made->chain);
     if (status != STATUS_OK) return mem_free(made), status;
     *out = made;
     return STATUS_OK;

@@ -573,10 +573,11 @@ enum status split_pattern_find(const struct split_pattern *pattern, struct split
         return match_failed(pattern, PCRE2_ERROR_MATCHLIMIT);
     int found = match_in_prefixes(pattern, matcher, text, bytes, from, end);
     *result = found >= 0 ? SPLIT_FOUND : found == PCRE2_ERROR_PARTIAL ? SPLIT_MORE : SPLIT_NONE;
-    if (found < 0)
-        return *result == SPLIT_MORE || found == PCRE2_ERROR_NOMATCH ? STATUS_OK : match_failed(pattern, found);
+    if (found < 0 && *result == SPLIT_NONE)
+        return found == PCRE2_ERROR_NOMATCH ? STATUS_OK : match_failed(pattern, found);
     const PCRE2_SIZE *places = pcre2_get_ovector_pointer(matcher->data);
     *start = places[0];
+    if (*result == SPLIT_MORE) return STATUS_OK;
     *stop = places[1];
     matcher->done += *stop - from;
     return STATUS_OK;

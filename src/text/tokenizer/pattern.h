@@ -46,7 +46,7 @@ void split_matcher_pass(struct split_matcher *matcher, const char *text, size_t 
 enum split_result {
     SPLIT_FOUND,
     SPLIT_NONE, /* no match begins at `from` or later */
-    SPLIT_MORE  /* the text that follows decides: ask again with more of it */
+    SPLIT_MORE  /* the text that follows decides: ask again with more of it. No match begins before *start */
 };
 /* The first match in valid UTF-8 `text` that begins at `from` or later. With `end` false the text goes on beyond
  * `bytes` and only matches that no continuation can change are found. Never an empty match. */

@@ -134,7 +134,7 @@ enum { LONGEST_DECOMPOSITION = 32 }; /* U+FDFA takes 18 */
 
 struct normalize_state {
     VEC(utf8proc_int32_t) codes, sorted;
-    struct text_buffer text; /* what differs from the view */
+    struct text_buffer text; /* the segment, as far as it differs from the view */
 };
 
 /* The `tokenizers` library normalizes by the data of Unicode 9, where these characters are not assigned: they neither
@@ -245,28 +245,27 @@ struct normalize_pass {
     struct normalize_state *state;
     const struct text_normal_form *form;
     struct text_view view;
-    const struct text_sink *next;
-    size_t plain_start; /* what was not handed on begins here */
+    size_t plain_start; /* what was not copied begins here */
     size_t start;       /* the cluster under way begins here */
     bool plain;         /* it is one plain character so far */
 };
 
 /* The cluster under way ends at `stop`. */
 static enum status cluster_finish(struct normalize_pass *pass, size_t stop) {
-    if (pass->plain || stop == pass->start) return STATUS_OK;
-    const struct text_sink *next = pass->next;
     const char *text = pass->view.text;
-    pass->state->text.count = 0;
-    TRY(cluster_normalize(pass->state, pass->form, text + pass->start, stop - pass->start));
-    if (pass->start > pass->plain_start)
-        TRY(next->write(next->payload, text + pass->plain_start, pass->start - pass->plain_start, false));
+    if (pass->plain || stop == pass->start) return STATUS_OK;
+    TRY(text_append(&pass->state->text, text + pass->plain_start, pass->start - pass->plain_start));
     pass->plain_start = stop;
-    return next->write(next->payload, pass->state->text.items, pass->state->text.count, false);
+    return cluster_normalize(pass->state, pass->form, text + pass->start, stop - pass->start);
 }
 
 static enum status normalize_apply(const void *settings, void *state, struct text_view view,
                                    const struct text_output *output, size_t *consumed) {
-    struct normalize_pass pass = {state, settings, view, &output->next, 0, 0, true};
+    struct normalize_pass pass = {state, settings, view, 0, 0, true};
+    const struct text_sink *next = &output->next;
+    struct text_buffer *text = &pass.state->text;
+    text->count = 0;
+    *consumed = view.bytes;
     for (size_t place = 0, length; place < view.bytes; place += length) {
         size_t ascii = utf8_ascii_bytes(view.text + place, view.bytes - place);
         if (ascii > 0) {
@@ -285,8 +284,9 @@ static enum status normalize_apply(const void *settings, void *state, struct tex
         pass.plain = kind.begins && kind.plain;
     }
     TRY(cluster_finish(&pass, view.bytes));
-    *consumed = view.bytes;
-    return pass.next->write(pass.next->payload, view.text + pass.plain_start, view.bytes - pass.plain_start, true);
+    if (pass.plain_start == 0) return next->write(next->payload, view.text, view.bytes, true);
+    TRY(text_append(text, view.text + pass.plain_start, view.bytes - pass.plain_start));
+    return next->write(next->payload, text->items, text->count, true);
 }
 
 static void normalize_stop(void *state) {
@@ -434,38 +434,12 @@ const struct text_step_type text_strip_step = {
     .apply = strip_apply,
 };
 
-/* --- replacing the matches of a pattern or a string --- */
+/* --- replacing the matches of a pattern --- */
 
 struct replace_state {
-    struct split_matcher *matcher; /* NULL for a string */
-    struct text_buffer text;       /* what a view becomes */
+    struct split_matcher *matcher;
+    struct text_buffer text; /* what a view becomes */
 };
-
-static enum status string_find(const struct text_replace *replace, struct text_view view, size_t from,
-                               enum split_result *result, size_t *start, size_t *stop) {
-    size_t bytes = replace->string_bytes;
-    const char *place = memmem(view.text + from, view.bytes - from, replace->string, bytes);
-    *result = place ? SPLIT_FOUND : SPLIT_NONE;
-    if (place) *start = (size_t)(place - view.text);
-    *stop = *start + bytes;
-    return STATUS_OK;
-}
-
-/* How much of the view's end may be the beginning of the string. */
-static size_t string_begun(const struct text_replace *replace, struct text_view view, size_t from) {
-    size_t bytes = replace->string_bytes - 1;
-    if (bytes > view.bytes - from) bytes = view.bytes - from;
-    while (bytes > 0 && memcmp(view.text + view.bytes - bytes, replace->string, bytes) != 0)
-        bytes--;
-    return bytes;
-}
-
-static enum status match_find(const struct text_replace *replace, struct replace_state *state, struct text_view view,
-                              size_t from, enum split_result *result, size_t *start, size_t *stop) {
-    if (!replace->pattern) return string_find(replace, view, from, result, start, stop);
-    return split_pattern_find(replace->pattern, state->matcher, view.text, view.bytes, from, view.end, result, start,
-                              stop);
-}
 
 static enum status replace_apply(const void *settings, void *state, struct text_view view,
                                  const struct text_output *output, size_t *consumed) {
@@ -476,18 +450,18 @@ static enum status replace_apply(const void *settings, void *state, struct text_
     enum split_result result = SPLIT_FOUND;
     bool drops = replace->drop_in_first && view.position == SEGMENT_FIRST;
     own->text.count = 0;
-    if (replace->pattern && !own->matcher) TRY(split_matcher_create(replace->pattern, &own->matcher));
+    if (!own->matcher) TRY(split_matcher_create(replace->pattern, &own->matcher));
     while (place < view.bytes) {
-        TRY(match_find(replace, own, view, place, &result, &start, &stop));
+        TRY(split_pattern_find(replace->pattern, own->matcher, view.text, view.bytes, place, view.end, &result, &start,
+                               &stop));
         if (result != SPLIT_FOUND) break;
         TRY(text_append(&own->text, view.text + place, start - place));
         if (!drops) TRY(text_append(&own->text, replace->content, replace->content_bytes));
         place = stop;
     }
-    stop = view.bytes;
-    if (!view.end && place < view.bytes) stop = replace->pattern ? place : stop - string_begun(replace, view, place);
+    stop = result == SPLIT_MORE ? start : view.bytes;
     *consumed = stop;
-    if (replace->pattern) split_matcher_pass(own->matcher, view.text, stop);
+    split_matcher_pass(own->matcher, view.text, stop);
     if (own->text.count == 0) return next->write(next->payload, view.text + place, stop - place, view.end);
     TRY(text_append(&own->text, view.text + place, stop - place));
     return next->write(next->payload, own->text.items, own->text.count, view.end);

@@ -68,7 +68,8 @@ struct text_step_specs {
     size_t count, capacity;
 };
 
-/* A chain belongs to one thread. `last` takes the text of the last step; specs and settings must outlive it. */
+/* A chain belongs to one thread. `last` takes the text of the last step and `ids` what steps find themselves; one that
+ * nothing comes to may be zeroes. Specs and settings must outlive it. */
 struct text_chain;
 enum status text_chain_create(const struct text_step_spec *specs, size_t count, struct text_sink last,
                               struct token_sink ids, struct text_chain **out);
@@ -96,12 +97,10 @@ struct text_prefix {
     bool empty_too;    /* also before an empty segment */
 };
 
-/* Matches of a pattern, or a string if `pattern` is NULL, replaced within each segment. */
+/* Matches of a pattern replaced within each segment. */
 extern const struct text_step_type text_replace_step;
 struct text_replace {
     const struct split_pattern *pattern;
-    const char *string;
-    size_t string_bytes;
     const char *content; /* the replacement */
     size_t content_bytes;
     bool drop_in_first; /* matches in the text's first segment are deleted instead */

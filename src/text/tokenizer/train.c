@@ -31,28 +31,25 @@ struct bpe_pairs {
 
 /* Learning byte-pair merges from counted words. */
 
-/* Distinct words with their counts: zero-initialise, bpe_words_add, bpe_words_free. */
-struct bpe_word {
-    const char *text;
+/* Distinct byte strings, numbered as they come: zero-initialise, names_add, names_free. */
+struct bpe_name {
+    const char *text; /* with a NUL behind it */
     uint32_t bytes;
-    int64_t count;
+    int64_t count; /* of words: how often it was added */
 };
-struct bpe_words {
-    VEC(struct bpe_word) items;
-    struct string_table places; /* word -> index of items */
+struct bpe_names {
+    VEC(struct bpe_name) items;
+    struct string_table places; /* -> index of items */
     struct scratch memory;
 };
 
-/* Tokens by id, in the byte alphabet, and the merges that make them: zero-initialise, bpe_vocabulary_add for the tokens
- * to begin with, bpe_train, bpe_vocabulary_free. */
+/* Tokens by id, in the byte alphabet, and the merges that make them. */
 struct bpe_merge {
     uint32_t left, right; /* ids */
 };
 struct bpe_vocabulary {
-    VEC(const char *) tokens;
-    struct string_table ids;
+    struct bpe_names tokens;
     VEC(struct bpe_merge) merges;
-    struct scratch memory;
 };
 
 /* Adds `change` to the count of a pair in a word. Words must come in ascending order, except that a merge (all of
@@ -128,60 +125,34 @@ static void bpe_pairs_free(struct bpe_pairs *pairs) {
     vec_free(&pairs->queue);
 }
 
-/* Words with their counts, the vocabulary that grows, and the merges that are learned from them. */
-
-static enum status text_keep(struct scratch *memory, const char *text, size_t bytes, const char **out) {
-    char *kept = scratch_alloc(memory, bytes + 1, 1);
+/* The number of a string, any bytes, which is added if it was missing. */
+static enum status bpe_names_add(struct bpe_names *names, const char *text, size_t bytes, uint32_t *index) {
+    if (string_table_find(&names->places, text, bytes, index)) return STATUS_OK;
+    if (bytes >= UINT32_MAX || names->items.count >= UINT32_MAX)
+        return status_set(STATUS_BAD_INPUT, "the text has words of over 4 GiB, or over 4 thousand million of them");
+    char *kept = scratch_alloc(&names->memory, bytes + 1, 1);
     if (!kept) return STATUS_FAILED;
     if (bytes > 0) memcpy(kept, text, bytes);
-    *out = kept;
-    return STATUS_OK;
+    *index = (uint32_t)names->items.count;
+    TRY(vec_push(&names->items, (struct bpe_name){.text = kept, .bytes = (uint32_t)bytes}));
+    return string_table_add(&names->places, kept, (uint32_t)bytes, *index);
 }
 
-/* Counts one occurrence; any bytes. */
-static enum status bpe_words_add(struct bpe_words *words, const char *text, size_t bytes) {
-    uint32_t index;
-    if (string_table_find(&words->places, text, bytes, &index)) return words->items.items[index].count++, STATUS_OK;
-    if (bytes >= UINT32_MAX || words->items.count >= UINT32_MAX)
-        return status_set(STATUS_BAD_INPUT, "the text has words of over 4 GiB, or over 4 thousand million of them");
-    struct bpe_word word = {.bytes = (uint32_t)bytes, .count = 1};
-    TRY(text_keep(&words->memory, text, bytes, &word.text));
-    TRY(vec_push(&words->items, word));
-    return string_table_add(&words->places, word.text, word.bytes, (uint32_t)words->items.count - 1);
-}
-
-static void bpe_words_free(struct bpe_words *words) {
-    vec_free(&words->items);
-    string_table_free(&words->places);
-    scratch_free(&words->memory);
-}
-
-/* The id of the token with this text, which is added if it was missing. */
-static enum status bpe_vocabulary_add(struct bpe_vocabulary *vocabulary, const char *text, size_t bytes, uint32_t *id) {
-    if (string_table_find(&vocabulary->ids, text, bytes, id)) return STATUS_OK;
-    const char *kept;
-    *id = (uint32_t)vocabulary->tokens.count;
-    TRY(text_keep(&vocabulary->memory, text, bytes, &kept));
-    TRY(vec_push(&vocabulary->tokens, kept));
-    return string_table_add(&vocabulary->ids, kept, (uint32_t)bytes, *id);
+static void bpe_names_free(struct bpe_names *names) {
+    vec_free(&names->items);
+    string_table_free(&names->places);
+    scratch_free(&names->memory);
 }
 
 /* Adds the 256 bytes in the order of their characters. */
-static enum status bpe_vocabulary_add_bytes(struct bpe_vocabulary *vocabulary, uint32_t ids[256]) {
+static enum status bytes_add(struct bpe_vocabulary *vocabulary, uint32_t ids[256]) {
     for (uint32_t code = 0; code < 0x200; code++) {
         int byte = byte_alphabet_byte(code);
         if (byte < 0) continue;
         char text[4];
-        TRY(bpe_vocabulary_add(vocabulary, text, utf8_encode(code, text), &ids[byte]));
+        TRY(bpe_names_add(&vocabulary->tokens, text, utf8_encode(code, text), &ids[byte]));
     }
     return STATUS_OK;
-}
-
-static void bpe_vocabulary_free(struct bpe_vocabulary *vocabulary) {
-    vec_free(&vocabulary->tokens);
-    string_table_free(&vocabulary->ids);
-    vec_free(&vocabulary->merges);
-    scratch_free(&vocabulary->memory);
 }
 
 struct training_word {
@@ -198,7 +169,7 @@ struct training {
     struct text_buffer text;
 };
 
-static enum status symbols_fill(struct training *training, const struct bpe_words *words,
+static enum status symbols_fill(struct training *training, const struct bpe_names *words,
                                 const uint32_t byte_ids[256]) {
     size_t total = 0, place = 0;
     for (size_t i = 0; i < words->items.count; i++)
@@ -207,7 +178,7 @@ static enum status symbols_fill(struct training *training, const struct bpe_word
     training->words = mem_array(words->items.count, sizeof *training->words);
     if (!training->symbols || !training->words) return STATUS_FAILED;
     for (size_t i = 0; i < words->items.count; i++) {
-        const struct bpe_word *word = &words->items.items[i];
+        const struct bpe_name *word = &words->items.items[i];
         training->words[i] = (struct training_word){place, word->bytes, word->count};
         for (size_t b = 0; b < word->bytes; b++)
             training->symbols[place++] = byte_ids[(unsigned char)word->text[b]];
@@ -255,10 +226,10 @@ static enum status token_make(struct training *training, struct bpe_merge pair, 
     const uint32_t parts[2] = {pair.left, pair.right};
     training->text.count = 0;
     for (size_t i = 0; i < 2; i++) {
-        const char *text = vocabulary->tokens.items[parts[i]];
-        TRY(text_append(&training->text, text, strlen(text)));
+        const struct bpe_name *token = &vocabulary->tokens.items.items[parts[i]];
+        TRY(text_append(&training->text, token->text, token->bytes));
     }
-    TRY(bpe_vocabulary_add(vocabulary, training->text.items, training->text.count, id));
+    TRY(bpe_names_add(&vocabulary->tokens, training->text.items, training->text.count, id));
     return vec_push(&vocabulary->merges, pair);
 }
 
@@ -277,8 +248,9 @@ static enum status pair_merge(struct training *training, struct bpe_pair_count *
 
 static enum status merges_learn(struct training *training, size_t size, int64_t min_count) {
     enum status status = STATUS_OK;
-    progress_begin(PROGRESS_COUNT, (int64_t)(size - training->vocabulary->tokens.count), "tokenizer: learning tokens");
-    while (training->vocabulary->tokens.count < size && status == STATUS_OK) {
+    progress_begin(PROGRESS_COUNT, (int64_t)(size - training->vocabulary->tokens.items.count),
+                   "tokenizer: learning tokens");
+    while (training->vocabulary->tokens.items.count < size && status == STATUS_OK) {
         struct bpe_pair_count *best = bpe_pairs_take(&training->pairs);
         if (!best || best->count < min_count) break;
         status = pair_merge(training, best);
@@ -291,7 +263,7 @@ static enum status merges_learn(struct training *training, size_t size, int64_t 
 /* Merges the most frequent pair, again and again, until there are `size` tokens or no pair occurs `min_count` times.
  * Of equally frequent pairs the one with the smaller ids comes first. The vocabulary must hold the bytes as byte_ids.
  */
-static enum status bpe_train(const struct bpe_words *words, const uint32_t byte_ids[256], size_t size,
+static enum status bpe_train(const struct bpe_names *words, const uint32_t byte_ids[256], size_t size,
                              int64_t min_count, struct bpe_vocabulary *vocabulary) {
     struct training training = {.vocabulary = vocabulary};
     enum status status;
@@ -311,23 +283,23 @@ done:
 enum { PART_BYTES = 1 << 17, PAIR_COUNT_MIN = 2, BYTES = 256 };
 
 static enum status word_take(void *payload, const char *text, size_t bytes, bool end) {
+    struct bpe_names *words = payload;
+    uint32_t index;
     BUG_IF(!end && bytes > 0, "a split handed on a part of a word");
-    return bytes > 0 ? bpe_words_add(payload, text, bytes) : STATUS_OK;
+    if (bytes == 0) return STATUS_OK;
+    TRY(bpe_names_add(words, text, bytes, &index));
+    words->items.items[index].count++;
+    return STATUS_OK;
 }
 
-static enum status ids_refuse(void *payload, const uint32_t *ids, size_t count) {
-    (void)payload, (void)ids, (void)count;
-    BUG("training has no ids yet");
-}
-
-static enum status words_count_by(const struct file_input *text, char *buffer, struct bpe_words *words) {
+static enum status words_count_by(const struct file_input *text, char *buffer, struct bpe_names *words) {
     struct split_pattern *pattern = NULL;
     struct text_chain *chain = NULL;
     TRY(split_pattern_compile("ByteLevel", tokenizer_gpt2_pattern, strlen(tokenizer_gpt2_pattern), false, &pattern));
     const struct text_split split = {.pattern = pattern, .behavior = SPLIT_ISOLATED};
     const struct text_step_spec steps[] = {{&text_fix_step, NULL}, {&text_split_step, &split}};
-    enum status status = text_chain_create(steps, 2, (struct text_sink){word_take, words},
-                                           (struct token_sink){ids_refuse, NULL}, &chain);
+    enum status status =
+        text_chain_create(steps, 2, (struct text_sink){word_take, words}, (struct token_sink){0}, &chain);
     progress_begin(PROGRESS_BYTES, (int64_t)text->bytes, "tokenizer: counting words");
     for (size_t at = 0, part; status == STATUS_OK && at < text->bytes; at += part) {
         part = text->bytes - at < PART_BYTES ? text->bytes - at : PART_BYTES;
@@ -341,7 +313,7 @@ static enum status words_count_by(const struct file_input *text, char *buffer, s
     return status;
 }
 
-static enum status words_count(const struct file_input *text, struct bpe_words *words) {
+static enum status words_count(const struct file_input *text, struct bpe_names *words) {
     char *buffer = mem_array(PART_BYTES, 1);
     enum status status = buffer ? words_count_by(text, buffer, words) : STATUS_FAILED;
     mem_free(buffer);
@@ -354,7 +326,7 @@ static enum status specials_add(struct bpe_vocabulary *vocabulary, const char *c
         uint32_t id;
         if (bytes == 0 || utf8_valid_bytes(specials[i], bytes) != bytes)
             return status_set(STATUS_BAD_INPUT, "special token %zu: is empty or not UTF-8", i);
-        TRY(bpe_vocabulary_add(vocabulary, specials[i], bytes, &id));
+        TRY(bpe_names_add(&vocabulary->tokens, specials[i], bytes, &id));
         if (id != i) return status_set(STATUS_BAD_INPUT, "special token %s: is there twice", specials[i]);
     }
     return STATUS_OK;
@@ -364,15 +336,15 @@ static json_t *added_json(const struct bpe_vocabulary *vocabulary, size_t specia
     json_t *list = json_array();
     for (size_t i = 0; i < special_count; i++)
         json_array_append_new(list, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)i, "content",
-                                              vocabulary->tokens.items[i], "single_word", 0, "lstrip", 0, "rstrip", 0,
-                                              "normalized", 0, "special", 1));
+                                              vocabulary->tokens.items.items[i].text, "single_word", 0, "lstrip", 0,
+                                              "rstrip", 0, "normalized", 0, "special", 1));
     return list;
 }
 
 static json_t *vocabulary_json(const struct bpe_vocabulary *vocabulary) {
     json_t *object = json_object();
-    for (size_t i = 0; i < vocabulary->tokens.count; i++)
-        json_object_set_new(object, vocabulary->tokens.items[i], json_integer((json_int_t)i));
+    for (size_t i = 0; i < vocabulary->tokens.items.count; i++)
+        json_object_set_new(object, vocabulary->tokens.items.items[i].text, json_integer((json_int_t)i));
     return object;
 }
 
@@ -380,8 +352,8 @@ static json_t *merges_json(const struct bpe_vocabulary *vocabulary) {
     json_t *list = json_array();
     for (size_t i = 0; i < vocabulary->merges.count; i++) {
         struct bpe_merge merge = vocabulary->merges.items[i];
-        json_array_append_new(
-            list, json_pack("[s, s]", vocabulary->tokens.items[merge.left], vocabulary->tokens.items[merge.right]));
+        const struct bpe_name *tokens = vocabulary->tokens.items.items;
+        json_array_append_new(list, json_pack("[s, s]", tokens[merge.left].text, tokens[merge.right].text));
     }
     return list;
 }
@@ -394,7 +366,8 @@ static json_t *byte_level_json(void) {
 static enum status file_write(const struct bpe_vocabulary *vocabulary, size_t special_count, const char *path) {
     json_t *added = added_json(vocabulary, special_count), *tokens = vocabulary_json(vocabulary);
     json_t *merges = merges_json(vocabulary);
-    bool whole = json_array_size(added) == special_count && json_object_size(tokens) == vocabulary->tokens.count &&
+    bool whole = json_array_size(added) == special_count &&
+                 json_object_size(tokens) == vocabulary->tokens.items.count &&
                  json_array_size(merges) == vocabulary->merges.count;
     json_t *file =
         json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}}",
@@ -408,20 +381,21 @@ static enum status file_write(const struct bpe_vocabulary *vocabulary, size_t sp
 }
 
 static enum status train(const struct file_input *text, size_t vocab_size, const char *const *specials, size_t count,
-                         struct bpe_words *words, struct bpe_vocabulary *vocabulary) {
+                         struct bpe_names *words, struct bpe_vocabulary *vocabulary) {
     uint32_t byte_ids[BYTES];
     TRY(specials_add(vocabulary, specials, count));
-    TRY(bpe_vocabulary_add_bytes(vocabulary, byte_ids));
-    if (vocab_size < vocabulary->tokens.count)
+    TRY(bytes_add(vocabulary, byte_ids));
+    if (vocab_size < vocabulary->tokens.items.count)
         return status_set(STATUS_BAD_INPUT,
                           "a vocabulary of %zu tokens is too small: bytes and special tokens take %zu", vocab_size,
-                          vocabulary->tokens.count);
+                          vocabulary->tokens.items.count);
     TRY(words_count(text, words));
     TRY(bpe_train(words, byte_ids, vocab_size, PAIR_COUNT_MIN, vocabulary));
-    if (vocabulary->tokens.count == vocab_size) return STATUS_OK;
+    if (vocabulary->tokens.items.count == vocab_size) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "the text is too small for a vocabulary of %zu tokens: it gives %zu", vocab_size,
-                     vocabulary->tokens.count);
-    return status_hint(STATUS_BAD_INPUT, "use a longer text, or a vocabulary of at most %zu", vocabulary->tokens.count);
+                     vocabulary->tokens.items.count);
+    return status_hint(STATUS_BAD_INPUT, "use a longer text, or a vocabulary of at most %zu",
+                       vocabulary->tokens.items.count);
 }
 
 enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_size, const char *const *special_tokens,
@@ -429,13 +403,14 @@ enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_si
     if (vocab_size < 0 || vocab_size > TOKENIZER_IDS_MAX)
         return status_set(STATUS_BAD_INPUT, "a vocabulary of %lld tokens: must be 0 to %d", (long long)vocab_size,
                           TOKENIZER_IDS_MAX);
-    struct bpe_words words = {0};
+    struct bpe_names words = {0};
     struct bpe_vocabulary vocabulary = {0};
     enum status status;
     TRY_GOTO(status, train(text, (size_t)vocab_size, special_tokens, special_token_count, &words, &vocabulary), done);
     TRY_GOTO(status, file_write(&vocabulary, special_token_count, out_tokenizer_json), done);
 done:
-    bpe_words_free(&words);
-    bpe_vocabulary_free(&vocabulary);
+    bpe_names_free(&words);
+    bpe_names_free(&vocabulary.tokens);
+    vec_free(&vocabulary.merges);
     return status;
 }

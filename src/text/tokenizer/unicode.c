@@ -39,29 +39,19 @@ const struct unicode_addition unicode_additions[] = {
 };
 const size_t unicode_addition_count = sizeof unicode_additions / sizeof *unicode_additions;
 
+/* Compares a character with a range, whose struct begins with its first and last one. */
+static int compare_range(const void *code, const void *range) {
+    uint32_t own = *(const uint32_t *)code;
+    const uint32_t *bounds = range;
+    return own < bounds[0] ? -1 : own > bounds[1];
+}
+
 static const struct unicode_addition *addition_find(uint32_t code) {
-    for (size_t low = 0, high = unicode_addition_count; low < high;) {
-        size_t middle = (low + high) / 2;
-        const struct unicode_addition *addition = &unicode_additions[middle];
-        if (addition->first <= code && code <= addition->last) return addition;
-        if (addition->last < code)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    return bsearch(&code, unicode_additions, unicode_addition_count, sizeof *unicode_additions, compare_range);
 }
 
 bool unicode_is_within(const struct unicode_range *ranges, size_t count, uint32_t code) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (ranges[middle].last < code)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < count && ranges[low].first <= code;
+    return bsearch(&code, ranges, count, sizeof *ranges, compare_range) != NULL;
 }
 
 bool unicode_is_nonspacing(uint32_t code) {
