@@ -11,18 +11,6 @@ static enum status refuse_tokens(const struct component *component, int64_t toke
                        (long long)tokens - 1);
 }
 
-/* Sequences of T tokens, each of which takes one more and shares it with the next. */
-static int64_t count_sequences(int64_t tokens, int64_t sequence_tokens) {
-    return tokens > 0 ? (tokens - 1) / sequence_tokens : 0;
-}
-
-/* Takes the last part of the rows for validation. More rows never leave fewer for training. */
-static struct component_rows split_rows(const struct component *component, int64_t rows) {
-    int64_t held = component->packing.held_rows;
-    if (held == 0) held = packing_held(rows, component->held);
-    return (struct component_rows){.train = rows - held, .held = held};
-}
-
 /* Of all there are. */
 static enum status check_rows(const struct component *component, const struct dataset_options *options, int64_t tokens,
                               int64_t rows) {
@@ -45,9 +33,12 @@ enum status component_require(const struct component *component, const struct da
         int64_t length = options->sequence_tokens, rows = component->packing.rows / dataset_together(options);
         if (!component->supervised) {
             TRY(corpus_require(component->corpus, tokens_of_rows(want, length), effort, &extent));
-            rows = count_sequences(extent.tokens, length);
+            /* Each sequence takes one token more and shares it with the next. */
+            rows = extent.tokens > 0 ? (extent.tokens - 1) / length : 0;
         }
-        *out = split_rows(component, rows);
+        /* The last part of the rows is for validation. More rows never leave fewer for training. */
+        out->held = component->packing.held_rows ? component->packing.held_rows : packing_held(rows, component->held);
+        out->train = rows - out->held;
         if (extent.whole) return check_rows(component, options, extent.tokens, rows);
         if (out->train >= train) return STATUS_OK;
     }

@@ -281,17 +281,13 @@ void dataset_report_cuts(const struct dataset *dataset) {
         component_report_cuts(&dataset->components.items[i], &dataset->options);
 }
 
-/* 1 stands for the rows of Ballast 0.1.0. */
-static uint64_t packing_number(const struct dataset_options *options) {
-    if (!options->pack_examples || options->pairs) return 0;
-    return options->hold_rows ? 1 : 2;
-}
-
 static uint64_t make_fingerprint(const struct dataset *dataset, bool of_0_1_0) {
     const struct dataset_options *options = &dataset->options;
     int64_t border = of_0_1_0 ? options->eos_token_of_0_1_0 : options->eos_token;
+    bool packs = options->pack_examples && !options->pairs;
+    uint64_t packing = !packs ? 0 : options->hold_rows ? 1 : 2; /* 1: the rows of Ballast 0.1.0 */
     uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)(options->documents_apart ? border : -1),
-                            packing_number(options), options->loss_on_all};
+                            packing, options->loss_on_all};
     memcpy(&settings[4], &options->valid_fraction, sizeof settings[4]);
     uint64_t hash = XXH3_64bits(settings, sizeof settings);
     for (int split = 0; split < DATASET_SPLITS; split++) {
@@ -401,12 +397,6 @@ static void check_rows(const struct dataset *dataset, enum dataset_split split, 
            (long long)rows->first, (long long)rows->count, (long long)rows->batch);
 }
 
-/* What of a sequence counts: its targets, or its pair where that begins with it. */
-static int64_t count_of(const struct dataset *dataset, int64_t position, int64_t targets) {
-    if (!dataset->options.pairs) return targets;
-    return position % 2 == 0 && targets > 0;
-}
-
 enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows,
                               const struct dataset_batch *out, int64_t *targets) {
     int64_t counted = 0;
@@ -418,7 +408,8 @@ enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split 
         double *reference = out->references ? out->references + i : NULL;
         int64_t here;
         TRY((split == DATASET_TRAIN ? fill_train_row : fill_valid_row)(dataset, position + i, &row, reference, &here));
-        counted += count_of(dataset, position + i, here);
+        /* A pair counts where it begins. */
+        counted += !dataset->options.pairs ? here : (position + i) % 2 == 0 && here > 0;
     }
     *targets = counted;
     return STATUS_OK;

@@ -522,12 +522,6 @@ static enum status add_message_keys(const json_t *message, const struct chat_tem
     return add_unnamed(message, known, chat, names);
 }
 
-static enum status add_messages(const json_t *list, const struct chat_template *chat, json_t **names) {
-    for (size_t i = 0; i < json_array_size(list); i++)
-        TRY(add_message_keys(json_array_get(list, i), chat, names));
-    return STATUS_OK;
-}
-
 static enum status add_of_template(const json_t *row, const struct chat_template *chat, json_t **names) {
     static const char *const none[] = {NULL};
     const json_t *tools = json_object_get(row, "tools");
@@ -546,7 +540,8 @@ enum status jsonl_unread_add(const json_t *row, enum source_kind kind, const str
         bool read = is_read(key, fields, kind, columns);
         if (!json_is_null(value) && !read) TRY(add_name(key, names));
         if (chat && read && strcmp(key, "tools") != 0 && strcmp(key, "history") != 0)
-            TRY(add_messages(value, chat, names));
+            for (size_t i = 0; i < json_array_size(value); i++)
+                TRY(add_message_keys(json_array_get(value, i), chat, names));
     }
     return chat ? add_of_template(row, chat, names) : STATUS_OK;
 }

@@ -195,12 +195,6 @@ enum status source_split_argument(const char *argument, size_t *path_bytes, int6
     return STATUS_OK;
 }
 
-static enum status add_train(const char *path, const struct jsonl_columns *columns, struct sources *train,
-                             struct sources *valid) {
-    if (file_is_folder(path)) return list_folder(path, train_names, columns, train, valid);
-    return add_file(path, columns, train);
-}
-
 enum status sources_add_train(const char *argument, const struct jsonl_columns *columns, struct sources *train,
                               struct sources *valid) {
     size_t path_bytes, first = train->count;
@@ -209,7 +203,8 @@ enum status sources_add_train(const char *argument, const struct jsonl_columns *
     TRY(source_split_argument(argument, &path_bytes, &weight));
     char *path = mem_format("%.*s", (int)path_bytes, argument);
     if (!path) return STATUS_FAILED;
-    enum status status = add_train(path, columns, train, valid);
+    enum status status =
+        file_is_folder(path) ? list_folder(path, train_names, columns, train, valid) : add_file(path, columns, train);
     mem_free(path);
     for (size_t i = first; i < train->count; i++) {
         train->items[i].argument = number;
@@ -420,13 +415,6 @@ static bool find_line(const char *text, size_t bytes, json_t **object) {
     return false;
 }
 
-/* Bytes up to the last line's end. */
-static size_t whole_lines(const char *text, size_t bytes) {
-    while (bytes > 0 && text[bytes - 1] != '\n')
-        bytes--;
-    return bytes;
-}
-
 enum status jsonl_find_file_kind(const struct file_input *file, const struct jsonl_columns *columns,
                                  enum source_kind *out) {
     enum { FIRST_BYTES = 1 << 16 };
@@ -435,7 +423,9 @@ enum status jsonl_find_file_kind(const struct file_input *file, const struct jso
         char *text = mem_array(bytes + 1, 1);
         if (!text) return STATUS_FAILED;
         enum status status = file_input_read(file, 0, bytes, text);
-        size_t lines = status != STATUS_OK || bytes == file->bytes ? bytes : whole_lines(text, bytes);
+        size_t lines = bytes; /* of whole lines, unless it is all */
+        while (bytes < file->bytes && lines > 0 && text[lines - 1] != '\n')
+            lines--;
         json_t *object = NULL;
         bool enough = status != STATUS_OK || find_line(text, lines, &object) || bytes == file->bytes;
         if (status == STATUS_OK && enough) *out = kind_of_object(object, columns);

@@ -53,16 +53,9 @@ struct token_cache {
     int64_t began_ns, took_ns; /* began_ns 0: nothing was made */
 };
 
-static void hash_content(const void *data, size_t bytes, uint64_t out[2]) {
-    XXH128_hash_t hash = XXH3_128bits(data, bytes);
+static void store_hash(XXH128_hash_t hash, uint64_t out[2]) {
     out[0] = hash.low64;
     out[1] = hash.high64;
-}
-
-/* Ids are below it: what the tokenizer and the EOS token need. */
-static int64_t limit_ids(const struct dataset_options *options) {
-    int64_t limit = tokenizer_vocab_size(options->tokenizer);
-    return options->eos_token < limit ? limit : options->eos_token + 1;
 }
 
 /* Columns that are given change the hash, each by its field and key. */
@@ -98,7 +91,7 @@ static enum status make_key(const struct dataset_options *options, enum source_k
         cache->key.chat_hash[0] += CHAT_VERSION;
     }
     if (kind != SOURCE_TEXT) mix_columns(&options->keys, cache->key.chat_hash);
-    hash_content(tokenizer, tokenizer_bytes, cache->key.tokenizer_hash);
+    store_hash(XXH3_128bits(tokenizer, tokenizer_bytes), cache->key.tokenizer_hash);
     make_key_of_0_1_0(options, kind, cache);
     cache->key.tokenizer_hash[1] ^= tokenizer_changes(options->tokenizer);
     mem_free(tokenizer);
@@ -135,12 +128,6 @@ static enum status hash_sample(const struct file_input *text, uint64_t *out) {
     return STATUS_OK;
 }
 
-static void take_digest(const XXH3_state_t *state, uint64_t out[2]) {
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    out[0] = hash.low64;
-    out[1] = hash.high64;
-}
-
 static enum status hash_text(struct token_cache *cache) {
     if (cache->text_hashed) return STATUS_OK;
     XXH3_state_t *state = XXH3_createState();
@@ -148,7 +135,7 @@ static enum status hash_text(struct token_cache *cache) {
     XXH3_128bits_reset(state);
     enum status status;
     TRY_GOTO(status, hash_part(&cache->making.text, 0, cache->making.text.bytes, state), done);
-    take_digest(state, cache->key.text_hash);
+    store_hash(XXH3_128bits_digest(state), cache->key.text_hash);
     cache->text_hashed = true;
 done:
     XXH3_freeState(state);
@@ -248,7 +235,8 @@ static enum status open_cache(const struct dataset_options *options, const struc
         cache->form =
             making->chat ? "by the model's chat template" : "in Alpaca's words, as the model has no chat template";
     if (source->kind == SOURCE_TEXT) TRY(find_mark(cache));
-    cache->id_limit = limit_ids(options);
+    cache->id_limit = tokenizer_vocab_size(options->tokenizer);
+    if (options->eos_token >= cache->id_limit) cache->id_limit = options->eos_token + 1;
     cache->vocab_size = source_is_supervised(source->kind) ? INT64_MAX : options->vocab_size;
     TRY(make_key(options, source->kind, cache));
     TRY(hash_sample(&making->text, &cache->sample));
@@ -311,7 +299,7 @@ static enum status write_ids(void *payload, const uint32_t *ids, size_t count) {
 /* The key holds the hash of the text that was read, which must be the text that was there when the run began. */
 static enum status keep_hash(struct token_cache *cache) {
     uint64_t read[2], *known = cache->key.text_hash;
-    take_digest(cache->making.hash, read);
+    store_hash(XXH3_128bits_digest(cache->making.hash), read);
     pthread_mutex_lock(&cache->hash_lock);
     bool same = !cache->text_hashed || memcmp(read, known, sizeof read) == 0;
     if (same) memcpy(known, read, sizeof read);
@@ -372,13 +360,6 @@ static bool take_ids(struct token_cache *cache, const struct token_making *makin
     return true;
 }
 
-static void wait_for_maker(struct token_cache *cache) {
-    if (clock_now_ns() - cache->following.changed_ns > PATIENCE_S * 1000000000ll)
-        follow_no_more(cache);
-    else
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
-}
-
 static enum status follow(struct token_cache *cache) {
     struct following *following = &cache->following;
     struct token_making making;
@@ -390,7 +371,12 @@ static enum status follow(struct token_cache *cache) {
     if (cache->view.count > before) return STATUS_OK;
     switch (token_lock_retry(&following->lock)) {
     case TOKEN_LOCK_MINE: return take_over(cache);
-    case TOKEN_LOCK_OTHERS: wait_for_maker(cache); break;
+    case TOKEN_LOCK_OTHERS:
+        if (clock_now_ns() - following->changed_ns > PATIENCE_S * 1000000000ll)
+            follow_no_more(cache);
+        else
+            nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        break;
     case TOKEN_LOCK_NONE: follow_no_more(cache); break;
     }
     return STATUS_OK;

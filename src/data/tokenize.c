@@ -267,12 +267,6 @@ static enum status encode_chunk(const struct tokenizing *t, int thread, struct c
     return end_document(t, &chunk->ids);
 }
 
-static void add_damage(struct utf8_damage *all, const struct utf8_damage *more) {
-    if (all->parts == 0) all->first = more->first;
-    all->bytes += more->bytes;
-    all->parts += more->parts;
-}
-
 /* Encodes chunks in parallel, then sends them in order; of several failures the first in the file is returned. */
 static enum status encode_wave(struct tokenizing *t, int count, int threads, struct token_sink sink) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
@@ -285,7 +279,10 @@ static enum status encode_wave(struct tokenizing *t, int count, int threads, str
         TRY(status_restore(&chunk->status));
         TRY(sink.write(sink.payload, chunk->ids.items, chunk->ids.count));
         t->done += chunk->bytes;
-        add_damage(&t->source.notes->damage, &chunk->notes.damage);
+        struct utf8_damage *damage = &t->source.notes->damage;
+        if (damage->parts == 0) damage->first = chunk->notes.damage.first;
+        damage->bytes += chunk->notes.damage.bytes;
+        damage->parts += chunk->notes.damage.parts;
         TRY(jsonl_unread_join(chunk->notes.unread, &t->source.notes->unread));
     }
     return STATUS_OK;

@@ -6,14 +6,6 @@ static const uint32_t BPE_NO_PLACE = UINT32_MAX;
 
 /* --- the alphabet of bytes, and the characters of a vocabulary --- */
 
-/* Writes the token of a byte, with a NUL behind it. */
-static inline void byte_token_write(unsigned char byte, char out[BYTE_TOKEN_BYTES + 1]) {
-    static const char digits[] = "0123456789ABCDEF";
-    memcpy(out, "<0x00>", BYTE_TOKEN_BYTES + 1);
-    out[3] = digits[byte >> 4];
-    out[4] = digits[byte & 15];
-}
-
 static bool stands_for_itself(uint32_t code) {
     return (code >= 0x21 && code <= 0x7E) || (code >= 0xA1 && code <= 0xFF && code != 0xAD);
 }
@@ -81,7 +73,7 @@ static void byte_tokens_find(struct bpe_alphabet *alphabet, const struct string_
     for (unsigned byte = 0; byte < 256; byte++) {
         char text[BYTE_TOKEN_BYTES + 1];
         uint32_t id;
-        byte_token_write((unsigned char)byte, text);
+        snprintf(text, sizeof text, "<0x%02X>", byte & 255);
         bool found = alphabet->byte_fallback && string_table_find(vocabulary, text, BYTE_TOKEN_BYTES, &id);
         alphabet->byte_ids[byte] = found ? (int64_t)id : BPE_NO_ID;
         all &= found;
@@ -203,18 +195,13 @@ static enum status heap_add(struct bpe_workspace *workspace, uint64_t entry) {
     return STATUS_OK;
 }
 
-static void heap_drop_first(struct bpe_workspace *workspace) {
-    uint64_t *heap = workspace->heap.items;
-    heap[0] = heap[--workspace->heap.count];
-    if (workspace->heap.count > 1) heap_sink(heap, workspace->heap.count);
-}
-
 /* Takes the first pair that is not out of date; false when there is none. */
 static bool heap_take(struct bpe_workspace *workspace, uint32_t *place) {
     while (workspace->heap.count > 0) {
         uint64_t entry = workspace->heap.items[0];
         *place = (uint32_t)entry;
-        heap_drop_first(workspace);
+        workspace->heap.items[0] = workspace->heap.items[--workspace->heap.count];
+        if (workspace->heap.count > 1) heap_sink(workspace->heap.items, workspace->heap.count);
         if (workspace->symbols.items[*place].rank == entry >> 32) return true;
     }
     return false;

@@ -6,6 +6,8 @@
  * U+0143 (a space is U+0120). */
 #pragma once
 
+#include <ctype.h>
+
 #include "base/base.h"
 #include "base/text.h"
 #include "text/tokenizer/steps.h"
@@ -21,20 +23,13 @@ enum status byte_alphabet_read(struct text_buffer *out, const char *text, size_t
 
 enum { BYTE_TOKEN_BYTES = 6 };
 
-static inline int byte_token_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Whether a text is such a token, and of which byte. As in the `tokenizers` library, digits may be small letters, and
  * a plus may stand for the first one. */
 static inline bool byte_token_read(const char *text, size_t bytes, unsigned char *byte) {
     if (bytes != BYTE_TOKEN_BYTES || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return false;
-    int high = text[3] == '+' ? 0 : byte_token_digit(text[3]), low = byte_token_digit(text[4]);
-    if (high < 0 || low < 0) return false;
-    *byte = (unsigned char)(high << 4 | low);
-    return true;
+    const char digits[3] = {text[3] == '+' ? '0' : text[3], text[4]};
+    *byte = (unsigned char)strtoul(digits, NULL, 16);
+    return isxdigit((unsigned char)digits[0]) && isxdigit((unsigned char)digits[1]);
 }
 
 /* The first tokens of a word's characters, and the places where a word may be cut.

@@ -35,14 +35,12 @@ enum status pattern_write_class(struct text_buffer *out, bool (*is)(uint32_t), u
     return within ? pattern_write_range(out, first, codes - 1) : STATUS_OK;
 }
 
-/* True for the name of a general category that pattern_write_category can write: "L", "Lu", "Nd" ... */
+/* Whether it may be the name of a general category: "L", "Lu", "Nd" ...; but not of those that hold what is not
+ * assigned, which depend on the version of Unicode. PCRE2 knows which names there are. */
 static bool pattern_category_known(const char *name, size_t bytes) {
-    static const char *const known[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",
-                                        "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
-                                        "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strlen(known[i]) == bytes && memcmp(known[i], name, bytes) == 0) return true;
-    return false;
+    if (bytes == 2 && memcmp(name, "Cc", 2) == 0) return true;
+    bool group = bytes > 0 && memchr("LMNPSZ", name[0], 6);
+    return group && (bytes == 1 || (bytes == 2 && name[1] >= 'a' && name[1] <= 'z'));
 }
 
 /* A general category, with the characters that PCRE2 does not know yet. */
@@ -62,7 +60,7 @@ static enum status pattern_write_category(struct text_buffer *out, const char *n
 
 /* --- translation --- */
 
-enum { DEEPEST_GROUP = 64, REPEATS_MAX = 1000, LONGEST_PATTERN_BYTES = 1 << 16 };
+enum { DEEPEST_GROUP = 64, LONGEST_PATTERN_BYTES = 1 << 16 };
 static const size_t NO_ATOM = SIZE_MAX;
 
 struct translator {
@@ -237,26 +235,20 @@ static enum status translate_class(struct translator *t) {
 
 /* --- repeats --- */
 
-static bool read_number(struct translator *t, unsigned *number) {
+static bool take_digits(struct translator *t) {
     size_t start = t->place;
-    *number = 0;
-    for (; t->place < t->bytes && t->in[t->place] >= '0' && t->in[t->place] <= '9'; t->place++)
-        if (*number <= REPEATS_MAX) *number = *number * 10 + (unsigned)(t->in[t->place] - '0');
+    while (t->place < t->bytes && t->in[t->place] >= '0' && t->in[t->place] <= '9')
+        t->place++;
     return t->place > start;
 }
 
-/* {n}, {n,} or {n,m}; `exact` for the first. */
+/* {n}, {n,} or {n,m}; `exact` for the first. PCRE2 checks the numbers. */
 static enum status translate_braces(struct translator *t, bool *exact) {
-    size_t start = t->place;
-    unsigned min, max;
-    t->place++;
-    if (!read_number(t, &min)) return refuse(t, "{ does not begin a repeat (write \\{ for the character)");
-    max = min;
+    size_t start = t->place++;
+    if (!take_digits(t)) return refuse(t, "{ does not begin a repeat (write \\{ for the character)");
     *exact = !take(t, ",");
-    if (!*exact && !next_is(t, "}") && !read_number(t, &max)) return refuse(t, "not a repeat");
-    if (!take(t, "}")) return refuse(t, "not a repeat");
-    if (min > REPEATS_MAX || max > REPEATS_MAX || max < min) return refuse(t, "the bounds of a repeat");
-    return text_append(t->out, t->in + start, t->place - start);
+    if (!*exact) (void)take_digits(t);
+    return take(t, "}") ? text_append(t->out, t->in + start, t->place - start) : refuse(t, "not a repeat");
 }
 
 /* Puts "(?:" before the last atom. */
@@ -371,18 +363,11 @@ static enum status translate_alternatives(struct translator *t, int depth) {
     return STATUS_OK;
 }
 
-enum status pattern_translate(const char *where, const char *pattern, size_t bytes, struct text_buffer *out) {
+static enum status pattern_translate(const char *where, const char *pattern, size_t bytes, struct text_buffer *out) {
     if (bytes > LONGEST_PATTERN_BYTES) return status_set(STATUS_BAD_INPUT, "%s: the pattern is too long", where);
     struct translator t = {.where = where, .in = pattern, .bytes = bytes, .out = out};
     TRY(translate_alternatives(&t, 0));
     return t.place < bytes ? refuse(&t, ") without (") : STATUS_OK;
-}
-
-/* Appends a pattern that matches the text itself. */
-static enum status pattern_translate_literal(const char *text, size_t bytes, struct text_buffer *out) {
-    for (size_t place = 0, length; place < bytes; place += length)
-        TRY(pattern_write_code(out, utf8_decode_valid(text + place, &length)));
-    return STATUS_OK;
 }
 
 /* --- matching --- */
@@ -469,10 +454,9 @@ enum status split_pattern_compile(const char *where, const char *pattern, size_t
     struct split_pattern *made = mem_array(1, sizeof *made);
     enum status status;
     TRY_GOTO(status, made && (made->where = mem_string(where)) ? STATUS_OK : STATUS_FAILED, done);
-    if (literal)
-        TRY_GOTO(status, pattern_translate_literal(pattern, bytes, &text), done);
-    else
-        TRY_GOTO(status, pattern_translate(where, pattern, bytes, &text), done);
+    for (size_t place = 0, length; literal && place < bytes; place += length)
+        TRY_GOTO(status, pattern_write_code(&text, utf8_decode_valid(pattern + place, &length)), done);
+    if (!literal) TRY_GOTO(status, pattern_translate(where, pattern, bytes, &text), done);
     if (text.count == 0) TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: the pattern is empty", where), done);
     TRY_GOTO(status, pattern_compile(where, &text, &made->code), done);
     *out = made;

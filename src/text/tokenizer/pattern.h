@@ -21,14 +21,11 @@ enum { PATTERN_CODES = 0x110000 };
  * `is` holds; all others if `negated`. */
 enum status pattern_write_class(struct text_buffer *out, bool (*is)(uint32_t), uint32_t codes, bool negated);
 
-/* Appends the PCRE2 form of a valid UTF-8 pattern. BAD_INPUT "WHERE: ..." for what is malformed or not listed above. */
-enum status pattern_translate(const char *where, const char *pattern, size_t bytes, struct text_buffer *out);
-
 /* Compiled regular expressions (PCRE2 with JIT) that find the pieces of a text, which may arrive in parts. */
 
 struct split_pattern;
-/* Compiles a pattern, or one that matches the text itself if `literal`. BAD_INPUT "WHERE: ..."
- * for what is malformed, not supported, or able to match nothing. May be used by several threads. */
+/* Compiles a valid UTF-8 pattern, or one that matches the text itself if `literal`. BAD_INPUT "WHERE: ..." for what is
+ * malformed, not listed above, or able to match nothing. May be used by several threads. */
 enum status split_pattern_compile(const char *where, const char *pattern, size_t bytes, bool literal,
                                   struct split_pattern **out);
 /* NULL is allowed. */
