@@ -98,20 +98,9 @@ static enum status make_key(const struct dataset_options *options, enum source_k
     return STATUS_OK;
 }
 
-/* Bytes [from, to) of the text. */
-static enum status hash_part(const struct file_input *text, size_t from, size_t to, XXH3_state_t *state) {
-    enum { PIECE_BYTES = 1 << 16 };
-    unsigned char *piece = mem_array(PIECE_BYTES, 1);
-    if (!piece) return STATUS_FAILED;
-    enum status status = STATUS_OK;
-    for (size_t here; from < to; from += here) {
-        here = to - from < PIECE_BYTES ? to - from : PIECE_BYTES;
-        TRY_GOTO(status, file_input_read(text, from, here, piece), done);
-        XXH3_128bits_update(state, piece, here);
-    }
-done:
-    mem_free(piece);
-    return status;
+static enum status add_to_hash(void *state, const void *data, size_t bytes) {
+    XXH3_128bits_update(state, data, bytes);
+    return STATUS_OK;
 }
 
 /* Of some pages all over the text, the first and the last among them. */
@@ -134,7 +123,7 @@ static enum status hash_text(struct token_cache *cache) {
     if (!state) return status_set(STATUS_FAILED, "out of memory for a hash");
     XXH3_128bits_reset(state);
     enum status status;
-    TRY_GOTO(status, hash_part(&cache->making.text, 0, cache->making.text.bytes, state), done);
+    TRY_GOTO(status, file_input_pass(&cache->making.text, 0, cache->making.text.bytes, add_to_hash, state), done);
     store_hash(XXH3_128bits_digest(state), cache->key.text_hash);
     cache->text_hashed = true;
 done:
@@ -417,7 +406,7 @@ static enum status make_ids(struct token_cache *cache, struct tokenize_effort ef
     enum status status = tokenizing_advance(making->tokenizing, effort, (struct token_sink){write_ids, cache});
     size_t done = tokenizing_done(making->tokenizing);
     show_made(cache);
-    if (status == STATUS_OK) status = hash_part(&making->text, making->hashed, done, making->hash);
+    if (status == STATUS_OK) status = file_input_pass(&making->text, making->hashed, done, add_to_hash, making->hash);
     making->hashed = done;
     return status == STATUS_OK && done == making->text.bytes ? finish(cache) : status;
 }

@@ -242,20 +242,32 @@ char *token_cache_path(const char *folder, const char *text_path) {
     return path;
 }
 
-static bool hash_body(const struct file_input *file, size_t bytes, uint64_t *out) {
+enum status file_input_pass(const struct file_input *file, size_t from, size_t to,
+                            enum status (*sink)(void *payload, const void *data, size_t bytes), void *payload) {
     enum { PIECE_BYTES = 1 << 16 };
-    XXH3_state_t *state = XXH3_createState();
     unsigned char *piece = mem_array(PIECE_BYTES, 1);
-    bool good = state && piece;
-    if (good) XXH3_64bits_reset(state);
-    for (size_t at = 0, here; good && at < bytes; at += here) {
-        here = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-        good = file_input_read(file, at, here, piece) == STATUS_OK;
-        if (good) XXH3_64bits_update(state, piece, here);
+    enum status status = piece ? STATUS_OK : STATUS_FAILED;
+    for (size_t here; status == STATUS_OK && from < to; from += here) {
+        here = to - from < PIECE_BYTES ? to - from : PIECE_BYTES;
+        status = file_input_read(file, from, here, piece);
+        if (status == STATUS_OK) status = sink(payload, piece, here);
     }
+    mem_free(piece);
+    return status;
+}
+
+static enum status add_to_hash(void *state, const void *data, size_t bytes) {
+    XXH3_64bits_update(state, data, bytes);
+    return STATUS_OK;
+}
+
+static bool hash_body(const struct file_input *file, size_t bytes, uint64_t *out) {
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return false;
+    XXH3_64bits_reset(state);
+    bool good = file_input_pass(file, 0, bytes, add_to_hash, state) == STATUS_OK;
     if (good) *out = XXH3_64bits_digest(state);
     XXH3_freeState(state);
-    mem_free(piece);
     return good;
 }
 
@@ -385,26 +397,12 @@ static int open_place(struct token_cache_writer *writer, const char *folder) {
     return file;
 }
 
-static enum status append(struct file_input *file, const void *data, size_t bytes) {
+static enum status append(void *payload, const void *data, size_t bytes) {
+    struct file_input *file = payload;
     int error = file_write_fully(file->descriptor, data, bytes);
     if (error != 0) return status_set(STATUS_FAILED, "%s: cannot write: %s", file->path, strerror(error));
     file->bytes += bytes;
     return STATUS_OK;
-}
-
-static enum status copy_ids(const struct file_input *from, struct file_input *to) {
-    enum { PIECE_BYTES = 1 << 16 };
-    unsigned char *piece = mem_array(PIECE_BYTES, 1);
-    if (!piece) return STATUS_FAILED;
-    enum status status = STATUS_OK;
-    for (size_t at = 0, here; at < from->bytes; at += here) {
-        here = from->bytes - at < PIECE_BYTES ? from->bytes - at : PIECE_BYTES;
-        TRY_GOTO(status, file_input_read(from, at, here, piece), done);
-        TRY_GOTO(status, append(to, piece, here), done);
-    }
-done:
-    mem_free(piece);
-    return status;
 }
 
 /* Opens a file at the writer's place and copies the ids written so far to it. */
@@ -414,8 +412,10 @@ static enum status begin_place(struct token_cache_writer *writer, const char *fo
     if (file.path) file.descriptor = open_place(writer, folder);
     enum status status;
     TRY_GOTO(status, file.descriptor >= 0 ? STATUS_OK : STATUS_FAILED, failed);
-    if (writer->files.count > 0)
-        TRY_GOTO(status, copy_ids(&writer->files.items[writer->files.count - 1], &file), failed);
+    if (writer->files.count > 0) {
+        const struct file_input *last = &writer->files.items[writer->files.count - 1];
+        TRY_GOTO(status, file_input_pass(last, 0, last->bytes, append, &file), failed);
+    }
     writer->files.items[writer->files.count++] = file;
     return STATUS_OK;
 failed:

@@ -21,6 +21,10 @@ struct token_view {
     int64_t id_limit; /* all ids are below it: what their width allows, or less where more is known */
 };
 
+/* Hands bytes [from, to) of a file on, piece by piece. */
+enum status file_input_pass(const struct file_input *file, size_t from, size_t to,
+                            enum status (*sink)(void *payload, const void *data, size_t bytes), void *payload);
+
 /* The tokens of a `.bin` file. BAD_INPUT, with `name` for the path, when magic or version is unknown or the count
  * contradicts the size. */
 enum status token_file_parse(const char *name, const struct file_input *input, struct token_view *out);

@@ -31,43 +31,35 @@ static const char *content_of(const json_t *token) {
     return json_string_value(token);
 }
 
-/* Tokens to be added, in order, in the form of tokenizer.json's added_tokens. */
-struct additions {
-    json_t *list;
-    struct string_table known; /* contents of added tokens */
-};
-
 static bool flag_of(const json_t *token, const char *name, bool otherwise) {
     const json_t *value = json_object_get(token, name);
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-static enum status add_token(struct additions *additions, const json_t *token, bool special) {
+/* `additions`: tokens to be added by their contents, in order, in the form of tokenizer.json's added_tokens; null for
+ * those that it has. */
+static enum status add_token(json_t *additions, const json_t *token, bool special) {
     const char *content = content_of(token);
-    uint32_t id;
-    if (!content || !*content || string_table_find(&additions->known, content, strlen(content), &id)) return STATUS_OK;
+    if (!content || !*content || json_object_get(additions, content)) return STATUS_OK;
     special = special || flag_of(token, "special", false);
     json_t *own = json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", content, "single_word",
                             flag_of(token, "single_word", false), "lstrip", flag_of(token, "lstrip", false), "rstrip",
                             flag_of(token, "rstrip", false), "normalized", flag_of(token, "normalized", !special),
                             "special", special);
-    if (json_array_append_new(additions->list, own) != 0) return status_no_memory(0, "added tokens");
-    content = json_string_value(json_object_get(own, "content"));
-    return string_table_add(&additions->known, content, (uint32_t)strlen(content), 0);
+    return json_object_set_new(additions, content, own) == 0 ? STATUS_OK : status_no_memory(0, "added tokens");
 }
 
-static enum status add_known(struct additions *additions, const json_t *list) {
+static enum status add_known(json_t *additions, const json_t *list) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *content = content_of(json_array_get(list, i));
-        uint32_t id;
-        if (!content || string_table_find(&additions->known, content, strlen(content), &id)) continue;
-        TRY(string_table_add(&additions->known, content, (uint32_t)strlen(content), 0));
+        if (content && json_object_set_new(additions, content, json_null()) != 0)
+            return status_no_memory(0, "added tokens");
     }
     return STATUS_OK;
 }
 
 /* An object whose keys or values are ids, by id: `by_id` says that keys are. */
-static enum status add_by_id(struct additions *additions, const json_t *object, bool by_id, const json_t *specials) {
+static enum status add_by_id(json_t *additions, const json_t *object, bool by_id, const json_t *specials) {
     int64_t last = -1;
     for (size_t i = 0; i < json_object_size(object); i++) {
         const char *key, *found = NULL;
@@ -91,7 +83,7 @@ static enum status add_by_id(struct additions *additions, const json_t *object, 
     return STATUS_OK;
 }
 
-static enum status add_list(struct additions *additions, const json_t *value) {
+static enum status add_list(json_t *additions, const json_t *value) {
     const char *key;
     json_t *token;
     size_t i;
@@ -101,7 +93,7 @@ static enum status add_list(struct additions *additions, const json_t *value) {
 }
 
 /* Keys such as "image_token", which name a token of that model alone. */
-static enum status add_own_names(struct additions *additions, const json_t *config) {
+static enum status add_own_names(json_t *additions, const json_t *config) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)config, key, value) {
@@ -115,7 +107,7 @@ static enum status add_own_names(struct additions *additions, const json_t *conf
 static bool is_filled(const json_t *value) { return json_array_size(value) + json_object_size(value) > 0; }
 
 /* `legacy`: there is no added_tokens_decoder, so the older files count too. */
-static enum status add_all(struct additions *additions, const char *folder, const json_t *config, bool legacy) {
+static enum status add_all(json_t *additions, const char *folder, const json_t *config, bool legacy) {
     json_t *added = NULL;
     enum status status = STATUS_OK;
     if (legacy) TRY(read_file(folder, "added_tokens.json", &added));
@@ -142,7 +134,8 @@ done:
 
 /* Gives ids as the library does: the model's for a token of its vocabulary, else the next. Tokens that the model has no
  * row for are left out. */
-static enum status append_tokens(const char *path, const json_t *additions, int64_t limit, json_t *file) {
+static enum status append_tokens(const char *path, json_t *additions, int64_t limit, json_t *file) {
+    const char *content;
     json_t *vocabulary = json_object_get(json_object_get(file, "model"), "vocab");
     json_t *list = json_object_get(file, "added_tokens");
     int64_t next = (int64_t)json_object_size(vocabulary);
@@ -153,11 +146,11 @@ static enum status append_tokens(const char *path, const json_t *additions, int6
         if (!list || json_object_set_new(file, "added_tokens", list) != 0) return status_no_memory(0, "added tokens");
     }
     json_array_foreach(list, i, token) {
-        const char *content = content_of(token);
+        content = content_of(token);
         if (content && !json_object_get(vocabulary, content)) next++;
     }
-    json_array_foreach((json_t *)(uintptr_t)additions, i, token) {
-        const char *content = content_of(token);
+    json_object_foreach(additions, content, token) {
+        if (json_is_null(token)) continue;
         const json_t *own = json_object_get(vocabulary, content);
         int64_t id = own ? json_integer_value(own) : next;
         if (id >= limit) {
@@ -182,11 +175,12 @@ static enum status remember_end(struct tokenizer *tokenizer, const json_t *confi
 }
 
 /* A hash of what these files change; 0: nothing. */
-static void hash_changes(struct tokenizer *tokenizer, const json_t *additions) {
+static void hash_changes(struct tokenizer *tokenizer, json_t *additions) {
     uint64_t hash = 0;
-    for (size_t i = 0; i < json_array_size(additions); i++) {
-        const json_t *token = json_array_get(additions, i);
-        if (!json_object_get(token, "id")) continue; /* left out */
+    const char *content;
+    json_t *token;
+    json_object_foreach(additions, content, token) {
+        if (!json_object_get(token, "id")) continue; /* left out, or known */
         char *text = json_text(token, JSON_COMPACT | JSON_SORT_KEYS);
         if (text) hash = XXH3_64bits_withSeed(text, strlen(text), hash);
         mem_free(text);
@@ -207,26 +201,24 @@ static enum status read_config(const char *folder, json_t **out, bool *legacy) {
 }
 
 enum status tokenizer_open_with_beside(const char *folder, const char *path, int64_t limit, struct tokenizer **out) {
-    json_t *config = NULL, *file = NULL;
+    json_t *config = NULL, *file = NULL, *additions = json_object();
     bool legacy;
-    struct additions additions = {.list = json_array()};
     struct tokenizer *made = NULL;
     enum status status;
-    TRY_GOTO(status, additions.list ? STATUS_OK : status_no_memory(0, "added tokens"), done);
+    TRY_GOTO(status, additions ? STATUS_OK : status_no_memory(0, "added tokens"), done);
     TRY_GOTO(status, read_config(folder, &config, &legacy), done);
     TRY_GOTO(status, json_read_object(path, TOKENIZER_LARGEST_FILE_BYTES, &file), done);
-    TRY_GOTO(status, add_known(&additions, json_object_get(file, "added_tokens")), done);
-    TRY_GOTO(status, add_all(&additions, folder, config, legacy), done);
-    TRY_GOTO(status, append_tokens(path, additions.list, limit, file), done);
+    TRY_GOTO(status, add_known(additions, json_object_get(file, "added_tokens")), done);
+    TRY_GOTO(status, add_all(additions, folder, config, legacy), done);
+    TRY_GOTO(status, append_tokens(path, additions, limit, file), done);
     TRY_GOTO(status, tokenizer_read(path, json_incref(file), &made), done);
     TRY_GOTO(status, remember_end(made, config), done);
-    hash_changes(made, additions.list);
+    hash_changes(made, additions);
     *out = made;
     made = NULL;
 done:
     tokenizer_free(made);
-    string_table_free(&additions.known);
-    json_decref(additions.list);
+    json_decref(additions);
     json_decref(file);
     json_decref(config);
     return status;
