@@ -7,28 +7,25 @@
 #include "base/text.h"
 #include "text/chat/template.h"
 
-/* Keys of rows that would change the rendered text, and that no chat template reads. */
-static const char *const refused_keys[] = {"images",    "image",         "videos", "video",   "audios",    "audio",
-                                           "functions", "function_call", "weight", "history", "documents", "label",
-                                           NULL};
-/* Keys of rows of texts that only a chat template reads. */
-static const char *const template_keys[] = {"tools", "system", "chat_template_kwargs", NULL};
-/* Keys of chat_template_kwargs that are arguments of transformers' apply_chat_template instead of variables. */
-static const char *const reserved[] = {"messages",
-                                       "conversation",
-                                       "tools",
-                                       "chat_template",
-                                       "add_generation_prompt",
-                                       "continue_final_message",
-                                       "tokenize",
-                                       "padding",
-                                       "truncation",
-                                       "max_length",
-                                       "return_tensors",
-                                       "return_dict",
-                                       "return_assistant_tokens_mask",
-                                       "tokenizer_kwargs",
-                                       NULL};
+/* Lists of keys, with blanks between them. */
+
+/* Of rows: keys that would change the rendered text, and that no chat template reads. */
+static const char refused_keys[] =
+    "images image videos video audios audio functions function_call weight history documents label";
+/* Of rows of texts: keys that only a chat template reads. */
+static const char template_keys[] = "tools system chat_template_kwargs";
+/* Of chat_template_kwargs: arguments of transformers' apply_chat_template instead of variables. */
+static const char reserved[] = "messages conversation tools chat_template add_generation_prompt continue_final_message "
+                               "tokenize padding truncation "
+                               "max_length return_tensors return_dict return_assistant_tokens_mask tokenizer_kwargs";
+
+static bool has_word(const char *list, const char *word) {
+    for (size_t bytes; *list; list += bytes + (list[bytes] == ' ')) {
+        bytes = strcspn(list, " ");
+        if (strlen(word) == bytes && memcmp(list, word, bytes) == 0) return true;
+    }
+    return false;
+}
 
 /* Whether a value changes nothing: null, an empty text, list or object, a weight of 1, and any label but false, which
  * marks an answer that is not to be learned (trl's unpaired preferences). */
@@ -41,11 +38,12 @@ static bool is_empty(const char *key, const json_t *value) {
 }
 
 /* `applied`, unless NULL, is one of the keys that the row's form applies. */
-static enum status refuse_keys(const struct jsonl_row *row, const char *const *keys, const char *applied,
-                               const char *wrong) {
-    for (; *keys; keys++) {
-        bool refused = !applied || strcmp(*keys, applied) != 0;
-        if (refused && !is_empty(*keys, json_object_get(row->object, *keys))) return jsonl_refuse(row, *keys, wrong);
+static enum status refuse_keys(const struct jsonl_row *row, const char *keys, const char *applied, const char *wrong) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)row->object, key, value) {
+        bool refused = has_word(keys, key) && !is_empty(key, value) && !(applied && strcmp(key, applied) == 0);
+        if (refused) return jsonl_refuse(row, key, wrong);
     }
     return STATUS_OK;
 }
@@ -106,15 +104,16 @@ static enum status add_tools(const struct jsonl_row *row, json_t *conversation) 
 
 static enum status add_variables(const struct jsonl_row *row, json_t *conversation) {
     static const char key[] = "chat_template_kwargs";
-    json_t *variables = json_object_get(row->object, key);
+    json_t *variables = json_object_get(row->object, key), *value;
+    const char *name;
     if (!variables || json_is_null(variables)) return STATUS_OK;
     if (!json_is_object(variables)) return jsonl_refuse(row, key, ": must be an object");
-    for (size_t i = 0; reserved[i]; i++)
-        if (json_object_get(variables, reserved[i])) {
-            (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s.%s: is not a variable of chat templates", row->name,
-                             (long long)row->line, key, reserved[i]);
-            return status_hint(STATUS_BAD_INPUT, "messages and tools belong next to chat_template_kwargs");
-        }
+    json_object_foreach(variables, name, value) {
+        if (!has_word(reserved, name)) continue;
+        (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s.%s: is not a variable of chat templates", row->name,
+                         (long long)row->line, key, name);
+        return status_hint(STATUS_BAD_INPUT, "messages and tools belong next to chat_template_kwargs");
+    }
     return json_object_set(conversation, key, variables) == 0 ? STATUS_OK : status_no_memory(0, key);
 }
 
@@ -435,12 +434,6 @@ enum { NAMES_MAX = 24, NAME_BYTES = 40 };
 
 #define BIT(field) (1u << JSONL_##field)
 
-static bool is_one_of(const char *name, const char *const *list) {
-    while (*list && strcmp(*list, name) != 0)
-        list++;
-    return *list;
-}
-
 static bool holds(const json_t *row, const struct jsonl_columns *columns, enum jsonl_field field) {
     const char *key = jsonl_key(columns, field);
     return key && json_object_get(row, key);
@@ -464,12 +457,11 @@ static unsigned fields_of(const json_t *row, enum source_kind kind, const struct
 
 /* Those next to the fields are applied or refused (source.h). */
 static bool is_read(const char *key, unsigned fields, enum source_kind kind, const struct jsonl_columns *columns) {
-    static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history", NULL};
     for (int field = 0; field < JSONL_FIELDS; field++) {
         const char *own = fields >> field & 1 ? jsonl_key(columns, (enum jsonl_field)field) : NULL;
         if (own && strcmp(own, key) == 0) return true;
     }
-    if (kind != SOURCE_JSONL && is_one_of(key, beside)) return true;
+    if (kind != SOURCE_JSONL && (has_word(template_keys, key) || strcmp(key, "history") == 0)) return true;
     return kind == SOURCE_CHAT && fields == 0 && strcmp(key, "conversations") == 0;
 }
 
@@ -496,12 +488,12 @@ static bool names_one_of(const struct chat_template *chat, const char *const *li
 }
 
 /* Keys of an object, apart from `known`, that the template does not name. */
-static enum status add_unnamed(const json_t *object, const char *const *known, const struct chat_template *chat,
+static enum status add_unnamed(const json_t *object, const char *known, const struct chat_template *chat,
                                json_t **names) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        bool read = is_empty("", value) || is_one_of(key, known) || chat_template_names(chat, key);
+        bool read = is_empty("", value) || has_word(known, key) || chat_template_names(chat, key);
         if (!read) TRY(add_name(key, names));
     }
     return STATUS_OK;
@@ -510,9 +502,8 @@ static enum status add_unnamed(const json_t *object, const char *const *known, c
 /* Thoughts go to the template under each of their names (text/chat/template.h). */
 static enum status add_message_keys(const json_t *message, const struct chat_template *chat, json_t **names) {
     static const char *const thoughts[] = {"reasoning_content", "thinking", "reasoning", NULL};
-    static const char *const known[] = {
-        "role", "content",           "from",     "value",     "weight", "train", "training",
-        "loss", "reasoning_content", "thinking", "reasoning", NULL};
+    static const char known[] =
+        "role content from value weight train training loss reasoning_content thinking reasoning";
     const char *from = json_string_value(json_object_get(message, "from"));
     bool calls = from && strcmp(from, "function_call") == 0;
     if (calls && !chat_template_names(chat, "tool_calls")) TRY(add_name(from, names));
@@ -523,12 +514,11 @@ static enum status add_message_keys(const json_t *message, const struct chat_tem
 }
 
 static enum status add_of_template(const json_t *row, const struct chat_template *chat, json_t **names) {
-    static const char *const none[] = {NULL};
     const json_t *tools = json_object_get(row, "tools");
     const char *text = json_string_value(tools);
     bool given = !is_empty("", tools) && !(text && strcmp(text, "[]") == 0);
     if (given && !chat_template_names(chat, "tools")) TRY(add_name("tools", names));
-    return add_unnamed(json_object_get(row, "chat_template_kwargs"), none, chat, names);
+    return add_unnamed(json_object_get(row, "chat_template_kwargs"), "", chat, names);
 }
 
 enum status jsonl_unread_add(const json_t *row, enum source_kind kind, const struct jsonl_columns *columns,

@@ -7,13 +7,21 @@
 
 /* --- fields --- */
 
-enum status json_only(const char *where, const json_t *object, const char *const *fields) {
-    for (void *item = json_object_iter((json_t *)object); item; item = json_object_iter_next((json_t *)object, item)) {
-        const char *key = json_object_iter_key(item);
-        size_t i = 0;
-        while (fields[i] && strcmp(fields[i], key) != 0)
-            i++;
-        if (!fields[i]) return status_set(STATUS_BAD_INPUT, "%s: %.60s: not a setting that is supported", where, key);
+/* Whether the list, with blanks between its words, has a word. */
+static bool has_word(const char *list, const char *word) {
+    for (size_t bytes; *list; list += bytes + (list[bytes] == ' ')) {
+        bytes = strcspn(list, " ");
+        if (strlen(word) == bytes && memcmp(list, word, bytes) == 0) return true;
+    }
+    return false;
+}
+
+enum status json_only(const char *where, const json_t *object, const char *fields) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        if (!has_word(fields, key))
+            return status_set(STATUS_BAD_INPUT, "%s: %.60s: not a setting that is supported", where, key);
     }
     return STATUS_OK;
 }
@@ -54,7 +62,7 @@ struct reader {
 };
 
 /* Fails where the component has other fields than its type and these. */
-#define ONLY(reader, ...) json_only((reader)->where, (reader)->object, (const char *const[]){"type", __VA_ARGS__, NULL})
+#define ONLY(reader, fields) json_only((reader)->where, (reader)->object, "type " fields)
 
 /* Appends a step. Its settings are copied, to stay as long as the tokenizer. */
 static enum status step_add(struct reader *reader, const struct text_step_type *type, const void *settings,
@@ -89,7 +97,7 @@ static enum status pattern_read(struct reader *reader, const char **text, bool *
     if (!place) return STATUS_FAILED;
     *literal = json_object_get(pattern, "String") != NULL;
     const char *kind = *literal ? "String" : "Regex";
-    TRY(json_only(place, pattern, (const char *const[]){kind, NULL}));
+    TRY(json_only(place, pattern, kind));
     TRY(json_require_string(place, pattern, kind, text));
     return **text ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: the pattern is empty", place);
 }
@@ -120,7 +128,7 @@ static enum status split_add(struct reader *reader, const char *pattern, bool li
 
 static enum status read_strip_accents(struct reader *reader) {
     reader->tokenizer->beginning_moves = true;
-    TRY(ONLY(reader, NULL));
+    TRY(ONLY(reader, ""));
     return vec_push(reader->out, (struct text_step_spec){&text_map_step, &text_strip_accents});
 }
 
@@ -137,7 +145,7 @@ static enum status read_replace(struct reader *reader) {
     const char *text = NULL, *content = NULL;
     bool literal = false;
     struct text_replace made = {0};
-    TRY(ONLY(reader, "pattern", "content"));
+    TRY(ONLY(reader, "pattern content"));
     TRY(pattern_read(reader, &text, &literal));
     TRY(json_require_string(reader->where, reader->object, "content", &content));
     TRY(string_keep(reader, content, &made.content, &made.content_bytes));
@@ -152,7 +160,7 @@ static enum status read_replace_normalizer(struct reader *reader) {
 
 static enum status read_strip_normalizer(struct reader *reader) {
     bool left = false, right = false;
-    TRY(ONLY(reader, "strip_left", "strip_right"));
+    TRY(ONLY(reader, "strip_left strip_right"));
     TRY(json_require_bool(reader->where, reader->object, "strip_left", &left));
     TRY(json_require_bool(reader->where, reader->object, "strip_right", &right));
     reader->tokenizer->beginning_moves |= left;
@@ -170,7 +178,7 @@ const char tokenizer_gpt2_pattern[] =
 static enum status read_byte_level(struct reader *reader) {
     static const struct text_prefix space = {.text = " ", .bytes = 1, .place = PREFIX_EACH, .unless_there = true};
     bool prefix_space = false, trim_offsets = false, use_regex = true;
-    TRY(ONLY(reader, "add_prefix_space", "trim_offsets", "use_regex"));
+    TRY(ONLY(reader, "add_prefix_space trim_offsets use_regex"));
     TRY(json_require_bool(reader->where, reader->object, "add_prefix_space", &prefix_space));
     TRY(json_read_bool(reader->where, reader->object, "trim_offsets", &trim_offsets)); /* offsets are not kept */
     TRY(json_read_bool(reader->where, reader->object, "use_regex", &use_regex));
@@ -192,7 +200,7 @@ static enum status read_split(struct reader *reader) {
     enum split_behavior behavior;
     bool invert = false, literal;
     const char *text;
-    TRY(ONLY(reader, "pattern", "behavior", "invert"));
+    TRY(ONLY(reader, "pattern behavior invert"));
     TRY(behavior_read(reader, &behavior));
     TRY(json_require_bool(reader->where, reader->object, "invert", &invert));
     TRY(pattern_read(reader, &text, &literal));
@@ -225,12 +233,12 @@ static enum status class_split_add(struct reader *reader, const char *form, bool
 }
 
 static enum status read_whitespace(struct reader *reader) {
-    TRY(ONLY(reader, NULL));
+    TRY(ONLY(reader, ""));
     return class_split_add(reader, "[@]+|[^@\\s]+", unicode_is_word, SPLIT_REMOVED, true);
 }
 
 static enum status read_whitespace_split(struct reader *reader) {
-    TRY(ONLY(reader, NULL));
+    TRY(ONLY(reader, ""));
     return split_add(reader, "\\s+", false, SPLIT_REMOVED, false);
 }
 
@@ -277,7 +285,7 @@ static enum status scheme_read(const char *where, const json_t *object, enum sch
 
 static enum status metaspace_read(struct reader *reader, struct metaspace *out) {
     uint32_t code;
-    TRY(ONLY(reader, "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"));
+    TRY(ONLY(reader, "replacement add_prefix_space prepend_scheme split str_rep"));
     TRY(require_character(reader, "replacement", &code));
     TRY(scheme_read(reader->where, reader->object, &out->scheme));
     out->split = true;
@@ -315,10 +323,10 @@ static enum status read_metaspace_decoder(struct reader *reader) {
 
 /* ByteLevel after the model: its settings change only offsets, which Ballast does not use. */
 static enum status read_byte_level_post(struct reader *reader) {
-    static const char *const settings[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
+    static const char *const settings[] = {"add_prefix_space", "trim_offsets", "use_regex"};
     bool unused = false;
-    TRY(json_only(reader->where, reader->object, settings));
-    for (size_t i = 1; settings[i]; i++)
+    TRY(ONLY(reader, "add_prefix_space trim_offsets use_regex"));
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         TRY(json_read_bool(reader->where, reader->object, settings[i], &unused));
     return STATUS_OK;
 }
@@ -353,7 +361,7 @@ static enum status piece_read(struct template *template, const json_t *piece) {
     const char *where = template->reader->where, *id = NULL;
     if (json_object_size(piece) != 1 || !json_is_object(sequence ? sequence : special))
         return status_set(STATUS_BAD_INPUT, "%s: single: must hold Sequence and SpecialToken objects", where);
-    TRY(json_only(where, sequence ? sequence : special, (const char *const[]){"id", "type_id", NULL}));
+    TRY(json_only(where, sequence ? sequence : special, "id type_id"));
     TRY(json_require_string(where, sequence ? sequence : special, "id", &id));
     if (special) return special_append(template, id, template->sequences ? &template->after : &template->before);
     template->sequences++;
@@ -377,7 +385,7 @@ static enum status template_add(struct tokenizer *tokenizer, const struct templa
 static enum status read_template(struct reader *reader) {
     struct template template = {.reader = reader};
     const json_t *single, *pair;
-    TRY(ONLY(reader, "single", "pair", "special_tokens"));
+    TRY(ONLY(reader, "single pair special_tokens"));
     TRY(json_require_array(reader->where, reader->object, "single", &single));
     TRY(json_require_array(reader->where, reader->object, "pair", &pair)); /* Ballast has no pairs of texts */
     TRY(json_require_object(reader->where, reader->object, "special_tokens", &template.specials));
@@ -406,7 +414,7 @@ static enum status read_strip_decoder(struct reader *reader) {
     enum { MAX = 1 << 20 };
     struct text_strip strip = {0};
     int64_t start = 0, stop = 0;
-    TRY(ONLY(reader, "content", "start", "stop"));
+    TRY(ONLY(reader, "content start stop"));
     TRY(require_character(reader, "content", &strip.code));
     TRY(json_require(reader->where, reader->object, "start"));
     TRY(json_require(reader->where, reader->object, "stop"));
@@ -505,7 +513,9 @@ static enum status component_read(const struct kind *kind, struct reader reader,
 static enum status sequence_read(const struct kind *kind, struct reader reader, int depth) {
     enum { DEEPEST_SEQUENCE = 16 };
     const json_t *list;
-    TRY(ONLY(&reader, kind->sequence));
+    char fields[32];
+    snprintf(fields, sizeof fields, "type %s", kind->sequence);
+    TRY(json_only(reader.where, reader.object, fields));
     TRY(json_require_array(reader.where, reader.object, kind->sequence, &list));
     if (depth == DEEPEST_SEQUENCE)
         return status_set(STATUS_BAD_INPUT, "%s: too many Sequences within Sequences", reader.where);
@@ -534,7 +544,7 @@ static enum status component_read(const struct kind *kind, struct reader reader,
     if (kind->table == pre_tokenizers && reader.tokenizer->byte_level)
         return status_set(STATUS_BAD_INPUT, "%s: a pre-tokenizer after ByteLevel is not supported", reader.where);
     if (found->read) return found->read(&reader);
-    TRY(ONLY(&reader, NULL));
+    TRY(ONLY(&reader, ""));
     return vec_push(reader.out, found->step);
 }
 

@@ -6,18 +6,6 @@
 
 /* --- "model": BPE's settings, vocabulary and merges --- */
 
-static const char *const settings[] = {"type",
-                                       "dropout",
-                                       "unk_token",
-                                       "continuing_subword_prefix",
-                                       "end_of_word_suffix",
-                                       "fuse_unk",
-                                       "byte_fallback",
-                                       "ignore_merges",
-                                       "vocab",
-                                       "merges",
-                                       NULL};
-
 /* Settings that would change ids and are not supported. */
 static enum status settings_check(const char *where, const json_t *model) {
     const char *type = "BPE", *prefix = "", *suffix = "";
@@ -25,7 +13,9 @@ static enum status settings_check(const char *where, const json_t *model) {
     TRY(json_read_string(where, model, "type", &type));
     if (strcmp(type, "BPE") != 0)
         return status_set(STATUS_BAD_INPUT, "%s: %.60s is not supported (supported: BPE)", where, type);
-    TRY(json_only(where, model, settings));
+    TRY(json_only(where, model,
+                  "type dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback "
+                  "ignore_merges vocab merges"));
     TRY(json_read_double(where, model, "dropout", 0, 1, &dropout));
     TRY(json_read_string(where, model, "continuing_subword_prefix", &prefix));
     TRY(json_read_string(where, model, "end_of_word_suffix", &suffix));
@@ -164,10 +154,8 @@ static enum status token_parse(struct tokenizer *tokenizer, const char *where, c
                                struct added_token *out) {
     int64_t id = 0;
     const char *content = NULL;
-    static const char *const fields[] = {"id",     "content",    "single_word", "lstrip",
-                                         "rstrip", "normalized", "special",     NULL};
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
-    TRY(json_only(where, object, fields));
+    TRY(json_only(where, object, "id content single_word lstrip rstrip normalized special"));
     TRY(json_require(where, object, "id"));
     TRY(json_read_int(where, object, "id", 0, TOKENIZER_IDS_MAX - 1, &id));
     TRY(json_require_string(where, object, "content", &content));
@@ -299,10 +287,9 @@ static enum status added_read(struct tokenizer *tokenizer, const char *where, co
 /* --- the file --- */
 
 static enum status unused_check(const char *name, const json_t *file) {
-    static const char *const fields[] = {"version",       "truncation",     "padding", "added_tokens", "normalizer",
-                                         "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
     const char *version = "1.0";
-    TRY(json_only(name, file, fields));
+    TRY(json_only(name, file,
+                  "version truncation padding added_tokens normalizer pre_tokenizer post_processor decoder model"));
     TRY(json_read_string(name, file, "version", &version));
     if (strcmp(version, "1.0") != 0)
         return status_set(STATUS_BAD_INPUT, "%s: version: %.60s is not supported (supported: 1.0)", name, version);

@@ -50,8 +50,9 @@ enum status tokenizer_read_component(struct tokenizer *tokenizer, const char *na
                                      enum tokenizer_kind kind);
 extern const char tokenizer_gpt2_pattern[];
 
-/* BAD_INPUT "WHERE: FIELD: not supported" when the object has a field that is not in the list (NULL ends it). */
-enum status json_only(const char *where, const json_t *object, const char *const *fields);
+/* BAD_INPUT "WHERE: FIELD: not supported" when the object has a field that is none of these, with blanks between them.
+ */
+enum status json_only(const char *where, const json_t *object, const char *fields);
 /* The field, which must be there and of this type. */
 enum status json_require_array(const char *where, const json_t *object, const char *field, const json_t **out);
 enum status json_require_object(const char *where, const json_t *object, const char *field, const json_t **out);
