@@ -258,16 +258,21 @@ enum status corpus_check_0_1_0(const struct corpus *corpus, const struct tokeniz
     return STATUS_OK;
 }
 
-size_t corpus_file_count(const struct corpus *corpus) { return corpus->part_count; }
-
-const char *corpus_file_path(const struct corpus *corpus, size_t index) {
-    const struct part *part = &corpus->parts[index];
-    return part->cache ? token_cache_progress(part->cache).name : part->file.path;
+static enum status check_part(const struct part *part, struct comm *comm) {
+    const char *path = part->cache ? token_cache_progress(part->cache).name : part->file.path;
+    char *what = mem_format("the data file %s", path);
+    uint64_t hash = what ? mix_part(part, false, 0) : 0;
+    enum status status = comm_agree(comm, hash ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_check_same(comm, what, &hash, sizeof hash);
+    mem_free(what);
+    return status;
 }
 
-enum status corpus_file_hash(const struct corpus *corpus, size_t index, uint64_t *out) {
-    *out = mix_part(&corpus->parts[index], false, 0);
-    return *out ? STATUS_OK : STATUS_FAILED;
+enum status corpus_check_same(const struct corpus *corpus, struct comm *comm) {
+    TRY(comm_check_same(comm, "how many data files they have", &corpus->part_count, sizeof corpus->part_count));
+    for (size_t i = 0; i < corpus->part_count; i++)
+        TRY(check_part(&corpus->parts[i], comm));
+    return STATUS_OK;
 }
 
 void corpus_report(struct corpus *corpus) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "comm/comm.h"
 #include "data/source.h"
 #include "data/tokenize.h"
 
@@ -42,12 +43,9 @@ enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int
 uint64_t corpus_identity(struct corpus *corpus, bool of_0_1_0);
 /* BAD_INPUT where Ballast 0.1.0 may have made other tokens. */
 enum status corpus_check_0_1_0(const struct corpus *corpus, const struct tokenizer *tokenizer);
-size_t corpus_file_count(const struct corpus *corpus);
-/* Files in order. */
-const char *corpus_file_path(const struct corpus *corpus, size_t index);
-/* *out is a hash of all that a file holds and of how it is read, equal for equal files. Reads a text that was not read
- * before; FAILED where that is impossible. */
-enum status corpus_file_hash(const struct corpus *corpus, size_t index, uint64_t *out);
+/* Collective: BAD_INPUT on all ranks, naming the first file that differs from rank 0's anywhere in what it holds or how
+ * it is read. Reads texts that were not read before; FAILED where that is impossible. */
+enum status corpus_check_same(const struct corpus *corpus, struct comm *comm);
 /* token_cache_report_text of each text. */
 void corpus_report_text(struct corpus *corpus, bool ended);
 /* Logs once for each tokenized text how long it took or how far it got. */

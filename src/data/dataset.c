@@ -317,27 +317,12 @@ enum status dataset_check_0_1_0(const struct dataset *dataset, const struct toke
     return STATUS_OK;
 }
 
-static enum status check_file(const struct corpus *corpus, size_t index, struct comm *comm) {
-    char *what = mem_format("the data file %s", corpus_file_path(corpus, index));
-    uint64_t hash = 0;
-    enum status status = comm_agree(comm, what ? corpus_file_hash(corpus, index, &hash) : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_check_same(comm, what, &hash, sizeof hash);
-    mem_free(what);
-    return status;
-}
-
 enum status dataset_check_same(const struct dataset *dataset, struct comm *comm) {
-    static const char counts[] = "how many data files they have";
     const size_t components[2] = {dataset->train_count, dataset->components.count};
     if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
-    TRY(comm_check_same(comm, counts, components, sizeof components));
-    for (size_t i = 0; i < dataset->components.count; i++) {
-        const struct corpus *corpus = dataset->components.items[i].corpus;
-        size_t files = corpus_file_count(corpus);
-        TRY(comm_check_same(comm, counts, &files, sizeof files));
-        for (size_t f = 0; f < files; f++)
-            TRY(check_file(corpus, f, comm));
-    }
+    TRY(comm_check_same(comm, "how many data files they have", components, sizeof components));
+    for (size_t i = 0; i < dataset->components.count; i++)
+        TRY(corpus_check_same(dataset->components.items[i].corpus, comm));
     return STATUS_OK;
 }
 

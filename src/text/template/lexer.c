@@ -166,16 +166,12 @@ static void lex_number(struct lexer *lexer) {
     advance(lexer, at - lexer->at);
 }
 
-/* The value of `count` hexadecimal digits; UINT32_MAX when they are none. */
+/* The value of `count` hexadecimal digits, at most 8; UINT32_MAX when they are none. */
 static uint32_t read_hex(const char *text, size_t left, size_t count) {
-    uint32_t value = 0;
+    char digits[9] = "";
     if (left < count) return UINT32_MAX;
-    for (size_t i = 0; i < count; i++) {
-        const char *digits = "0123456789abcdef", *found = text[i] ? strchr(digits, text[i] | 0x20) : NULL;
-        if (!found) return UINT32_MAX;
-        value = value << 4 | (uint32_t)(found - digits);
-    }
-    return value;
+    memcpy(digits, text, count);
+    return strspn(digits, "0123456789abcdefABCDEF") == count ? (uint32_t)strtoul(digits, NULL, 16) : UINT32_MAX;
 }
 
 /* An escape of Python's string literals behind its backslash; returns the bytes that it takes, 0 when it is none. */
