@@ -26,49 +26,41 @@ static enum status settings_check(const char *where, const json_t *model) {
     return refused ? status_set(STATUS_BAD_INPUT, "%s: %s: is set, which is not supported", where, refused) : STATUS_OK;
 }
 
-/* Space for the largest id, and the length of all texts. */
-static enum status vocabulary_measure(struct tokenizer *tokenizer, const char *where, const json_t *vocabulary,
-                                      size_t *text_bytes) {
-    json_int_t largest = -1;
-    *text_bytes = 0;
-    json_t *object = (json_t *)vocabulary;
-    for (void *item = json_object_iter(object); item; item = json_object_iter_next(object, item)) {
-        const json_t *value = json_object_iter_value(item);
-        json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
-        if (id < 0 || id >= TOKENIZER_IDS_MAX)
-            return status_set(STATUS_BAD_INPUT, "%s: vocab: %.60s: must be a whole number from 0 to %d", where,
-                              json_object_iter_key(item), TOKENIZER_IDS_MAX - 1);
-        if (id > largest) largest = id;
-        *text_bytes += strlen(json_object_iter_key(item)) + 1;
+/* Makes space for a token; *out is its place, with text NULL where no token has this id yet. */
+static enum status token_reserve(struct tokenizer *tokenizer, size_t id, struct tokenizer_token **out) {
+    size_t old = tokenizer->tokens.count;
+    if (id >= old) {
+        TRY(vec_reserve(&tokenizer->tokens, id + 1));
+        memset(tokenizer->tokens.items + old, 0, (id + 1 - old) * sizeof *tokenizer->tokens.items);
+        tokenizer->tokens.count = id + 1;
     }
-    if (largest < 0) return status_set(STATUS_BAD_INPUT, "%s: vocab: is empty", where);
-    TRY(vec_reserve(&tokenizer->tokens, (size_t)largest + 1));
-    tokenizer->tokens.count = (size_t)largest + 1;
-    memset(tokenizer->tokens.items, 0, tokenizer->tokens.count * sizeof *tokenizer->tokens.items);
+    *out = &tokenizer->tokens.items[id];
     return STATUS_OK;
 }
 
 static enum status vocabulary_read(struct tokenizer *tokenizer, const char *where, const json_t *model) {
     const json_t *vocabulary;
-    size_t text_bytes;
+    const char *key;
+    json_t *value;
     TRY(json_require_object(where, model, "vocab", &vocabulary));
-    TRY(vocabulary_measure(tokenizer, where, vocabulary, &text_bytes));
+    if (json_object_size(vocabulary) == 0) return status_set(STATUS_BAD_INPUT, "%s: vocab: is empty", where);
     TRY(string_table_reserve(&tokenizer->model.vocabulary, json_object_size(vocabulary)));
-    char *text = scratch_alloc(&tokenizer->memory, text_bytes, 1);
-    if (!text) return STATUS_FAILED;
-    json_t *object = (json_t *)vocabulary;
-    for (void *item = json_object_iter(object); item; item = json_object_iter_next(object, item)) {
-        const char *key = json_object_iter_key(item);
+    json_object_foreach((json_t *)(uintptr_t)vocabulary, key, value) {
+        struct tokenizer_token *token;
         size_t bytes = strlen(key);
-        json_int_t id = json_integer_value(json_object_iter_value(item));
-        struct tokenizer_token *token = &tokenizer->tokens.items[id];
+        json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (id < 0 || id >= TOKENIZER_IDS_MAX)
+            return status_set(STATUS_BAD_INPUT, "%s: vocab: %.60s: must be a whole number from 0 to %d", where, key,
+                              TOKENIZER_IDS_MAX - 1);
+        TRY(token_reserve(tokenizer, (size_t)id, &token));
         if (token->text)
             return status_set(STATUS_BAD_INPUT, "%s: vocab: %.60s and %.60s have one id, %lld", where, token->text, key,
                               (long long)id);
-        memcpy(text, key, bytes + 1);
+        char *text = scratch_alloc(&tokenizer->memory, bytes + 1, 1);
+        if (!text) return STATUS_FAILED;
+        memcpy(text, key, bytes);
         *token = (struct tokenizer_token){.text = text, .bytes = (uint32_t)bytes};
         TRY(bpe_model_add_token(&tokenizer->model, text, (uint32_t)bytes, (uint32_t)id));
-        text += bytes + 1;
     }
     return STATUS_OK;
 }
@@ -234,14 +226,9 @@ static enum status set_add(struct tokenizer *tokenizer, const char *where, const
 
 /* Decoding gives the pattern, as the library does. */
 static enum status token_place(struct tokenizer *tokenizer, const struct added_token *token) {
-    size_t old = tokenizer->tokens.count, wanted = (size_t)token->id + 1;
-    if (wanted > old) {
-        TRY(vec_reserve(&tokenizer->tokens, wanted));
-        memset(tokenizer->tokens.items + old, 0, (wanted - old) * sizeof *tokenizer->tokens.items);
-        tokenizer->tokens.count = wanted;
-    }
-    tokenizer->tokens.items[token->id] =
-        (struct tokenizer_token){.text = token->pattern, .bytes = (uint32_t)token->pattern_bytes};
+    struct tokenizer_token *place;
+    TRY(token_reserve(tokenizer, token->id, &place));
+    *place = (struct tokenizer_token){.text = token->pattern, .bytes = (uint32_t)token->pattern_bytes};
     return string_table_add(&tokenizer->added_ids, token->content, (uint32_t)token->content_bytes, token->id);
 }
 
