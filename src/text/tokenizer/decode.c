@@ -142,28 +142,22 @@ static enum status text_take(void *payload, const char *text, size_t bytes, bool
 }
 
 /* `early`: text goes out as soon as possible, even where later tokens would have changed what it becomes. */
-static enum status chain_make(struct tokenizer_decoder *decoder, bool early) {
-    const struct tokenizer *tokenizer = decoder->tokenizer;
+static enum status decoder_make(const struct tokenizer *tokenizer, bool skip_special_tokens, bool early,
+                                struct tokenizer_decoder **out) {
     size_t count = tokenizer->decoders.count;
+    struct tokenizer_decoder *made = mem_array(1, sizeof *made);
     struct text_step_spec *specs = mem_array(count, sizeof *specs);
-    if (!specs) return STATUS_FAILED;
-    for (size_t i = 0; i < count; i++) {
+    enum status status = made && specs ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
         specs[i] = tokenizer->decoders.items[i];
         if (early && specs[i].type == &text_byte_fallback_step) specs[i].settings = &early_fallback;
     }
-    enum status status = text_chain_create(specs, count, (struct text_sink){text_take, decoder}, (struct token_sink){0},
-                                           &decoder->chain);
+    if (status == STATUS_OK) {
+        *made = (struct tokenizer_decoder){.tokenizer = tokenizer, .skip_special_tokens = skip_special_tokens};
+        status =
+            text_chain_create(specs, count, (struct text_sink){text_take, made}, (struct token_sink){0}, &made->chain);
+    }
     mem_free(specs);
-    return status;
-}
-
-static enum status decoder_make(const struct tokenizer *tokenizer, bool skip_special_tokens, bool early,
-                                struct tokenizer_decoder **out) {
-    struct tokenizer_decoder *made = mem_array(1, sizeof *made);
-    if (!made) return STATUS_FAILED;
-    made->tokenizer = tokenizer;
-    made->skip_special_tokens = skip_special_tokens;
-    enum status status = chain_make(made, early);
     if (status != STATUS_OK) return mem_free(made), status;
     *out = made;
     return STATUS_OK;
