@@ -60,7 +60,7 @@ static enum status open_model(const char *model, const struct ballast_plan_optio
 /* Reads the generation config again: the ends of text that a chat template added hold for one text alone. */
 static enum status refresh_config(struct writer_model *model) {
     struct generation_config config;
-    TRY(generation_config_read(model->session.model, model->tokenizer, &config));
+    TRY(generation_config_read(model->session.model, model->tokenizer, true, &config));
     generation_config_free(&model->config);
     model->config = config;
     return STATUS_OK;

@@ -181,6 +181,12 @@ enum status json_read_text(const char *file, const json_t *object, const char *f
     return status_hint(status, "the nearest legal length is %zu bytes", bytes - 1);
 }
 
+void json_put(json_t **object, const char *key, json_t *value) {
+    *object = json_unless(json_object_set_new(*object, key, value), *object);
+}
+
+void json_push(json_t **array, json_t *value) { *array = json_unless(json_array_append_new(*array, value), *array); }
+
 json_t *json_unless(int failed, json_t *value) {
     if (!failed) return value;
     json_decref(value);

@@ -57,6 +57,10 @@ enum status json_write(const char *path, const json_t *value);
 enum status json_write_summed(const char *path, const json_t *value, struct file_sums *sums);
 /* The same on one line, numbers with `digits` digits: for files that are large and read by programs. */
 enum status json_write_compact(const char *path, const json_t *value, int digits);
+/* Add a value to an object or an array. Without it, or without memory, the whole is dropped and becomes NULL, which
+ * further calls leave as it is: whoever builds one looks at it once, at the end. */
+void json_put(json_t **object, const char *key, json_t *value);
+void json_push(json_t **array, json_t *value);
 /* The value, unless part of it could not be made: then NULL, and the value is dropped. */
 json_t *json_unless(int failed, json_t *value);
 /* The value as text, freed by the caller with mem_free; `flags` are jansson's. NULL, with a message, without memory.

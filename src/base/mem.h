@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/status.h"
 
@@ -23,11 +24,38 @@ char *mem_string(const char *text);
 /* printf into fresh memory, or NULL. */
 char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Frees a local variable wherever its scope is left, so that TRY may leave it at any point:
+ *
+ *         AUTO_FREE char *path = path_join(directory, "plan.json");
+ *         AUTO(costs_free) struct costs costs = {0};
+ *         TRY(costs_read(path, &costs));
+ *         *out = TAKE(costs);
+ *         return STATUS_OK;
+ *
+ * AUTO names the function that frees it, which gets its address and must do for one that is all zero. The last variable
+ * goes first. jansson has json_auto_t for its values. */
+#define AUTO(release) __attribute__((cleanup(release)))
+#define AUTO_FREE AUTO(mem_free_at) /* mem_free of a pointer */
+#define AUTO_VEC AUTO(mem_free_at)  /* vec_free */
+static inline void mem_free_at(void *variable) {
+    void *block;
+    memcpy(&block, variable, sizeof block);
+    mem_free(block);
+}
+/* The variable's value, which the caller owns from now on; it is all zero after that. */
+#define TAKE(variable)                                                                                                 \
+    __extension__({                                                                                                    \
+        __typeof__(variable) taken_ = (variable);                                                                      \
+        memset(&(variable), 0, sizeof(variable));                                                                      \
+        taken_;                                                                                                        \
+    })
+
 /* a*b and a+b for sizes that come from files; false on overflow. */
 static inline bool mem_multiply(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool mem_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
 
-/* A growing array: `VEC(int) v = {0}; TRY(vec_push(&v, 3)); v.items[0]; vec_free(&v);` */
+/* A growing array: `VEC(int) v = {0}; TRY(vec_push(&v, 3)); v.items[0]; vec_free(&v);`. AUTO_VEC needs `items` first.
+ */
 #define VEC(type)                                                                                                      \
     struct {                                                                                                           \
         type *items;                                                                                                   \

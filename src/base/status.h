@@ -43,7 +43,7 @@ const char *status_name(enum status code);
 /* A failure with its message and hint, for another thread or for later. */
 struct status_copy {
     enum status status;
-    char message[600], hint[300];
+    char message[1024], hint[1024];
 };
 /* The status with this thread's message and hint, which are left out where it is OK. */
 void status_save(enum status code, struct status_copy *out);
@@ -61,8 +61,8 @@ enum status status_of_signal(int signal);
         enum status try_status_ = (expression);                                                                        \
         if (try_status_ != STATUS_OK) return try_status_;                                                              \
     } while (0)
-/* The one way to keep a status through clean-up: on failure, sets `variable` and jumps. What the label frees starts out
- * empty, so that it can be freed from any point.
+/* Where what is to be freed cannot free itself (AUTO, base/mem.h): on failure, sets `variable` and jumps. What the
+ * label frees starts out empty, so that it can be freed from any point.
  *
  *         struct vec words = {0};
  *         enum status status;

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <utf8proc.h>
 
 enum status text_append(struct text_buffer *buffer, const char *text, size_t bytes) {
@@ -12,6 +13,29 @@ enum status text_append(struct text_buffer *buffer, const char *text, size_t byt
     memcpy(buffer->items + buffer->count, text, bytes);
     buffer->count = wanted;
     return STATUS_OK;
+}
+
+enum status text_print(struct text_buffer *buffer, const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    size_t length = (size_t)vsnprintf(NULL, 0, format, arguments);
+    enum status status = vec_reserve(buffer, buffer->count + length + 1);
+    if (status == STATUS_OK) {
+        vsnprintf(buffer->items + buffer->count, length + 1, format, again);
+        buffer->count += length;
+    }
+    va_end(again);
+    va_end(arguments);
+    return status;
+}
+
+void text_add(char *text, size_t bytes, const char *format, ...) {
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, bytes - used, format, arguments);
+    va_end(arguments);
 }
 
 enum status text_append_code(struct text_buffer *buffer, uint32_t code) {

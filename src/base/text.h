@@ -8,12 +8,17 @@ struct text_range {
     size_t from, to;
 };
 
+/* Appends by printf's rules to the text in an array of `bytes`; what there is no space for is left out. */
+void text_add(char *text, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* A growing array of bytes: a VEC, freed with vec_free. */
 struct text_buffer {
     char *items;
     size_t count, capacity;
 };
 enum status text_append(struct text_buffer *buffer, const char *text, size_t bytes);
+/* The same by printf's rules; a NUL stands behind the text. */
+enum status text_print(struct text_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Appends the text with each maximal ill-formed part (Unicode, section 3.9) as one U+FFFD. */
 enum status text_append_repaired(struct text_buffer *buffer, const char *text, size_t bytes);
 /* Appends one code point. */

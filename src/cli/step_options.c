@@ -150,7 +150,7 @@ static bool alters_bits(const char *field, const json_t *of_run, const struct op
     if (id < OPT_COUNT && option_table[id]->same_bits) return false;
     bool length = strcmp(field, "steps") == 0 || strcmp(field, "epochs") == 0;
     if (length && json_is_integer(json_object_get(of_run, "schedule_steps"))) return false;
-    return !run_change_is_option(field) || !options_given(options, id);
+    return !train_option_changes(field) || !options_given(options, id);
 }
 
 static enum status refuse_changed(const char *path, const json_t *object, const struct options *options) {

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/text.h"
 #include "data/source.h"
 #include "generate/writer.h"
@@ -35,18 +36,12 @@ static enum status add_prompt(json_t *source, struct prompts *prompts, struct pr
 }
 
 enum status prompts_add_text(struct prompt_encoder *encoder, const char *text, struct prompts *prompts) {
-    struct text_buffer repaired = {0};
+    AUTO_VEC struct text_buffer repaired = {0};
     struct prompt *prompt = NULL;
-    enum status status;
-    TRY_GOTO(status, text_append_repaired(&repaired, text, strlen(text)), done);
-    TRY_GOTO(status,
-             add_prompt(json_pack("{s:s%}", "prompt", repaired.items ? repaired.items : "", repaired.count), prompts,
-                        &prompt),
-             done);
-    status = encode_text(encoder, text, &prompt->ids);
-done:
-    vec_free(&repaired);
-    return status;
+    TRY(text_append_repaired(&repaired, text, strlen(text)));
+    TRY(add_prompt(json_pack("{s:s%}", "prompt", repaired.items ? repaired.items : "", repaired.count), prompts,
+                   &prompt));
+    return encode_text(encoder, text, &prompt->ids);
 }
 
 static enum status add_conversation(struct prompt_encoder *encoder, const json_t *conversation,
@@ -61,7 +56,8 @@ static enum status add_conversation(struct prompt_encoder *encoder, const json_t
 static enum status add_object(struct prompt_encoder *encoder, const char *path, int64_t line, const json_t *object,
                               struct prompts *prompts) {
     const struct jsonl_row row = {NULL, path, line, object};
-    json_t *text = json_object_get(object, "prompt"), *messages = json_object_get(object, "messages"), *conversation;
+    json_t *text = json_object_get(object, "prompt"), *messages = json_object_get(object, "messages");
+    json_auto_t *conversation = NULL;
     enum status status;
     if (json_is_string(text) && !messages) {
         TRY(jsonl_refuse_beside(&row, NULL));
@@ -69,7 +65,6 @@ static enum status add_object(struct prompt_encoder *encoder, const char *path, 
     } else if (messages && !text) {
         TRY(jsonl_make_conversation(&row, NULL, json_incref(messages), &conversation, NULL));
         status = add_conversation(encoder, conversation, prompts);
-        json_decref(conversation);
     } else {
         status = status_set(STATUS_BAD_INPUT, "must have either \"prompt\", a text, or \"messages\", a list");
     }
@@ -78,11 +73,9 @@ static enum status add_object(struct prompt_encoder *encoder, const char *path, 
 
 static enum status add_json_line(struct prompt_encoder *encoder, const char *path, int64_t number, const char *line,
                                  struct prompts *prompts) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(jsonl_parse_object(path, number, line, strlen(line), &object));
-    enum status status = object ? add_object(encoder, path, number, object, prompts) : STATUS_OK;
-    json_decref(object);
-    return status;
+    return object ? add_object(encoder, path, number, object, prompts) : STATUS_OK;
 }
 
 static enum status add_text_line(struct prompt_encoder *encoder, const char *path, int64_t number, const char *line,
@@ -94,8 +87,7 @@ static enum status add_text_line(struct prompt_encoder *encoder, const char *pat
 /* Cuts the text at the ends of its lines. */
 static enum status add_lines(struct prompt_encoder *encoder, const char *path, char *text, size_t bytes,
                              struct prompts *prompts) {
-    size_t name = strlen(path);
-    bool json = name >= 6 && strcmp(path + name - 6, ".jsonl") == 0;
+    bool json = path_ends(path, ".jsonl");
     int64_t number = 1;
     for (char *line = text, *end; line < text + bytes; line = end + 1, number++) {
         end = memchr(line, '\n', (size_t)(text + bytes - line));
@@ -111,12 +103,10 @@ static enum status add_lines(struct prompt_encoder *encoder, const char *path, c
 }
 
 enum status prompts_read(struct prompt_encoder *encoder, const char *path, struct prompts *prompts) {
-    char *text;
+    AUTO_FREE char *text = NULL;
     size_t bytes, before = prompts->count;
     TRY(file_read(path, FILE_LIMIT_BYTES, &text, &bytes));
-    enum status status = add_lines(encoder, path, text, bytes, prompts);
-    mem_free(text);
-    TRY(status);
+    TRY(add_lines(encoder, path, text, bytes, prompts));
     return prompts->count > before ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: holds no prompt", path);
 }
 

@@ -15,16 +15,14 @@ static enum status chat_prompt_add_message(json_t *messages, const char *role, c
 
 static enum status render(struct chat_prompt *prompt, const json_t *messages, const json_t *beside, bool answer_next) {
     TRY(chat_check_messages(messages));
-    json_t *normalized = chat_normalize_messages(messages);
+    json_auto_t *normalized = chat_normalize_messages(messages);
     if (!normalized) return STATUS_FAILED;
     struct chat_input input = {.messages = normalized,
                                .tools = json_object_get(beside, "tools"),
                                .variables = json_object_get(beside, "chat_template_kwargs"),
                                .add_generation_prompt = answer_next,
                                .now_s = prompt->now_s};
-    enum status status = chat_template_render(prompt->chat, &input, &prompt->output);
-    json_decref(normalized);
-    return status;
+    return chat_template_render(prompt->chat, &input, &prompt->output);
 }
 
 enum status chat_prompt_encode(struct chat_prompt *prompt, const json_t *messages, const json_t *beside,
@@ -37,15 +35,11 @@ enum status chat_prompt_encode(struct chat_prompt *prompt, const json_t *message
 
 enum status chat_prompt_encode_text(struct chat_prompt *prompt, const char *system, const char *user,
                                     struct token_ids *ids) {
-    json_t *messages = json_array();
-    enum status status;
-    TRY_GOTO(status, messages ? STATUS_OK : status_no_memory(0, "a conversation"), done);
-    if (system) TRY_GOTO(status, chat_prompt_add_message(messages, "system", system), done);
-    TRY_GOTO(status, chat_prompt_add_message(messages, "user", user), done);
-    status = chat_prompt_encode(prompt, messages, NULL, ids);
-done:
-    json_decref(messages);
-    return status;
+    json_auto_t *messages = json_array();
+    if (!messages) return status_no_memory(0, "a conversation");
+    if (system) TRY(chat_prompt_add_message(messages, "system", system));
+    TRY(chat_prompt_add_message(messages, "user", user));
+    return chat_prompt_encode(prompt, messages, NULL, ids);
 }
 
 /* An answer that no template has a word of. */
@@ -53,11 +47,10 @@ static const char answer_text[] = "ballastanswer";
 
 /* The token that stands behind an answer_text; -1: it is none of the added ones, or the template takes no such turn. */
 static enum status find_turn_end(struct chat_prompt *prompt, int64_t *token) {
-    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "hello", "role", "assistant",
-                                 "content", answer_text);
+    json_auto_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "hello", "role",
+                                      "assistant", "content", answer_text);
     if (!messages) return status_no_memory(0, "a conversation");
     enum status status = render(prompt, messages, NULL, false);
-    json_decref(messages);
     *token = -1;
     if (status == STATUS_BAD_INPUT) return STATUS_OK; /* what is wrong shows with what is really said */
     TRY(status);
@@ -65,12 +58,10 @@ static enum status find_turn_end(struct chat_prompt *prompt, int64_t *token) {
     const char *found = memmem(text->items, text->count, answer_text, sizeof answer_text - 1);
     if (!found) return STATUS_OK;
     const char *rest = found + sizeof answer_text - 1;
-    struct token_ids ids = {0};
-    status = tokenizer_encode(prompt->tokenizer, rest, (size_t)(text->items + text->count - rest), false, &ids);
-    if (status == STATUS_OK && ids.count > 0 && tokenizer_is_special(prompt->tokenizer, ids.items[0]))
-        *token = (int64_t)ids.items[0];
-    vec_free(&ids);
-    return status;
+    AUTO_VEC struct token_ids ids = {0};
+    TRY(tokenizer_encode(prompt->tokenizer, rest, (size_t)(text->items + text->count - rest), false, &ids));
+    if (ids.count > 0 && tokenizer_is_special(prompt->tokenizer, ids.items[0])) *token = (int64_t)ids.items[0];
+    return STATUS_OK;
 }
 
 static enum status open_prompt(struct chat_prompt *prompt, const struct model *model,
@@ -84,13 +75,11 @@ static enum status open_prompt(struct chat_prompt *prompt, const struct model *m
 
 enum status chat_prompt_open(const struct model *model, const struct tokenizer *tokenizer, int64_t time_s,
                              struct generation_config *config, struct chat_prompt *out) {
+    AUTO(chat_prompt_close)
     struct chat_prompt prompt = {.tokenizer = tokenizer, .now_s = time_s ? time_s : clock_today_s()};
-    enum status status = open_prompt(&prompt, model, config);
-    if (status == STATUS_OK)
-        *out = prompt;
-    else
-        chat_prompt_close(&prompt);
-    return status;
+    TRY(open_prompt(&prompt, model, config));
+    *out = TAKE(prompt);
+    return STATUS_OK;
 }
 
 void chat_prompt_close(struct chat_prompt *prompt) {
@@ -138,17 +127,12 @@ enum status chat_session_set_system(struct chat_session *session, const char *sy
 }
 
 static enum status encode(struct chat_session *session, const json_t *turns, struct token_ids *ids) {
-    json_t *messages = json_array();
-    enum status status;
+    json_auto_t *messages = json_array();
     ids->count = 0;
-    TRY_GOTO(status, messages ? STATUS_OK : status_no_memory(0, "a conversation"), done);
-    if (session->system) TRY_GOTO(status, chat_prompt_add_message(messages, "system", session->system), done);
-    if (json_array_extend(messages, (json_t *)turns) != 0)
-        TRY_GOTO(status, status_no_memory(0, "a conversation"), done);
-    status = chat_prompt_encode(&session->prompt, messages, NULL, ids);
-done:
-    json_decref(messages);
-    return status;
+    if (!messages) return status_no_memory(0, "a conversation");
+    if (session->system) TRY(chat_prompt_add_message(messages, "system", session->system));
+    if (json_array_extend(messages, (json_t *)turns) != 0) return status_no_memory(0, "a conversation");
+    return chat_prompt_encode(&session->prompt, messages, NULL, ids);
 }
 
 /* Turns are a user's text and its answer. */
@@ -182,8 +166,7 @@ static enum status write_answer(struct chat_session *session, struct token_ids *
     if (common == ids->count) common--; /* the last token's logits are wanted */
     size_t there = decoding_keep(&writer->decoding, 0, common);
     vec_free(&session->ids);
-    session->ids = *ids;
-    *ids = (struct token_ids){0};
+    session->ids = TAKE(*ids);
     answer->read_tokens = (int64_t)(session->ids.count - there);
     writer->options.tokens = session->max > 0 && session->max < left ? session->max : left;
     TRY(generate_continue(writer, 0, &session->ids, kept_text_take, kept, &answer->result));
@@ -193,27 +176,20 @@ static enum status write_answer(struct chat_session *session, struct token_ids *
 
 static enum status send(struct chat_session *session, json_t *turns, const char *text, struct kept_text *kept,
                         struct chat_answer *answer) {
-    struct token_ids ids = {0};
+    AUTO_VEC struct token_ids ids = {0};
     TRY(chat_prompt_add_message(turns, "user", text));
-    enum status status = encode_to_fit(session, turns, &ids, &answer->dropped);
-    if (status == STATUS_OK) status = write_answer(session, &ids, kept, answer);
-    vec_free(&ids);
-    TRY(status);
+    TRY(encode_to_fit(session, turns, &ids, &answer->dropped));
+    TRY(write_answer(session, &ids, kept, answer));
     return chat_prompt_add_message(turns, "assistant", kept->text.items);
 }
 
 enum status chat_session_send(struct chat_session *session, const char *text, generate_sink *sink, void *payload,
                               struct chat_answer *answer) {
-    struct kept_text kept = {.sink = sink, .payload = payload};
-    json_t *turns = json_copy(session->messages);
+    AUTO(kept_text_free) struct kept_text kept = {.sink = sink, .payload = payload};
+    json_auto_t *turns = json_copy(session->messages);
     *answer = (struct chat_answer){0};
-    enum status status = turns ? send(session, turns, text, &kept, answer) : status_no_memory(0, "a conversation");
-    if (status == STATUS_OK) {
-        json_decref(session->messages);
-        session->messages = turns;
-    } else {
-        json_decref(turns);
-    }
-    vec_free(&kept.text);
-    return status;
+    TRY(turns ? send(session, turns, text, &kept, answer) : status_no_memory(0, "a conversation"));
+    json_decref(session->messages);
+    session->messages = TAKE(turns);
+    return STATUS_OK;
 }

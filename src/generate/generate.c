@@ -1,11 +1,10 @@
 #include "generate/generate.h"
 
-#include <stdarg.h>
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "generate/writer.h"
 #include "session/model_tokenizer.h"
 
@@ -130,13 +129,10 @@ static bool is_among(const char *key, const char *const *names, size_t count) {
 /* 1 and 1.0 are one value here. */
 static bool has_value(const json_t *value, const char *text) {
     if (json_is_null(value)) return true;
-    json_t *wanted = json_loads(text, JSON_DECODE_ANY, NULL);
-    bool same = json_is_number(value) && json_is_number(wanted)
-                    ? !(json_number_value(value) < json_number_value(wanted)) &&
-                          !(json_number_value(value) > json_number_value(wanted))
-                    : wanted && json_equal(value, wanted);
-    json_decref(wanted);
-    return same;
+    json_auto_t *wanted = json_loads(text, JSON_DECODE_ANY, NULL);
+    if (!json_is_number(value) || !json_is_number(wanted)) return wanted && json_equal(value, wanted);
+    return !(json_number_value(value) < json_number_value(wanted) ||
+             json_number_value(value) > json_number_value(wanted));
 }
 
 static const struct neutral_key *find_neutral(const char *key) {
@@ -208,13 +204,10 @@ static enum status read_object(const char *path, const json_t *object, int64_t v
 
 enum status generation_config_from_json(const char *path, const json_t *object, int64_t vocab,
                                         struct generation_config *out) {
-    struct generation_config config = {0};
-    enum status status = read_object(path, object, vocab, &config);
-    if (status == STATUS_OK)
-        *out = config;
-    else
-        generation_config_free(&config);
-    return status;
+    AUTO(generation_config_free) struct generation_config config = {0};
+    TRY(read_object(path, object, vocab, &config));
+    *out = TAKE(config);
+    return STATUS_OK;
 }
 
 static enum status read_file(const char *path, json_t **object) {
@@ -224,35 +217,18 @@ static enum status read_file(const char *path, json_t **object) {
 }
 
 /* End tokens given to model_set_ends replace those in the file. */
-static enum status read_model(const struct model *model, const struct tokenizer *tokenizer, bool warns,
-                              struct generation_config *out) {
-    struct generation_config config = {0};
-    json_t *object = NULL;
-    char *path = path_join(model_companion_folder(model, file_name), file_name);
-    enum status status;
-    TRY_GOTO(status, path ? read_file(path, &object) : STATUS_FAILED, done);
-    if (model->ends && json_object_set(object, "eos_token_id", model->ends) != 0)
-        TRY_GOTO(status, status_no_memory(0, file_name), done);
-    TRY_GOTO(status, generation_config_from_json(path, object, model->config.vocab_size, &config), done);
-    if (warns) warn_of_rest(path, object);
-    if (!config.has_ends) TRY_GOTO(status, model_end_tokens(model, tokenizer, &config.ends), done);
-    *out = config;
-    config = (struct generation_config){0};
-done:
-    generation_config_free(&config);
-    json_decref(object);
-    mem_free(path);
-    return status;
-}
-
-enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
+enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer, bool warns,
                                    struct generation_config *out) {
-    return read_model(model, tokenizer, true, out);
-}
-
-enum status generation_config_read_ends(const struct model *model, const struct tokenizer *tokenizer,
-                                        struct generation_config *out) {
-    return read_model(model, tokenizer, false, out);
+    AUTO(generation_config_free) struct generation_config config = {0};
+    json_auto_t *object = NULL;
+    AUTO_FREE char *path = path_join(model_companion_folder(model, file_name), file_name);
+    TRY(path ? read_file(path, &object) : STATUS_FAILED);
+    if (model->ends && json_object_set(object, "eos_token_id", model->ends) != 0) TRY(status_no_memory(0, file_name));
+    TRY(generation_config_from_json(path, object, model->config.vocab_size, &config));
+    if (warns) warn_of_rest(path, object);
+    if (!config.has_ends) TRY(model_end_tokens(model, tokenizer, &config.ends));
+    *out = TAKE(config);
+    return STATUS_OK;
 }
 
 void generation_config_free(struct generation_config *config) { vec_free(&config->ends); }
@@ -263,17 +239,9 @@ bool generation_config_is_end(const struct generation_config *config, uint32_t t
     return false;
 }
 
-__attribute__((format(printf, 2, 3))) static void add_note(char note[GENERATION_NOTE_BYTES], const char *format, ...) {
-    size_t used_bytes = strlen(note);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(note + used_bytes, GENERATION_NOTE_BYTES - used_bytes, format, arguments);
-    va_end(arguments);
-}
-
 static void note_ends(const struct generation_config *config, char note[GENERATION_NOTE_BYTES]) {
     for (size_t i = 0; i < config->ends_given; i++)
-        add_note(note, "%s%" PRIu32, i == 0 ? ", eos_token_id " : " ", config->ends.items[i]);
+        text_add(note, GENERATION_NOTE_BYTES, "%s%" PRIu32, i == 0 ? ", eos_token_id " : " ", config->ends.items[i]);
 }
 
 /* Sets what is not given to the file's value, else to the default. `note` gets what is the file's. */
@@ -286,7 +254,8 @@ static void take(const struct generation_config *config, enum setting_id id, str
     setting_default(setting, &value);
     if (config->given.of[id]) settings_load(&config_settings, config, id, &value);
     (void)settings_store(&text_settings, options, id, "", &value);
-    if (config->given.of[id]) add_note(note, ", %s %s", setting->key, setting_print(setting, &value, text));
+    if (config->given.of[id])
+        text_add(note, GENERATION_NOTE_BYTES, ", %s %s", setting->key, setting_print(setting, &value, text));
 }
 
 void generation_config_apply(const struct generation_config *config, struct generate_options *options,
@@ -295,7 +264,7 @@ void generation_config_apply(const struct generation_config *config, struct gene
     if (!options->ignore_end) note_ends(config, text);
     if (config->greedy && !SETTINGS_HAVE(options, temperature)) {
         SETTINGS_GIVE(options, temperature, 0);
-        add_note(text, ", do_sample false");
+        text_add(text, GENERATION_NOTE_BYTES, ", do_sample false");
     }
     take(config, SETTING_temperature, options, text);
     char *of_draws = options->temperature > 0 ? text : unused;

@@ -76,13 +76,10 @@ struct generation_config {
 };
 
 /* Of a model that was read from a directory, or of its adapter's directory, whether or not that has the file; the
- * tokenizer may be NULL. BAD_INPUT, naming file and field, when a value is of another type or out of range. The caller
- * frees with generation_config_free. */
-enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
+ * tokenizer may be NULL. `warns`: of keys that are not applied. BAD_INPUT, naming file and field, when a value is of
+ * another type or out of range. The caller frees with generation_config_free. */
+enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer, bool warns,
                                    struct generation_config *out);
-/* The same without warnings, for callers that want the ends alone. */
-enum status generation_config_read_ends(const struct model *model, const struct tokenizer *tokenizer,
-                                        struct generation_config *out);
 /* The same of an object for a model of `vocab` tokens, without config.json's ends. `path` is for messages. */
 enum status generation_config_from_json(const char *path, const json_t *object, int64_t vocab,
                                         struct generation_config *out);

@@ -117,14 +117,11 @@ enum status sampler_create(const struct generate_options *options, uint64_t seed
     CHECK(top_k, int)
     CHECK(top_p, float)
     CHECK(repetition_penalty, float)
-    struct sampler sampler = {.options = options, .seed = seed, .vocab = vocab};
+    AUTO(sampler_free) struct sampler sampler = {.options = options, .seed = seed, .vocab = vocab};
     sampler.scores = mem_array((size_t)vocab, sizeof *sampler.scores);
     sampler.choices = mem_array((size_t)vocab, sizeof *sampler.choices);
-    if (!sampler.scores || !sampler.choices) {
-        sampler_free(&sampler);
-        return STATUS_FAILED;
-    }
-    *out = sampler;
+    if (!sampler.scores || !sampler.choices) return STATUS_FAILED;
+    *out = TAKE(sampler);
     return STATUS_OK;
 }
 
@@ -341,7 +338,7 @@ enum status writer_model_open(const char *folder, const struct plan_options *pla
     TRY(session_begin(folder, PROGRAMS_TO_WRITE, plan, NULL, &out->session, &out->plan));
     TRY(checkpoint_verify_model(NULL, folder, out->session.model));
     TRY(model_tokenizer_require(out->session.model, &out->tokenizer));
-    return generation_config_read(out->session.model, out->tokenizer, &out->config);
+    return generation_config_read(out->session.model, out->tokenizer, true, &out->config);
 }
 
 enum status writer_model_load(struct writer_model *model) { return engine_open_loaded(&model->plan, &model->engine); }
@@ -379,13 +376,10 @@ static enum status write_text(struct writer *writer, struct written_text *text, 
 
 enum status generate_continue(struct writer *writer, uint32_t text, struct token_ids *ids, generate_sink *sink,
                               void *payload, struct generate_result *result) {
-    struct written_text written;
+    AUTO(written_text_free) struct written_text written = {0};
     struct generate_result made = {.prompt_tokens = (int64_t)ids->count};
-    enum status status;
-    TRY_GOTO(status, written_text_begin(writer, text, ids, sink, payload, &written), done);
-    TRY_GOTO(status, write_text(writer, &written, &made), done);
+    TRY(written_text_begin(writer, text, ids, sink, payload, &written));
+    TRY(write_text(writer, &written, &made));
     if (result) *result = made;
-done:
-    written_text_free(&written);
-    return status;
+    return STATUS_OK;
 }

@@ -151,6 +151,7 @@ struct kept_text {
     void *payload;
 };
 bool kept_text_take(void *payload, const char *text, size_t bytes);
+static inline void kept_text_free(struct kept_text *kept) { vec_free(&kept->text); }
 
 /* A model that was opened with all that a writer takes. */
 struct writer_model {

@@ -169,20 +169,14 @@ enum status candidate_bound(const struct plan_candidate *candidate, const struct
                             struct search_bound *out) {
     const struct machine *machine = &candidate->session->machine;
     struct search_input input;
-    struct partition *partitions = NULL;
-    struct costs costs;
-    int64_t *none = mem_array(graph->nodes.count, sizeof *none);
+    AUTO_FREE struct partition *partitions = NULL;
+    AUTO(costs_free) struct costs costs = {0};
+    AUTO_FREE int64_t *none = mem_array(graph->nodes.count, sizeof *none);
+    if (!none) return STATUS_FAILED;
     const struct workspace_table workspace = {.bytes = none, .count = (int)graph->nodes.count};
-    enum status status = machine_costs_bound(machine, graph, &candidate->plan, &costs);
-    if (status == STATUS_OK && !none) status = STATUS_FAILED;
-    if (status == STATUS_OK)
-        status =
-            candidate_search_input(candidate, graph, &workspace, &costs, machine->capacity_bytes, &input, &partitions);
-    if (status == STATUS_OK) status = search_bound(&input, out);
-    mem_free(partitions);
-    mem_free(none);
-    costs_free(&costs);
-    return status;
+    TRY(machine_costs_bound(machine, graph, &candidate->plan, &costs));
+    TRY(candidate_search_input(candidate, graph, &workspace, &costs, machine->capacity_bytes, &input, &partitions));
+    return search_bound(&input, out);
 }
 
 /* ---- compile ---- */
@@ -190,11 +184,7 @@ enum status candidate_bound(const struct plan_candidate *candidate, const struct
 /* Adds to a BAD_INPUT the file that the plan comes from (request->origin): its policy is wrong for this model. */
 static enum status candidate_name_origin(const struct plan_candidate *candidate, enum status status) {
     const char *origin = candidate->request->origin;
-    if (status != STATUS_BAD_INPUT || !origin) return status;
-    char hint[256];
-    snprintf(hint, sizeof hint, "%s", status_hint_text());
-    status = status_prefix(status, "%s", origin);
-    return hint[0] ? status_hint(status, "%s", hint) : status;
+    return status == STATUS_BAD_INPUT && origin ? status_prefix(status, "%s", origin) : status;
 }
 
 enum status candidate_compile(struct plan_candidate *candidate) {
@@ -265,19 +255,15 @@ static bool lacks_rates(const struct plan_candidate *candidate) {
 static enum status measure_rates(const struct plan_candidate *candidate, struct machine_rates *out) {
     const struct session *session = candidate->session;
     struct plan alone = plan_alone(&candidate->plan);
-    struct programs programs;
-    struct machine_costs costs;
+    AUTO(programs_free) struct programs programs = {0};
+    AUTO(machine_costs_free) struct machine_costs costs = {0};
     TRY(programs_compile(session, &candidate->request->set, &alone, &programs));
     const struct measuring measuring = {.budget_s = 1};
-    enum status status = machine_costs_measure(&session->machine, &programs, &measuring, &costs);
-    if (status == STATUS_OK) {
-        *out = (struct machine_rates){.micro_batch_sequences = alone.recipe.micro_batch_sequences,
-                                      .work = machine_costs_best_rates(&programs, &costs.costs)};
-        memcpy(out->message, costs.costs.rates.links.message, sizeof out->message);
-        machine_costs_free(&costs);
-    }
-    programs_free(&programs);
-    return status;
+    TRY(machine_costs_measure(&session->machine, &programs, &measuring, &costs));
+    *out = (struct machine_rates){.micro_batch_sequences = alone.recipe.micro_batch_sequences,
+                                  .work = machine_costs_best_rates(&programs, &costs.costs)};
+    memcpy(out->message, costs.costs.rates.links.message, sizeof out->message);
+    return STATUS_OK;
 }
 
 /* Between neighbours: within a node if the group fits into one. */
@@ -300,12 +286,10 @@ static void take_rates(const struct machine_rates *rates, struct plan_candidate 
 
 enum status plan_fill_in_strategies(const struct session *session, struct plan *plan) {
     static const struct program_set set = {.uses = 1u << PROGRAM_LOSS};
-    struct graph *graph;
+    AUTO(graph_release) struct graph *graph = NULL;
     if (!tensor_layout_is_open(&plan->recipe)) return STATUS_OK;
     TRY(programs_build_whole(session, &set, plan, &graph));
-    enum status status = tensor_layout_fill_in(graph, plan);
-    graph_free(graph);
-    return status;
+    return tensor_layout_fill_in(graph, plan);
 }
 
 /* Layouts with the same micro-batch have the same rates, but for their links. */
@@ -331,14 +315,13 @@ enum status candidate_solve(struct plan_candidate *candidate, struct known_rates
 
 /* Of the rank's largest share. */
 static enum status count_waves(const struct plan *plan, int64_t *waves) {
-    struct lane_shares shares;
-    enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
+    AUTO(lane_shares_free) struct lane_shares shares = {0};
     int64_t micro_batches = 1;
+    TRY(lane_shares_create(&plan->recipe, &plan->place, &shares));
     for (size_t i = 0; i < shares.list.count; i++)
         if (shares.list.items[i].micro_batches > micro_batches) micro_batches = shares.list.items[i].micro_batches;
-    lane_shares_free(&shares);
     *waves = (micro_batches + plan->policy.micro_batches_per_wave - 1) / plan->policy.micro_batches_per_wave;
-    return status;
+    return STATUS_OK;
 }
 
 /* `limited`: each stage fits the device, if a cut does. */
@@ -354,14 +337,11 @@ static enum status cut(const struct plan_candidate *candidate, const struct bloc
 
 /* Before anything is compiled: into request->virtual_stages spans a stage (0: one). */
 static enum status cut_by_flops(struct plan_candidate *candidate, const struct graph *graph, bool limited) {
-    struct block_costs costs;
+    AUTO(block_costs_free) struct block_costs costs = {0};
     struct policy *policy = &candidate->plan.policy;
     int64_t requested = candidate->request->virtual_stages;
-    enum status status = block_costs_create(graph, policy, &costs);
-    int32_t virtual_stages = requested > 0 ? (int32_t)requested : 1;
-    if (status == STATUS_OK) status = cut(candidate, &costs, virtual_stages, limited, policy->spans);
-    block_costs_free(&costs);
-    return status;
+    TRY(block_costs_create(graph, policy, &costs));
+    return cut(candidate, &costs, requested > 0 ? (int32_t)requested : 1, limited, policy->spans);
 }
 
 /* The time of tensor-parallel collectives within a block is in its kernels' seconds (costs_set_collectives). */
@@ -384,13 +364,12 @@ struct tried_cut {
 static enum status try_cut(const struct plan_candidate *candidate, const struct block_costs *costs,
                            int32_t virtual_stages, struct tried_cut *out) {
     struct plan tried = candidate->plan;
-    struct stage_steps steps;
+    AUTO(stage_steps_free) struct stage_steps steps = {0};
     TRY(cut(candidate, costs, virtual_stages, true, tried.policy.spans));
-    enum status status = stage_steps_make(programs_main(&candidate->programs), &tried, &candidate->costs, &steps);
+    TRY(stage_steps_make(programs_main(&candidate->programs), &tried, &candidate->costs, &steps));
     out->step_s = steps.step_s;
-    stage_steps_free(&steps);
     snprintf(out->spans, sizeof out->spans, "%s", tried.policy.spans);
-    return status;
+    return STATUS_OK;
 }
 
 /* Megatron-LM's users take 2 to 4; each more costs messages. */
@@ -414,17 +393,13 @@ static enum status try_cuts(const struct plan_candidate *candidate, const struct
  * when there are programs: those of the cut before. */
 static enum status cut_by_seconds(struct plan_candidate *candidate) {
     const struct graph *graph = programs_main(&candidate->programs)->graph;
-    struct block_costs costs;
+    AUTO(block_costs_free) struct block_costs costs = {0};
     struct tried_cut best;
     TRY(candidate_measure(candidate));
-    enum status status = block_costs_create(graph, &candidate->plan.policy, &costs);
-    if (status == STATUS_OK) {
-        take_seconds(graph, &candidate->costs, &costs);
-        status = try_cuts(candidate, &costs, &best);
-    }
-    if (status == STATUS_OK) snprintf(candidate->plan.policy.spans, POLICY_SPANS_BYTES, "%s", best.spans);
-    block_costs_free(&costs);
-    TRY(status);
+    TRY(block_costs_create(graph, &candidate->plan.policy, &costs));
+    take_seconds(graph, &candidate->costs, &costs);
+    TRY(try_cuts(candidate, &costs, &best));
+    snprintf(candidate->plan.policy.spans, POLICY_SPANS_BYTES, "%s", best.spans);
     programs_free(&candidate->programs);
     return candidate_compile(candidate);
 }
@@ -438,12 +413,10 @@ enum status candidate_cut_stages(struct plan_candidate *candidate, const struct 
 }
 
 static enum status cut_first(struct plan_candidate *candidate, bool limited) {
-    struct graph *graph;
+    AUTO(graph_release) struct graph *graph = NULL;
     candidate->plan.policy.spans[0] = '\0';
     TRY(candidate_build_graph(candidate, &graph));
-    enum status status = cut_by_flops(candidate, graph, limited);
-    graph_free(graph);
-    return status;
+    return cut_by_flops(candidate, graph, limited);
 }
 
 /* A pipeline that is cut again by seconds is first cut evenly: a cut by memory would put most of the operations between

@@ -13,8 +13,7 @@ struct choosing {
     struct plan_candidate *candidate;
     const int64_t *capacity_bytes;
     struct search_input input;
-    struct partition *partitions; /* of the input, where the search may choose */
-    bool fits_as_is;              /* under the policy that was requested */
+    bool fits_as_is; /* under the policy that was requested */
 };
 
 /* Several ranks choose how to share states also where each could have all of them: with less memory for these there is
@@ -61,23 +60,20 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     struct plan tried = candidate->plan;
     tried.policy = *policy;
     snprintf(tried.policy.spans, sizeof tried.policy.spans, "%s", candidate->plan.policy.spans);
-    struct recompiled made;
+    AUTO(recompiled_free) struct recompiled made = {0};
     *fitted = false;
     enum status status = programs_recompile(&candidate->programs, &tried, main, &made);
     if (status == STATUS_NO_FIT) return STATUS_OK; /* it has too many operations between ranks */
     TRY(status);
     int64_t bytes = made.tier_bytes[TIER_DEVICE];
     if (fits_below(choosing, made.tier_bytes) && bytes < candidate->min_bytes) candidate->min_bytes = bytes;
-    *fitted = fits(choosing, made.tier_bytes);
-    status = fit_stages(choosing, &tried, fitted);
-    if (status != STATUS_OK) *fitted = false;
-    if (*fitted) {
-        programs_replace(&candidate->programs, &made);
-        candidate->plan = tried;
-    } else {
-        recompiled_free(&made);
-    }
-    return status;
+    bool all_fit = fits(choosing, made.tier_bytes);
+    TRY(fit_stages(choosing, &tried, &all_fit));
+    *fitted = all_fit;
+    if (!all_fit) return STATUS_OK;
+    programs_replace(&candidate->programs, &made);
+    candidate->plan = tried;
+    return STATUS_OK;
 }
 
 /* Compiles the programs of the fastest policies that were found, where these are fast enough. */
@@ -159,18 +155,17 @@ static enum status check_requested_partition(const struct plan_candidate *candid
 
 static enum status choose(struct plan_candidate *candidate, const int64_t capacity_bytes[TIER_COUNT], bool fastest) {
     struct choosing choosing = {.candidate = candidate, .capacity_bytes = capacity_bytes};
+    AUTO_FREE struct partition *partitions = NULL; /* of the input, where the search may choose */
     bool fitted = fits(&choosing, candidate->programs.tier_bytes);
     candidate->fastest = (struct trial){.compiled = false};
     TRY(fit_stages(&choosing, &candidate->plan, &fitted));
     choosing.fits_as_is = fitted;
     if (fitted && !(fastest && chooses_partition(candidate))) return STATUS_OK;
     const struct executable *main = programs_main(&candidate->programs);
-    enum status status = candidate_search_input(candidate, main->graph, &main->workspace, &candidate->costs,
-                                                capacity_bytes, &choosing.input, &choosing.partitions);
-    if (status == STATUS_OK) status = try_all(&choosing, fastest);
-    if (status == STATUS_OK && fitted) status = check_requested_partition(candidate);
-    mem_free(choosing.partitions);
-    return status;
+    TRY(candidate_search_input(candidate, main->graph, &main->workspace, &candidate->costs, capacity_bytes,
+                               &choosing.input, &partitions));
+    TRY(try_all(&choosing, fastest));
+    return fitted ? check_requested_partition(candidate) : STATUS_OK;
 }
 
 /* If its compiled programs do not fit the machine's tiers, or it has a partition to choose: compiles others under the
@@ -198,7 +193,7 @@ static enum status complete(struct choice *choice, struct plan_candidate *candid
 
 enum status choose_min_memory(const struct session *session, const struct plan_request *request,
                               const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
-    struct plan_candidate candidate = candidate_begin(session, request, &request->plan);
+    AUTO(candidate_free) struct plan_candidate candidate = candidate_begin(session, request, &request->plan);
     *out = (struct min_memory){.fits = true};
     TRY(candidate_compile(&candidate));
     enum status status = request->policy_fixed ? STATUS_OK : choose(&candidate, capacity_bytes, false);
@@ -207,7 +202,6 @@ enum status choose_min_memory(const struct session *session, const struct plan_r
         out->fits &= out->tier_bytes[tier] <= capacity_bytes[tier];
     }
     out->min_bytes = candidate.min_bytes;
-    candidate_free(&candidate);
     return status;
 }
 
@@ -219,15 +213,12 @@ static enum status time_step(struct plan_candidate *candidate, struct trial *tri
     return STATUS_OK;
 }
 
-/* The faster one of the best and this becomes the best; frees the other. */
+/* If the candidate is faster than the best, it becomes the best; the caller's is empty then. */
 static void keep_faster(struct choice *choice, struct plan_candidate *candidate, double seconds) {
-    if (seconds >= choice->best_s) {
-        candidate_free(candidate);
-        return;
-    }
+    if (seconds >= choice->best_s) return;
     candidate->faster_than_s = 0;
     candidate_free(&choice->best);
-    choice->best = *candidate;
+    choice->best = TAKE(*candidate);
     choice->best_s = seconds;
 }
 
@@ -396,7 +387,7 @@ static void learn_expected(const struct rank_shapes *shapes, const struct rank_s
 }
 
 static enum status try_shape(struct choice *choice, struct rank_shape *shape) {
-    struct plan_candidate candidate = candidate_of(choice, shape);
+    AUTO(candidate_free) struct plan_candidate candidate = candidate_of(choice, shape);
     struct trial own = {.step_s = 0};
     double seconds = INFINITY;
     candidate.faster_than_s = choice->best_s;
@@ -404,12 +395,9 @@ static enum status try_shape(struct choice *choice, struct rank_shape *shape) {
     int64_t sequences = candidate.plan.recipe.micro_batch_sequences;
     shape->larger_micro_batch = sequences > shape->plan->recipe.micro_batch_sequences;
     shape->plan->recipe.micro_batch_sequences = sequences;
-    if (status == STATUS_OK) note_left(&candidate, shape);
-    if (status == STATUS_OK) status = time_step(&candidate, &own, &seconds);
-    if (status != STATUS_OK) {
-        candidate_free(&candidate);
-        return status;
-    }
+    TRY(status);
+    note_left(&candidate, shape);
+    TRY(time_step(&candidate, &own, &seconds));
     note_outcome(&candidate, &own, choice->best_s, shape);
     learn_expected(choice->shapes, shape);
     keep_faster(choice, &candidate, seconds);
@@ -499,24 +487,21 @@ static bool tiles_may_gain(const struct plan_candidate *candidate) {
  * other. */
 static enum status try_tile(struct choice *choice, int64_t tile_tokens) {
     struct plan_candidate *best = &choice->best;
+    AUTO(candidate_free)
     struct plan_candidate tiled = candidate_begin(choice->session, choice->request, &best->plan);
     struct trial trial;
     double seconds;
-    enum status status;
     tiled.requested = tiled.plan.policy = best->requested;
     tiled.plan.policy.tile_tokens = tile_tokens;
     tiled.plan.policy.selective_recompute = best->plan.policy.selective_recompute;
     tiled.faster_than_s = choice->best_s;
-    TRY_GOTO(status, candidate_compile(&tiled), failed);
-    TRY_GOTO(status, choose_policy(&tiled), failed);
-    TRY_GOTO(status, time_step(&tiled, &trial, &seconds), failed);
+    TRY(candidate_compile(&tiled));
+    TRY(choose_policy(&tiled));
+    TRY(time_step(&tiled, &trial, &seconds));
     if (best->min_bytes < tiled.min_bytes) tiled.min_bytes = best->min_bytes;
     best->min_bytes = tiled.min_bytes;
     keep_faster(choice, &tiled, seconds);
     return STATUS_OK;
-failed:
-    candidate_free(&tiled);
-    return status;
 }
 
 static enum status choose_tiles(struct choice *choice) {

@@ -121,13 +121,12 @@ static enum status open_arenas(struct engine *engine) {
 
 static enum status find_micro_batches(struct engine *engine) {
     const struct plan *plan = &engine->plan->chosen;
-    struct lane_shares shares;
-    enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
+    AUTO(lane_shares_free) struct lane_shares shares = {0};
+    TRY(lane_shares_create(&plan->recipe, &plan->place, &shares));
     engine->micro_batches = (struct micro_batch_range){shares.first_micro_batch, shares.micro_batches};
     for (size_t i = 0; i < shares.list.count; i++)
         engine->shares += shares.list.items[i].micro_batches > 0;
-    lane_shares_free(&shares);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_state(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
@@ -286,14 +285,6 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
     return engine_compute_step(engine, step, learning_rate, filled, targets, out);
 }
 
-enum status engine_agree(struct engine *engine, enum status mine) {
-    return step_collectives_agree(&engine->collectives, mine);
-}
-
-enum status engine_agree_min(struct engine *engine, enum status mine, int64_t value, int64_t *min) {
-    return step_collectives_min(&engine->collectives, mine, value, min);
-}
-
 enum status engine_settle(struct engine *engine) {
     bool partially_updated = engine->partially_updated;
     engine->partially_updated = true;
@@ -440,11 +431,9 @@ static bool output_is_finite(const struct runner *runner, enum dtype dtype, cons
                              int64_t run) {
     const void *there = runner_operand(runner, operand, run);
     if (there) return operand_is_finite(dtype, operand, there);
-    void *copy = mem_array((size_t)operand->bytes, 1);
+    AUTO_FREE void *copy = mem_array((size_t)operand->bytes, 1);
     bool known = copy && runner_read_operand(runner, operand, run, copy) == STATUS_OK;
-    bool finite = !known || operand_is_finite(dtype, operand, copy);
-    mem_free(copy);
-    return finite;
+    return !known || operand_is_finite(dtype, operand, copy);
 }
 
 static void examine_outputs(void *payload, const struct runner *runner, int32_t index, int64_t run) {
@@ -475,18 +464,17 @@ static bool is_written(const struct engine *engine, const struct tensor *tensor)
 /* The first weight or state that is not finite, of those that are `written` or of all; NULL when all are. */
 static enum status find_in_tensors(const struct engine *engine, bool written, const struct tensor **found) {
     const struct graph *graph = engine_graph(engine);
-    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
+    AUTO_FREE void *buffer = mem_array(BYTE_STORE_PIECE, 1);
     *found = NULL;
-    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK && !*found; i++) {
+    if (!buffer) return STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count && !*found; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         bool finite;
         if (written ? !is_written(engine, tensor) : !engine_keeps(tensor)) continue;
-        status = examine_tensor(engine, tensor, buffer, &finite);
-        if (status == STATUS_OK && !finite) *found = tensor;
+        TRY(examine_tensor(engine, tensor, buffer, &finite));
+        if (!finite) *found = tensor;
     }
-    mem_free(buffer);
-    return status;
+    return STATUS_OK;
 }
 
 static const char *describe_tensor(const struct tensor *tensor) {
@@ -523,9 +511,8 @@ static struct finding first_finding(const struct finding *all, int ranks) {
 
 static enum status share_finding(struct comm *comm, struct finding *finding) {
     enum status status = STATUS_OK;
-    struct finding *theirs = ranks_gather(comm, finding, sizeof *finding, &status);
+    AUTO_FREE struct finding *theirs = ranks_gather(comm, finding, sizeof *finding, &status);
     if (theirs) *finding = first_finding(theirs, mesh_ranks(&comm->mesh));
-    mem_free(theirs);
     return status;
 }
 

@@ -162,11 +162,6 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
                         struct step_numbers *out);
 /* Fills in engine->expert_counts for the last step. Collective. */
 enum status engine_count_experts(struct engine *engine);
-/* The first status by rank that is not OK: of a step's end, or that asks for a stop. Allocates nothing unless one
- * failed. */
-enum status engine_agree(struct engine *engine, enum status mine);
-/* The same, and the least of all ranks' values. */
-enum status engine_agree_min(struct engine *engine, enum status mine, int64_t value, int64_t *min);
 /* The last step once more, inputs and all: updates change nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
 /* What a program of a loss sums up: the loss, and of pairs what enum preference_figure has behind it. */
@@ -204,6 +199,7 @@ static inline bool engine_keeps(const struct tensor *tensor) {
     return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
 }
 
+static inline struct comm *engine_comm(const struct engine *engine) { return engine->plan->session->comm; }
 static inline struct model *engine_model(const struct engine *engine) { return engine->plan->session->model; }
 
 /* Bytes of the device tier's arena that are in memory now, as the system counts them. */

@@ -20,7 +20,7 @@ struct relay {
     struct baton *states;  /* by number */
     struct baton *sent, *come;
     void *buffer; /* BYTE_STORE_PIECE */
-    XXH3_state_t *state;
+    XXH3_state_t state;
 };
 
 static int64_t begin_of(const struct relay *relay, int32_t rank, size_t i) {
@@ -66,19 +66,19 @@ static void plan_turns(struct relay *relay) {
         ;
 }
 
-static enum status hash_bytes(struct relay *relay, const struct hash_run *run) {
-    const struct byte_store *store = &relay->request->store;
+static enum status add_run(const struct byte_store *store, const struct hash_run *run, void *buffer,
+                           XXH3_state_t *state) {
     for (int64_t at = run->begin; at < run->end; at += BYTE_STORE_PIECE) {
         int64_t bytes = run->end - at < BYTE_STORE_PIECE ? run->end - at : BYTE_STORE_PIECE;
-        TRY(store->read(store->payload, run->key, at, bytes, relay->buffer));
-        XXH3_64bits_update(relay->state, relay->buffer, (size_t)bytes);
+        TRY(store->read(store->payload, run->key, at, bytes, buffer));
+        XXH3_64bits_update(state, buffer, (size_t)bytes);
     }
     return STATUS_OK;
 }
 
 static void restore(struct relay *relay, const struct baton *baton) {
-    XXH3_64bits_reset(relay->state);
-    memcpy(relay->state, baton->bytes, sizeof baton->bytes);
+    XXH3_64bits_reset(&relay->state);
+    memcpy(&relay->state, baton->bytes, sizeof baton->bytes);
 }
 
 /* This rank's part. */
@@ -87,10 +87,11 @@ static enum status take_turn(struct relay *relay, size_t turn) {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < relay->request->count; i++) {
         if (rank_at(relay, i, turn) != (int32_t)relay->me) continue;
-        XXH3_64bits_reset(relay->state);
+        XXH3_64bits_reset(&relay->state);
         if (turn > 0) restore(relay, &relay->states[i]);
-        if (status == STATUS_OK) status = hash_bytes(relay, &relay->request->mine[i]);
-        memcpy(sent++->bytes, relay->state, sizeof sent->bytes);
+        if (status == STATUS_OK)
+            status = add_run(&relay->request->store, &relay->request->mine[i], relay->buffer, &relay->state);
+        memcpy(sent++->bytes, &relay->state, sizeof sent->bytes);
     }
     return status;
 }
@@ -117,7 +118,7 @@ static enum status run_turns(struct relay *relay, uint64_t *hashes) {
     }
     for (size_t i = 0; i < request->count; i++) {
         restore(relay, &relay->states[i]);
-        hashes[i] = XXH3_64bits_digest(relay->state);
+        hashes[i] = XXH3_64bits_digest(&relay->state);
     }
     return status;
 }
@@ -135,9 +136,7 @@ static enum status make_batons(struct relay *relay) {
     relay->sent = mem_array(relay->max, sizeof *relay->sent);
     relay->come = mem_array(relay->ranks * relay->max, sizeof *relay->come);
     relay->buffer = mem_array(BYTE_STORE_PIECE, 1);
-    relay->state = XXH3_createState();
-    bool made = relay->states && relay->sent && relay->come && relay->buffer && relay->state;
-    return made ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "hashes of tensors");
+    return relay->states && relay->sent && relay->come && relay->buffer ? STATUS_OK : STATUS_FAILED;
 }
 
 static void relay_free(struct relay *relay) {
@@ -148,25 +147,19 @@ static void relay_free(struct relay *relay) {
     mem_free(relay->sent);
     mem_free(relay->come);
     mem_free(relay->buffer);
-    XXH3_freeState(relay->state);
 }
 
 enum status hash_relay_run(const struct hash_relay *request, uint64_t *hashes) {
+    AUTO(relay_free)
     struct relay relay = {.request = request,
                           .ranks = (size_t)request->group.count,
                           .me = (size_t)mesh_group_position(&request->group, request->comm->rank)};
-    enum status status;
-    TRY_GOTO(status, comm_agree(request->comm, make_tables(&relay)), done);
-    TRY_GOTO(status,
-             comm_all_gather(request->comm, &request->group, request->mine, request->count * sizeof *request->mine,
-                             relay.runs),
-             done);
+    TRY(comm_agree(request->comm, make_tables(&relay)));
+    TRY(comm_all_gather(request->comm, &request->group, request->mine, request->count * sizeof *request->mine,
+                        relay.runs));
     plan_turns(&relay);
-    TRY_GOTO(status, comm_agree(request->comm, make_batons(&relay)), done);
-    status = run_turns(&relay, hashes);
-done:
-    relay_free(&relay);
-    return status;
+    TRY(comm_agree(request->comm, make_batons(&relay)));
+    return run_turns(&relay, hashes);
 }
 
 static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint64_t *hashes) {
@@ -177,19 +170,12 @@ static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint
 
 /* The hash of bytes without an address, a piece at a time: the same as of all at once. */
 static enum status hash_local(const struct engine *engine, const struct tensor *tensor, void *buffer, uint64_t *hash) {
-    int64_t bytes = shape_bytes(&tensor->shape);
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return status_no_memory(0, "a hash");
-    enum status status = STATUS_OK;
-    XXH3_64bits_reset(state);
-    for (int64_t at = 0; at < bytes && status == STATUS_OK; at += BYTE_STORE_PIECE) {
-        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
-        status = runner_read(engine->main, tensor, at, count, buffer);
-        XXH3_64bits_update(state, buffer, (size_t)count);
-    }
-    *hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return status;
+    const struct hash_run all = {0, shape_bytes(&tensor->shape), tensor};
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    TRY(add_run(&engine->state_store, &all, buffer, &state));
+    *hash = XXH3_64bits_digest(&state);
+    return STATUS_OK;
 }
 
 static bool is_whole(const struct engine *engine, const struct tensor *tensor, const bool *skip,
@@ -199,15 +185,14 @@ static bool is_whole(const struct engine *engine, const struct tensor *tensor, c
 
 static enum status hash_locals(const struct engine *engine, const bool *skip, uint64_t *hashes) {
     const struct graph *graph = engine_graph(engine);
-    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
-    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
+    AUTO_FREE void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    if (!buffer) return STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (is_whole(engine, tensor, skip, hashes) && !runner_data(engine->main, tensor))
-            status = hash_local(engine, tensor, buffer, &hashes[i]);
+            TRY(hash_local(engine, tensor, buffer, &hashes[i]));
     }
-    mem_free(buffer);
-    return status;
+    return STATUS_OK;
 }
 
 enum status engine_hash_whole(const struct engine *engine, const bool *skip, uint64_t *hashes) {
@@ -230,6 +215,11 @@ struct cut_tensors {
     uint64_t *hashes;
     size_t count;
 };
+
+static void cut_tensors_free(struct cut_tensors *cut) {
+    mem_free(cut->runs);
+    mem_free(cut->hashes);
+}
 
 /* Of stages, those that are equal share out what they have: the ranks that have all together are no plain group. */
 static struct hash_run run_of(const struct engine *engine, const struct tensor *tensor) {
@@ -273,13 +263,10 @@ static enum status relay_hashes(const struct engine *engine, enum tensor_kind ki
 }
 
 static enum status hash_kind(const struct engine *engine, enum tensor_kind kind, const bool *skip, uint64_t *hashes) {
-    struct cut_tensors cut = {.count = 0};
+    AUTO(cut_tensors_free) struct cut_tensors cut = {.count = 0};
     if (!engine_is_cut(engine, kind)) return STATUS_OK;
-    enum status status = comm_agree(engine->plan->session->comm, list_cut(engine, kind, skip, hashes, &cut));
-    if (status == STATUS_OK) status = relay_hashes(engine, kind, &cut, hashes);
-    mem_free(cut.runs);
-    mem_free(cut.hashes);
-    return status;
+    TRY(comm_agree(engine->plan->session->comm, list_cut(engine, kind, skip, hashes, &cut)));
+    return relay_hashes(engine, kind, &cut, hashes);
 }
 
 enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint64_t *hashes) {
@@ -290,42 +277,34 @@ enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint6
 /* ---- All ---- */
 
 /* Of weights and states in the graph's order: policies may have other tensors between and behind them. */
-static enum status join(const struct graph *graph, const uint64_t *hashes, uint64_t *hash) {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return status_no_memory(0, "a hash");
-    XXH3_64bits_reset(state);
+static uint64_t join(const struct graph *graph, const uint64_t *hashes) {
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
     for (size_t i = 0; i < graph->tensors.count; i++)
-        if (engine_keeps(graph->tensors.items[i])) XXH3_64bits_update(state, &hashes[i], sizeof hashes[i]);
-    *hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return STATUS_OK;
+        if (engine_keeps(graph->tensors.items[i])) XXH3_64bits_update(&state, &hashes[i], sizeof hashes[i]);
+    return XXH3_64bits_digest(&state);
 }
 
 bool engine_can_hash(const struct engine *engine) { return recipe_tensor_parallel(&engine->plan->chosen.recipe) == 1; }
 
-/* By the ids that tensors have in the graph of ranks that share none. */
-static enum status join_by_whole(const struct engine *engine, const struct graph *whole, const uint64_t *hashes,
-                                 uint64_t *hash) {
+enum status engine_join_hashes(const struct engine *engine, const uint64_t *hashes, uint64_t *hash) {
     const struct graph *own = engine_graph(engine);
-    uint64_t *by_whole = mem_array(whole->tensors.count, sizeof *by_whole);
+    AUTO(graph_release) struct graph *whole = NULL;
+    if (engine_can_hash(engine)) {
+        *hash = join(own, hashes);
+        return STATUS_OK;
+    }
+    /* By the ids that tensors have in the graph of ranks that share none. */
+    TRY(programs_build_whole(engine->plan->session, &engine->plan->request.set, &engine->plan->chosen, &whole));
+    AUTO_FREE uint64_t *by_whole = mem_array(whole->tensors.count, sizeof *by_whole);
     if (!by_whole) return STATUS_FAILED;
     for (size_t i = 0; i < own->tensors.count; i++)
         for (size_t w = 0; engine_keeps(own->tensors.items[i]) && w < whole->tensors.count; w++)
             if (whole->tensors.items[w]->kind == own->tensors.items[i]->kind &&
                 strcmp(whole->tensors.items[w]->name, own->tensors.items[i]->name) == 0)
                 by_whole[w] = hashes[i];
-    enum status status = join(whole, by_whole, hash);
-    mem_free(by_whole);
-    return status;
-}
-
-enum status engine_join_hashes(const struct engine *engine, const uint64_t *hashes, uint64_t *hash) {
-    struct graph *whole;
-    if (engine_can_hash(engine)) return join(engine_graph(engine), hashes, hash);
-    TRY(programs_build_whole(engine->plan->session, &engine->plan->request.set, &engine->plan->chosen, &whole));
-    enum status status = join_by_whole(engine, whole, hashes, hash);
-    graph_free(whole);
-    return status;
+    *hash = join(whole, by_whole);
+    return STATUS_OK;
 }
 
 static enum status hash_all(const struct engine *engine, uint64_t *hashes) {
@@ -337,9 +316,7 @@ static enum status hash_all(const struct engine *engine, uint64_t *hashes) {
 enum status engine_hash(const struct engine *engine, uint64_t *hash) {
     if (!engine_can_hash(engine))
         return status_set(STATUS_BAD_INPUT, "tensor-parallel: ranks that share tensors have no hash of all weights");
-    uint64_t *hashes = mem_array(engine_graph(engine)->tensors.count, sizeof *hashes);
-    enum status status = hash_all(engine, hashes);
-    if (status == STATUS_OK) status = engine_join_hashes(engine, hashes, hash);
-    mem_free(hashes);
-    return status;
+    AUTO_FREE uint64_t *hashes = mem_array(engine_graph(engine)->tensors.count, sizeof *hashes);
+    TRY(hash_all(engine, hashes));
+    return engine_join_hashes(engine, hashes, hash);
 }

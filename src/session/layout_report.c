@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "session/machine_costs.h"
 
 static const enum mesh_axis order[MESH_AXES] = {MESH_ACROSS, MESH_IN_NODE};
@@ -79,73 +81,42 @@ bool plan_strategies_repeats(const struct plan_strategies *strategies, int block
 
 /* --- as JSON --- */
 
-static enum status append(json_t *array, json_t *value) {
-    return json_array_append_new(array, value) == 0 ? STATUS_OK : STATUS_FAILED;
-}
-
-static enum status add_inputs(const struct node *node, const struct strategy *one, json_t *array) {
-    char text[LAYOUT_TEXT];
-    for (int i = 0; i < OP_INPUTS_MAX; i++)
-        if (node->in[i]) TRY(append(array, json_string(layout_print(&one->operand[i], node->in[i]->shape.rank, text))));
-    return STATUS_OK;
-}
-
-static enum status add_dropped(const struct plan_strategies *strategies, const struct node *node, json_t *array) {
-    const struct strategies *made = &strategies->program.strategies[node->id];
-    char text[STRATEGY_TEXT];
-    for (size_t i = 0; i < made->dropped.count; i++)
-        TRY(append(array, json_string(strategy_print_dropped(node, &made->dropped.items[i], text))));
-    return STATUS_OK;
-}
-
 /* Of a node of the first block of its kind. */
 static json_t *node_to_json(const struct plan_strategies *strategies, const struct node *node) {
-    char text[LAYOUT_TEXT];
-    json_t *inputs = json_array(), *dropped = json_array();
-    enum status status = add_dropped(strategies, node, dropped);
+    const struct strategies *made = &strategies->program.strategies[node->id];
     const struct strategy *one =
         strategies->fits
             ? shard_program_strategy(&strategies->program, node->id, strategies->solution.strategies.choice[node->id])
-            : &strategies->program.strategies[node->id].kept.items[0];
-    if (status == STATUS_OK) status = add_inputs(node, one, inputs);
+            : &made->kept.items[0];
+    char text[LAYOUT_TEXT], reason[STRATEGY_TEXT];
+    json_t *inputs = json_array(), *dropped = json_array();
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (node->in[i]) json_push(&inputs, json_string(layout_print(&one->operand[i], node->in[i]->shape.rank, text)));
+    for (size_t i = 0; i < made->dropped.count; i++)
+        json_push(&dropped, json_string(strategy_print_dropped(node, &made->dropped.items[i], reason)));
     const char *output = layout_print(&one->operand[OP_INPUTS_MAX], node->out[0]->shape.rank, text);
-    json_t *object = json_pack("{s:s, s:s, s:o, s:s, s:f, s:f, s:f, s:o}", "name", node->name, "operator",
-                               node->op->name, "inputs", inputs, "output", output, "compute_s", one->compute_s,
-                               "forward_s", one->forward_s, "backward_s", one->backward_s, "dropped", dropped);
-    if (status == STATUS_OK) return object;
-    json_decref(object);
-    return NULL;
-}
-
-static enum status add_nodes(const struct plan_strategies *strategies, json_t *array) {
-    for (size_t i = 0; i < strategies->graph->nodes.count; i++)
-        if (strategies->program.block_like[i] == (int)i)
-            TRY(append(array, node_to_json(strategies, strategies->graph->nodes.items[i])));
-    return STATUS_OK;
-}
-
-static enum status add_repeated(const struct plan_strategies *strategies, json_t *array) {
-    for (size_t block = 0; block < strategies->graph->blocks.count; block++)
-        if (plan_strategies_repeats(strategies, (int)block))
-            TRY(append(array, json_string(strategies->graph->blocks.items[block])));
-    return STATUS_OK;
+    return json_pack("{s:s, s:s, s:o, s:s, s:f, s:f, s:f, s:o}", "name", node->name, "operator", node->op->name,
+                     "inputs", inputs, "output", output, "compute_s", one->compute_s, "forward_s", one->forward_s,
+                     "backward_s", one->backward_s, "dropped", dropped);
 }
 
 json_t *plan_strategies_to_json(const struct plan_strategies *strategies) {
     const struct device_mesh *mesh = &strategies->question.mesh;
+    const struct graph *graph = strategies->graph;
     json_t *sizes = json_array(), *nodes = json_array(), *repeated = json_array();
-    enum status status = add_nodes(strategies, nodes);
-    for (int axis = 0; axis < mesh->axes && status == STATUS_OK; axis++)
-        status = append(sizes, json_integer((json_int_t)mesh->sizes[axis]));
-    if (status == STATUS_OK) status = add_repeated(strategies, repeated);
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (strategies->program.block_like[i] == (int)i)
+            json_push(&nodes, node_to_json(strategies, graph->nodes.items[i]));
+    for (int axis = 0; axis < mesh->axes; axis++)
+        json_push(&sizes, json_integer((json_int_t)mesh->sizes[axis]));
+    for (size_t block = 0; block < graph->blocks.count; block++)
+        if (plan_strategies_repeats(strategies, (int)block))
+            json_push(&repeated, json_string(graph->blocks.items[block]));
     bool fits = strategies->fits;
-    json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o}", "mesh", sizes, "seconds",
-                               fits ? json_real(strategies->solution.seconds) : json_null(), "peak_bytes",
-                               fits ? json_integer((json_int_t)strategies->solution.peak_bytes) : json_null(),
-                               "recomputed", repeated, "nodes", nodes);
-    if (status == STATUS_OK) return object;
-    json_decref(object);
-    return NULL;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "mesh", sizes, "seconds",
+                     fits ? json_real(strategies->solution.seconds) : json_null(), "peak_bytes",
+                     fits ? json_integer((json_int_t)strategies->solution.peak_bytes) : json_null(), "recomputed",
+                     repeated, "nodes", nodes);
 }
 
 bool layout_report_applies(const struct session_plan *plan) {
@@ -154,18 +125,17 @@ bool layout_report_applies(const struct session_plan *plan) {
 }
 
 static enum status solve(const struct plan *plan, struct layout_report *report) {
-    struct intra_op_solution solution = {0};
-    enum status status = tensor_layout_solve(plan, &report->program, &solution);
-    if (status == STATUS_OK) status = shard_program_choices(&report->program, solution.choice, &report->chosen);
-    if (status == STATUS_OK) report->seconds = (double)solution.cost * report->program.unit_s;
-    intra_op_solution_free(&solution);
-    return status;
+    AUTO(intra_op_solution_free) struct intra_op_solution solution = {0};
+    TRY(tensor_layout_solve(plan, &report->program, &solution));
+    TRY(shard_program_choices(&report->program, solution.choice, &report->chosen));
+    report->seconds = (double)solution.cost * report->program.unit_s;
+    return STATUS_OK;
 }
 
 /* At the solver's costs; none where it does not divide, or costs something that ranks do not execute so. */
 static enum status weigh_megatron(struct layout_report *report, int64_t parts) {
     int64_t cost, peak;
-    int *choice = mem_array((size_t)report->program.program.node_count, sizeof *choice);
+    AUTO_FREE int *choice = mem_array((size_t)report->program.program.node_count, sizeof *choice);
     if (!choice) return STATUS_FAILED;
     enum status status = shard_choices_make(report->graph, parts, false, &report->megatron);
     if (status == STATUS_OK && shard_program_find_choice(&report->program, &report->megatron, choice)) {
@@ -173,7 +143,6 @@ static enum status weigh_megatron(struct layout_report *report, int64_t parts) {
         if (cost != INTRA_OP_FORBIDDEN) report->megatron_s = (double)cost * report->program.unit_s;
     }
     if (status == STATUS_BAD_INPUT) shard_choices_free(&report->megatron), status = STATUS_OK;
-    mem_free(choice);
     return status;
 }
 
@@ -214,41 +183,32 @@ bool layout_report_differs(const struct layout_report *report, const struct node
 char *layout_report_print(const struct node *node, const struct shard_choices *choices, char text[LAYOUT_REPORT_TEXT]) {
     const struct shard_choice *choice = &choices->nodes[node->id];
     struct op_loops loops;
-    int axes = choices->mesh.axes, used = 0;
+    int axes = choices->mesh.axes;
     bool known = op_loops_of(node, choice->way, &loops);
     bool alike = axes == 1 || choice->index[0] == choice->index[1];
-    snprintf(text, LAYOUT_REPORT_TEXT, "all of it on each rank");
+    text[0] = '\0';
     for (int axis = 0; axis < (alike ? 1 : axes) && known; axis++) {
         char where[32] = "";
         if (choice->index[axis] == OP_INDEX_NONE) continue;
         if (!alike) snprintf(where, sizeof where, " along axis %d", axis);
-        used += snprintf(text + used, (size_t)(LAYOUT_REPORT_TEXT - used), "%sby %s%s%s", used > 0 ? ", " : "",
-                         strategy_index_name(loops.indices[choice->index[axis]].letter), where,
-                         choice->positions[axis] ? ", positions cut outside" : "");
+        text_add(text, LAYOUT_REPORT_TEXT, "%sby %s%s%s", text[0] ? ", " : "",
+                 strategy_index_name(loops.indices[choice->index[axis]].letter), where,
+                 choice->positions[axis] ? ", positions cut outside" : "");
     }
+    if (!text[0]) text_add(text, LAYOUT_REPORT_TEXT, "all of it on each rank");
     return text;
 }
 
-static enum status add_differences(const struct layout_report *report, json_t *array) {
+json_t *layout_report_to_json(const struct layout_report *report) {
     char own[LAYOUT_REPORT_TEXT], other[LAYOUT_REPORT_TEXT];
+    json_t *differs = json_array();
     for (size_t n = 0; n < report->graph->nodes.count; n++) {
         const struct node *node = report->graph->nodes.items[n];
         if (!layout_report_differs(report, node)) continue;
-        json_t *one = json_pack("{s:s, s:s, s:s, s:s}", "name", node->name, "operator", node->op->name, "layout",
-                                layout_report_print(node, &report->chosen, own), "megatron",
-                                layout_report_print(node, &report->megatron, other));
-        if (json_array_append_new(array, one) != 0) return STATUS_FAILED;
+        json_push(&differs, json_pack("{s:s, s:s, s:s, s:s}", "name", node->name, "operator", node->op->name, "layout",
+                                      layout_report_print(node, &report->chosen, own), "megatron",
+                                      layout_report_print(node, &report->megatron, other)));
     }
-    return STATUS_OK;
-}
-
-json_t *layout_report_to_json(const struct layout_report *report) {
-    json_t *differs = json_array();
-    enum status status = differs ? add_differences(report, differs) : STATUS_FAILED;
-    json_t *object =
-        json_pack("{s:f, s:o, s:o}", "seconds", report->seconds, "megatron_seconds",
-                  isnan(report->megatron_s) ? json_null() : json_real(report->megatron_s), "differs", differs);
-    if (status == STATUS_OK) return object;
-    json_decref(object);
-    return NULL;
+    return json_pack("{s:f, s:o, s:o}", "seconds", report->seconds, "megatron_seconds",
+                     isnan(report->megatron_s) ? json_null() : json_real(report->megatron_s), "differs", differs);
 }

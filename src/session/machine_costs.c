@@ -22,9 +22,8 @@ static bool all_have(const struct head *heads, int count) {
 
 static enum status gather_heads(struct comm *comm, const struct head *mine, struct head *first, bool *same) {
     enum status status = STATUS_OK;
-    struct head *heads = ranks_gather(comm, mine, sizeof *mine, &status);
+    AUTO_FREE struct head *heads = ranks_gather(comm, mine, sizeof *mine, &status);
     if (heads) *first = heads[0], *same = all_have(heads, mesh_ranks(&comm->mesh));
-    mem_free(heads);
     return status;
 }
 
@@ -53,13 +52,12 @@ enum status rank_costs_share(struct comm *comm, const struct costs *mine, size_t
 
 static enum status add_ranks(void *payload, enum status mine, double *numbers, size_t count) {
     struct comm *comm = payload;
-    double *each = ranks_gather(comm, numbers, count * sizeof *numbers, &mine);
+    AUTO_FREE double *each = ranks_gather(comm, numbers, count * sizeof *numbers, &mine);
     for (size_t i = 0; i < count && each; i++) {
         numbers[i] = 0;
         for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++)
             numbers[i] += each[(size_t)rank * count + i];
     }
-    mem_free(each);
     return mine;
 }
 
@@ -114,11 +112,10 @@ static enum status begin_request(const struct machine *machine, const struct pro
                                  const struct measuring *measuring, int threads, struct request *out) {
     const struct memory_options *limits = &machine->limits;
     bool disk = has_tier(machine, programs, TIER_DISK) && SETTINGS_HAVE(limits, disk_folder);
-    char *cache = measuring->cache_folder ? mem_string(measuring->cache_folder) : cache_folder();
+    AUTO_FREE char *cache = measuring->cache_folder ? mem_string(measuring->cache_folder) : cache_folder();
     if (!cache) return STATUS_FAILED;
-    bool fits = snprintf(out->cache, sizeof out->cache, "%s", cache) < CACHE_BYTES;
-    mem_free(cache);
-    if (!fits) return status_set(STATUS_FAILED, "the cache directory: %s", strerror(ENAMETOOLONG));
+    if (snprintf(out->cache, sizeof out->cache, "%s", cache) >= CACHE_BYTES)
+        return status_set(STATUS_FAILED, "the cache directory: %s", strerror(ENAMETOOLONG));
     struct mesh mesh = programs ? mesh_of(programs) : machine->mesh;
     out->contention = contention_of(machine, &mesh);
     out->options = (struct profile_options){
@@ -169,24 +166,19 @@ static enum status add_collectives(const struct machine *machine, const struct p
 enum status machine_costs_measure(const struct machine *machine, const struct programs *programs,
                                   const struct measuring *measuring, struct machine_costs *out) {
     const struct executable *main = programs_main(programs);
-    struct machine_costs made = {.report = {.operators = 0}};
+    AUTO(machine_costs_free) struct machine_costs made = {.report = {.operators = 0}};
     struct request request;
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &made.cluster, ROOFLINE_EXPECTED, &made.costs));
         TRY(add_collectives(machine, programs, NULL, &made.costs));
-        *out = made;
-        return STATUS_OK;
+    } else {
+        TRY(begin_request(machine, programs, measuring, main->threads, &request));
+        TRY(profile_model(machine->backend, main->graph, &made.cluster, &request.options, &made.costs, &made.report));
+        TRY(add_collectives(machine, programs, &request.options, &made.costs));
     }
-    TRY(begin_request(machine, programs, measuring, main->threads, &request));
-    enum status status =
-        profile_model(machine->backend, main->graph, &made.cluster, &request.options, &made.costs, &made.report);
-    if (status == STATUS_OK) status = add_collectives(machine, programs, &request.options, &made.costs);
-    if (status == STATUS_OK)
-        *out = made;
-    else
-        machine_costs_free(&made);
-    return status;
+    *out = TAKE(made);
+    return STATUS_OK;
 }
 
 void machine_costs_free(struct machine_costs *costs) {

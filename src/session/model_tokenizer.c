@@ -3,36 +3,30 @@
 #include "base/folder.h"
 #include "base/json.h"
 
+static void tokenizer_release(struct tokenizer **tokenizer) { tokenizer_free(*tokenizer); }
+
 enum status model_tokenizer_open(const struct model *model, struct tokenizer **out, char **path) {
     const char *folder = model_companion_folder(model, "tokenizer.json");
-    char *file = path_join(folder, "tokenizer.json");
-    struct tokenizer *tokenizer = NULL;
+    AUTO_FREE char *file = path_join(folder, "tokenizer.json");
+    AUTO(tokenizer_release) struct tokenizer *tokenizer = NULL;
     if (!file) return STATUS_FAILED;
-    enum status status =
-        file_exists(file) ? tokenizer_open_with_beside(folder, file, model->config.vocab_size, &tokenizer) : STATUS_OK;
+    if (file_exists(file)) TRY(tokenizer_open_with_beside(folder, file, model->config.vocab_size, &tokenizer));
     int64_t size = tokenizer ? tokenizer_vocab_size(tokenizer) : 0;
-    if (status == STATUS_OK && size > model->config.vocab_size)
-        status = status_set(STATUS_BAD_INPUT, "%s: has ids up to %" PRId64 ", the model's vocab_size is %" PRId64, file,
-                            size - 1, model->config.vocab_size);
-    if (status != STATUS_OK) {
-        tokenizer_free(tokenizer);
-        mem_free(file);
-        return status;
-    }
-    *out = tokenizer;
-    *path = file;
+    if (size > model->config.vocab_size)
+        return status_set(STATUS_BAD_INPUT, "%s: has ids up to %" PRId64 ", the model's vocab_size is %" PRId64, file,
+                          size - 1, model->config.vocab_size);
+    *out = TAKE(tokenizer);
+    *path = TAKE(file);
     return STATUS_OK;
 }
 
 enum status model_tokenizer_require(const struct model *model, struct tokenizer **out) {
+    AUTO_FREE char *path = NULL;
     struct tokenizer *tokenizer;
-    char *path;
     TRY(model_tokenizer_open(model, &tokenizer, &path));
-    enum status status = STATUS_OK;
-    if (!tokenizer) status = status_set(STATUS_BAD_INPUT, "%s: is missing: there is no text without a tokenizer", path);
-    mem_free(path);
-    if (status == STATUS_OK) *out = tokenizer;
-    return status;
+    if (!tokenizer) return status_set(STATUS_BAD_INPUT, "%s: is missing: there is no text without a tokenizer", path);
+    *out = tokenizer;
+    return STATUS_OK;
 }
 
 /* The config's own; wrappers have it in their text model's part. */

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "machine/cluster.h"
 #include "session/session.h"
 
@@ -79,31 +80,25 @@ void train_options_change(struct train_options *options, const struct train_opti
 static json_t *paths_to_json(const char *const *paths, size_t count) {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(array, json_string(paths[i])) != 0) {
-            json_decref(array);
-            return NULL;
-        }
+        json_push(&array, json_string(paths[i]));
     return array;
 }
 
 json_t *train_options_to_json(const struct train_options *options) {
     json_t *object = json_object();
-    int failed = !object;
     for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
         struct setting_value value;
         if (!is_option(id)) continue;
         settings_load(&train_settings, options, id, &value);
         bool open = value.text == NULL && !has_value(options, id);
-        failed |= json_object_set_new(object, setting_table[id].key,
-                                      open ? json_null() : setting_to_json(&setting_table[id], &value));
+        json_put(&object, setting_table[id].key, open ? json_null() : setting_to_json(&setting_table[id], &value));
     }
-    failed |= json_object_set_new(object, "data", paths_to_json(options->data_paths, options->data_path_count));
-    failed |= json_object_set_new(object, "valid", paths_to_json(options->valid_paths, options->valid_path_count));
-    if (!failed) return object;
-    json_decref(object);
-    (void)status_set(STATUS_FAILED,
-                     "the training options cannot be written as JSON: a path or text is not UTF-8, or no memory");
-    return NULL;
+    json_put(&object, "data", paths_to_json(options->data_paths, options->data_path_count));
+    json_put(&object, "valid", paths_to_json(options->valid_paths, options->valid_path_count));
+    if (!object)
+        (void)status_set(STATUS_FAILED,
+                         "the training options cannot be written as JSON: a path or text is not UTF-8, or no memory");
+    return object;
 }
 
 static enum status paths_from_json(const char *file, const json_t *object, const char *field, struct scratch *memory,
@@ -222,6 +217,20 @@ struct resolver {
 
 static bool was_given(const struct resolver *resolver, enum setting_id id) { return resolver->given.of[id]; }
 
+bool recipe_setting_moves(enum setting_id id) {
+    return id == SETTING_lanes || id == SETTING_reduce_dtype || id == SETTING_tensor_parallel ||
+           id == SETTING_sequence_parallel || id == SETTING_round_micro_batches;
+}
+
+/* The base's value, or the given one that --allow-recipe-change puts in its place. */
+static struct setting_value base_of(const struct resolver *resolver, enum setting_id id) {
+    struct setting_value base;
+    recipe_load_setting(resolver->base, id, &base);
+    if (resolver->options->allow_recipe_change && was_given(resolver, id) && recipe_setting_moves(id))
+        settings_load(&plan_settings, resolver->options, id, &base);
+    return base;
+}
+
 /* With another base than the recipe's, and another default than the table's. */
 static void choose_from(struct resolver *resolver, enum setting_id id, const struct setting_value *base,
                         const struct setting_value *fallback) {
@@ -240,8 +249,7 @@ static void choose_from(struct resolver *resolver, enum setting_id id, const str
 }
 
 static void choose_else(struct resolver *resolver, enum setting_id id, const struct setting_value *fallback) {
-    struct setting_value base;
-    recipe_load_setting(resolver->base, id, &base);
+    const struct setting_value base = base_of(resolver, id);
     choose_from(resolver, id, &base, fallback);
 }
 
@@ -249,16 +257,6 @@ static void choose(struct resolver *resolver, enum setting_id id) {
     struct setting_value fallback;
     setting_default(&setting_table[id], &fallback);
     choose_else(resolver, id, &fallback);
-}
-
-/* One that --allow-recipe-change lets a run change. */
-static void choose_movable(struct resolver *resolver, enum setting_id id) {
-    struct setting_value base, fallback;
-    recipe_load_setting(resolver->base, id, &base);
-    setting_default(&setting_table[id], &fallback);
-    if (resolver->options->allow_recipe_change && was_given(resolver, id))
-        settings_load(&plan_settings, resolver->options, id, &base);
-    choose_from(resolver, id, &base, &fallback);
 }
 
 static void choose_text(struct resolver *resolver, enum setting_id id, const char *given, const char *base,
@@ -277,17 +275,13 @@ static void choose_text(struct resolver *resolver, enum setting_id id, const cha
 static enum status choose_trained(struct resolver *resolver) {
     const struct plan_options *options = resolver->options;
     const struct recipe *base = resolver->base;
-    struct recipe *recipe = resolver->recipe;
-    char *patterns = mem_string("");
-    for (size_t i = 0; i < options->freeze_count && patterns; i++) {
-        char *longer = mem_format("%s%s%s", patterns, i ? "," : "", options->freeze[i]);
-        mem_free(patterns);
-        patterns = longer;
-    }
-    if (!patterns) return STATUS_FAILED;
-    choose_text(resolver, SETTING_freeze, patterns, base->freeze, recipe->freeze);
-    mem_free(patterns);
-    choose_text(resolver, SETTING_lora, SETTINGS_HAVE(options, lora) ? options->lora : "", base->lora, recipe->lora);
+    AUTO_VEC struct text_buffer patterns = {0};
+    TRY(text_print(&patterns, "%s", options->freeze_count > 0 ? options->freeze[0] : ""));
+    for (size_t i = 1; i < options->freeze_count; i++)
+        TRY(text_print(&patterns, ",%s", options->freeze[i]));
+    choose_text(resolver, SETTING_freeze, patterns.items, base->freeze, resolver->recipe->freeze);
+    choose_text(resolver, SETTING_lora, SETTINGS_HAVE(options, lora) ? options->lora : "", base->lora,
+                resolver->recipe->lora);
     return STATUS_OK;
 }
 
@@ -323,27 +317,16 @@ static void choose_packing(struct resolver *resolver) {
 /* The settings for which the table says all: each that depends on another stands after it. */
 static void choose_plain(struct resolver *resolver) {
 #define BY_HAND(field) [SETTING_##field] = true
-    static const bool by_hand[SETTING_COUNT] = {BY_HAND(packing),
-                                                BY_HAND(sequence_length),
-                                                BY_HAND(micro_batch_sequences),
-                                                BY_HAND(lanes),
-                                                BY_HAND(tensor_parallel),
-                                                BY_HAND(round_micro_batches),
-                                                BY_HAND(reduce_dtype),
-                                                BY_HAND(sequence_parallel),
-                                                BY_HAND(dtype),
-                                                BY_HAND(lora),
-                                                BY_HAND(freeze),
-                                                BY_HAND(beta2)};
+    static const bool by_hand[SETTING_COUNT] = {
+        BY_HAND(packing), BY_HAND(sequence_length), BY_HAND(micro_batch_sequences),
+        BY_HAND(lanes),   BY_HAND(tensor_parallel), BY_HAND(dtype),
+        BY_HAND(lora),    BY_HAND(freeze),          BY_HAND(beta2)};
     for (enum setting_id id = 0; id < SETTING_COUNT; id++)
         if (settings_have(&recipe_settings, id) && !by_hand[id] &&
             settings_apply(&recipe_settings, resolver->recipe, id))
             choose(resolver, id);
     choose_else(resolver, SETTING_dtype, &(struct setting_value){.int_value = DTYPE_F32});
     choose_packing(resolver);
-    choose_movable(resolver, SETTING_round_micro_batches);
-    choose_movable(resolver, SETTING_reduce_dtype);
-    choose_movable(resolver, SETTING_sequence_parallel);
     /* Lion's, as its authors have it. */
     struct setting_value beta2 = {
         .float_value = resolver->recipe->optimizer == UPDATE_LION ? 0.99 : setting_table[SETTING_beta2].float_value};
@@ -387,16 +370,12 @@ static int64_t share_of_lane(const struct plan_options *options, const struct ra
 }
 
 static void choose_tensor(struct resolver *resolver) {
-    const struct plan_options *options = resolver->options;
     const struct recipe *base = resolver->base;
     struct recipe *recipe = resolver->recipe;
-    struct setting_value value = {.int_value = recipe_tensor_parallel(base)};
-    bool open = options->tensor_parallel == 0; /* not given, or auto */
-    if (!open && options->allow_recipe_change) value.int_value = options->tensor_parallel;
-    if (open)
+    if (resolver->options->tensor_parallel == 0) /* not given, or auto */
         recipe->tensor_parallel = resolver->base_name ? recipe_tensor_parallel(base) : 1;
     else
-        choose_from(resolver, SETTING_tensor_parallel, &value, &value);
+        choose(resolver, SETTING_tensor_parallel);
     recipe->layout_rates = base->layout_rates;
     bool as_before = recipe->layout == base->layout && recipe_tensor_parallel(recipe) == recipe_tensor_parallel(base);
     recipe->strategies = as_before ? base->strategies : NULL;
@@ -417,25 +396,19 @@ static void choose_shape(struct resolver *resolver, const struct plan_defaults *
 }
 
 static bool can_hold(const struct lane_shape *lanes, int ranks) {
-    struct lane_tree tree;
-    if (lane_tree_of_shape(lanes, &tree) != STATUS_OK) return false;
-    bool held = lane_tree_holds(&tree, ranks);
-    lane_tree_free(&tree);
-    return held;
+    AUTO(lane_tree_free) struct lane_tree tree = {0};
+    return lane_tree_of_shape(lanes, &tree) == STATUS_OK && lane_tree_holds(&tree, ranks);
 }
 
 /* On several ranks a new run has as many lanes: each rank adds its micro-batches as one rank would. So has one that may
  * change its recipe and goes on on ranks that cannot hold its lanes. */
 static void choose_lanes(struct resolver *resolver, const struct rank_place *place) {
     const struct plan_options *options = resolver->options;
-    bool given = SETTINGS_HAVE(options, lanes), moved = options->allow_recipe_change && given;
     struct mesh mesh = data_mesh_of(place);
-    struct setting_value ranks = {.lanes = {mesh.nodes, mesh.per_node}}, base = {.lanes = resolver->base->lanes};
-    bool stuck = options->allow_recipe_change && !given && resolver->base_name;
-    stuck = stuck && !can_hold(&resolver->base->lanes, mesh_ranks(&mesh));
-    if (moved) base.lanes = options->lanes;
-    if (stuck) base = ranks;
-    choose_from(resolver, SETTING_lanes, &base, &ranks);
+    struct setting_value ranks = {.lanes = {mesh.nodes, mesh.per_node}}, base = base_of(resolver, SETTING_lanes);
+    bool stuck = options->allow_recipe_change && !SETTINGS_HAVE(options, lanes) && resolver->base_name &&
+                 !can_hold(&resolver->base->lanes, mesh_ranks(&mesh));
+    choose_from(resolver, SETTING_lanes, stuck ? &ranks : &base, &ranks);
 }
 
 /* The environment's setting that holds this machine to the recipe's narrower instruction set; NULL: there is none. */

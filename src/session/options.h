@@ -81,6 +81,8 @@ const struct backend *plan_options_backend(const struct plan_options *options, c
 enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options);
 /* The threads that are asked for, else as many as there are cores for a rank. */
 int plan_options_threads(const struct plan_options *options);
+/* Whether --allow-recipe-change lets a run change the recipe's setting. */
+bool recipe_setting_moves(enum setting_id id);
 /* Nothing given. */
 void plan_options_init(struct plan_options *out);
 

@@ -24,11 +24,10 @@ static struct model_figures figures_of(const struct session_plan *plan, const st
 
 /* Of the whole model, also where ranks share its tensors. */
 static enum status find_figures(struct session_plan *plan) {
-    struct graph *whole = NULL;
+    AUTO(graph_release) struct graph *whole = NULL;
     if (recipe_tensor_parallel(&plan->chosen.recipe) > 1)
         TRY(programs_build_whole(plan->session, &plan->request.set, &plan->chosen, &whole));
     plan->figures = figures_of(plan, whole ? whole : programs_main(&plan->programs)->graph);
-    graph_free(whole);
     return STATUS_OK;
 }
 
@@ -44,21 +43,17 @@ static enum status describe(struct session_plan *plan) {
 /* The recipe and policy of rank 0, for all. */
 static enum status share_chosen(struct session_plan *plan) {
     struct comm *comm = plan->session->comm;
-    char *text = NULL;
+    AUTO_FREE char *text = NULL;
     if (comm->rank == 0) {
-        json_t *object = plan_to_json(&plan->chosen);
+        json_auto_t *object = plan_to_json(&plan->chosen);
         text = object ? json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-        json_decref(object);
     }
     TRY(comm_agree(comm, text || comm->rank > 0 ? STATUS_OK : STATUS_FAILED));
-    enum status status = comm_share_text(comm, &text);
-    json_t *object = status == STATUS_OK ? json_loads(text, 0, NULL) : NULL;
-    if (status == STATUS_OK)
-        status = object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED;
+    TRY(comm_share_text(comm, &text));
+    json_auto_t *object = json_loads(text, 0, NULL);
+    TRY(object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED);
     plan->chosen.place = candidate_place(plan->session, &plan->chosen.place);
-    json_decref(object);
-    mem_free(text);
-    return status;
+    return STATUS_OK;
 }
 
 /* The steps of all ranks, by rank 0. */
@@ -110,18 +105,15 @@ static enum status choose_together(struct session_plan *plan) {
 
 enum status session_plan_make(const struct session *session, const struct plan_request *request,
                               struct session_plan *out) {
+    AUTO(session_plan_free)
     struct session_plan plan = {
         .session = session, .request = *request, .shapes = request->shapes, .chosen = request->plan};
-    enum status status;
     plan.request.shapes = (struct rank_shapes){0};
     plan.chosen.place = candidate_place(session, &plan.chosen.place);
-    TRY_GOTO(status, session_ranks(session) > 1 ? choose_together(&plan) : choose_alone(&plan), failed);
-    TRY_GOTO(status, describe(&plan), failed);
-    *out = plan;
+    TRY(session_ranks(session) > 1 ? choose_together(&plan) : choose_alone(&plan));
+    TRY(describe(&plan));
+    *out = TAKE(plan);
     return STATUS_OK;
-failed:
-    session_plan_free(&plan);
-    return status;
 }
 
 void session_plan_free(struct session_plan *plan) {
@@ -148,31 +140,23 @@ static enum status warn_of_idle_lanes(const struct session *session, const struc
     return session->comm->rank == 0 ? idle_lanes_warn(plan) : STATUS_OK;
 }
 
-/* Takes the request's shapes over. Where these are open, lanes are known when one is chosen. */
-static enum status plan_requested(struct session *session, struct plan_request *request, struct session_plan *out) {
-    enum status status = STATUS_OK;
-    bool trains = program_set_has(&request->set, PROGRAM_STEP), open = request->shapes.list.count > 0;
-    if (trains) status = set_trained(session, request);
-    if (trains && !open && status == STATUS_OK) status = warn_of_idle_lanes(session, &request->plan);
-    status = comm_agree(session->comm, status);
-    if (status != STATUS_OK) {
-        rank_shapes_free(&request->shapes);
-        return status;
-    }
-    TRY(session_plan_make(session, request, out));
-    if (trains && open) status = comm_agree(session->comm, warn_of_idle_lanes(session, &out->chosen));
-    if (status != STATUS_OK) session_plan_free(out);
-    return status;
-}
-
-/* `made`: how the request went. */
+/* `made`: how the request went. Takes its shapes over. Where these are open, lanes are known when one is chosen. On
+ * failure the session is closed. */
 static enum status plan_agreed(struct session *session, struct plan_request *request, enum status made,
                                struct session_plan *out) {
-    enum status status = comm_agree(session->comm, made);
+    enum status status = made;
+    bool trains = program_set_has(&request->set, PROGRAM_STEP), open = request->shapes.list.count > 0;
+    if (trains && status == STATUS_OK) status = set_trained(session, request);
+    if (trains && !open && status == STATUS_OK) status = warn_of_idle_lanes(session, &request->plan);
+    status = comm_agree(session->comm, status);
     if (status == STATUS_OK)
-        status = plan_requested(session, request, out);
+        status = session_plan_make(session, request, out);
     else
         rank_shapes_free(&request->shapes);
+    if (trains && open && status == STATUS_OK) {
+        status = comm_agree(session->comm, warn_of_idle_lanes(session, &out->chosen));
+        if (status != STATUS_OK) session_plan_free(out);
+    }
     if (status != STATUS_OK) session_close(session);
     return status;
 }
@@ -202,15 +186,9 @@ enum status session_begin_decided(const char *model_folder, const struct plan *d
 
 enum status session_begin_step(const char *model_folder, const struct plan *decided, const char *origin,
                                const struct plan_options *options, struct session *session, struct session_plan *plan) {
-    struct plan_request request;
+    struct plan_request request = {.origin = NULL};
     TRY(session_open(model_folder, options, &decided->recipe, session));
-    enum status status;
-    TRY_GOTO(status, plan_request_step(session, decided, origin, &request), failed);
-    TRY_GOTO(status, plan_requested(session, &request, plan), failed);
-    return STATUS_OK;
-failed:
-    session_close(session);
-    return status;
+    return plan_agreed(session, &request, plan_request_step(session, decided, origin, &request), plan);
 }
 
 enum status session_plan_renew(const struct session_plan *now, const struct policy *policy, const struct costs *costs,
@@ -246,14 +224,12 @@ enum status session_plan_find_costs(struct session_plan *plan) {
 
 /* The plan's step with the costs at an end of the device's range. */
 static enum status predict_end(const struct session_plan *plan, enum roofline_case which, double *step_s) {
-    struct stage_steps steps = {0};
-    struct costs costs = {0};
-    enum status status = machine_costs_described(&plan->session->machine, &plan->programs, which, &costs);
-    if (status == STATUS_OK) status = stage_steps_make(programs_main(&plan->programs), &plan->chosen, &costs, &steps);
+    AUTO(stage_steps_free) struct stage_steps steps = {0};
+    AUTO(costs_free) struct costs costs = {0};
+    TRY(machine_costs_described(&plan->session->machine, &plan->programs, which, &costs));
+    TRY(stage_steps_make(programs_main(&plan->programs), &plan->chosen, &costs, &steps));
     *step_s = steps.step_s;
-    stage_steps_free(&steps);
-    costs_free(&costs);
-    return status;
+    return STATUS_OK;
 }
 
 enum status session_plan_predict(struct session_plan *plan, struct step_summary *out) {
@@ -306,15 +282,13 @@ static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
 }
 
 static void describe_change(const struct plan *from, const struct plan *to, char text[128]) {
-    int used = 0;
+    text[0] = '\0';
     if (from->policy.micro_batches_per_wave != to->policy.micro_batches_per_wave)
-        used += snprintf(text, 128, "--micro-batches-per-wave 1, ");
+        text_add(text, 128, "--micro-batches-per-wave 1");
     if (from->recipe.micro_batch_sequences != to->recipe.micro_batch_sequences)
-        used +=
-            snprintf(text + used, 128 - (size_t)used, "--micro-batch %" PRId64 ", ", to->recipe.micro_batch_sequences);
+        text_add(text, 128, "%s--micro-batch %" PRId64, text[0] ? ", " : "", to->recipe.micro_batch_sequences);
     if (from->recipe.sequence_length != to->recipe.sequence_length)
-        used += snprintf(text + used, 128 - (size_t)used, "--seq %" PRId64 ", ", to->recipe.sequence_length);
-    text[used > 2 ? used - 2 : 0] = '\0';
+        text_add(text, 128, "%s--seq %" PRId64, text[0] ? ", " : "", to->recipe.sequence_length);
 }
 
 /* The first plan that fits; of those that do not, the first with the least bytes. `min` is at first the plan's. */
@@ -450,23 +424,19 @@ static enum status refuse_device(const struct session_plan *plan, int64_t needed
     const struct machine *machine = &plan->session->machine;
     struct min_memory min = {.min_bytes = needed}, with_disk;
     struct plan other;
-    char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT], *offer = NULL, *disk = NULL;
+    char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT];
+    AUTO_FREE char *offer = NULL, *disk = NULL;
     int64_t capacity = machine->capacity_bytes[TIER_DEVICE], free_bytes = 0;
-    enum status status;
     TRY(find_fit(plan, &other, &min));
     TRY(find_with_disk(plan, &with_disk));
     bool given = SETTINGS_HAVE(&machine->limits, disk_folder);
     if (given) TRY(machine_measure_disk(machine->limits.disk_folder, &free_bytes));
-    TRY_GOTO(status, offer_disk(plan, &with_disk, needed, free_bytes, &offer), done);
-    if (given) TRY_GOTO(status, describe_disk(plan, free_bytes, &disk), done);
+    TRY(offer_disk(plan, &with_disk, needed, free_bytes, &offer));
+    if (given) TRY(describe_disk(plan, free_bytes, &disk));
     machine->backend->set_threads(plan->chosen.threads);
     status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
                size_print(needed, need), size_print(needed - capacity, over), size_print(capacity, there));
-    status = hint_fit(plan, &other, &min, needed, offer, disk ? disk : "");
-done:
-    mem_free(offer);
-    mem_free(disk);
-    return status;
+    return hint_fit(plan, &other, &min, needed, offer, disk ? disk : "");
 }
 
 enum status session_plan_check_memory(const struct session_plan *plan) {

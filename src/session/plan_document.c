@@ -81,23 +81,15 @@ void plan_gains_find(const struct session_plan *plan, struct plan_gain out[PART_
     }
 }
 
-/* A value that is whole; else it is dropped: NULL. */
-static json_t *whole(json_t *value, int failed) {
-    if (!failed) return value;
-    json_decref(value);
-    return NULL;
-}
-
 static json_t *float_or_null(bool known, double value) { return known ? json_real(value) : json_null(); }
 
 /* Adds the bytes of each tier, or 0, to an object, which is returned; NULL without memory. */
 static json_t *with_tier_bytes(json_t *object, const int64_t tier_bytes[TIER_COUNT], bool known) {
     static const char *const keys[] = {
         [TIER_DEVICE] = "device_bytes", [TIER_HOST] = "host_bytes", [TIER_DISK] = "disk_bytes"};
-    int failed = !object;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        failed |= json_object_set_new(object, keys[tier], json_integer(known ? (json_int_t)tier_bytes[tier] : 0));
-    return whole(object, failed);
+        json_put(&object, keys[tier], json_integer(known ? (json_int_t)tier_bytes[tier] : 0));
+    return object;
 }
 
 /* {"tensor_parallel": {"used", "seconds", "exact"}, …}; seconds null where nothing fits without. NULL without memory.
@@ -105,61 +97,53 @@ static json_t *with_tier_bytes(json_t *object, const int64_t tier_bytes[TIER_COU
 static json_t *plan_gains_to_json(const struct session_plan *plan) {
     struct plan_gain gains[PART_COUNT];
     json_t *object = json_object();
-    int failed = !object;
     plan_gains_find(plan, gains);
-    for (int part = 0; part < PART_COUNT && !failed; part++) {
+    for (int part = 0; part < PART_COUNT; part++) {
         const struct plan_gain *gain = &gains[part];
         bool known = gain->possible || !gain->used;
-        failed |=
-            json_object_set_new(object, plan_part_names[part],
-                                json_pack("{s:b, s:o, s:b}", "used", gain->used, "seconds",
-                                          float_or_null(known, gain->seconds), "exact", gain->exact || !gain->used));
+        json_put(&object, plan_part_names[part],
+                 json_pack("{s:b, s:o, s:b}", "used", gain->used, "seconds", float_or_null(known, gain->seconds),
+                           "exact", gain->exact || !gain->used));
     }
-    return whole(object, failed);
+    return object;
 }
 
 enum { FILE_LIMIT_BYTES = 16 << 20 };
 
 static json_t *kinds_to_json(const struct memory_report *memory) {
     json_t *kinds = json_object();
-    int failed = !kinds;
     for (int kind = 0; kind < BUFFER_KIND_COUNT; kind++)
-        failed |= json_object_set_new(kinds, buffer_kind_name((enum buffer_kind)kind),
-                                      json_integer((json_int_t)memory->by_kind[kind]));
-    failed |= json_object_set_new(kinds, "unused", json_integer((json_int_t)memory->unused));
-    return whole(kinds, failed);
+        json_put(&kinds, buffer_kind_name((enum buffer_kind)kind), json_integer((json_int_t)memory->by_kind[kind]));
+    json_put(&kinds, "unused", json_integer((json_int_t)memory->unused));
+    return kinds;
 }
 
 static json_t *tiers_to_json(const struct session_plan *plan) {
     json_t *tiers = json_array();
-    int failed = !tiers;
     for (int tier = 0; tier < TIER_COUNT; tier++) {
         int64_t program = plan->programs.tier_bytes[tier], capacity = plan->session->machine.capacity_bytes[tier];
         if (capacity == 0 && program == 0) continue;
-        failed |= json_array_append_new(tiers,
-                                        json_pack("{s:s, s:I, s:I, s:o}", "name", tier_name((enum tier)tier),
-                                                  "program_bytes", (json_int_t)program, "capacity_bytes",
-                                                  (json_int_t)capacity, "by_kind", kinds_to_json(&plan->memory[tier])));
+        json_push(&tiers, json_pack("{s:s, s:I, s:I, s:o}", "name", tier_name((enum tier)tier), "program_bytes",
+                                    (json_int_t)program, "capacity_bytes", (json_int_t)capacity, "by_kind",
+                                    kinds_to_json(&plan->memory[tier])));
     }
-    return whole(tiers, failed);
+    return tiers;
 }
 
 static json_t *trials_to_json(const struct trial *trials, size_t count) {
     json_t *list = json_array();
-    int failed = !list;
     for (size_t i = 0; i < count; i++) {
         const struct trial *trial = &trials[i];
         json_t *object = json_pack("{s:o}", "step_s", float_or_null(trial->step_s > 0, trial->step_s));
         object = with_tier_bytes(object, trial->tier_bytes, true);
-        failed |= json_object_set_new(object, "policy", policy_to_json(&trial->policy));
-        failed |= json_array_append_new(list, object);
+        json_put(&object, "policy", policy_to_json(&trial->policy));
+        json_push(&list, object);
     }
-    return whole(list, failed);
+    return list;
 }
 
 static json_t *partitions_to_json(const struct search_result *search) {
     json_t *list = json_array();
-    int failed = !list;
     for (size_t i = 0; i < search->partitions.count; i++) {
         const struct partition_outcome *outcome = &search->partitions.items[i];
         const struct trial *best = &outcome->best;
@@ -168,9 +152,9 @@ static json_t *partitions_to_json(const struct search_result *search) {
             json_pack("{s:o, s:b, s:o, s:I, s:o}", "partition", partition_to_json(&outcome->partition), "may_fit",
                       outcome->may_fit, "bound_s", float_or_null(outcome->may_fit, outcome->bound_s), "tried",
                       (json_int_t)outcome->tried, "step_s", float_or_null(timed, best->step_s));
-        failed |= json_array_append_new(list, with_tier_bytes(object, best->tier_bytes, timed));
+        json_push(&list, with_tier_bytes(object, best->tier_bytes, timed));
     }
-    return whole(list, failed);
+    return list;
 }
 
 /* Empty where the shape was given. */
@@ -180,8 +164,7 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
         [SHAPE_NO_FIT] = "no fit",  [SHAPE_BOUNDED] = "slower by its bound", [SHAPE_UNTRIED] = "not tried",
         [SHAPE_PLANNED] = "planned"};
     json_t *list = json_array();
-    int failed = !list;
-    for (size_t i = 0; i < shapes->list.count && !failed; i++) {
+    for (size_t i = 0; i < shapes->list.count; i++) {
         const struct rank_shape *shape = &shapes->list.items[i];
         const struct recipe *recipe = &shape->plan->recipe;
         json_t *object = json_pack(
@@ -192,10 +175,10 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
             float_or_null(shape->bound_s > 0, shape->bound_s), "step_s",
             float_or_null(shape->outcome == SHAPE_PLANNED, shape->step_s));
         object = with_tier_bytes(object, shape->tier_bytes, true);
-        failed |= json_object_set_new(object, "reason", json_string(shape->reason));
-        failed |= json_array_append_new(list, object);
+        json_put(&object, "reason", json_string(shape->reason));
+        json_push(&list, object);
     }
-    return whole(list, failed);
+    return list;
 }
 
 /* Null where the policy was given, or plain and fitted: then none was searched for. */
@@ -207,14 +190,11 @@ static json_t *search_to_json(const struct search_result *search) {
 
 static json_t *pipeline_to_json(const struct stage_steps *steps) {
     json_t *list = json_array();
-    int failed = !list;
     for (int stage = 0; stage < steps->count; stage++) {
         const struct stage_step *step = &steps->list[stage];
-        json_t *object = json_pack("{s:f}", "compute_s", step->compute_s);
-        failed |= json_array_append_new(list, with_tier_bytes(object, step->tier_bytes, true));
+        json_push(&list, with_tier_bytes(json_pack("{s:f}", "compute_s", step->compute_s), step->tier_bytes, true));
     }
-    list = whole(list, failed);
-    return list ? json_pack("{s:f, s:o}", "bubble", steps->bubble, "stages", list) : NULL;
+    return json_pack("{s:f, s:o}", "bubble", steps->bubble, "stages", list);
 }
 
 /* A plan file with what is known of it. prediction: NULL where none was made. */
@@ -222,61 +202,46 @@ static json_t *document(const struct session_plan *plan, const struct step_summa
     const struct step_summary none = {0};
     const struct search_result *search = &plan->search;
     json_t *object = plan_to_json(&plan->chosen);
-    int failed = !object;
-    if (!failed) {
-        failed |= json_object_set_new(object, "model_shape", model_shape_to_json(&plan->session->model->config));
-        failed |= step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK;
-        failed |= json_object_set_new(object, "extrapolated_operators", json_integer(plan->costs.extrapolated));
-        failed |= json_object_set_new(object, "tiers", tiers_to_json(plan));
-        failed |= json_object_set_new(object, "runners_up",
-                                      trials_to_json(search->runners_up.items, search->runners_up.count));
-        failed |= json_object_set_new(object, "pareto_front",
-                                      trials_to_json(search->pareto_front.items, search->pareto_front.count));
-        failed |= json_object_set_new(object, "tried", trials_to_json(search->tried.items, search->tried.count));
-        failed |= json_object_set_new(object, "partitions", partitions_to_json(search));
-        failed |= json_object_set_new(object, "search", search_to_json(search));
-        if (plan->stages.count > 1) failed |= json_object_set_new(object, "pipeline", pipeline_to_json(&plan->stages));
+    json_put(&object, "model_shape", model_shape_to_json(&plan->session->model->config));
+    object = json_unless(step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK, object);
+    json_put(&object, "extrapolated_operators", json_integer(plan->costs.extrapolated));
+    json_put(&object, "tiers", tiers_to_json(plan));
+    json_put(&object, "runners_up", trials_to_json(search->runners_up.items, search->runners_up.count));
+    json_put(&object, "pareto_front", trials_to_json(search->pareto_front.items, search->pareto_front.count));
+    json_put(&object, "tried", trials_to_json(search->tried.items, search->tried.count));
+    json_put(&object, "partitions", partitions_to_json(search));
+    json_put(&object, "search", search_to_json(search));
+    if (plan->stages.count > 1) json_put(&object, "pipeline", pipeline_to_json(&plan->stages));
+    if (plan->shapes.list.count > 0) {
+        json_put(&object, "shapes", shapes_to_json(&plan->shapes));
+        json_put(&object, "gains", plan_gains_to_json(plan));
     }
-    if (!failed && plan->shapes.list.count > 0) {
-        failed |= json_object_set_new(object, "shapes", shapes_to_json(&plan->shapes));
-        failed |= json_object_set_new(object, "gains", plan_gains_to_json(plan));
-    }
-    if (!failed) return object;
-    json_decref(object);
-    (void)status_no_memory(0, "the plan's JSON");
-    return NULL;
+    if (!object) (void)status_no_memory(0, "the plan's JSON");
+    return object;
 }
 
 enum status plan_document_make(const struct session_plan *plan, const struct step_summary *prediction,
                                const char *model_folder, json_t **out) {
-    json_t *object = document(plan, prediction);
+    json_auto_t *object = document(plan, prediction);
     if (!object) return STATUS_FAILED;
-    enum status status = plan_set_model(object, model_folder);
-    if (status == STATUS_OK)
-        *out = object;
-    else
-        json_decref(object);
-    return status;
+    TRY(plan_set_model(object, model_folder));
+    *out = TAKE(object);
+    return STATUS_OK;
 }
 
 static bool policies_equal(const struct policy *a, const struct policy *b) {
-    json_t *left = policy_to_json(a), *right = policy_to_json(b);
-    bool equal = left && right && json_equal(left, right);
-    json_decref(left);
-    json_decref(right);
-    return equal;
+    json_auto_t *left = policy_to_json(a), *right = policy_to_json(b);
+    return left && right && json_equal(left, right);
 }
 
 enum status plan_document_read_prediction(const char *path, const struct plan *plan, struct step_summary *out) {
-    json_t *object;
+    json_auto_t *object = NULL;
     struct plan found;
     struct step_summary prediction = {.step_s = 0};
     *out = prediction;
     TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
-    enum status status = plan_from_json(path, plan_find(object), &found);
-    if (status == STATUS_OK) status = step_summary_read_json(path, object, &prediction);
-    json_decref(object);
-    TRY(status);
+    TRY(plan_from_json(path, plan_find(object), &found));
+    TRY(step_summary_read_json(path, object, &prediction));
     bool same = recipe_require_equal(&found.recipe, &plan->recipe) == STATUS_OK;
     if (!same) status_clear();
     if (same && found.threads == plan->threads && policies_equal(&found.policy, &plan->policy)) *out = prediction;
@@ -284,21 +249,17 @@ enum status plan_document_read_prediction(const char *path, const struct plan *p
 }
 
 enum status plan_document_check_model(const char *path, const struct model_config *config) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
     const json_t *shape = json_object_get(object, "model_shape");
     enum status status = json_is_object(shape) ? model_shape_check(path, shape, config) : STATUS_OK;
-    json_decref(object);
     return status == STATUS_OK ? status : status_hint(status, "plan for this model: `ballast plan MODEL_DIR -o FILE`");
 }
 
 enum status plan_document_write(const char *run_folder, const struct session_plan *plan,
                                 const struct step_summary *prediction, const char *model_folder) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(plan_document_make(plan, prediction, model_folder, &object));
-    char *path = path_join(run_folder, "plan.json");
-    enum status status = path ? json_write(path, object) : STATUS_FAILED;
-    mem_free(path);
-    json_decref(object);
-    return status;
+    AUTO_FREE char *path = path_join(run_folder, "plan.json");
+    return path ? json_write(path, object) : STATUS_FAILED;
 }

@@ -156,20 +156,22 @@ static struct plan_options options_of(const struct plan_options *options, const 
 static enum status add_shape(const struct plan_options *options, const struct axes *axes, const struct inputs *inputs,
                              struct rank_shapes *out) {
     struct plan_options own = options_of(options, axes);
-    struct rank_shape shape = {.plan = mem_array(1, sizeof *shape.plan), .solver_memory = 1};
-    if (!shape.plan) return STATUS_FAILED;
-    enum status status = plan_of_shape(inputs, &own, shape.plan);
+    AUTO_FREE struct plan *plan = mem_array(1, sizeof *plan);
+    struct rank_shape shape = {.plan = plan, .solver_memory = 1};
+    if (!plan) return STATUS_FAILED;
+    enum status status = plan_of_shape(inputs, &own, plan);
     if (status == STATUS_BAD_INPUT) {
         rank_shape_refuse(&shape);
-        shape.plan->recipe.tensor_parallel = shape.plan->place.tensor_parallel = axes->tensor;
-        shape.plan->place.pipeline_parallel = axes->stages;
-        shape.plan->recipe.sequence_parallel = axes->sequence;
-        shape.plan->recipe.layout = axes->layout;
+        plan->recipe.tensor_parallel = plan->place.tensor_parallel = axes->tensor;
+        plan->place.pipeline_parallel = axes->stages;
+        plan->recipe.sequence_parallel = axes->sequence;
+        plan->recipe.layout = axes->layout;
         status = STATUS_OK;
     }
-    if (status == STATUS_OK) status = vec_push(&out->list, shape);
-    if (status != STATUS_OK) mem_free(shape.plan);
-    return status;
+    TRY(status);
+    TRY(vec_push(&out->list, shape));
+    plan = NULL; /* the list's now */
+    return STATUS_OK;
 }
 
 /* The message that a user gets who asks for the first shape. */
@@ -200,11 +202,10 @@ static enum status add_cuts(const struct plan_options *options, struct axes axes
     return STATUS_OK;
 }
 
-static bool any_is_open(const struct rank_shapes *shapes) {
-    bool any = false;
+static const struct plan *first_open(const struct rank_shapes *shapes) {
     for (size_t i = 0; i < shapes->list.count; i++)
-        any |= shapes->list.items[i].outcome == SHAPE_OPEN;
-    return any;
+        if (shapes->list.items[i].outcome == SHAPE_OPEN) return shapes->list.items[i].plan;
+    return NULL;
 }
 
 /* All rank layouts that the options leave open. How tensors are partitioned is open if the tensor parallelism is, and
@@ -226,7 +227,7 @@ static enum status list_shapes(const struct plan_options *options, int tensor, c
             if (!requested || ranks / t % s != 0) continue;
             TRY(add_cuts(options, (struct axes){.tensor = t, .stages = s}, tensor > 0, inputs, out));
         }
-    if (any_is_open(out)) return STATUS_OK;
+    if (first_open(out)) return STATUS_OK;
     if (out->list.count > 0) return refuse_all(options, &out->list.items[0], inputs);
     return status_set(STATUS_BAD_INPUT, "%d ranks do not divide by what --tensor-parallel or --pipeline-parallel says",
                       ranks);
@@ -239,31 +240,20 @@ static enum status refuse_open_shapes(void) {
         "give them as numbers, or leave them out");
 }
 
-static const struct plan *first_open(const struct rank_shapes *shapes) {
-    for (size_t i = 0; i < shapes->list.count; i++)
-        if (shapes->list.items[i].outcome == SHAPE_OPEN) return shapes->list.items[i].plan;
-    return NULL;
-}
-
 /* The plan asked for is that of the first shape that can be: what is refused of others is no fault of the request. */
 static enum status make_open(const struct inputs *inputs, const struct plan_options *options,
                              struct plan_request *out) {
     const struct program_set set = set_of(inputs->uses, options, inputs->training);
     struct plan_options own = *options;
-    struct rank_shapes shapes;
+    AUTO(rank_shapes_free) struct rank_shapes shapes = {0};
     if (!program_set_has(&set, PROGRAM_STEP)) return refuse_open_shapes();
-    enum status status = list_shapes(options, 0, inputs, &shapes);
-    if (status == STATUS_OK) {
-        const struct plan *first = first_open(&shapes);
-        SETTINGS_GIVE(&own, tensor_parallel, recipe_tensor_parallel(&first->recipe));
-        SETTINGS_GIVE(&own, pipeline_parallel, rank_place_pipeline_parallel(&first->place));
-        status = make_settled(inputs->session, inputs->uses, &own, inputs->training, NULL, out);
-    }
-    if (status == STATUS_OK)
-        out->shapes = shapes;
-    else
-        rank_shapes_free(&shapes);
-    return status;
+    TRY(list_shapes(options, 0, inputs, &shapes));
+    const struct plan *first = first_open(&shapes);
+    SETTINGS_GIVE(&own, tensor_parallel, recipe_tensor_parallel(&first->recipe));
+    SETTINGS_GIVE(&own, pipeline_parallel, rank_place_pipeline_parallel(&first->place));
+    TRY(make_settled(inputs->session, inputs->uses, &own, inputs->training, NULL, out));
+    out->shapes = TAKE(shapes);
+    return STATUS_OK;
 }
 
 enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
@@ -318,16 +308,13 @@ bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan) {
 }
 
 enum status rank_shapes_repeat(struct rank_shapes *shapes, size_t at) {
-    struct plan *plan = mem_array(1, sizeof *plan);
+    AUTO_FREE struct plan *plan = mem_array(1, sizeof *plan);
     if (!plan) return STATUS_FAILED;
     struct rank_shape shape = shapes->list.items[at];
     *plan = *shape.plan;
     shape.plan = plan;
-    enum status status = vec_push(&shapes->list, shape);
-    if (status != STATUS_OK) {
-        mem_free(plan);
-        return status;
-    }
+    TRY(vec_push(&shapes->list, shape));
+    plan = NULL; /* the list's now */
     struct rank_shape *behind = &shapes->list.items[at + 1];
     memmove(behind + 1, behind, (shapes->list.count - at - 2) * sizeof *behind);
     *behind = shape;

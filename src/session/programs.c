@@ -57,12 +57,10 @@ static enum status shard(const struct plan *plan, const struct shard_choices *ch
 }
 
 static enum status shard_batch(const struct plan *plan, bool trains, struct graph **graph, struct tensor **output) {
-    struct shard_choices choices;
+    AUTO(shard_choices_free) struct shard_choices choices = {0};
     if (recipe_tensor_parallel(&plan->recipe) == 1) return STATUS_OK;
-    enum status status = tensor_layout_choose(plan, *graph, &choices);
-    if (status == STATUS_OK) status = shard(plan, &choices, trains, graph, output);
-    shard_choices_free(&choices);
-    return status;
+    TRY(tensor_layout_choose(plan, *graph, &choices));
+    return shard(plan, &choices, trains, graph, output);
 }
 
 /* What is made of log-probabilities: they are kept, or the loss of their pairs is added. */
@@ -108,6 +106,7 @@ static enum status check_balance(const struct model *model, const struct recipe 
     return status_hint(STATUS_BAD_INPUT, "set output_router_logits to false there");
 }
 
+/* The caller frees the graph, also after a failure. */
 static enum status build_whole_batch(const struct session *session, enum program_use use, const struct plan *plan,
                                      struct graph **graph, struct tensor **output) {
     const struct recipe *recipe = &plan->recipe;
@@ -115,10 +114,7 @@ static enum status build_whole_batch(const struct session *session, enum program
     TRY(check_balance(session->model, recipe, session->machine.backend));
     TRY(model_build_graph(session->model, purpose, recipe->dtype, recipe->micro_batch_sequences,
                           recipe->sequence_length, graph, output));
-    if (purpose != MODEL_LOG_PROBABILITIES) return STATUS_OK;
-    enum status status = finish_log_probabilities(use, recipe, *graph, output);
-    if (status != STATUS_OK) graph_free(*graph);
-    return status;
+    return purpose == MODEL_LOG_PROBABILITIES ? finish_log_probabilities(use, recipe, *graph, output) : STATUS_OK;
 }
 
 bool programs_take_tiles(const struct machine *machine) { return sums_alike(machine->backend); }
@@ -138,21 +134,17 @@ static enum status tile_batch(const struct session *session, const struct plan *
 
 static enum status build_batch(const struct session *session, enum program_use use, const struct plan *plan,
                                struct graph **out) {
-    struct graph *graph;
+    AUTO(graph_release) struct graph *graph = NULL;
     struct tensor *output;
+    bool trains = use == PROGRAM_STEP;
     TRY(build_whole_batch(session, use, plan, &graph, &output));
     ops_mark_whole_updates(graph, plan->recipe.optimizer);
-    enum status status = shard_batch(plan, use == PROGRAM_STEP, &graph, &output);
-    if (status == STATUS_OK && use == PROGRAM_STEP)
-        status = add_backward(graph, output, plan, session->machine.backend);
-    if (status == STATUS_OK) status = tile_batch(session, plan, graph);
-    if (status == STATUS_OK && use == PROGRAM_STEP && plan->policy.selective_recompute)
-        status = graph_selective_recompute(graph);
-    if (status == STATUS_OK)
-        *out = graph;
-    else
-        graph_free(graph);
-    return status;
+    TRY(shard_batch(plan, trains, &graph, &output));
+    if (trains) TRY(add_backward(graph, output, plan, session->machine.backend));
+    TRY(tile_batch(session, plan, graph));
+    if (trains && plan->policy.selective_recompute) TRY(graph_selective_recompute(graph));
+    *out = TAKE(graph);
+    return STATUS_OK;
 }
 
 struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
@@ -177,18 +169,14 @@ static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
 /* As the weights are cut for batches. */
 static enum status shard_texts(const struct session *session, const struct plan *plan, struct graph **graph,
                                struct tensor **logits) {
-    struct shard_choices choices = {0}, own = {0};
-    struct graph *batch;
+    AUTO(shard_choices_free) struct shard_choices choices = {0}, own = {0};
+    AUTO(graph_release) struct graph *batch = NULL;
     struct tensor *loss;
     if (recipe_tensor_parallel(&plan->recipe) == 1) return STATUS_OK;
     TRY(build_whole_batch(session, PROGRAM_LOSS, plan, &batch, &loss));
-    enum status status = tensor_layout_choose(plan, batch, &choices);
-    if (status == STATUS_OK) status = shard_choices_of_texts(batch, &choices, *graph, &own);
-    if (status == STATUS_OK) status = shard(plan, &own, false, graph, logits);
-    shard_choices_free(&choices);
-    shard_choices_free(&own);
-    graph_free(batch);
-    return status;
+    TRY(tensor_layout_choose(plan, batch, &choices));
+    TRY(shard_choices_of_texts(batch, &choices, *graph, &own));
+    return shard(plan, &own, false, graph, logits);
 }
 
 /* `plan` is that of batches. */
@@ -200,16 +188,13 @@ static enum status build_texts(const struct session *session, enum program_use u
                                  .tokens = use == PROGRAM_DECODE ? 1 : chunk,
                                  .texts = set->texts,
                                  .positions = positions};
-    struct graph *graph;
+    AUTO(graph_release) struct graph *graph = NULL;
     struct tensor *logits;
     TRY(model_build_decode_graph(session->model, own.recipe.dtype, &shape, &graph, &logits));
     ops_mark_whole_updates(graph, plan->recipe.optimizer);
-    enum status status = shard_texts(session, plan, &graph, &logits);
-    if (status == STATUS_OK)
-        *out = graph;
-    else
-        graph_free(graph);
-    return status;
+    TRY(shard_texts(session, plan, &graph, &logits));
+    *out = TAKE(graph);
+    return STATUS_OK;
 }
 
 enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
@@ -264,18 +249,13 @@ static size_t count_operations(const struct programs *programs) {
 
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out) {
-    struct programs programs = {.of = {NULL}};
-    enum status status = STATUS_OK;
+    AUTO(programs_free) struct programs programs = {.of = {NULL}};
     session->machine.backend->set_threads(plan->threads);
-    for (enum program_use use = 0; use < PROGRAM_USES && status == STATUS_OK; use++)
-        if (program_set_has(set, use)) status = compile_one(session, set, use, plan, &programs);
-    if (status == STATUS_OK) status = collectives_check_count(count_operations(&programs));
-    if (status != STATUS_OK) {
-        programs_free(&programs);
-        return status;
-    }
+    for (enum program_use use = 0; use < PROGRAM_USES; use++)
+        if (program_set_has(set, use)) TRY(compile_one(session, set, use, plan, &programs));
+    TRY(collectives_check_count(count_operations(&programs)));
     programs_sum_bytes(&programs);
-    *out = programs;
+    *out = TAKE(programs);
     return STATUS_OK;
 }
 
@@ -295,11 +275,11 @@ static enum status recompile(const struct programs *programs, const struct plan 
 
 enum status programs_recompile(const struct programs *programs, const struct plan *plan, struct program **main,
                                struct recompiled *out) {
-    *out = (struct recompiled){.of = {NULL}};
-    if (main) out->of[programs_main_use(programs)] = *main, *main = NULL;
-    enum status status = recompile(programs, plan, out);
-    if (status != STATUS_OK) recompiled_free(out);
-    return status;
+    AUTO(recompiled_free) struct recompiled made = {0};
+    if (main) made.of[programs_main_use(programs)] = TAKE(*main);
+    TRY(recompile(programs, plan, &made));
+    *out = TAKE(made);
+    return STATUS_OK;
 }
 
 void recompiled_free(struct recompiled *recompiled) {
@@ -338,28 +318,25 @@ enum program_use programs_main_use(const struct programs *programs) {
 
 static enum status compile_stages(const struct executable *main, const struct plan *plan, struct stage_steps *steps) {
     const struct comm_group stages = rank_place_stage_group(&plan->place);
-    enum status status = STATUS_OK;
-    for (int stage = 0; stage < steps->count && status == STATUS_OK; stage++) {
+    for (int stage = 0; stage < steps->count; stage++) {
         struct plan own = *plan;
         own.place.rank = mesh_group_rank(&stages, stage);
-        status = program_compile(main->graph, &own, &main->workspace, NULL, &steps->list[stage].program);
+        TRY(program_compile(main->graph, &own, &main->workspace, NULL, &steps->list[stage].program));
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status simulate_all(const struct executable *main, const struct costs *costs, struct stage_steps *steps) {
     size_t count = (size_t)steps->count;
-    const struct program **programs = mem_array(count, sizeof *programs);
-    struct timeline *timelines = mem_array(count, sizeof *timelines);
-    enum status status = programs && timelines ? STATUS_OK : STATUS_FAILED;
-    for (size_t stage = 0; stage < count && status == STATUS_OK; stage++)
+    AUTO_FREE const struct program **programs = mem_array(count, sizeof *programs);
+    AUTO_FREE struct timeline *timelines = mem_array(count, sizeof *timelines);
+    if (!programs || !timelines) return STATUS_FAILED;
+    for (size_t stage = 0; stage < count; stage++)
         programs[stage] = steps->list[stage].program ? steps->list[stage].program : main->program;
-    if (status == STATUS_OK) status = simulate_stages(programs, steps->count, costs, timelines);
-    for (size_t stage = 0; stage < count && status == STATUS_OK; stage++)
+    TRY(simulate_stages(programs, steps->count, costs, timelines));
+    for (size_t stage = 0; stage < count; stage++)
         steps->list[stage].timeline = timelines[stage];
-    mem_free(programs);
-    mem_free(timelines);
-    return status;
+    return STATUS_OK;
 }
 
 static double compute_seconds(const struct timeline *timeline) {
@@ -426,16 +403,14 @@ static enum status find_graph(struct proof *proof, const struct plan *own, const
 }
 
 static enum status compile_others(struct proof *proof, const struct plan *plan, int ranks) {
-    enum status status = STATUS_OK;
-    for (int rank = 1; rank < ranks && status == STATUS_OK; rank++) {
+    for (int rank = 1; rank < ranks; rank++) {
         const struct graph *graph;
         struct plan own = *plan;
         own.place.rank = rank;
-        status = find_graph(proof, &own, &graph);
-        if (status == STATUS_OK)
-            status = program_compile(graph, &own, &proof->step->workspace, NULL, &proof->programs[rank]);
+        TRY(find_graph(proof, &own, &graph));
+        TRY(program_compile(graph, &own, &proof->step->workspace, NULL, &proof->programs[rank]));
     }
-    return status;
+    return STATUS_OK;
 }
 
 static void free_others(struct proof *proof) {
@@ -448,12 +423,9 @@ static void free_others(struct proof *proof) {
 enum status rank_proof_make(const struct session *session, const struct program_set *set, const struct executable *step,
                             const struct plan *plan) {
     int ranks = rank_place_ranks(&plan->place);
-    struct proof proof = {session, set, step, {step->graph}, {step->program}};
+    AUTO(free_others) struct proof proof = {session, set, step, {step->graph}, {step->program}};
     if (!rank_proof_is_made(&plan->place)) return STATUS_OK;
     BUG_IF(plan->place.rank != 0, "rank %d proves the programs of all", plan->place.rank);
-    enum status status = compile_others(&proof, plan, ranks);
-    if (status == STATUS_OK)
-        status = program_verify_ranks((const struct program *const *)proof.programs, ranks, &plan->recipe);
-    free_others(&proof);
-    return status;
+    TRY(compile_others(&proof, plan, ranks));
+    return program_verify_ranks((const struct program *const *)proof.programs, ranks, &plan->recipe);
 }

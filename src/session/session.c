@@ -79,20 +79,19 @@ static int count_sharers(const struct comm *comm) {
 static enum status rank_budget_share(struct comm *comm, struct machine *machine) {
     enum status status = STATUS_OK;
     divide_all(machine, !comm->devices, count_sharers(comm));
-    int64_t(*each)[TIER_COUNT] = ranks_gather(comm, machine->capacity_bytes, sizeof machine->capacity_bytes, &status);
+    size_t bytes = sizeof machine->capacity_bytes;
+    AUTO_FREE int64_t(*each)[TIER_COUNT] = ranks_gather(comm, machine->capacity_bytes, bytes, &status);
     for (int rank = 0; each && rank < mesh_ranks(&comm->mesh); rank++)
         for (int tier = 0; tier < TIER_COUNT; tier++)
             if (each[rank][tier] < machine->capacity_bytes[tier]) machine->capacity_bytes[tier] = each[rank][tier];
-    mem_free(each);
     return status;
 }
 
 enum status rank_budget_min(struct comm *comm, int64_t *bytes) {
     enum status status = STATUS_OK;
-    int64_t *each = ranks_gather(comm, bytes, sizeof *bytes, &status);
+    AUTO_FREE int64_t *each = ranks_gather(comm, bytes, sizeof *bytes, &status);
     for (int rank = 0; each && rank < mesh_ranks(&comm->mesh); rank++)
         if (each[rank] < *bytes) *bytes = each[rank];
-    mem_free(each);
     return status;
 }
 
@@ -112,7 +111,8 @@ static enum status gather(struct comm *comm, cpu_set_t *mine, cpu_set_t **out) {
 }
 
 enum status rank_cores_count_sharers(struct comm *comm, int *out) {
-    cpu_set_t mine, *each;
+    cpu_set_t mine;
+    AUTO_FREE cpu_set_t *each = NULL;
     TRY(gather(comm, &mine, &each));
     int sharers = 0;
     for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++) {
@@ -120,13 +120,13 @@ enum status rank_cores_count_sharers(struct comm *comm, int *out) {
         CPU_AND(&both, &mine, &each[rank]);
         sharers += is_here(comm, rank) && CPU_COUNT(&both) > 0;
     }
-    mem_free(each);
     *out = sharers;
     return STATUS_OK;
 }
 
 enum status rank_cores_find_contention(struct comm *comm, struct contention *out) {
-    cpu_set_t mine, *each;
+    cpu_set_t mine;
+    AUTO_FREE cpu_set_t *each = NULL;
     struct contention contention = {.members = 1};
     TRY(gather(comm, &mine, &each));
     contention.cores[0] = mine;
@@ -135,7 +135,6 @@ enum status rank_cores_find_contention(struct comm *comm, struct contention *out
         contention.bound |= !CPU_EQUAL(&mine, &each[rank]);
         contention.cores[contention.members++] = each[rank];
     }
-    mem_free(each);
     if (!contention_is_allowed(&contention)) {
         if (comm->rank == 0)
             log_note(
@@ -283,16 +282,15 @@ static enum status check_same(const struct session *session) {
     enum { LIMIT_BYTES = 1 << 24 };
     struct comm *comm = session->comm;
     const struct backend *backend = session->machine.backend;
-    char isa[RECIPE_NAME_BYTES] = "", *text = NULL;
+    char isa[RECIPE_NAME_BYTES] = "";
     size_t bytes = 0;
     snprintf(isa, sizeof isa, "%s", backend->isa());
     enum status status = comm_check_same(comm, "the instruction set of their processors", isa, sizeof isa);
     if (status != STATUS_OK) return status_hint(status, "BALLAST_MAX_ISA=avx2 lets all use the narrower one");
-    char *path = session->model->folder ? path_join(session->model->folder, "config.json") : NULL;
+    AUTO_FREE char *path = session->model->folder ? path_join(session->model->folder, "config.json") : NULL;
+    AUTO_FREE char *text = NULL;
     bool there = path && file_exists(path) && file_read(path, LIMIT_BYTES, &text, &bytes) == STATUS_OK;
     uint64_t hash = there ? hash_bytes(text, bytes) : 0;
-    mem_free(text);
-    mem_free(path);
     return comm_check_same(comm, "the model's config.json", &hash, sizeof hash);
 }
 
@@ -326,18 +324,15 @@ static void describe_planned(struct machine *machine, const struct plan_options 
 /* `opened`: how that went. The session takes the model over. */
 static enum status open_with(struct model *model, enum status opened, const struct plan_options *options,
                              const struct recipe *decided, struct session *out) {
-    struct session session = {.model = model, .comm = options->comm};
+    AUTO(session_close) struct session session = {.model = model, .comm = options->comm};
     enum status status = opened;
     if (status == STATUS_OK) status = machine_open(options, decided, &session.machine);
     if (status == STATUS_OK) status = find_comm(&session);
-    status = comm_agree(options->comm, status);
-    if (status == STATUS_OK) status = describe_ranks(&session, options);
-    if (status == STATUS_OK) describe_planned(&session.machine, options);
-    if (status == STATUS_OK)
-        *out = session;
-    else
-        session_close(&session);
-    return status;
+    TRY(comm_agree(options->comm, status));
+    TRY(describe_ranks(&session, options));
+    describe_planned(&session.machine, options);
+    *out = TAKE(session);
+    return STATUS_OK;
 }
 
 enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,

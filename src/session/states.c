@@ -121,9 +121,9 @@ static bool covers(const struct weight_target *parameter, const struct weight_ta
 /* Parameters of which the master is there become its rounding. */
 static enum status round_masters(const struct engine *engine) {
     const struct graph *graph = engine_graph(engine);
-    float *buffer = mem_array(2 * BYTE_STORE_PIECE, 1);
-    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
-    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
+    AUTO_FREE float *buffer = mem_array(2 * BYTE_STORE_PIECE, 1);
+    if (!buffer) return STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (!is_master(tensor)) continue;
         struct weight_target master = target_of(engine, tensor->parameter, tensor);
@@ -132,10 +132,9 @@ static enum status round_masters(const struct engine *engine) {
         if (master.data && parameter.data)
             round_piece(master.data, parameter.data, master.elements);
         else
-            status = round_master(engine, &master, buffer);
+            TRY(round_master(engine, &master, buffer));
     }
-    mem_free(buffer);
-    return status;
+    return STATUS_OK;
 }
 
 /* ---- masters in two halves ---- */
@@ -210,19 +209,16 @@ static enum status list_sources(const struct engine *engine, const struct byte_s
 
 /* From the model's files, or, where `seed` is given, its initial values. */
 static enum status make_weights(struct engine *engine, const uint64_t *seed) {
-    struct halves *halves = mem_array(1, sizeof *halves);
+    AUTO_FREE struct halves *halves = mem_array(1, sizeof *halves);
     if (!halves) return STATUS_FAILED;
     halves->runner = engine->main;
     const struct byte_store store = {.write = write_halves, .payload = halves};
-    struct weight_target *targets = NULL;
+    AUTO_FREE struct weight_target *targets = NULL;
     int count;
-    enum status status = list_sources(engine, &store, &targets, &count);
-    if (status == STATUS_OK)
-        status = seed ? model_initialise_weights(engine_model(engine), *seed, targets, count)
-                      : model_load_weights(engine_model(engine), targets, count);
-    mem_free(targets);
-    mem_free(halves);
-    return status == STATUS_OK ? round_masters(engine) : status;
+    TRY(list_sources(engine, &store, &targets, &count));
+    TRY(seed ? model_initialise_weights(engine_model(engine), *seed, targets, count)
+             : model_load_weights(engine_model(engine), targets, count));
+    return round_masters(engine);
 }
 
 enum status engine_load_weights(struct engine *engine) { return make_weights(engine, NULL); }
@@ -263,33 +259,25 @@ static enum status add_load(const struct safetensors *set, const char *path, con
 
 static enum status load_state(const struct safetensors *set, const char *path, const struct weight_target *targets,
                               size_t count) {
-    struct safetensors_loads loads = {0};
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = add_load(set, path, &targets[i], &loads);
-    if (status == STATUS_OK && set->tensors.count != count)
-        status = status_set(STATUS_BAD_INPUT, "%s: holds %zu tensors, the optimizer has %zu", path, set->tensors.count,
-                            count);
-    if (status == STATUS_OK) status = safetensors_load(loads.items, loads.count);
-    vec_free(&loads);
-    return status;
+    AUTO_VEC struct safetensors_loads loads = {0};
+    for (size_t i = 0; i < count; i++)
+        TRY(add_load(set, path, &targets[i], &loads));
+    if (set->tensors.count != count)
+        return status_set(STATUS_BAD_INPUT, "%s: holds %zu tensors, the optimizer has %zu", path, set->tensors.count,
+                          count);
+    return safetensors_load(loads.items, loads.count);
 }
 
 enum status engine_load_state(struct engine *engine, const char *path) {
     struct safetensors *set;
-    struct weight_target *targets = NULL;
+    AUTO_FREE struct weight_target *targets = NULL;
     int count = 0;
+    TRY(engine_list_tensors(engine, TENSOR_STATE, NULL, &targets, &count));
     TRY(safetensors_open(path, &set));
-    enum status status;
-    TRY_GOTO(status, engine_list_tensors(engine, TENSOR_STATE, NULL, &targets, &count), done);
-    status = load_state(set, path, targets, (size_t)count);
-done:
-    mem_free(targets);
+    enum status status = load_state(set, path, targets, (size_t)count);
     safetensors_close(set);
     return status == STATUS_OK ? round_masters(engine) : status;
 }
-
-static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
 
 /* Bytes of a tensor that this rank has. */
 struct range {
@@ -312,7 +300,7 @@ static enum status find_part(const struct engine *engine, int64_t *begin) {
     int64_t bytes = 0;
     for (size_t t = 0; t < graph->tensors.count; t++)
         if (engine_keeps(graph->tensors.items[t])) bytes -= shape_bytes(&graph->tensors.items[t]->shape);
-    TRY(rank_budget_min(comm_of(engine), &bytes));
+    TRY(rank_budget_min(engine_comm(engine), &bytes));
     *begin = -bytes * (rank_place_stage(place) * rank_place_tensor_parallel(place) + rank_place_tensor_rank(place));
     return STATUS_OK;
 }
@@ -320,11 +308,12 @@ static enum status find_part(const struct engine *engine, int64_t *begin) {
 /* Of those that have the same elements each has a part to write. */
 static struct range written_of(const struct engine *engine, const struct tensor *tensor) {
     const struct rank_place *place = &engine->plan->chosen.place;
-    int64_t element = dtype_bytes(tensor->shape.dtype), width = engine_width(engine, tensor->kind);
-    int64_t own = rank_place_data_rank(place) / width, groups = rank_place_data(place) / width;
-    struct range shard = shard_of(engine, tensor);
-    int64_t elements = shard.bytes / element, begin = elements * own / groups, end = elements * (own + 1) / groups;
-    return (struct range){shard.first + begin * element, (end - begin) * element};
+    int width = engine_width(engine, tensor->kind);
+    int64_t element = dtype_bytes(tensor->shape.dtype);
+    struct safetensors_run mine;
+    (void)runner_local_shard(engine->main, tensor, &mine.first, &mine.elements);
+    mine = share_of(mine, rank_place_data_rank(place) / width, rank_place_data(place) / width);
+    return (struct range){mine.first * element, mine.elements * element};
 }
 
 /* Where states wait, on their way in or out: an arena of this rank, or else a file of all. */
@@ -401,40 +390,7 @@ static enum status find_name(struct comm *comm, const char *folder, char **path)
     return comm_share_text(comm, path);
 }
 
-/* Once all ranks have read. By rank 0; nothing on others. */
-static void states_file_remove(const struct comm *comm, const char *path) {
-    if (comm->rank == 0 && path) (void)unlink(path);
-}
-
-/* Collective, as is reading: between two steps, after engine_settle. *path is the file's, for mem_free, or NULL; on
- * failure, which all ranks share, the file is gone. */
-static enum status states_file_write(const struct engine *engine, const char *folder, char **path) {
-    struct comm *comm = comm_of(engine);
-    int64_t begin;
-    *path = NULL;
-    TRY(find_part(engine, &begin));
-    enum status status = find_name(comm, folder, path);
-    if (status == STATUS_OK) status = comm_agree(comm, write_part(engine, *path, begin));
-    if (status == STATUS_OK) return STATUS_OK;
-    states_file_remove(comm, *path);
-    mem_free(*path);
-    *path = NULL;
-    return status;
-}
-
-/* Into an engine of the same recipe. */
-static enum status states_file_read(const struct engine *engine, const char *path) {
-    struct file_input input;
-    int64_t begin;
-    TRY(find_part(engine, &begin));
-    TRY(comm_agree(comm_of(engine), file_input_open(path, &input)));
-    enum status status = pass((struct passage){.engine = engine, .input = &input}, begin);
-    leave_cache(input.descriptor);
-    file_input_close(&input);
-    return comm_agree(comm_of(engine), status);
-}
-
-/* ---- in memory, or in a file of this rank ---- */
+/* ---- in memory, in a file of this rank, or in one of all ranks ---- */
 
 int64_t kept_states_bytes(const struct engine *engine) {
     const struct graph *graph = engine_graph(engine);
@@ -456,18 +412,34 @@ enum status kept_states_take(const struct engine *engine, enum tier tier, const 
 }
 
 enum status kept_states_take_together(const struct engine *engine, const char *folder, struct kept_states *out) {
-    *out = (struct kept_states){.comm = engine->plan->session->comm};
-    return states_file_write(engine, folder, &out->path);
+    struct comm *comm = engine_comm(engine);
+    int64_t begin;
+    *out = (struct kept_states){.comm = comm};
+    TRY(find_part(engine, &begin));
+    TRY(find_name(comm, folder, &out->path));
+    return comm_agree(comm, write_part(engine, out->path, begin));
+}
+
+/* From the file of all ranks. */
+static enum status read_part(const struct engine *engine, const char *path) {
+    struct file_input input;
+    int64_t begin;
+    TRY(find_part(engine, &begin));
+    TRY(comm_agree(engine_comm(engine), file_input_open(path, &input)));
+    enum status status = pass((struct passage){.engine = engine, .input = &input}, begin);
+    leave_cache(input.descriptor);
+    file_input_close(&input);
+    return comm_agree(engine_comm(engine), status);
 }
 
 enum status kept_states_give(const struct kept_states *kept, const struct engine *engine) {
-    if (kept->path) return states_file_read(engine, kept->path);
+    if (kept->path) return read_part(engine, kept->path);
     const struct passage out = {.engine = engine, .arena = &kept->arena};
-    return comm_agree(engine->plan->session->comm, pass(out, 0));
+    return comm_agree(engine_comm(engine), pass(out, 0));
 }
 
 void kept_states_free(struct kept_states *kept) {
-    if (kept->path) states_file_remove(kept->comm, kept->path);
+    if (kept->path && kept->comm->rank == 0) (void)unlink(kept->path);
     mem_free(kept->path);
     arena_close(&kept->arena);
     *kept = (struct kept_states){0};

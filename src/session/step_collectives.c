@@ -43,7 +43,7 @@ static enum status make_places(struct step_collectives *collectives, const struc
 static enum status map_shares(struct step_collectives *collectives, const struct plan *plan) {
     struct rank_place place = plan->place;
     int ranks = ranks_of(collectives);
-    struct lane_shares *shares = mem_array((size_t)ranks, sizeof *shares);
+    AUTO_FREE struct lane_shares *shares = mem_array((size_t)ranks, sizeof *shares);
     if (!shares) return STATUS_FAILED;
     enum status status = lane_tree_of_shape(&collectives->recipe->lanes, &collectives->tree);
     for (place.rank = 0; place.rank < ranks && status == STATUS_OK; place.rank++)
@@ -51,7 +51,6 @@ static enum status map_shares(struct step_collectives *collectives, const struct
     if (status == STATUS_OK) status = make_places(collectives, shares);
     for (int rank = 0; rank < ranks; rank++)
         lane_shares_free(&shares[rank]);
-    mem_free(shares);
     return status;
 }
 

@@ -47,19 +47,19 @@ void checkpoint_writer_open(const char *run_folder, struct engine *engine, const
 
 /* ---- The thread ---- */
 
-static void run_phase(struct checkpoint_writer *writer) {
+static enum status run_phase(struct checkpoint_writer *writer) {
     struct checkpoint_saving *saving = &writer->saving;
     bool alone = is_alone(writer);
+    enum status status = STATUS_OK;
     if (writer->phase == WRITER_WRITES) {
-        if (comm_of(writer)->rank == 0) writer->status = metrics_sync(writer->metrics);
-        if (writer->status == STATUS_OK) writer->status = checkpoint_write_part(saving);
+        if (comm_of(writer)->rank == 0) status = metrics_sync(writer->metrics);
+        if (status == STATUS_OK) status = checkpoint_write_part(saving);
         release_arena(writer); /* however it failed */
-        if (alone) writer->status = checkpoint_gather(saving, writer->status);
+        if (alone) status = checkpoint_gather(saving, status);
     }
-    if (writer->phase == WRITER_SUMS) writer->status = checkpoint_sum_part(saving);
-    if ((alone || writer->phase == WRITER_PUBLISHES) && writer->status == STATUS_OK)
-        writer->status = checkpoint_publish(saving);
-    if (alone) writer->status = checkpoint_end(saving, writer->status, &writer->folder);
+    if (writer->phase == WRITER_SUMS) status = checkpoint_sum_part(saving);
+    if ((alone || writer->phase == WRITER_PUBLISHES) && status == STATUS_OK) status = checkpoint_publish(saving);
+    return alone ? checkpoint_end(saving, status, &writer->folder) : status;
 }
 
 static void *work(void *payload) {
@@ -67,9 +67,7 @@ static void *work(void *payload) {
     progress_mute_thread();
     /* The compute threads are busy with the step. */
     writer->source.engine->plan->session->machine.backend->set_threads(1);
-    run_phase(writer);
-    snprintf(writer->message, sizeof writer->message, "%s", status_message());
-    snprintf(writer->hint, sizeof writer->hint, "%s", status_hint_text());
+    status_save(run_phase(writer), &writer->end);
     set_flag(writer, &writer->working, false);
     return NULL;
 }
@@ -89,36 +87,23 @@ static void join_thread(struct checkpoint_writer *writer) {
     writer->joinable = false;
 }
 
-/* What the thread came to, as this thread's own. */
-static enum status take_status(const struct checkpoint_writer *writer) {
-    if (writer->status == STATUS_OK) return STATUS_OK;
-    return status_hint(status_set(writer->status, "%s", writer->message), "%s", writer->hint);
-}
-
 /* ---- Between steps ---- */
 
-static void keep_status(struct checkpoint_writer *writer, enum status status) {
-    writer->status = status;
-    if (status == STATUS_OK) return;
-    snprintf(writer->message, sizeof writer->message, "%s", status_message());
-    snprintf(writer->hint, sizeof writer->hint, "%s", status_hint_text());
-}
-
 static void end_saving(struct checkpoint_writer *writer, enum status status) {
-    keep_status(writer, checkpoint_end(&writer->saving, status, &writer->folder));
+    status_save(checkpoint_end(&writer->saving, status, &writer->folder), &writer->end);
     writer->phase = WRITER_ENDED;
 }
 
 /* From its start on the status is the thread's. */
 static void start_or_keep(struct checkpoint_writer *writer) {
     enum status started = start_thread(writer);
-    if (started != STATUS_OK) keep_status(writer, started);
+    if (started != STATUS_OK) status_save(started, &writer->end);
 }
 
 /* The next phase, if all ranks can go on to it; else the saving ends. */
 static bool enter(struct checkpoint_writer *writer, enum writer_phase phase, enum status status) {
     writer->phase = phase;
-    keep_status(writer, status);
+    status_save(status, &writer->end);
     if (writer->saving.folder.agreed) /* all ranks know of the failure */
         end_saving(writer, status);
     return status == STATUS_OK;
@@ -131,7 +116,7 @@ static void go_on(struct checkpoint_writer *writer) {
         writer->phase = WRITER_ENDED;
         return;
     }
-    enum status status = take_status(writer);
+    enum status status = status_restore(&writer->end);
     if (writer->phase == WRITER_PUBLISHES) {
         end_saving(writer, status);
     } else if (writer->phase == WRITER_WRITES && writer->saving.folder.has_runs) {
@@ -153,12 +138,10 @@ static bool is_working(struct checkpoint_writer *writer) {
 static bool any_is_working(struct checkpoint_writer *writer) {
     struct comm *comm = comm_of(writer);
     struct comm_group all = comm_group_all(comm);
-    char mine = is_working(writer), *theirs = mem_array((size_t)all.count, 1);
-    bool any = mine != 0;
-    if (theirs && comm_all_gather(comm, &all, &mine, 1, theirs) == STATUS_OK)
-        any = memchr(theirs, 1, (size_t)all.count) != NULL;
-    mem_free(theirs);
-    return any;
+    char mine = is_working(writer);
+    AUTO_FREE char *theirs = mem_array((size_t)all.count, 1);
+    bool gathered = theirs && comm_all_gather(comm, &all, &mine, 1, theirs) == STATUS_OK;
+    return gathered ? memchr(theirs, 1, (size_t)all.count) != NULL : mine != 0;
 }
 
 bool checkpoint_writer_ended(struct checkpoint_writer *writer) {
@@ -172,18 +155,18 @@ bool checkpoint_writer_ended(struct checkpoint_writer *writer) {
 enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const struct checkpoint_state *state) {
     BUG_IF(writer->phase != WRITER_IDLE, "two checkpoints at once");
     writer->state = *state;
-    writer->status = STATUS_OK;
+    status_save(STATUS_OK, &writer->end);
     enum status status = checkpoint_begin(&writer->source, &writer->state, &writer->saving);
     if (status != STATUS_OK) return checkpoint_end(&writer->saving, status, &writer->folder);
     writer->phase = WRITER_WRITES;
     writer->reading = true;
     status = start_thread(writer);
     if (status == STATUS_OK) return STATUS_OK;
-    keep_status(writer, status);
+    status_save(status, &writer->end);
     if (!is_alone(writer)) return STATUS_OK; /* all learn it when they ask */
     end_saving(writer, status);
     writer->phase = WRITER_IDLE;
-    return status_set(STATUS_FAILED, "%s", writer->message);
+    return status_restore(&writer->end);
 }
 
 enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **folder) {
@@ -192,9 +175,8 @@ enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **fo
     while (writer->phase != WRITER_ENDED)
         go_on(writer); /* which waits for the thread, and then for the other ranks */
     writer->phase = WRITER_IDLE;
-    TRY(take_status(writer));
-    *folder = writer->folder;
-    writer->folder = NULL;
+    TRY(status_restore(&writer->end));
+    *folder = TAKE(writer->folder);
     return STATUS_OK;
 }
 

@@ -37,9 +37,8 @@ struct checkpoint_writer {
     bool reading, working; /* under the lock: of the arena; at all */
     struct checkpoint_state state;
     struct checkpoint_saving saving;
-    enum status status; /* of the last one, with its message and hint */
-    char message[1024], hint[1024];
-    char *folder; /* where it is; NULL after a failure */
+    struct status_copy end; /* of the last phase, or of the last one that ended */
+    char *folder;           /* where it is; NULL after a failure */
 };
 
 /* Ready to write, and the gate of the engine's training program. Borrows all; `out` must not be moved. */

@@ -30,10 +30,10 @@ static void take_for_validation(struct dataset_options *data) {
 
 static enum status open_data(const struct model *model, const struct recipe *recipe,
                              const struct train_options *options, bool training, struct train_data *out) {
-    struct train_data made = {0};
-    char *tokenizer_path;
+    AUTO(train_data_close) struct train_data made = {0};
+    AUTO_FREE char *tokenizer_path = NULL, *cache = cache_folder();
+    if (!cache) return STATUS_FAILED;
     TRY(model_tokenizer_open(model, &made.tokenizer, &tokenizer_path));
-    char *cache = cache_folder();
     struct dataset_options data = {
         .paths = options->data_paths,
         .path_count = options->data_path_count,
@@ -58,31 +58,23 @@ static enum status open_data(const struct model *model, const struct recipe *rec
         .seed = recipe->seed,
     };
     if (!training) take_for_validation(&data);
-    enum status status = cache ? find_end(model, made.tokenizer, &data.eos_token) : STATUS_FAILED;
-    if (status == STATUS_OK) status = dataset_open(&data, &made.dataset);
-    mem_free(tokenizer_path);
-    mem_free(cache);
-    if (status == STATUS_OK && dataset_tokens(made.dataset) >= 0) {
+    TRY(find_end(model, made.tokenizer, &data.eos_token));
+    TRY(dataset_open(&data, &made.dataset));
+    if (dataset_tokens(made.dataset) >= 0) {
         tokenizer_free(made.tokenizer); /* nothing is left to tokenize */
         made.tokenizer = NULL;
     }
-    if (status == STATUS_OK)
-        *out = made;
-    else
-        train_data_close(&made);
-    return status;
+    *out = TAKE(made);
+    return STATUS_OK;
 }
 
 enum status train_data_open(struct comm *comm, const struct model *model, const struct recipe *recipe,
                             const struct train_options *options, bool training, struct train_data *out) {
-    struct train_data made = {0};
-    enum status status = comm_agree(comm, open_data(model, recipe, options, training, &made));
-    if (status == STATUS_OK) status = dataset_check_same(made.dataset, comm);
-    if (status == STATUS_OK)
-        *out = made;
-    else
-        train_data_close(&made);
-    return status;
+    AUTO(train_data_close) struct train_data made = {0};
+    TRY(comm_agree(comm, open_data(model, recipe, options, training, &made)));
+    TRY(dataset_check_same(made.dataset, comm));
+    *out = TAKE(made);
+    return STATUS_OK;
 }
 
 static enum status is_packing_open(const struct plan_options *options, bool *out) {
@@ -112,13 +104,10 @@ enum status train_data_choose_packing(const struct train_options *options, bool 
 }
 
 enum status train_data_check_0_1_0(const struct model *model, const struct train_data *data) {
-    struct tokenizer *tokenizer;
-    char *path;
-    TRY(model_tokenizer_open(model, &tokenizer, &path)); /* that of the data may be freed */
-    enum status status = dataset_check_0_1_0(data->dataset, tokenizer);
-    tokenizer_free(tokenizer);
-    mem_free(path);
-    return status;
+    AUTO(train_data_close) struct train_data own = {0}; /* the tokenizer of the data may be freed */
+    AUTO_FREE char *path = NULL;
+    TRY(model_tokenizer_open(model, &own.tokenizer, &path));
+    return dataset_check_0_1_0(data->dataset, own.tokenizer);
 }
 
 void train_data_close(struct train_data *data) {
@@ -152,16 +141,14 @@ static enum status add_turn_end(struct model *model, const struct tokenizer *tok
 
 /* A generation_config.json that generation would refuse is copied as it is. */
 static enum status find_ends(struct model *model, const struct tokenizer *tokenizer, int64_t time_s) {
-    struct generation_config config;
-    enum status status = generation_config_read_ends(model, tokenizer, &config);
+    AUTO(generation_config_free) struct generation_config config = {0};
+    enum status status = generation_config_read(model, tokenizer, false, &config);
     if (status == STATUS_BAD_INPUT) {
         status_clear();
         return STATUS_OK;
     }
     TRY(status);
-    status = add_turn_end(model, tokenizer, time_s, &config);
-    generation_config_free(&config);
-    return status;
+    return add_turn_end(model, tokenizer, time_s, &config);
 }
 
 enum status turn_end_set(struct model *model, int64_t time_s) {

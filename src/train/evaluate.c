@@ -21,15 +21,24 @@ struct eval_origin {
 };
 
 enum status loss_sum_add(struct comm *comm, enum status status, const struct loss_sum *mine, struct loss_sum *sum) {
-    struct loss_sum *every = ranks_gather(comm, mine, sizeof *mine, &status);
+    AUTO_FREE struct loss_sum *every = ranks_gather(comm, mine, sizeof *mine, &status);
     for (int rank = 0; every && rank < mesh_ranks(&comm->mesh); rank++) {
         for (int i = 0; i < LOSS_FIGURES_MAX; i++)
             sum->figures[i] += every[rank].figures[i];
         sum->targets += every[rank].targets;
         sum->stopped |= every[rank].stopped;
     }
-    mem_free(every);
     return status;
+}
+
+enum status loss_sum_add_turn(struct engine *engine, const struct dataset *dataset, int64_t first, int64_t batches,
+                              bool stopped, struct loss_sum *sum) {
+    struct loss_sum mine = {.stopped = stopped};
+    int64_t batch = first + engine_turn_of(engine).place;
+    enum status status = !stopped && batch < batches
+                             ? engine_add_loss(engine, dataset, batch, mine.figures, &mine.targets)
+                             : engine_join_loss(engine);
+    return loss_sum_add(engine_comm(engine), status, &mine, sum);
 }
 
 void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MAX]) {
@@ -41,17 +50,15 @@ void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MAX]) 
 
 /* Whether all files are of pairs. */
 static enum status hold_pairs(const struct eval_options *options, bool *out) {
-    struct jsonl_columns columns = {0};
-    struct sources sources = {0};
-    enum status status = jsonl_columns_parse(options->columns ? options->columns : "", &columns);
-    for (size_t i = 0; i < options->data_path_count && status == STATUS_OK; i++)
-        status = sources_add_valid(options->data_paths[i], &columns, &sources);
+    AUTO(jsonl_columns_free) struct jsonl_columns columns = {0};
+    AUTO(sources_free) struct sources sources = {0};
+    TRY(jsonl_columns_parse(options->columns ? options->columns : "", &columns));
+    for (size_t i = 0; i < options->data_path_count; i++)
+        TRY(sources_add_valid(options->data_paths[i], &columns, &sources));
     *out = sources.count > 0;
     for (size_t i = 0; i < sources.count; i++)
         *out = *out && source_is_of_pairs(sources.items[i].kind);
-    sources_free(&sources);
-    jsonl_columns_free(&columns);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_settings(const char *folder, struct eval_origin *origin) {
@@ -123,34 +130,20 @@ static void read_options(const struct eval_options *eval, const char *const *pat
 /* All of the file is tokenized. */
 static enum status open_data(const struct evaluation *evaluation, const char *path, struct train_data *out) {
     struct train_options options;
+    AUTO(train_data_close) struct train_data made = {0};
     read_options(evaluation->options, &path, 1, &options);
     TRY(train_data_open(evaluation->session.comm, evaluation->session.model, &evaluation->plan.chosen.recipe, &options,
-                        false, out));
-    enum status status = dataset_settle(out->dataset, DATASET_VALID);
-    if (status != STATUS_OK) train_data_close(out);
-    return status;
+                        false, &made));
+    TRY(dataset_settle(made.dataset, DATASET_VALID));
+    *out = TAKE(made);
+    return STATUS_OK;
 }
 
 static enum status refuse_nonfinite(struct engine *engine, const char *path) {
     bool weight;
-    char *place = engine_find_nonfinite(engine, &weight);
-    enum status status = status_set(STATUS_FAILED, "%s: the loss is not finite; the first value that is not: %s", path,
-                                    place ? place : "unknown");
-    mem_free(place);
-    return status;
-}
-
-/* A batch of each rank, from batch `first` on. */
-static enum status add_batches(struct evaluation *evaluation, const struct dataset *dataset, int64_t first,
-                               int64_t batches, struct loss_sum *sum) {
-    struct comm *comm = evaluation->session.comm;
-    struct engine *engine = &evaluation->engine;
-    struct engine_turn turn = engine_turn_of(engine);
-    struct loss_sum mine = {0};
-    enum status status = first + turn.place < batches
-                             ? engine_add_loss(engine, dataset, first + turn.place, mine.figures, &mine.targets)
-                             : engine_join_loss(engine);
-    return loss_sum_add(comm, status, &mine, sum);
+    AUTO_FREE char *place = engine_find_nonfinite(engine, &weight);
+    return status_set(STATUS_FAILED, "%s: the loss is not finite; the first value that is not: %s", path,
+                      place ? place : "unknown");
 }
 
 static enum status sum_losses(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
@@ -166,7 +159,7 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
     enum status status = STATUS_OK;
     progress_begin(PROGRESS_COUNT, batches, "batches of %s", path_name(path));
     for (int64_t b = 0; b < batches && status == STATUS_OK; b += ranks) {
-        status = add_batches(evaluation, dataset, b, batches, sum);
+        status = loss_sum_add_turn(&evaluation->engine, dataset, b, batches, false, sum);
         if (status == STATUS_OK && !isfinite(sum->figures[0])) status = refuse_nonfinite(&evaluation->engine, path);
         progress_add(batches - b < ranks ? batches - b : ranks);
     }
@@ -177,9 +170,7 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
 
 static int64_t text_bytes(const char *path) {
     struct stat info;
-    size_t length = strlen(path);
-    bool text = length > 4 && strcmp(path + length - 4, ".txt") == 0;
-    return text && stat(path, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
+    return path_ends(path, ".txt") && stat(path, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
 }
 
 static bool is_of_pairs(const struct evaluation *evaluation) {
@@ -209,23 +200,20 @@ static enum status set_reference(const struct evaluation *evaluation, size_t ind
 static enum status evaluate_one(struct evaluation *evaluation, size_t index, struct loss_sum *sum,
                                 struct eval_file *out) {
     const char *path = evaluation->options->data_paths[index];
-    struct train_data data;
+    AUTO(train_data_close) struct train_data data = {0};
     TRY(open_data(evaluation, path, &data));
     dataset_report_cuts(data.dataset);
     evaluation->examples |= dataset_has_examples(data.dataset);
-    enum status status = set_reference(evaluation, index, data.dataset);
-    if (status == STATUS_OK) status = sum_losses(evaluation, data.dataset, path, sum, out);
-    if (status == STATUS_OK) {
-        describe(evaluation, sum, out);
-        int64_t bytes = text_bytes(path);
-        double all_tokens = out->loss * (double)dataset_tokens(data.dataset);
-        if (bytes > 0) out->bits_per_byte = all_tokens / (log(2) * (double)bytes);
-        evaluation->total_bytes += bytes;
-        evaluation->total_text_loss += all_tokens;
-        evaluation->all_text &= bytes > 0;
-    }
-    train_data_close(&data);
-    return status;
+    TRY(set_reference(evaluation, index, data.dataset));
+    TRY(sum_losses(evaluation, data.dataset, path, sum, out));
+    describe(evaluation, sum, out);
+    int64_t bytes = text_bytes(path);
+    double all_tokens = out->loss * (double)dataset_tokens(data.dataset);
+    if (bytes > 0) out->bits_per_byte = all_tokens / (log(2) * (double)bytes);
+    evaluation->total_bytes += bytes;
+    evaluation->total_text_loss += all_tokens;
+    evaluation->all_text &= bytes > 0;
+    return STATUS_OK;
 }
 
 static enum status evaluate_all(struct evaluation *evaluation, struct eval_result *result) {
@@ -261,9 +249,8 @@ static enum status name_files(const struct eval_options *options, struct eval_re
 /* Every file is opened before the arena: what is wrong with one is said before anything is computed. */
 static enum status check_files(const struct evaluation *evaluation) {
     for (size_t i = 0; i < evaluation->options->data_path_count; i++) {
-        struct train_data data;
+        AUTO(train_data_close) struct train_data data = {0};
         TRY(open_data(evaluation, evaluation->options->data_paths[i], &data));
-        train_data_close(&data);
     }
     return STATUS_OK;
 }
@@ -283,12 +270,9 @@ static enum status evaluate(struct evaluation *evaluation, struct eval_result *r
 /* ---- the reference of preferences ---- */
 
 static enum status refer_file(struct evaluation *evaluation, size_t index) {
-    struct train_data data;
+    AUTO(train_data_close) struct train_data data = {0};
     TRY(open_data(evaluation, evaluation->options->data_paths[index], &data));
-    enum status status =
-        reference_compute(&evaluation->engine, data.dataset, NULL, NULL, &evaluation->references[index]);
-    train_data_close(&data);
-    return status;
+    return reference_compute(&evaluation->engine, data.dataset, NULL, NULL, &evaluation->references[index]);
 }
 
 static enum status refer_files(struct evaluation *evaluation) {
@@ -302,10 +286,17 @@ static enum status refer_files(struct evaluation *evaluation) {
     return STATUS_OK;
 }
 
-static void close_all(struct evaluation *evaluation) {
+static void close_session(struct evaluation *evaluation) {
     engine_close(&evaluation->engine);
     session_plan_free(&evaluation->plan);
     session_close(&evaluation->session);
+}
+
+static void close_all(struct evaluation *evaluation) {
+    close_session(evaluation);
+    for (size_t i = 0; evaluation->references && i < evaluation->options->data_path_count; i++)
+        reference_free(&evaluation->references[i]);
+    mem_free(evaluation->references);
 }
 
 /* With the reference model alone in memory, which is gone before the other is loaded. */
@@ -315,15 +306,9 @@ static enum status find_references(struct evaluation *evaluation, const struct p
     evaluation->references = mem_array(options->data_path_count, sizeof *evaluation->references);
     if (!evaluation->references) return STATUS_FAILED;
     TRY(session_begin(options->reference, PROGRAMS_TO_REFER, plan, NULL, &evaluation->session, &evaluation->plan));
-    enum status status = refer_files(evaluation);
-    close_all(evaluation);
-    return status;
-}
-
-static void free_references(struct evaluation *evaluation) {
-    for (size_t i = 0; evaluation->references && i < evaluation->options->data_path_count; i++)
-        reference_free(&evaluation->references[i]);
-    mem_free(evaluation->references);
+    TRY(refer_files(evaluation));
+    close_session(evaluation);
+    return STATUS_OK;
 }
 
 static enum status require_reference(const struct evaluation *evaluation) {
@@ -337,16 +322,12 @@ static enum status require_reference(const struct evaluation *evaluation) {
 static enum status evaluate_session(struct evaluation *evaluation, const char *model_folder,
                                     const struct plan_options *plan, struct eval_result *out) {
     TRY(session_begin(model_folder, PROGRAMS_TO_EVALUATE, plan, NULL, &evaluation->session, &evaluation->plan));
-    struct eval_result result = {.plan = evaluation->plan.chosen};
-    enum status status;
-    TRY_GOTO(status, require_reference(evaluation), done);
-    TRY_GOTO(status, checkpoint_verify_model(evaluation->session.comm, model_folder, evaluation->session.model), done);
-    TRY_GOTO(status, evaluate(evaluation, &result), done);
-    *out = result;
-done:
-    close_all(evaluation);
-    if (status != STATUS_OK) eval_result_free(&result);
-    return status;
+    AUTO(eval_result_free) struct eval_result result = {.plan = evaluation->plan.chosen};
+    TRY(require_reference(evaluation));
+    TRY(checkpoint_verify_model(evaluation->session.comm, model_folder, evaluation->session.model));
+    TRY(evaluate(evaluation, &result));
+    *out = TAKE(result);
+    return STATUS_OK;
 }
 
 static enum status choose_packing(const struct eval_options *eval, struct plan_options *plan) {
@@ -358,15 +339,12 @@ static enum status choose_packing(const struct eval_options *eval, struct plan_o
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
                            const struct eval_options *options, struct eval_result *out) {
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to evaluate on");
-    struct eval_origin origin = {0};
-    struct evaluation evaluation = {.options = &origin.eval, .all_text = true};
-    enum status status = eval_origin_find(model_folder, plan, options, &origin);
-    if (status == STATUS_OK) status = choose_packing(&origin.eval, &origin.plan);
-    if (status == STATUS_OK) status = find_references(&evaluation, &origin.plan);
-    if (status == STATUS_OK) status = evaluate_session(&evaluation, model_folder, &origin.plan, out);
-    free_references(&evaluation);
-    eval_origin_free(&origin);
-    return status;
+    AUTO(eval_origin_free) struct eval_origin origin = {0};
+    AUTO(close_all) struct evaluation evaluation = {.options = &origin.eval, .all_text = true};
+    TRY(eval_origin_find(model_folder, plan, options, &origin));
+    TRY(choose_packing(&origin.eval, &origin.plan));
+    TRY(find_references(&evaluation, &origin.plan));
+    return evaluate_session(&evaluation, model_folder, &origin.plan, out);
 }
 
 void eval_result_free(struct eval_result *result) {

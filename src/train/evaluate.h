@@ -20,6 +20,10 @@ struct loss_sum {
 /* Collective: adds a batch of each rank, in the order of ranks. `mine` is what this rank's came to: of all zeros where
  * there is none for it any more. With its status; a failure of one is all ranks'. */
 enum status loss_sum_add(struct comm *comm, enum status status, const struct loss_sum *mine, struct loss_sum *sum);
+/* Collective: computes and adds a batch of each rank, from batch `first` of so many on. `stopped`: this rank was asked
+ * to stop, and computes none. */
+enum status loss_sum_add_turn(struct engine *engine, const struct dataset *dataset, int64_t first, int64_t batches,
+                              bool stopped, struct loss_sum *sum);
 /* The figures by what counts; as they are where nothing does. */
 void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MAX]);
 

@@ -67,15 +67,11 @@ static enum status create_file(const char *folder, struct metrics *file) {
 }
 
 enum status event_file_open(const char *folder, int64_t done, struct metrics *out) {
-    struct metrics file = {.descriptor = -1};
-    enum status status;
-    TRY_GOTO(status, create_file(folder, &file), failed);
-    TRY_GOTO(status, write_beginning(&file, done), failed);
-    *out = file;
+    AUTO(metrics_close) struct metrics file = {.descriptor = -1};
+    TRY(create_file(folder, &file));
+    TRY(write_beginning(&file, done));
+    *out = TAKE(file);
     return STATUS_OK;
-failed:
-    metrics_close(&file);
-    return status;
 }
 
 enum status event_file_write(struct metrics *file, int64_t step, const struct event_scalar *scalars, size_t count) {

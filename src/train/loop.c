@@ -114,14 +114,12 @@ enum status train_loop_finish_save(struct train_run *run) {
 static enum status refuse_nonfinite(struct train_run *run, int64_t step, const struct step_numbers *numbers) {
     bool weight;
     TRY(train_loop_finish_save(run)); /* the checkpoint's thread reads weights, and so will this one */
-    char *place = engine_find_nonfinite(&run->engine, &weight);
-    enum status status =
-        status_set(STATUS_FAILED, "step %" PRId64 ": the %s is not finite; the first value that is not: %s", step,
-                   isfinite(numbers->loss) ? "gradient norm" : "loss", place ? place : "unknown");
-    mem_free(place);
+    AUTO_FREE char *place = engine_find_nonfinite(&run->engine, &weight);
+    (void)status_set(STATUS_FAILED, "step %" PRId64 ": the %s is not finite; the first value that is not: %s", step,
+                     isfinite(numbers->loss) ? "gradient norm" : "loss", place ? place : "unknown");
     bool unchanged = run->plan.chosen.recipe.clip_norm > 0; /* else updates did not wait for the norm */
-    if (weight && step == 1 && unchanged) return status_hint(status, "it is so in the model's files");
-    return status_hint(status, "a lower --lr or a longer warm-up may help");
+    return status_hint(STATUS_FAILED, weight && step == 1 && unchanged ? "it is so in the model's files"
+                                                                       : "a lower --lr or a longer warm-up may help");
 }
 
 static void describe_step(struct train_run *run, const struct step_numbers *numbers, double learning_rate,
@@ -258,21 +256,6 @@ enum status train_loop_check_stop(const struct train_run *run) {
     return events->stop ? events->stop(events->payload, run->state.step + 1, saved) : STATUS_OK;
 }
 
-static bool goes_on(const struct train_run *run) { return train_loop_check_stop(run) == STATUS_OK; }
-
-/* A batch of each rank, from batch `first` on. */
-static enum status add_losses(struct train_run *run, int64_t first, int64_t batches, struct loss_sum *sum) {
-    struct comm *comm = run->session.comm;
-    struct loss_sum mine = {.stopped = !goes_on(run)};
-    enum status status = STATUS_OK;
-    struct engine_turn turn = engine_turn_of(&run->engine);
-    if (!mine.stopped && first + turn.place < batches)
-        status = engine_add_loss(&run->engine, run->data.dataset, first + turn.place, mine.figures, &mine.targets);
-    else
-        status = engine_join_loss(&run->engine);
-    return loss_sum_add(comm, status, &mine, sum);
-}
-
 /* A stop ends it without a result: when the run goes on, the validation is made up for. */
 static enum status validate(struct train_run *run) {
     struct dataset *dataset = run->data.dataset;
@@ -283,7 +266,7 @@ static enum status validate(struct train_run *run) {
     if (max > 0 && batches > max) batches = max;
     struct loss_sum sum = {0};
     for (int64_t b = 0; b < batches; b += engine_turn_of(&run->engine).places) {
-        TRY(add_losses(run, b, batches, &sum));
+        TRY(loss_sum_add_turn(&run->engine, dataset, b, batches, train_loop_check_stop(run) != STATUS_OK, &sum));
         if (sum.stopped) return STATUS_OK;
     }
     double means[LOSS_FIGURES_MAX];
@@ -305,12 +288,11 @@ static bool sample_due(const struct train_run *run) {
 }
 
 static enum status sample(struct train_run *run) {
-    char *text;
+    AUTO_FREE char *text = NULL;
     TRY(engine_settle(&run->engine));
     TRY(samples_take(&run->samples, &run->engine, run->options, run->state.step, &text));
     if (run->events->sampled)
         run->events->sampled(run->events->payload, run->state.step, run->options->sample_prompt, text);
-    mem_free(text);
     return STATUS_OK;
 }
 
@@ -339,12 +321,10 @@ static char *choose_name(const char *folder) {
     size_t length = strlen(folder);
     while (length > 1 && folder[length - 1] == '/')
         length--;
-    char *name = mem_format("%.*s.rescued", (int)length, folder);
-    if (!name || !file_exists(name)) return name;
-    char *prefix = mem_format("%s-", path_name(name)), *other = prefix ? path_beside(name, prefix) : NULL;
-    mem_free(prefix);
-    mem_free(name);
-    return other;
+    AUTO_FREE char *name = mem_format("%.*s.rescued", (int)length, folder);
+    if (!name || !file_exists(name)) return TAKE(name);
+    AUTO_FREE char *prefix = mem_format("%s-", path_name(name));
+    return prefix ? path_beside(name, prefix) : NULL;
 }
 
 /* The new directory's lock takes the place of the old one's. */
@@ -385,7 +365,7 @@ static enum status find_place(struct train_run *run, bool *renamed, char **path)
 static enum status share_place(struct train_run *run, bool *renamed, char **path) {
     struct comm *comm = run->session.comm;
     if (session_ranks(&run->session) == 1) return STATUS_OK;
-    char *text = run_leads(run) ? mem_format("%d%s", *renamed, *path) : NULL;
+    AUTO_FREE char *text = run_leads(run) ? mem_format("%d%s", *renamed, *path) : NULL;
     TRY(run_agree(run, text || !run_leads(run) ? STATUS_OK : STATUS_FAILED));
     enum status status = comm_share_text(comm, &text);
     if (status == STATUS_OK && !run_leads(run)) {
@@ -393,23 +373,21 @@ static enum status share_place(struct train_run *run, bool *renamed, char **path
         *path = mem_string(text + 1);
         status = *path ? STATUS_OK : STATUS_FAILED;
     }
-    mem_free(text);
     return run_agree(run, status);
 }
 
 /* Whether it is not, and what the ranks have is worth a checkpoint. Collective, as is what follows. */
 static bool run_wants_rescue(const struct train_run *run) {
-    struct {
+    struct claim {
         bool displaced, sound;
     } mine = {run_leads(run) && !run_is_in_place(run), run->whole && !run->engine.partially_updated},
-      wanted = {.sound = true}, *theirs;
+      wanted = {.sound = true};
     enum status status = STATUS_OK;
-    theirs = ranks_gather(run->session.comm, &mine, sizeof mine, &status);
+    AUTO_FREE struct claim *theirs = ranks_gather(run->session.comm, &mine, sizeof mine, &status);
     for (int rank = 0; theirs && rank < session_ranks(&run->session); rank++) {
         wanted.displaced |= theirs[rank].displaced;
         wanted.sound &= theirs[rank].sound;
     }
-    mem_free(theirs);
     return status == STATUS_OK && wanted.displaced && wanted.sound;
 }
 
@@ -419,17 +397,14 @@ static bool run_wants_rescue(const struct train_run *run) {
  * there. */
 static enum status run_rescue(struct train_run *run, const char **how) {
     bool renamed = false;
-    char *path = NULL;
+    AUTO_FREE char *path = NULL;
     enum status status = run_agree(run, run_leads(run) ? find_place(run, &renamed, &path) : STATUS_OK);
     if (status == STATUS_OK) status = share_place(run, &renamed, &path);
-    if (status != STATUS_OK) {
-        mem_free(path);
-        return STATUS_FAILED;
-    }
+    if (status != STATUS_OK) return STATUS_FAILED;
     *how = renamed ? "renamed" : "removed";
     mem_free(run->rescued);
-    run->folder = run->rescued = path;
-    run->writer.source.run_folder = path;
+    run->folder = run->rescued = TAKE(path);
+    run->writer.source.run_folder = run->folder;
     return run_agree(run, move_model_folder(run, renamed));
 }
 
@@ -473,7 +448,7 @@ static enum status agree_to_go_on(struct train_run *run) {
     enum status mine = looks ? require_place(run) : STATUS_OK;
     int64_t min;
     if (mine == STATUS_OK) mine = train_loop_check_stop(run);
-    TRY(engine_agree_min(&run->engine, mine, plan_watch_look(run), &min));
+    TRY(step_collectives_min(&run->engine.collectives, mine, plan_watch_look(run), &min));
     plan_watch_hear(run, min);
     return STATUS_OK;
 }
@@ -523,14 +498,10 @@ static void save_after(struct train_run *run) {
 
 /* The first error is the one to report. */
 static enum status finish_after(struct train_run *run, enum status status) {
-    char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
-    if (message && hint) {
-        save_after(run);
-        status_hint(status_set(status, "%s", message), "%s", hint);
-    }
-    mem_free(message);
-    mem_free(hint);
-    return status;
+    struct status_copy failure;
+    status_save(status, &failure);
+    save_after(run);
+    return status_restore(&failure);
 }
 
 /* Ranks save together: not after a failure that the others do not know of. */

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "generate/writer.h"
 #include "session/checkpoint/run_folder.h"
 #include "session/model_tokenizer.h"
@@ -71,11 +72,6 @@ struct byte_range {
     size_t begin, end;
 };
 
-struct metrics_text {
-    char *data;
-    size_t bytes;
-};
-
 struct cutting {
     const char *path;
     const struct metrics_cut *cut;
@@ -89,34 +85,30 @@ struct cutting {
     char ranges[128];           /* of these, as far as there is space: "3 to 5, 9" */
 };
 
+static void cutting_free(struct cutting *cutting) { vec_free(&cutting->bad); }
+
 enum line_kind { LINE_STEP, LINE_VALIDATION, LINE_REPLAN };
 
 static enum status read_line(const char *path, const char *line, size_t bytes, int64_t *step, enum line_kind *kind) {
-    json_t *object = NULL;
-    enum status status;
+    json_auto_t *object = NULL;
     *kind = LINE_STEP;
-    TRY_GOTO(status, json_parse_object(path, line, bytes, &object), done);
-    TRY_GOTO(status, json_require(path, object, "step"), done);
+    TRY(json_parse_object(path, line, bytes, &object));
+    TRY(json_require(path, object, "step"));
     if (json_object_get(object, "val_loss")) *kind = LINE_VALIDATION;
     if (json_object_get(object, "replan")) *kind = LINE_REPLAN;
-    TRY_GOTO(status, json_read_int(path, object, "step", *kind == LINE_REPLAN ? 0 : 1, INT64_MAX, step), done);
-done:
-    json_decref(object);
-    return status;
+    return json_read_int(path, object, "step", *kind == LINE_REPLAN ? 0 : 1, INT64_MAX, step);
 }
 
 static void note_missing(struct cutting *cutting, int64_t first, int64_t last) {
     char range[64];
+    size_t space = sizeof cutting->ranges;
     if (!cutting->cut->every_step || first > last) return;
-    if (first == last)
-        snprintf(range, sizeof range, "%" PRId64, first);
-    else
-        snprintf(range, sizeof range, "%" PRId64 " to %" PRId64, first, last);
-    size_t used = strlen(cutting->ranges), space = sizeof cutting->ranges - used;
-    if (strlen(range) + sizeof ", ..." < space)
-        snprintf(cutting->ranges + used, space, "%s%s", cutting->missing > 0 ? ", " : "", range);
+    snprintf(range, sizeof range, "%" PRId64, first);
+    if (first < last) text_add(range, sizeof range, " to %" PRId64, last);
+    if (strlen(cutting->ranges) + strlen(range) + sizeof ", ..." < space)
+        text_add(cutting->ranges, space, "%s%s", cutting->missing > 0 ? ", " : "", range);
     else if (!strstr(cutting->ranges, "..."))
-        snprintf(cutting->ranges + used, space, "...");
+        text_add(cutting->ranges, space, "...");
     cutting->missing += last - first + 1;
 }
 
@@ -150,10 +142,10 @@ static enum status judge(struct cutting *cutting, const char *line, size_t bytes
     return status == STATUS_BAD_INPUT ? STATUS_OK : status;
 }
 
-static enum status walk(struct cutting *cutting, const struct metrics_text *text) {
+static enum status walk(struct cutting *cutting, const char *text, size_t bytes) {
     size_t begin = 0;
-    for (int64_t number = 1; begin < text->bytes; number++) {
-        const char *line = text->data + begin, *end = memchr(line, '\n', text->bytes - begin);
+    for (int64_t number = 1; begin < bytes; number++) {
+        const char *line = text + begin, *end = memchr(line, '\n', bytes - begin);
         enum verdict verdict;
         if (!end) break;
         struct byte_range byte_range = {begin, begin + (size_t)(end - line) + 1};
@@ -183,37 +175,32 @@ static size_t gather(const struct cutting *cutting, const char *from, char *to) 
     return used;
 }
 
-static enum status leave_out(struct cutting *cutting, const struct metrics_text *text) {
-    char *kept = mem_array(cutting->end, 1), *aside = mem_format("%s.damaged", cutting->path);
-    enum status status;
-    TRY_GOTO(status, kept && aside ? file_copy(cutting->path, aside) : STATUS_FAILED, done);
-    cutting->end = gather(cutting, text->data, kept);
-    TRY_GOTO(status, file_replace(cutting->path, kept, cutting->end), done);
+static enum status leave_out(struct cutting *cutting, const char *text) {
+    AUTO_FREE char *kept = mem_array(cutting->end, 1), *aside = mem_format("%s.damaged", cutting->path);
+    TRY(kept && aside ? file_copy(cutting->path, aside) : STATUS_FAILED);
+    cutting->end = gather(cutting, text, kept);
+    TRY(file_replace(cutting->path, kept, cutting->end));
     log_warning("%s: %zu lines, the first of them line %" PRId64 ", were damaged or out of order and are left out; "
                 "%s has the file as it was",
                 cutting->path, cutting->bad_within, cutting->first_bad, aside);
-done:
-    mem_free(aside);
-    mem_free(kept);
-    return status;
+    return STATUS_OK;
 }
 
 /* Of metrics_open: the bytes that stay of the file, which is written anew where lines before them do not. A missing
  * file has none. */
 static enum status metrics_cut_find(const char *path, const struct metrics_cut *cut, size_t *bytes, bool *validated) {
-    struct cutting cutting = {.path = path, .cut = cut};
-    struct metrics_text text = {0};
-    if (file_exists(path)) TRY(file_read(path, SIZE_MAX - 1, &text.data, &text.bytes));
-    enum status status = walk(&cutting, &text);
-    if (status == STATUS_OK && cutting.bad_within > 0) status = leave_out(&cutting, &text);
-    if (status == STATUS_OK && cutting.missing > 0)
+    AUTO(cutting_free) struct cutting cutting = {.path = path, .cut = cut};
+    AUTO_FREE char *data = NULL;
+    size_t there = 0;
+    if (file_exists(path)) TRY(file_read(path, SIZE_MAX - 1, &data, &there));
+    TRY(walk(&cutting, data, there));
+    if (cutting.bad_within > 0) TRY(leave_out(&cutting, data));
+    if (cutting.missing > 0)
         log_warning("%s: %" PRId64 " of %" PRId64 " steps have no line: %s; the run goes on from its checkpoint", path,
                     cutting.missing, cut->step, cutting.ranges);
-    mem_free(text.data);
-    vec_free(&cutting.bad);
     *bytes = cutting.end;
     *validated = cutting.validated;
-    return status;
+    return STATUS_OK;
 }
 
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated) {
@@ -221,22 +208,15 @@ enum status metrics_open(const char *path, const struct metrics_cut *cut, struct
     bool there = file_exists(path);
     TRY(refuse_link(path));
     TRY(metrics_cut_find(path, cut, &bytes, validated));
-    struct metrics metrics = {.path = mem_string(path), .descriptor = -1};
+    AUTO(metrics_close) struct metrics metrics = {.path = mem_string(path), .descriptor = -1};
     if (!metrics.path) return STATUS_FAILED;
-    enum status status = STATUS_OK;
     if (!fault_point(FAULT_OPEN))
         metrics.descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (metrics.descriptor < 0)
-        status = metrics_failed(path, "open");
-    else if (ftruncate(metrics.descriptor, (off_t)bytes) != 0)
-        status = metrics_failed(path, "cut");
-    else if (!there)
-        status = folder_sync_parent(path);
-    if (status != STATUS_OK)
-        metrics_close(&metrics);
-    else
-        *out = metrics;
-    return status;
+    if (metrics.descriptor < 0) return metrics_failed(path, "open");
+    if (ftruncate(metrics.descriptor, (off_t)bytes) != 0) return metrics_failed(path, "cut");
+    if (!there) TRY(folder_sync_parent(path));
+    *out = TAKE(metrics);
+    return STATUS_OK;
 }
 
 void metrics_close(struct metrics *metrics) {
@@ -354,7 +334,7 @@ enum status samples_prepare(const struct model *model, const struct train_option
     samples->file.descriptor = -1;
     if (options->sample_every == 0) return STATUS_OK;
     TRY(model_tokenizer_require(model, &samples->tokenizer));
-    TRY(generation_config_read(model, samples->tokenizer, &samples->config));
+    TRY(generation_config_read(model, samples->tokenizer, true, &samples->config));
     return writer_encode_prompt(model, samples->tokenizer, options->sample_prompt, &samples->prompt);
 }
 
@@ -376,46 +356,32 @@ void samples_close(struct samples *samples) {
 }
 
 static enum status write_line(struct samples *samples, int64_t step, const char *prompt, const char *text) {
-    json_t *object = json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "prompt", prompt, "text", text);
-    char *line = object ? json_text(object, JSON_PRESERVE_ORDER | JSON_COMPACT) : NULL, *whole = NULL;
-    json_decref(object);
-    if (line) whole = mem_format("%s\n", line);
-    mem_free(line);
-    if (!whole) return status_no_memory(strlen(text), "a sample");
-    enum status status = metrics_append(&samples->file, whole, strlen(whole));
-    mem_free(whole);
-    return status;
+    json_auto_t *object = json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "prompt", prompt, "text", text);
+    AUTO_FREE char *line = object ? json_text(object, JSON_PRESERVE_ORDER | JSON_COMPACT) : NULL;
+    AUTO_FREE char *whole = line ? mem_format("%s\n", line) : NULL;
+    return whole ? metrics_append(&samples->file, whole, strlen(whole)) : status_no_memory(strlen(text), "a sample");
 }
 
 static enum status write_sample(const struct samples *samples, const struct engine *engine,
                                 const struct generate_options *options, struct kept_text *kept) {
-    struct writer writer;
-    struct token_ids ids = {0};
+    AUTO(writer_free) struct writer writer = {0};
+    AUTO_VEC struct token_ids ids = {0};
     TRY(writer_create(engine, samples->tokenizer, &samples->config, options, &writer));
-    enum status status;
     for (size_t i = 0; i < samples->prompt.count; i++)
-        TRY_GOTO(status, vec_push(&ids, samples->prompt.items[i]), done);
-    status = generate_continue(&writer, 0, &ids, kept_text_take, kept, NULL);
-done:
-    vec_free(&ids);
-    writer_free(&writer);
-    return status;
+        TRY(vec_push(&ids, samples->prompt.items[i]));
+    return generate_continue(&writer, 0, &ids, kept_text_take, kept, NULL);
 }
 
 enum status samples_take(struct samples *samples, const struct engine *engine, const struct train_options *options,
                          int64_t step, char **text) {
     struct generate_options generate;
-    struct kept_text kept = {0};
-    enum status status;
+    AUTO(kept_text_free) struct kept_text kept = {0};
     generate_options_init(&generate);
     generate.tokens = options->sample_tokens;
-    TRY_GOTO(status, write_sample(samples, engine, &generate, &kept), failed);
-    TRY_GOTO(status, kept.status, failed);
-    TRY_GOTO(status, vec_push(&kept.text, '\0'), failed);
-    TRY_GOTO(status, write_line(samples, step, options->sample_prompt, kept.text.items), failed);
-    *text = kept.text.items;
+    TRY(write_sample(samples, engine, &generate, &kept));
+    TRY(kept.status);
+    TRY(vec_push(&kept.text, '\0'));
+    TRY(write_line(samples, step, options->sample_prompt, kept.text.items));
+    *text = TAKE(kept.text.items);
     return STATUS_OK;
-failed:
-    vec_free(&kept.text);
-    return status;
 }

@@ -42,11 +42,10 @@ int64_t replan_pause(int64_t pause) {
 double replan_change_s(int64_t state_bytes) { return CHANGE_MIN_S + (double)state_bytes / CHANGE_BYTES_PER_S; }
 
 static enum status predict(const struct session_plan *plan, const struct costs *costs, double *step_s) {
-    struct stage_steps steps;
-    enum status status = stage_steps_make(programs_main(&plan->programs), &plan->chosen, costs, &steps);
-    if (status == STATUS_OK) *step_s = steps.step_s;
-    stage_steps_free(&steps);
-    return status;
+    AUTO(stage_steps_free) struct stage_steps steps = {0};
+    TRY(stage_steps_make(programs_main(&plan->programs), &plan->chosen, costs, &steps));
+    *step_s = steps.step_s;
+    return STATUS_OK;
 }
 
 static struct comm *comm_of(const struct replan_input *input) { return input->now->session->comm; }
@@ -203,7 +202,7 @@ static enum status go_back(struct train_run *run, const struct kept_states *kept
 
 enum status plan_change_make(struct train_run *run, struct session_plan *next, bool *changed) {
     struct session_plan chosen = {.session = NULL};
-    struct kept_states kept;
+    AUTO(kept_states_free) struct kept_states kept = {0};
     *changed = false;
     enum status status = leave_engine(run, next, &kept);
     if (status != STATUS_OK) {
@@ -215,7 +214,6 @@ enum status plan_change_make(struct train_run *run, struct session_plan *next, b
     *changed = status == STATUS_OK;
     if (!*changed && !next) session_plan_free(&chosen);
     if (!*changed) status = go_back(run, &kept);
-    kept_states_free(&kept);
     return status;
 }
 

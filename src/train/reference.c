@@ -58,7 +58,7 @@ static enum status all_turns(struct engine *engine, const struct dataset *datase
     enum status status = STATUS_OK;
     progress_begin(PROGRESS_COUNT, micro_batches, "micro-batches of preferences before training");
     for (int64_t first = 0; first < micro_batches && status == STATUS_OK; first += places) {
-        status = engine_agree(engine, check_stop ? check_stop(payload) : STATUS_OK);
+        status = step_collectives_agree(&engine->collectives, check_stop ? check_stop(payload) : STATUS_OK);
         if (status_is_stop(status)) status = status_set(status, "stopped before the first step");
         if (status == STATUS_OK) status = one_turn(engine, dataset, first, turn);
         if (status == STATUS_OK) take_turn(turn, &engine->plan->chosen.place, first, out);
@@ -73,22 +73,16 @@ enum status reference_compute(struct engine *engine, const struct dataset *datas
                               struct reference *out) {
     struct comm *comm = engine->plan->session->comm;
     int64_t sequences = engine->plan->chosen.recipe.micro_batch_sequences, ranks = mesh_ranks(&comm->mesh);
-    struct reference made = {.count = dataset_sequences(dataset)};
-    double *buffer = mem_array((size_t)((ranks + 1) * sequences), sizeof *buffer);
+    AUTO(reference_free) struct reference made = {.count = dataset_sequences(dataset)};
+    AUTO_FREE double *buffer = mem_array((size_t)((ranks + 1) * sequences), sizeof *buffer);
     made.values = mem_array((size_t)made.count, sizeof *made.values);
-    enum status status;
-    TRY_GOTO(status, comm_agree(comm, buffer && made.values ? STATUS_OK : STATUS_FAILED), done);
+    TRY(comm_agree(comm, buffer && made.values ? STATUS_OK : STATUS_FAILED));
     const struct turn turn = {
         .mine = buffer + ranks * sequences, .all = buffer, .sequences = sequences, .data = engine_turn_of(engine)};
-    TRY_GOTO(status, all_turns(engine, dataset, check_stop, payload, &turn, &made), done);
-    status = check_finite(&made);
-done:
-    mem_free(buffer);
-    if (status == STATUS_OK)
-        *out = made;
-    else
-        reference_free(&made);
-    return status;
+    TRY(all_turns(engine, dataset, check_stop, payload, &turn, &made));
+    TRY(check_finite(&made));
+    *out = TAKE(made);
+    return STATUS_OK;
 }
 
 /* ---- its file ---- */
@@ -142,21 +136,18 @@ static enum status check_hashes(const char *path, const struct dataset *dataset,
 }
 
 enum status reference_read(const char *run_folder, const struct dataset *dataset, struct reference *out) {
-    struct reference read = {.count = dataset_sequences(dataset)};
-    struct safetensors *set = NULL;
+    AUTO(reference_free) struct reference read = {.count = dataset_sequences(dataset)};
+    struct safetensors *set;
     int32_t words[HASH_WORDS];
     char path[RUN_PATH_BYTES];
     TRY(run_path(run_folder, reference_file_name, path));
     read.values = mem_array((size_t)read.count, sizeof *read.values);
-    enum status status;
-    TRY_GOTO(status, read.values ? STATUS_OK : STATUS_FAILED, done);
-    TRY_GOTO(status, safetensors_open(path, &set), done);
-    TRY_GOTO(status, read_values(path, set, &read, words), done);
-    TRY_GOTO(status, check_hashes(path, dataset, &read, words), done);
-    *out = read;
-    read = (struct reference){0};
-done:
+    if (!read.values) return STATUS_FAILED;
+    TRY(safetensors_open(path, &set));
+    enum status status = read_values(path, set, &read, words);
     safetensors_close(set);
-    reference_free(&read);
-    return status;
+    TRY(status);
+    TRY(check_hashes(path, dataset, &read, words));
+    *out = TAKE(read);
+    return STATUS_OK;
 }

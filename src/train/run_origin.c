@@ -5,25 +5,23 @@
 #include "base/terminal.h"
 #include "data/source.h"
 
-static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
-
 /* A rank's part of the model's files, and the next rank's, as this rank's files have them. */
 struct file_parts {
     uint64_t mine, next;
 };
 
 static enum status hash_parts(const struct engine *engine, struct file_parts *out) {
-    int ranks = mesh_ranks(&comm_of(engine)->mesh), rank = comm_of(engine)->rank;
+    int ranks = mesh_ranks(&engine_comm(engine)->mesh), rank = engine_comm(engine)->rank;
     TRY(model_hash_files(engine_model(engine), rank, ranks, &out->mine));
     return model_hash_files(engine_model(engine), (rank + 1) % ranks, ranks, &out->next);
 }
 
 /* Where no rank has read all, each looks at the next one's part too: who has another model is found by a neighbour. */
 static enum status require_same_files(const struct engine *engine) {
-    struct comm *comm = comm_of(engine);
+    struct comm *comm = engine_comm(engine);
     struct file_parts mine;
     enum status status = hash_parts(engine, &mine);
-    struct file_parts *each = ranks_gather(comm, &mine, sizeof mine, &status);
+    AUTO_FREE struct file_parts *each = ranks_gather(comm, &mine, sizeof mine, &status);
     int ranks = mesh_ranks(&comm->mesh);
     for (int rank = 0; each && rank < ranks && status == STATUS_OK; rank++) {
         int next = (rank + 1) % ranks;
@@ -34,16 +32,15 @@ static enum status require_same_files(const struct engine *engine) {
                             "%d on %s",
                             next, comm->host[next], rank, comm->host[rank]);
     }
-    mem_free(each);
     return status;
 }
 
 enum status same_weights_require(const struct engine *engine) {
     uint64_t hash;
-    if (mesh_ranks(&comm_of(engine)->mesh) == 1) return STATUS_OK;
+    if (mesh_ranks(&engine_comm(engine)->mesh) == 1) return STATUS_OK;
     if (engine_is_cut(engine, TENSOR_PARAMETER)) return require_same_files(engine);
-    TRY(comm_agree(comm_of(engine), engine_hash(engine, &hash)));
-    return comm_check_same(comm_of(engine), "the model's weights", &hash, sizeof hash);
+    TRY(comm_agree(engine_comm(engine), engine_hash(engine, &hash)));
+    return comm_check_same(engine_comm(engine), "the model's weights", &hash, sizeof hash);
 }
 
 enum { STATE_LIMIT_BYTES = 1 << 24, VALUE_BYTES = 200 };
@@ -53,7 +50,7 @@ struct comparison {
     const char *run_folder, *checkpoint;
     int64_t step;
     const char *part; /* "options.", before the fields' names */
-    bool (*is_fixed)(const char *field, const json_t *now, const json_t *before);
+    bool (*is_fixed)(const char *field, const json_t *now, const json_t *before); /* NULL: no field is */
 };
 
 static const char *print_value(const json_t *value, char text[VALUE_BYTES]) {
@@ -61,9 +58,8 @@ static const char *print_value(const json_t *value, char text[VALUE_BYTES]) {
         snprintf(text, VALUE_BYTES, "%.9g", json_real_value(value));
         return text;
     }
-    char *dump = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    AUTO_FREE char *dump = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
     snprintf(text, VALUE_BYTES, "%s", dump ? dump : "?");
-    mem_free(dump);
     return text;
 }
 
@@ -80,9 +76,10 @@ static enum status compare(const struct comparison *comparison, const json_t *no
     json_object_foreach((json_t *)(uintptr_t)now, field, value) {
         const json_t *old = json_object_get(before, field);
         char text[VALUE_BYTES], old_text[VALUE_BYTES];
-        if (!old || train_option_equal(value, old) || run_change_is_option(field)) continue;
+        if (!old || train_option_equal(value, old) || train_option_changes(field)) continue;
         (void)print_value(value, text), (void)print_value(old, old_text);
-        if (comparison->is_fixed(field, value, old)) return refuse(comparison, field, text, old_text);
+        if (comparison->is_fixed && comparison->is_fixed(field, value, old))
+            return refuse(comparison, field, text, old_text);
         log_note("%s/run.json: %s%s is %s, was %s up to step %" PRId64, comparison->run_folder, comparison->part, field,
                  text, old_text, comparison->step);
     }
@@ -102,11 +99,6 @@ static bool products_differ(const json_t *now, const json_t *before) {
 
 static bool recipe_is_fixed(const char *field, const json_t *now, const json_t *before) {
     return strcmp(field, "products") != 0 || products_differ(now, before);
-}
-
-static bool never_fixed(const char *field, const json_t *now, const json_t *before) {
-    (void)field, (void)now, (void)before;
-    return false;
 }
 
 /* Files may have moved, their contents are compared elsewhere; how many there are and their weights may not change. */
@@ -133,33 +125,24 @@ static bool option_is_fixed(const char *field, const json_t *now, const json_t *
 
 static enum status compare_options(struct comparison comparison, const struct run_settings *settings,
                                    const json_t *state) {
-    json_t *now = train_options_to_json(&settings->options);
+    json_auto_t *now = train_options_to_json(&settings->options);
     comparison.part = "options.";
     comparison.is_fixed = option_is_fixed;
-    enum status status = now ? compare(&comparison, now, json_object_get(state, "options")) : STATUS_FAILED;
-    json_decref(now);
-    return status;
+    return now ? compare(&comparison, now, json_object_get(state, "options")) : STATUS_FAILED;
 }
 
 static enum status compare_plans(struct comparison comparison, const struct plan *now, const struct plan *before) {
-    json_t *new_plan = plan_to_json(now), *old_plan = plan_to_json(before);
-    enum status status;
-    TRY_GOTO(status, new_plan && old_plan ? STATUS_OK : STATUS_FAILED, done);
+    json_auto_t *new_plan = plan_to_json(now), *old_plan = plan_to_json(before);
+    TRY(new_plan && old_plan ? STATUS_OK : STATUS_FAILED);
     comparison.part = "plan.recipe.";
     comparison.is_fixed = recipe_is_fixed;
-    TRY_GOTO(status, compare(&comparison, json_object_get(new_plan, "recipe"), json_object_get(old_plan, "recipe")),
-             done);
+    TRY(compare(&comparison, json_object_get(new_plan, "recipe"), json_object_get(old_plan, "recipe")));
     comparison.part = "plan.policy.";
-    comparison.is_fixed = never_fixed;
-    TRY_GOTO(status, compare(&comparison, json_object_get(new_plan, "policy"), json_object_get(old_plan, "policy")),
-             done);
+    comparison.is_fixed = NULL;
+    TRY(compare(&comparison, json_object_get(new_plan, "policy"), json_object_get(old_plan, "policy")));
     (void)json_object_del(new_plan, "policy"), (void)json_object_del(new_plan, "recipe");
     comparison.part = "plan.";
-    status = compare(&comparison, new_plan, old_plan);
-done:
-    json_decref(new_plan);
-    json_decref(old_plan);
-    return status;
+    return compare(&comparison, new_plan, old_plan);
 }
 
 /* Refuses, by name, another recipe than the checkpoint's and other settings that decide which data come when. Notes
@@ -169,14 +152,12 @@ static enum status check_changes(const char *run_folder, const struct run_settin
                                  const struct checkpoint_state *state, json_t **options) {
     struct comparison comparison = {.run_folder = run_folder, .checkpoint = checkpoint, .step = state->step};
     char file[RUN_PATH_BYTES];
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(run_path(checkpoint, checkpoint_state_name, file));
     TRY(json_read_object(file, STATE_LIMIT_BYTES, &object));
-    enum status status = compare_plans(comparison, &settings->plan, &state->plan);
     *options = json_incref(json_object_get(object, "options"));
-    if (status == STATUS_OK) status = compare_options(comparison, settings, object);
-    json_decref(object);
-    return status;
+    TRY(compare_plans(comparison, &settings->plan, &state->plan));
+    return compare_options(comparison, settings, object);
 }
 
 /* The same for a run that has no checkpoint yet: its plan against the one in RUN/plan.json, where that can be read. */
@@ -192,18 +173,14 @@ static enum status check_changes_begun(const char *run_folder, struct run_settin
 
 /* The one that rank 0 sees: a network file system may show the others an older state of the directory. */
 static enum status find_newest(struct comm *comm, const char *run_folder, char **out) {
-    char *found = NULL;
+    AUTO_FREE char *found = NULL;
     bool leads = !comm || comm->rank == 0;
     enum status status = leads ? checkpoint_find_newest(run_folder, &found) : STATUS_OK;
     if (status == STATUS_OK && leads && !found && !(found = mem_string(""))) status = STATUS_FAILED;
-    status = comm_agree(comm, status);
-    if (status == STATUS_OK) status = comm_share_text(comm, &found);
-    if (status == STATUS_OK && found[0]) {
-        *out = found;
-        return STATUS_OK;
-    }
-    mem_free(found);
-    return status;
+    TRY(comm_agree(comm, status));
+    TRY(comm_share_text(comm, &found));
+    if (found[0]) *out = TAKE(found);
+    return STATUS_OK;
 }
 
 enum status run_origin_find(struct comm *comm, const char *run_folder, struct run_settings *settings,
@@ -238,23 +215,17 @@ static enum status hint_recipe_change(const struct plan_options *options, const 
                                       const struct plan *base) {
     struct plan_options allowed = *options;
     struct plan plan;
-    char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
-    enum status status = message && hint ? STATUS_BAD_INPUT : STATUS_FAILED;
+    struct status_copy refused;
+    status_save(STATUS_BAD_INPUT, &refused);
     allowed.allow_recipe_change = true;
-    if (status == STATUS_BAD_INPUT) {
-        bool helps = plan_options_resolve(&allowed, NULL, backend, NULL, base, "", &plan) == STATUS_OK;
-        bool other_way = strstr(hint, "_ISA=") != NULL;
-        (void)status_hint(status_set(status, "%s", message), "%s", hint);
-        if (helps && !other_way)
-            (void)status_hint(
-                status,
-                "%s%s--allow-recipe-change continues here; results differ from that step on, and run.json "
-                "records the change",
-                hint, hint[0] ? "; or " : "");
-    }
-    mem_free(message);
-    mem_free(hint);
-    return status;
+    bool helps = plan_options_resolve(&allowed, NULL, backend, NULL, base, "", &plan) == STATUS_OK;
+    bool other_way = strstr(refused.hint, "_ISA=") != NULL;
+    (void)status_restore(&refused);
+    if (!helps || other_way) return STATUS_BAD_INPUT;
+    return status_hint(STATUS_BAD_INPUT,
+                       "%s%s--allow-recipe-change continues here; results differ from that step on, and run.json "
+                       "records the change",
+                       refused.hint, refused.hint[0] ? "; or " : "");
 }
 
 static void report_change(const struct run_change *change) {
@@ -304,16 +275,15 @@ static void note_change(const struct run_change *change) {
 
 enum status run_origin_record_options(const struct run_origin *origin, struct run_settings *settings) {
     struct run_changes *changes = &settings->changes;
-    json_t *now = train_options_to_json(&settings->options);
+    json_auto_t *now = train_options_to_json(&settings->options);
     if (!now) return STATUS_FAILED;
     if (origin->state.version > 0) run_changes_drop_options(changes, origin->state.step); /* of a checkpoint */
-    enum status status = run_changes_add_options(changes, origin->state.step, origin->options, now);
-    json_decref(now);
-    for (size_t i = 0; status == STATUS_OK && i < changes->items.count; i++) {
+    TRY(run_changes_add_options(changes, origin->state.step, origin->options, now));
+    for (size_t i = 0; i < changes->items.count; i++) {
         const struct run_change *change = &changes->items.items[i];
-        if (change->step == origin->state.step && run_change_is_option(change->field)) note_change(change);
+        if (change->step == origin->state.step && train_option_changes(change->field)) note_change(change);
     }
-    return status;
+    return STATUS_OK;
 }
 
 void run_origin_free(struct run_origin *origin) {

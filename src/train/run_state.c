@@ -25,23 +25,17 @@ enum run_state run_state_of(enum status status) {
 static enum status write_end(const char *run_folder, enum run_state state, int64_t step, const char *message) {
     char path[RUN_PATH_BYTES];
     TRY(run_path(run_folder, file_name, path));
-    json_t *object = json_pack("{s:i, s:s, s:I, s:s}", "version", RUN_END_VERSION, "how", run_state_name(state), "step",
-                               (json_int_t)step, "message", message);
-    enum status status = object ? json_write(path, object) : status_no_memory(0, "how a run ended");
-    json_decref(object);
-    return status;
+    json_auto_t *object = json_pack("{s:i, s:s, s:I, s:s}", "version", RUN_END_VERSION, "how", run_state_name(state),
+                                    "step", (json_int_t)step, "message", message);
+    return object ? json_write(path, object) : status_no_memory(0, "how a run ended");
 }
 
 enum status run_end_write(const char *run_folder, enum status status, int64_t step) {
     if (status == STATUS_OK) return write_end(run_folder, RUN_FINISHED, step, "");
-    char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
-    if (message && hint) {
-        (void)write_end(run_folder, run_state_of(status), step, message);
-        (void)status_hint(status_set(status, "%s", message), "%s", hint);
-    }
-    mem_free(message);
-    mem_free(hint);
-    return status;
+    struct status_copy end;
+    status_save(status, &end);
+    (void)write_end(run_folder, run_state_of(status), step, end.message);
+    return status_restore(&end);
 }
 
 enum status run_end_clear(const char *run_folder) {
@@ -52,26 +46,21 @@ enum status run_end_clear(const char *run_folder) {
 }
 
 static enum status read_end(const char *path, enum run_state *state, char **message) {
-    json_t *object;
+    json_auto_t *object = NULL;
     int64_t version = 0;
     const char *how = NULL, *text_read = "";
     TRY(json_read_object(path, RUN_END_LIMIT_BYTES, &object));
-    enum status status;
     enum run_state found = RUN_FINISHED;
-    TRY_GOTO(status, json_require(path, object, "how"), done);
-    TRY_GOTO(status, json_read_version(path, object, RUN_END_VERSION, &version), done);
-    TRY_GOTO(status, json_read_string(path, object, "how", &how), done);
-    TRY_GOTO(status, json_read_string(path, object, "message", &text_read), done);
+    TRY(json_require(path, object, "how"));
+    TRY(json_read_version(path, object, RUN_END_VERSION, &version));
+    TRY(json_read_string(path, object, "how", &how));
+    TRY(json_read_string(path, object, "message", &text_read));
     while (found < RUN_INTERRUPTED && strcmp(run_state_name(found), how) != 0)
         found++;
-    if (found == RUN_INTERRUPTED)
-        TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: how: '%s' is not known", path, how), done);
+    if (found == RUN_INTERRUPTED) return status_set(STATUS_BAD_INPUT, "%s: how: '%s' is not known", path, how);
     *message = mem_string(text_read);
-    TRY_GOTO(status, *message ? STATUS_OK : STATUS_FAILED, done);
     *state = found;
-done:
-    json_decref(object);
-    return status;
+    return *message ? STATUS_OK : STATUS_FAILED;
 }
 
 enum status run_end_read(const char *run_folder, enum run_state *state, char **message) {
@@ -93,28 +82,27 @@ static bool makes_longer(const struct train_options *options, const struct run_s
 }
 
 static enum status has_ended_well(const char *run_folder, bool *out) {
-    char model[RUN_PATH_BYTES], *message = NULL;
+    char model[RUN_PATH_BYTES];
+    AUTO_FREE char *message = NULL;
     enum run_state state;
     TRY(run_path(run_folder, "model", model));
     TRY(run_end_read(run_folder, &state, &message));
     *out = state == RUN_FINISHED && file_is_folder(model);
-    mem_free(message);
     return STATUS_OK;
 }
 
 static enum status look(const char *run_folder, const struct train_options *options, struct run_continue *out) {
     char file[RUN_PATH_BYTES];
-    struct run_settings settings;
+    AUTO(run_settings_free) struct run_settings settings = {0};
     bool ended = false;
     *out = (struct run_continue){.found = RUN_FOUND_NONE};
     TRY(run_path(run_folder, "run.json", file));
     if (!file_exists(file)) return run_folder_check_new(run_folder);
     TRY(run_folder_read(run_folder, &settings));
-    enum status status = has_ended_well(run_folder, &ended);
+    TRY(has_ended_well(run_folder, &ended));
     bool whole = ended && !makes_longer(options, &settings);
     *out = (struct run_continue){whole ? RUN_FOUND_WHOLE : RUN_FOUND_PART, settings.options.steps};
-    run_settings_free(&settings);
-    return status;
+    return STATUS_OK;
 }
 
 enum status run_continue_find(const char *run_folder, const struct train_options *options, struct comm *comm,
@@ -128,13 +116,10 @@ enum status run_continue_find(const char *run_folder, const struct train_options
 /* ---- Whether it is the run that is asked for ---- */
 
 static enum status refuse(const char *run_folder, const char *name, const json_t *now, const json_t *there) {
-    char *given = json_text(now, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-    char *kept = json_text(there, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-    (void)status_set(STATUS_BAD_INPUT, "%s: is %s, and the run in %s has %s", name, given ? given : "?", run_folder,
-                     kept ? kept : "?");
-    mem_free(given);
-    mem_free(kept);
-    return STATUS_BAD_INPUT;
+    AUTO_FREE char *given = json_text(now, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    AUTO_FREE char *kept = json_text(there, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    return status_set(STATUS_BAD_INPUT, "%s: is %s, and the run in %s has %s", name, given ? given : "?", run_folder,
+                      kept ? kept : "?");
 }
 
 static enum status hint_same(enum status status, const char *run_folder) {
@@ -146,16 +131,14 @@ static enum status hint_same(enum status status, const char *run_folder) {
 }
 
 /* An option that `resume` may change. */
-static bool may_change(const char *field) { return run_change_is_option(field) || strcmp(field, "sample_prompt") == 0; }
+static bool may_change(const char *field) { return train_option_changes(field) || strcmp(field, "sample_prompt") == 0; }
 
 static enum status hint_change(enum status status, const char *run_folder, const char *name, const json_t *value) {
-    char folder[PATH_SHELL_BYTES], argument[PATH_SHELL_BYTES],
-        *text = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char folder[PATH_SHELL_BYTES], argument[PATH_SHELL_BYTES];
+    AUTO_FREE char *text = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
     const char *given = json_is_string(value) ? json_string_value(value) : text;
-    status = status_hint(status, "`ballast resume %s %s %s` changes it; or give -o another directory",
-                         path_for_shell(run_folder, folder), name, given ? path_for_shell(given, argument) : "?");
-    mem_free(text);
-    return status;
+    return status_hint(status, "`ballast resume %s %s %s` changes it; or give -o another directory",
+                       path_for_shell(run_folder, folder), name, given ? path_for_shell(given, argument) : "?");
 }
 
 /* The setting of a field of the options; NULL: one that has no name on the command line. */
@@ -212,30 +195,26 @@ static enum status compare_lengths(const char *run_folder, const struct train_op
 
 static enum status compare_models(const char *run_folder, const char *given, const char *kept) {
     if (strcmp(given, kept) == 0) return STATUS_OK;
-    json_t *now = json_string(given), *there = json_string(kept);
-    enum status status = hint_same(refuse(run_folder, "the model", now, there), run_folder);
-    json_decref(now);
-    json_decref(there);
-    return status;
+    json_auto_t *now = json_string(given), *there = json_string(kept);
+    return hint_same(refuse(run_folder, "the model", now, there), run_folder);
 }
 
 static enum status compare_recipes(const char *run_folder, const char *plan_path, const struct plan *there) {
     struct plan given;
     TRY(plan_read(plan_path, &given));
-    json_t *now = recipe_to_json(&given.recipe), *kept = recipe_to_json(&there->recipe), *value;
-    enum status status = now && kept ? STATUS_OK : STATUS_FAILED;
+    json_auto_t *now = recipe_to_json(&given.recipe), *kept = recipe_to_json(&there->recipe);
+    if (!now || !kept) return STATUS_FAILED;
     const char *field;
-    char name[64];
+    json_t *value;
     json_object_foreach(now, field, value) {
+        char name[64];
         const json_t *old = json_object_get(kept, field);
         bool open = strcmp(field, "products") == 0 || (strcmp(field, "packing") == 0 && given.recipe.packing_auto);
-        if (status != STATUS_OK || open || json_equal(value, old)) continue;
+        if (open || json_equal(value, old)) continue;
         snprintf(name, sizeof name, "--plan: recipe.%s", field);
-        status = hint_same(refuse(run_folder, name, value, old), run_folder);
+        return hint_same(refuse(run_folder, name, value, old), run_folder);
     }
-    json_decref(now);
-    json_decref(kept);
-    return status;
+    return STATUS_OK;
 }
 
 /* "all-linear" is a list of layers in a run's recipe. */
@@ -270,22 +249,17 @@ static enum status compare(const char *model_folder, const char *run_folder, con
     TRY(run_settings_make(model_folder, options, requested));
     TRY(compare_models(run_folder, requested->model_folder, settings->model_folder));
     TRY(compare_plans(run_folder, plan, options, settings));
-    json_t *now = train_options_to_json(&requested->options), *there = train_options_to_json(&settings->options);
-    enum status status = now && there ? compare_options(run_folder, options, now, there) : STATUS_FAILED;
-    json_decref(now);
-    json_decref(there);
-    TRY(status);
+    json_auto_t *now = train_options_to_json(&requested->options), *there = train_options_to_json(&settings->options);
+    TRY(now && there ? compare_options(run_folder, options, now, there) : STATUS_FAILED);
     return compare_lengths(run_folder, options, &settings->options, out);
 }
 
 enum status run_continue_check(const char *model_folder, const char *run_folder, struct plan_options *plan,
                                const struct train_options *options, struct train_options *out) {
-    struct run_settings settings, requested = {0};
+    AUTO(run_settings_free) struct run_settings settings = {0}, requested = {0};
     TRY(run_folder_read(run_folder, &settings));
-    enum status status = compare(model_folder, run_folder, plan, options, &settings, &requested, out);
-    run_settings_free(&requested);
-    run_settings_free(&settings);
+    TRY(compare(model_folder, run_folder, plan, options, &settings, &requested, out));
     SETTINGS_DROP(plan, lora);
     SETTINGS_DROP(plan, plan_path);
-    return status;
+    return STATUS_OK;
 }

@@ -159,7 +159,7 @@ static enum status write_result(struct train_run *run) {
  * Not one that failed within a step: there they wait for it, and end with it. */
 static enum status agree_on_end(struct train_run *run, enum status status) {
     bool known = status_is_stop(status) || run->session.comm->agreed_failure;
-    return known || run->engine.partially_updated ? status : engine_agree(&run->engine, status);
+    return known || run->engine.partially_updated ? status : step_collectives_agree(&run->engine.collectives, status);
 }
 
 static enum status end_steps(struct train_run *run, enum status status) {
@@ -202,11 +202,11 @@ enum status train_close(struct train_run *run) {
 
 /* A run whose first part came to `status`: begun, or closed. */
 static enum status open_steps(struct train_run *run, enum status status, struct train_run **out) {
-    if (status != STATUS_OK) goto failed;
-    TRY_GOTO(status, begin_steps(run), failed);
-    *out = run;
-    return STATUS_OK;
-failed:
+    if (status == STATUS_OK) status = begin_steps(run);
+    if (status == STATUS_OK) {
+        *out = run;
+        return STATUS_OK;
+    }
     if (run->begun) status = end_steps(run, status);
     free_run(run);
     return status;
@@ -254,11 +254,9 @@ static enum status set_limits(const struct memory_options *limits, struct run_se
 }
 
 static enum status find_model(const char *given, struct scratch *memory, const char **out) {
-    char *folder;
+    AUTO_FREE char *folder = NULL;
     TRY(model_folder_find(given, &folder));
-    enum status status = path_make_absolute(folder, memory, out);
-    mem_free(folder);
-    return status;
+    return path_make_absolute(folder, memory, out);
 }
 
 enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out) {
@@ -538,14 +536,12 @@ static enum status prepare_resumed(struct train_run *run, const struct plan_opti
 enum status train_open_resumed(const char *run_folder, const struct plan_options *plan,
                                const struct train_options *changes, const struct train_events *events,
                                struct train_run **out) {
-    struct run_origin origin = {0};
+    AUTO(run_origin_free) struct run_origin origin = {0};
     struct train_run *run;
     enum status status =
         file_is_folder(run_folder) ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is not a directory", run_folder);
     TRY(create_all(run_folder, status, events, plan->comm, &run));
-    status = open_steps(run, prepare_resumed(run, plan, changes, &origin), out);
-    run_origin_free(&origin);
-    return status;
+    return open_steps(run, prepare_resumed(run, plan, changes, &origin), out);
 }
 
 enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct train_options *changes,

@@ -34,7 +34,7 @@ static void write_config(const char *folder, const char *config) {
 static enum status read_config(const char *folder, struct generation_config *out) {
     struct model *model;
     assert_int_equal(model_open(model_folder(folder), &model), STATUS_OK);
-    enum status status = generation_config_read(model, NULL, out);
+    enum status status = generation_config_read(model, NULL, true, out);
     model_free(model);
     return status;
 }

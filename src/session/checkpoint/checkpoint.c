@@ -38,7 +38,7 @@ static enum status agree(struct comm *comm, enum status mine) { return comm ? co
 
 static enum status examine(const char *folder, bool (*wanted)(const char *name), struct manifest_share share,
                            struct checkpoint_examination *out) {
-    struct manifest manifest;
+    AUTO(manifest_free) struct manifest manifest = {0};
     *out = (struct checkpoint_examination){.listed = manifest_exists(folder)};
     if (!out->listed) return has_state(folder) ? require_older(folder) : STATUS_OK;
     TRY(manifest_read(folder, &manifest));
@@ -48,7 +48,6 @@ static enum status examine(const char *folder, bool (*wanted)(const char *name),
     enum status status = manifest_verify(&manifest, folder, wanted, share, &out->findings);
     if (status == STATUS_OK && !wanted && has_state(folder))
         status = manifest_find_added(&manifest, folder, &out->findings);
-    manifest_free(&manifest);
     if (status != STATUS_OK) vec_free(&out->findings.items);
     return status;
 }
@@ -98,10 +97,9 @@ enum status checkpoint_verify_model(struct comm *comm, const char *folder, const
 static enum status checkpoint_hash_base(const struct model *model, uint64_t *hash) {
     *hash = 0;
     if (model->config.adapter.rank == 0) return STATUS_OK;
-    char *text = json_text(model->config_json, JSON_COMPACT | JSON_SORT_KEYS);
+    AUTO_FREE char *text = json_text(model->config_json, JSON_COMPACT | JSON_SORT_KEYS);
     if (!text) return STATUS_FAILED;
     *hash = XXH3_64bits(text, strlen(text));
-    mem_free(text);
     return STATUS_OK;
 }
 
@@ -117,8 +115,6 @@ enum status checkpoint_verify_base(const struct checkpoint_state *state, const s
 
 /* ---- The large files ---- */
 
-static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
-
 /* What this rank writes of each item; carried ones every rank can read. NULL without memory. */
 static struct safetensors_run *list_runs(const struct engine *engine, const struct safetensors_item *items,
                                          size_t count) {
@@ -132,35 +128,30 @@ static struct safetensors_run *list_runs(const struct engine *engine, const stru
 /* The next file of the directory; takes over the items. */
 static enum status add_file(const struct engine *engine, enum tensor_kind kind, const char *name,
                             struct safetensors_item *items, size_t count, struct joint_folder *folder) {
-    struct safetensors_run *runs = NULL;
-    if (engine_is_cut(engine, kind)) {
-        runs = list_runs(engine, items, count);
-        if (!runs) {
-            mem_free(items);
-            return STATUS_FAILED;
-        }
-    }
-    return joint_folder_add(folder, name, items, runs, count);
+    bool cut = engine_is_cut(engine, kind);
+    struct safetensors_run *runs = cut ? list_runs(engine, items, count) : NULL;
+    if (!cut || runs) return joint_folder_add(folder, name, items, runs, count);
+    mem_free(items);
+    return STATUS_FAILED;
 }
 
 static enum status add_weights(const struct engine *engine, uint64_t *hashes, struct joint_folder *folder) {
-    struct weight_target *targets;
+    AUTO_FREE struct weight_target *targets = NULL;
     struct safetensors_item *items;
     int count;
     size_t item_count;
     TRY(engine_list_tensors(engine, TENSOR_PARAMETER, hashes, &targets, &count));
-    enum status status = model_list_items(engine_model(engine), targets, count, &items, &item_count);
-    mem_free(targets);
-    TRY(status);
+    TRY(model_list_items(engine_model(engine), targets, count, &items, &item_count));
     return add_file(engine, TENSOR_PARAMETER, model_weights_name(engine_model(engine)), items, item_count, folder);
 }
 
 static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, struct joint_folder *folder) {
-    struct weight_target *targets;
+    AUTO_FREE struct weight_target *targets = NULL;
     int count;
     TRY(engine_list_tensors(engine, TENSOR_STATE, hashes, &targets, &count));
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
-    for (int i = 0; items && i < count; i++)
+    if (!items) return STATUS_FAILED;
+    for (int i = 0; i < count; i++)
         items[i] = (struct safetensors_item){.name = targets[i].tensor->name,
                                              .shape = tensor_whole_shape(targets[i].tensor),
                                              .part = targets[i].tensor->part ? targets[i].tensor : NULL,
@@ -168,20 +159,16 @@ static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, 
                                              .store = targets[i].store,
                                              .key = targets[i].stored_as,
                                              .hash = targets[i].hash};
-    mem_free(targets);
-    if (!items) return STATUS_FAILED;
     return add_file(engine, TENSOR_STATE, optimizer_name, items, (size_t)count, folder);
 }
 
 /* Rank 0: the small files of the model. */
 static enum status write_settings(const struct engine *engine, struct joint_folder *folder) {
-    struct weight_target *targets;
+    AUTO_FREE struct weight_target *targets = NULL;
     int count;
     if (folder->comm->rank != 0) return STATUS_OK;
     TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, &targets, &count));
-    enum status status = model_write_settings(engine_model(engine), folder->path, targets, count, &folder->manifest);
-    mem_free(targets);
-    return status;
+    return model_write_settings(engine_model(engine), folder->path, targets, count, &folder->manifest);
 }
 
 /* ---- state.json ---- */
@@ -192,21 +179,17 @@ static enum status write_state(const char *path, const struct checkpoint_state *
                                const struct train_options *options, struct manifest *manifest) {
     struct file_sums *sums;
     TRY(manifest_add(manifest, path, &sums));
-    json_t *plan = plan_to_json(&state->plan), *settings = train_options_to_json(options);
+    json_auto_t *plan = plan_to_json(&state->plan), *settings = train_options_to_json(options);
     char data[20], hash[20], base[20];
     print_hash(state->base, base);
     print_hash(state->data, data);
     print_hash(state->bits, hash);
-    json_t *object = NULL;
+    json_auto_t *object = NULL;
     if (plan && settings)
         object = json_pack("{s:i, s:I, s:I, s:f, s:s, s:s, s:{s:s}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
                            (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "loss", state->loss, "bits",
                            hash, "base", base, "data", "fingerprint", data, "options", settings, "plan", plan);
-    enum status status = object ? json_write_summed(path, object, sums) : status_no_memory(0, "a checkpoint's state");
-    json_decref(object);
-    json_decref(settings);
-    json_decref(plan);
-    return status;
+    return object ? json_write_summed(path, object, sums) : status_no_memory(0, "a checkpoint's state");
 }
 
 /* ---- A checkpoint ---- */
@@ -222,7 +205,7 @@ static enum status prepare(struct checkpoint_saving *saving) {
     char name[CHECKPOINT_NAME_BYTES], parent[RUN_PATH_BYTES];
     snprintf(name, sizeof name, "%s%0*" PRId64, name_prefix, NAME_DIGITS, saving->state.step);
     TRY(run_path(saving->source->run_folder, "checkpoints", parent));
-    TRY(joint_folder_open(comm_of(engine), parent, name, saving->source->block_bytes, &saving->folder));
+    TRY(joint_folder_open(engine_comm(engine), parent, name, saving->source->block_bytes, &saving->folder));
     saving->path = path_join(parent, name);
     saving->hashes = mem_array(tensors, sizeof *saving->hashes);
     saving->written = mem_array(tensors, sizeof *saving->written);
@@ -248,7 +231,7 @@ static enum status begin_hashes(struct checkpoint_saving *saving) {
 
 enum status checkpoint_begin(const struct checkpoint_source *source, const struct checkpoint_state *state,
                              struct checkpoint_saving *out) {
-    *out = (struct checkpoint_saving){.source = source, .state = *state, .folder.comm = comm_of(source->engine)};
+    *out = (struct checkpoint_saving){.source = source, .state = *state, .folder.comm = engine_comm(source->engine)};
     enum status status = prepare(out);
     if (status == STATUS_OK) mark_written(out);
     TRY(prefix_step(out, joint_folder_begin(&out->folder, status)));
@@ -362,7 +345,7 @@ static enum status write_model(const struct engine *engine, struct joint_folder 
 
 enum status checkpoint_write_model(const char *run_folder, const struct engine *engine) {
     struct joint_folder folder;
-    enum status status = joint_folder_open(comm_of(engine), run_folder, "model", 0, &folder);
+    enum status status = joint_folder_open(engine_comm(engine), run_folder, "model", 0, &folder);
     if (status == STATUS_OK) status = add_weights(engine, NULL, &folder);
     status = joint_folder_begin(&folder, status);
     if (status == STATUS_OK) status = write_model(engine, &folder);
@@ -379,6 +362,11 @@ static bool is_checkpoint(const char *name) {
 
 static int64_t step_of(const char *name) { return strtoll(name + strlen(name_prefix), NULL, 10); }
 
+static int by_step(const void *left, const void *right) {
+    int64_t a = step_of(*(char *const *)left), b = step_of(*(char *const *)right);
+    return (a > b) - (a < b);
+}
+
 enum status checkpoint_list(const char *run_folder, struct names *out) {
     char folder[RUN_PATH_BYTES];
     *out = (struct names){0};
@@ -387,55 +375,48 @@ enum status checkpoint_list(const char *run_folder, struct names *out) {
     TRY(folder_list(folder, out));
     size_t kept = 0;
     for (size_t i = 0; i < out->count; i++) {
-        if (!is_checkpoint(out->items[i])) {
+        if (is_checkpoint(out->items[i]))
+            out->items[kept++] = out->items[i];
+        else
             mem_free(out->items[i]);
-            continue;
-        }
-        char *name = out->items[i];
-        size_t at = kept++;
-        for (; at > 0 && step_of(out->items[at - 1]) > step_of(name); at--)
-            out->items[at] = out->items[at - 1];
-        out->items[at] = name;
     }
     out->count = kept;
+    if (kept > 0) qsort(out->items, kept, sizeof *out->items, by_step);
     return STATUS_OK;
 }
 
 enum status checkpoint_remove_old(const char *run_folder, int64_t keep) {
     char folder[RUN_PATH_BYTES];
-    struct names names;
+    AUTO(names_free) struct names names = {0};
     if (keep == 0) return STATUS_OK;
     TRY(run_path(run_folder, "checkpoints", folder));
     TRY(checkpoint_list(run_folder, &names));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i + (size_t)keep < names.count && status == STATUS_OK; i++)
-        status = run_folder_drop(folder, names.items[i]);
-    names_free(&names);
-    return status;
+    for (size_t i = 0; i + (size_t)keep < names.count; i++)
+        TRY(run_folder_drop(folder, names.items[i]));
+    return STATUS_OK;
 }
 
 /* The one with `newer` others after it. */
 static enum status find_checkpoint(const char *run_folder, size_t newer, char **out) {
     char folder[RUN_PATH_BYTES];
-    struct names names;
+    AUTO(names_free) struct names names = {0};
     *out = NULL;
     TRY(run_path(run_folder, "checkpoints", folder));
     TRY(checkpoint_list(run_folder, &names));
-    bool there = names.count > newer;
-    if (there) *out = path_join(folder, names.items[names.count - 1 - newer]);
-    names_free(&names);
-    return there && !*out ? STATUS_FAILED : STATUS_OK;
+    if (names.count <= newer) return STATUS_OK;
+    *out = path_join(folder, names.items[names.count - 1 - newer]);
+    return *out ? STATUS_OK : STATUS_FAILED;
 }
 
 enum status checkpoint_find_newest(const char *run_folder, char **out) { return find_checkpoint(run_folder, 0, out); }
 
 enum status checkpoint_hint_older(enum status status, const char *run_folder, const char *newest) {
-    char *older = NULL, *message = mem_string(status_message());
-    if (message && find_checkpoint(run_folder, 1, &older) == STATUS_OK && older)
-        status_hint(status_set(status, "%s", message), "to go on from %s, remove %s", older, newest);
-    mem_free(older);
-    mem_free(message);
-    return status;
+    AUTO_FREE char *older = NULL;
+    struct status_copy failure;
+    status_save(status, &failure);
+    bool found = find_checkpoint(run_folder, 1, &older) == STATUS_OK && older;
+    (void)status_restore(&failure);
+    return found ? status_hint(status, "to go on from %s, remove %s", older, newest) : status;
 }
 
 static enum status read_hash(const char *file, const json_t *object, const char *path, const char *name,
@@ -477,10 +458,8 @@ static enum status state_from_json(const char *file, const json_t *object, struc
 
 enum status checkpoint_read_state(const char *folder, struct checkpoint_state *out) {
     char file[RUN_PATH_BYTES];
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(run_path(folder, checkpoint_state_name, file));
     TRY(json_read_object(file, STATE_LIMIT_BYTES, &object));
-    enum status status = state_from_json(file, object, out);
-    json_decref(object);
-    return status;
+    return state_from_json(file, object, out);
 }

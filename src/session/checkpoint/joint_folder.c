@@ -15,35 +15,27 @@ struct token {
 };
 
 static enum status write_token(const char *folder, struct token *token) {
-    char *path = path_join(folder, "token"), *beside = path ? path_beside(path, file_temporary_prefix) : NULL;
-    enum status status = beside ? STATUS_OK : STATUS_FAILED;
-    if (beside) {
-        snprintf(token->name, sizeof token->name, "%s", path_name(beside));
-        status = file_replace(beside, token->name, sizeof token->name);
-    }
-    mem_free(beside);
-    mem_free(path);
-    return status;
+    AUTO_FREE char *path = path_join(folder, "token"), *beside = path ? path_beside(path, file_temporary_prefix) : NULL;
+    if (!beside) return STATUS_FAILED;
+    snprintf(token->name, sizeof token->name, "%s", path_name(beside));
+    return file_replace(beside, token->name, sizeof token->name);
 }
 
 static bool read_token(const char *path, const struct token *token) {
-    char *text;
+    AUTO_FREE char *text = NULL;
     size_t bytes;
     if (file_read(path, sizeof token->name, &text, &bytes) != STATUS_OK) return false;
-    bool same = bytes == sizeof token->name && memcmp(text, token->name, bytes) == 0;
-    mem_free(text);
-    return same;
+    return bytes == sizeof token->name && memcmp(text, token->name, bytes) == 0;
 }
 
 static enum status find_token(const struct comm *comm, const char *folder, const struct token *token) {
-    char *path = path_join(folder, token->name);
+    AUTO_FREE char *path = path_join(folder, token->name);
     if (!path) return STATUS_FAILED;
     bool found = read_token(path, token);
     for (int i = 1; i < LOOKS && !found; i++) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
         found = read_token(path, token);
     }
-    mem_free(path);
     if (found) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: host %s does not see there what host %s writes", folder,
                      comm->host[comm->rank], comm->host[0]);
@@ -51,9 +43,8 @@ static enum status find_token(const struct comm *comm, const char *folder, const
 }
 
 static void remove_token(const char *folder, const struct token *token) {
-    char *path = path_join(folder, token->name);
+    AUTO_FREE char *path = path_join(folder, token->name);
     if (path) unlink(path);
-    mem_free(path);
 }
 
 enum status shared_folder_check(struct comm *comm, const char *folder) {
@@ -213,12 +204,11 @@ static enum status list_file(struct joint_folder *folder, const struct joint_fil
 }
 
 static enum status list_files(struct joint_folder *folder, const struct findings *found) {
-    size_t *taken = mem_array((size_t)ranks_of(folder), sizeof *taken);
-    enum status status = taken ? STATUS_OK : STATUS_FAILED;
-    for (size_t f = 0; f < folder->file_count && status == STATUS_OK; f++)
-        status = list_file(folder, &folder->files[f], found, taken);
-    mem_free(taken);
-    return status;
+    AUTO_FREE size_t *taken = mem_array((size_t)ranks_of(folder), sizeof *taken);
+    if (!taken) return STATUS_FAILED;
+    for (size_t f = 0; f < folder->file_count; f++)
+        TRY(list_file(folder, &folder->files[f], found, taken));
+    return STATUS_OK;
 }
 
 static void take_hashes(const struct joint_folder *folder, const struct findings *found, uint64_t *hashes) {
@@ -232,16 +222,12 @@ static void take_hashes(const struct joint_folder *folder, const struct findings
 /* What may fail on one rank alone comes before the ranks agree, or is told at the end. */
 enum status joint_folder_gather(struct joint_folder *folder, enum status mine, uint64_t *hashes, size_t count) {
     struct comm_group all = comm_group_all(folder->comm);
-    struct findings found = {0};
-    enum status status;
+    AUTO(findings_free) struct findings found = {0};
     if (mine == STATUS_OK) mine = findings_make(folder, hashes, count, &found);
-    TRY_GOTO(status, agree(folder, mine), done);
-    TRY_GOTO(status, comm_all_gather(folder->comm, &all, found.mine, found.each * sizeof *found.mine, found.all), done);
+    TRY(agree(folder, mine));
+    TRY(comm_all_gather(folder->comm, &all, found.mine, found.each * sizeof *found.mine, found.all));
     take_hashes(folder, &found, hashes);
-    if (folder->comm->rank == 0) status = list_files(folder, &found);
-done:
-    findings_free(&found);
-    return status;
+    return folder->comm->rank == 0 ? list_files(folder, &found) : STATUS_OK;
 }
 
 /* ---- The end ---- */

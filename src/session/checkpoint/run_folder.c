@@ -27,11 +27,6 @@ static enum status add(struct run_changes *changes, int64_t step, const char *fi
     return vec_push(&changes->items, change);
 }
 
-/* The settings of a recipe that may change. Besides them the instruction set and the kernels' version may. */
-static const enum setting_id movable[] = {SETTING_lanes, SETTING_reduce_dtype, SETTING_tensor_parallel,
-                                          SETTING_sequence_parallel, SETTING_round_micro_batches};
-enum { MOVABLE = sizeof movable / sizeof *movable };
-
 enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, const struct recipe *from,
                                    const struct recipe *to) {
     char before[RUN_CHANGE_BYTES], after[RUN_CHANGE_BYTES];
@@ -39,11 +34,12 @@ enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, co
     snprintf(before, sizeof before, "%d", from->kernels_version);
     snprintf(after, sizeof after, "%d", to->kernels_version);
     TRY(add(changes, step, "kernels_version", before, after));
-    for (size_t i = 0; i < MOVABLE; i++) {
-        const struct setting *setting = &setting_table[movable[i]];
+    for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
+        const struct setting *setting = &setting_table[id];
         struct setting_value was, is;
-        recipe_load_setting(from, movable[i], &was);
-        recipe_load_setting(to, movable[i], &is);
+        if (!recipe_setting_moves(id)) continue;
+        recipe_load_setting(from, id, &was);
+        recipe_load_setting(to, id, &is);
         TRY(add(changes, step, setting->key, setting_print(setting, &was, before), setting_print(setting, &is, after)));
     }
     return STATUS_OK;
@@ -51,8 +47,8 @@ enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, co
 
 /* The setting of a recipe; NULL: the field is none of them. */
 static const struct setting *find_movable(const char *field) {
-    for (size_t i = 0; i < MOVABLE; i++)
-        if (strcmp(field, setting_table[movable[i]].key) == 0) return &setting_table[movable[i]];
+    for (enum setting_id id = 0; id < SETTING_COUNT; id++)
+        if (recipe_setting_moves(id) && strcmp(field, setting_table[id].key) == 0) return &setting_table[id];
     return NULL;
 }
 
@@ -62,7 +58,7 @@ static bool is_number(const char *field) {
 }
 
 static bool is_known(const char *field) {
-    return find_movable(field) || is_number(field) || strcmp(field, "isa") == 0 || run_change_is_option(field);
+    return find_movable(field) || is_number(field) || strcmp(field, "isa") == 0 || train_option_changes(field);
 }
 
 static void apply(const struct run_change *change, struct recipe *recipe) {
@@ -86,13 +82,11 @@ void run_changes_apply(struct run_changes *changes, int64_t step, struct recipe 
     }
 }
 
-bool run_change_is_option(const char *field) { return train_option_changes(field); }
-
 void run_changes_drop_options(struct run_changes *changes, int64_t step) {
     size_t kept = 0;
     for (size_t i = 0; i < changes->items.count; i++) {
         const struct run_change change = changes->items.items[i];
-        if (change.step < step || !run_change_is_option(change.field)) changes->items.items[kept++] = change;
+        if (change.step < step || !train_option_changes(change.field)) changes->items.items[kept++] = change;
     }
     changes->items.count = kept;
 }
@@ -114,7 +108,7 @@ enum status run_changes_add_options(struct run_changes *changes, int64_t step, c
     json_object_foreach((json_t *)(uintptr_t)to, field, value) {
         const json_t *old = json_object_get(from, field);
         char before[RUN_CHANGE_BYTES], after[RUN_CHANGE_BYTES];
-        if (!old || !run_change_is_option(field) || train_option_equal(value, old)) continue;
+        if (!old || !train_option_changes(field) || train_option_equal(value, old)) continue;
         TRY(add(changes, step, field, print_option(old, before), print_option(value, after)));
     }
     return STATUS_OK;
@@ -122,17 +116,13 @@ enum status run_changes_add_options(struct run_changes *changes, int64_t step, c
 
 json_t *run_changes_to_json(const struct run_changes *changes) {
     json_t *array = json_array();
-    int failed = !array;
     for (size_t i = 0; i < changes->items.count; i++) {
         const struct run_change *change = &changes->items.items[i];
-        failed |=
-            json_array_append_new(array, json_pack("{s:I, s:s, s:s, s:s}", "step", (json_int_t)change->step, "field",
-                                                   change->field, "from", change->from, "to", change->to));
+        json_push(&array, json_pack("{s:I, s:s, s:s, s:s}", "step", (json_int_t)change->step, "field", change->field,
+                                    "from", change->from, "to", change->to));
     }
-    if (!failed) return array;
-    json_decref(array);
-    (void)status_no_memory(0, "the changes of a run");
-    return NULL;
+    if (!array) (void)status_no_memory(0, "the changes of a run");
+    return array;
 }
 
 static enum status read_value(const char *where, const json_t *object, const char *key, const char *field,
@@ -184,11 +174,9 @@ static enum status run_changes_from_json(const char *file, const json_t *object,
     if (!array) return STATUS_OK;
     if (!json_is_array(array)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, key);
     for (size_t i = 0; i < json_array_size(array); i++) {
-        char *where = mem_format("%s: %s: number %zu", file, key, i);
+        AUTO_FREE char *where = mem_format("%s: %s: number %zu", file, key, i);
         struct run_change change;
-        enum status status = where ? read_change(where, json_array_get(array, i), version, &change) : STATUS_FAILED;
-        mem_free(where);
-        TRY(status);
+        TRY(where ? read_change(where, json_array_get(array, i), version, &change) : STATUS_FAILED);
         TRY(vec_push(&out->items, change));
     }
     return STATUS_OK;
@@ -208,34 +196,29 @@ enum status run_path(const char *folder, const char *name, char out[RUN_PATH_BYT
  * an empty directory of checkpoints. */
 static bool is_unborn(const char *folder, const char *name) {
     char path[RUN_PATH_BYTES];
-    struct names names = {0};
+    AUTO(names_free) struct names names = {0};
     if (name_is_beside(name, file_temporary_prefix)) return true;
     if (strcmp(name, "checkpoints") != 0 || run_path(folder, name, path) != STATUS_OK) return false;
-    bool empty = file_is_folder(path) && folder_list(path, &names) == STATUS_OK && names.count == 0;
-    names_free(&names);
-    return empty;
+    return file_is_folder(path) && folder_list(path, &names) == STATUS_OK && names.count == 0;
 }
 
 enum status run_folder_check_new(const char *path) {
     if (!file_exists(path)) return STATUS_OK;
     if (!file_is_folder(path)) return status_set(STATUS_BAD_INPUT, "%s: exists and is not a directory", path);
-    struct names names;
-    TRY(folder_list(path, &names));
+    AUTO(names_free) struct names names = {0};
+    char argument[PATH_SHELL_BYTES];
     bool empty = true, run = false;
+    TRY(folder_list(path, &names));
     for (size_t i = 0; i < names.count; i++) {
         empty = empty && is_unborn(path, names.items[i]);
         run |= strcmp(names.items[i], "run.json") == 0;
     }
-    names_free(&names);
     if (empty) return STATUS_OK;
-    if (!run) {
-        enum status status = status_set(STATUS_BAD_INPUT, "%s: holds something else; it is left as it is", path);
-        return status_hint(status, "give -o a new or an empty directory");
-    }
-    enum status status = status_set(STATUS_BAD_INPUT, "%s: holds a run already; it is left as it is", path);
-    char argument[PATH_SHELL_BYTES];
-    return status_hint(status, "go on with: ballast resume %s; or give -o another directory",
-                       path_for_shell(path, argument));
+    (void)status_set(STATUS_BAD_INPUT, "%s: holds %s; it is left as it is", path,
+                     run ? "a run already" : "something else");
+    return run ? status_hint(STATUS_BAD_INPUT, "go on with: ballast resume %s; or give -o another directory",
+                             path_for_shell(path, argument))
+               : status_hint(STATUS_BAD_INPUT, "give -o a new or an empty directory");
 }
 
 static json_t *limits_to_json(const struct memory_options *limits) {
@@ -248,35 +231,26 @@ static json_t *limits_to_json(const struct memory_options *limits) {
 enum status run_folder_write(const char *path, const struct run_settings *settings) {
     char file[RUN_PATH_BYTES];
     TRY(run_path(path, "run.json", file));
-    json_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
-    json_t *object = NULL, *changes = run_changes_to_json(&settings->changes);
-    enum status status = STATUS_FAILED;
-    if (options && plan && changes) {
-        object = json_pack("{s:i, s:s, s:O, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
-                           "options", options, "plan", plan, "changes", changes, "memory",
-                           limits_to_json(&settings->limits));
-        status = object ? json_write(file, object)
-                        : status_set(STATUS_FAILED, "%s: a path that is not UTF-8, or no memory", file);
-    }
-    json_decref(object);
-    json_decref(options);
-    json_decref(plan);
-    json_decref(changes);
-    return status;
+    json_auto_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
+    json_auto_t *changes = run_changes_to_json(&settings->changes);
+    if (!options || !plan || !changes) return STATUS_FAILED;
+    json_auto_t *object =
+        json_pack("{s:i, s:s, s:O, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder, "options",
+                  options, "plan", plan, "changes", changes, "memory", limits_to_json(&settings->limits));
+    return object ? json_write(file, object)
+                  : status_set(STATUS_FAILED, "%s: a path that is not UTF-8, or no memory", file);
 }
 
 static enum status remove_unborn(const char *folder) {
     char path[RUN_PATH_BYTES];
-    struct names names;
+    AUTO(names_free) struct names names = {0};
     TRY(folder_list(folder, &names));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < names.count; i++) {
         if (!is_unborn(folder, names.items[i])) continue;
-        status = run_path(folder, names.items[i], path);
-        if (status == STATUS_OK) status = folder_remove(path);
+        TRY(run_path(folder, names.items[i], path));
+        TRY(folder_remove(path));
     }
-    names_free(&names);
-    return status;
+    return STATUS_OK;
 }
 
 /* Two processes may have found the directory empty: what it holds counts once it is locked. */
@@ -356,18 +330,14 @@ static enum status refuse_other(const char *path) {
 
 enum status run_folder_read(const char *path, struct run_settings *out) {
     char file[RUN_PATH_BYTES];
-    json_t *object;
-    struct run_settings settings;
+    json_auto_t *object = NULL;
+    AUTO(run_settings_free) struct run_settings settings = {0};
     TRY(run_path(path, "run.json", file));
     if (!file_exists(file)) return refuse_other(path);
     TRY(json_read_object(file, RUN_FILE_LIMIT_BYTES, &object));
-    enum status status = run_settings_from_json(file, object, &settings);
-    json_decref(object);
-    if (status == STATUS_OK)
-        *out = settings;
-    else
-        run_settings_free(&settings);
-    return status;
+    TRY(run_settings_from_json(file, object, &settings));
+    *out = TAKE(settings);
+    return STATUS_OK;
 }
 
 void run_settings_free(struct run_settings *settings) {
@@ -405,13 +375,11 @@ static enum status clear_one(const char *folder, const char *name) {
 
 enum status run_folder_clear(const char *folder) {
     if (!file_exists(folder)) return STATUS_OK;
-    struct names names;
+    AUTO(names_free) struct names names = {0};
     TRY(folder_list(folder, &names));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < names.count && status == STATUS_OK; i++)
-        status = clear_one(folder, names.items[i]);
-    names_free(&names);
-    return status;
+    for (size_t i = 0; i < names.count; i++)
+        TRY(clear_one(folder, names.items[i]));
+    return STATUS_OK;
 }
 
 static char *prefixed(const char *folder, const char *prefix, const char *name) {
@@ -437,34 +405,25 @@ static enum status replace(const char *temporary, const char *final, const char 
 }
 
 enum status run_folder_publish(const char *folder, const char *name, const char *temporary) {
-    char *final = path_join(folder, name), *old = prefixed(folder, replaced_prefix, name);
-    enum status status = final && old ? replace(temporary, final, old) : STATUS_FAILED;
-    mem_free(final);
-    mem_free(old);
-    if (status == STATUS_OK) return STATUS_OK;
+    AUTO_FREE char *final = path_join(folder, name), *old = prefixed(folder, replaced_prefix, name);
+    if (final && old && replace(temporary, final, old) == STATUS_OK) return STATUS_OK;
     run_folder_abandon(temporary);
     return STATUS_FAILED;
 }
 
 void run_folder_abandon(const char *temporary) {
-    char message[512], hint[512];
-    snprintf(message, sizeof message, "%s", status_message());
-    snprintf(hint, sizeof hint, "%s", status_hint_text());
+    struct status_copy failure;
+    status_save(STATUS_FAILED, &failure);
     /* What cannot be removed now is when the run goes on; the first error is the one to report. */
     (void)folder_remove(temporary);
-    status_hint(status_set(STATUS_FAILED, "%s", message), "%s", hint);
+    (void)status_restore(&failure);
 }
 
 enum status run_folder_drop(const char *folder, const char *name) {
-    char *path = path_join(folder, name), *aside = prefixed(folder, temporary_prefix, name);
-    enum status status;
-    TRY_GOTO(status, path && aside ? folder_remove(aside) : STATUS_FAILED, done);
-    TRY_GOTO(status, file_rename(path, aside), done);
-    status = folder_remove(aside);
-done:
-    mem_free(path);
-    mem_free(aside);
-    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+    AUTO_FREE char *path = path_join(folder, name), *aside = prefixed(folder, temporary_prefix, name);
+    bool dropped = path && aside && folder_remove(aside) == STATUS_OK && file_rename(path, aside) == STATUS_OK &&
+                   folder_remove(aside) == STATUS_OK;
+    return dropped ? STATUS_OK : STATUS_FAILED;
 }
 
 enum status path_make_absolute(const char *path, struct scratch *memory, const char **out) {

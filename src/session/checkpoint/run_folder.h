@@ -44,8 +44,6 @@ enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, co
  * were made at its step or after it; those count from `step` then. */
 void run_changes_apply(struct run_changes *changes, int64_t step, struct recipe *recipe);
 
-/* Whether `resume` may change this training option. */
-bool run_change_is_option(const char *field);
 /* Removes the changes of options that were made at `step` or later: no step of the run was trained with them. */
 void run_changes_drop_options(struct run_changes *changes, int64_t step);
 /* Adds a change for each training option whose value differs between `from` (a checkpoint's options, of `step`) and
