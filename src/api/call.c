@@ -189,12 +189,7 @@ static enum status open_ranks(const struct ballast_ranks_options *options, int *
 }
 
 enum ballast_status ballast_ranks_open(const struct ballast_ranks_options *options, int *rank, int *ranks) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_ranks_open", &call), done);
-    TRY_GOTO(status, open_ranks(options, rank, ranks), done);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(open_ranks(options, rank, ranks));
 }
 
 int ballast_ranks_should_report(void) { return comm_speaks(opened); }
@@ -210,13 +205,8 @@ static enum status close_ranks(enum status status) {
 }
 
 enum ballast_status ballast_ranks_close(enum ballast_status status) {
-    struct library_call call;
-    enum status closed;
-    TRY_GOTO(closed, library_begin("ballast_ranks_close", &call), done);
-    TRY_GOTO(closed, close_ranks((enum status)status), done);
-done:
-    (void)library_end(&call, closed);
-    return closed == STATUS_OK ? status : (enum ballast_status)closed;
+    enum ballast_status closed = LIBRARY_CALL(close_ranks((enum status)status));
+    return closed == BALLAST_OK ? status : closed;
 }
 
 /* The public option structs: their initialisers, and their fields as internal options. */
@@ -317,18 +307,15 @@ enum status library_read_time(const char *name, int64_t given, int64_t *out) {
 }
 
 static enum status read_memory(const struct ballast_plan_options *given, struct memory_options *out) {
-    if (given->device_memory_bytes >= 0) {
-        TRY(require_bytes("plan.device_memory_bytes", given->device_memory_bytes));
-        SETTINGS_GIVE(out, device_bytes, given->device_memory_bytes);
+#define TAKE_BYTES(public, field)                                                                                      \
+    if (given->public >= 0) {                                                                                          \
+        TRY(require_bytes("plan." #public, given->public));                                                            \
+        SETTINGS_GIVE(out, field, given->public);                                                                      \
     }
-    if (given->host_memory_bytes >= 0) {
-        TRY(require_bytes("plan.host_memory_bytes", given->host_memory_bytes));
-        SETTINGS_GIVE(out, host_bytes, given->host_memory_bytes);
-    }
-    if (given->disk_bytes >= 0) {
-        TRY(require_bytes("plan.disk_bytes", given->disk_bytes));
-        SETTINGS_GIVE(out, disk_bytes, given->disk_bytes);
-    }
+    TAKE_BYTES(device_memory_bytes, device_bytes)
+    TAKE_BYTES(host_memory_bytes, host_bytes)
+    TAKE_BYTES(disk_bytes, disk_bytes)
+#undef TAKE_BYTES
     if (!given->disk_folder && given->disk_bytes >= 0)
         return status_set(STATUS_BAD_INPUT, "plan.disk_bytes: is given without plan.disk_folder");
     if (!given->disk_folder) return STATUS_OK;

@@ -20,14 +20,14 @@
 #include "train/evaluate.h"
 #include "train/train.h"
 
-/* Around a public call:
- *
- *     struct library_call call;
- *     enum status status;
- *     TRY_GOTO(status, library_begin("ballast_plan", &call), done);
- *     TRY_GOTO(status, …, done);
- * done:
- *     return library_end(&call, status); */
+/* A public call is `return LIBRARY_CALL(STATUS);`, whose expression of enum status is evaluated between library_begin,
+ * where that lets it, and library_end. */
+#define LIBRARY_CALL(...)                                                                                              \
+    __extension__({                                                                                                    \
+        struct library_call call_;                                                                                     \
+        enum status status_ = library_begin(__func__, &call_);                                                         \
+        library_end(&call_, status_ == STATUS_OK ? (__VA_ARGS__) : status_);                                           \
+    })
 struct library_call {
     bool begun;
     locale_t locale; /* the thread's, to be put back: numbers are written and read as in C meanwhile */

@@ -31,31 +31,22 @@ static enum status read_options(const char *model, const struct ballast_plan_opt
     return STATUS_OK;
 }
 
-static void session_free(struct ballast_session *session) {
-    if (!session) return;
-    session_plan_free(&session->plan);
-    session_close(&session->session);
-    mem_free(session->model);
-    mem_free(session->json);
-    mem_free(session);
-}
-
 static enum status session_create(const char *model, const struct ballast_plan_options *plan,
                                   const struct ballast_train_options *training, struct ballast_session **out) {
     struct plan_options planning;
     struct train_options optimizer;
+    TRY(library_require(out, "out"));
     TRY(read_options(model, plan, training, &planning, &optimizer));
     struct ballast_session *session = mem_array(1, sizeof *session);
     if (!session) return STATUS_FAILED;
     session->model = mem_string(model);
-    enum status status;
-    TRY_GOTO(status, session->model ? STATUS_OK : STATUS_FAILED, failed);
-    TRY_GOTO(status, session_begin(model, PROGRAMS_TO_TRAIN, &planning, &optimizer, &session->session, &session->plan),
-             failed);
-    *out = session;
-    return STATUS_OK;
-failed:
-    session_free(session);
+    enum status status = session->model ? session_begin(model, PROGRAMS_TO_TRAIN, &planning, &optimizer,
+                                                        &session->session, &session->plan)
+                                        : STATUS_FAILED;
+    if (status == STATUS_OK)
+        *out = session;
+    else
+        ballast_session_close(session);
     return status;
 }
 
@@ -67,25 +58,25 @@ static enum status predict(struct ballast_session *session) {
 
 enum ballast_status ballast_session_open(const char *model, const struct ballast_plan_options *plan,
                                          const struct ballast_train_options *training, struct ballast_session **out) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_session_open", &call), done);
-    TRY_GOTO(status, library_require(out, "out"), done);
-    TRY_GOTO(status, session_create(model, plan, training, out), done);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(session_create(model, plan, training, out));
 }
 
-void ballast_session_close(struct ballast_session *session) { session_free(session); }
+void ballast_session_close(struct ballast_session *session) {
+    if (!session) return;
+    session_plan_free(&session->plan);
+    session_close(&session->session);
+    mem_free(session->model);
+    mem_free(session->json);
+    mem_free(session);
+}
+
+static enum status require_fit(const struct ballast_session *session) {
+    TRY(library_require(session, "session"));
+    return session_plan_check_memory(&session->plan);
+}
 
 enum ballast_status ballast_session_require_fit(struct ballast_session *session) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_session_require_fit", &call), done);
-    TRY_GOTO(status, library_require(session, "session"), done);
-    TRY_GOTO(status, session_plan_check_memory(&session->plan), done);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(require_fit(session));
 }
 
 static enum status read_memory(const struct ballast_session *session, enum ballast_tier tier,
@@ -114,52 +105,40 @@ static enum status read_memory(const struct ballast_session *session, enum balla
 
 enum ballast_status ballast_session_memory(const struct ballast_session *session, enum ballast_tier tier,
                                            struct ballast_tier_memory *out) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_session_memory", &call), done);
-    TRY_GOTO(status, read_memory(session, tier, out), done);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(read_memory(session, tier, out));
+}
+
+static enum status read_step(struct ballast_session *session, double *step_s) {
+    TRY(library_require(session, "session"));
+    TRY(library_require(step_s, "step_s"));
+    TRY(predict(session));
+    *step_s = session->prediction.step_s;
+    return STATUS_OK;
 }
 
 enum ballast_status ballast_session_predict(struct ballast_session *session, double *step_s) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_session_predict", &call), done);
-    TRY_GOTO(status, library_require(session, "session"), done);
-    TRY_GOTO(status, library_require(step_s, "step_s"), done);
-    TRY_GOTO(status, predict(session), done);
-    *step_s = session->prediction.step_s;
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(read_step(session, step_s));
 }
 
 enum status library_plan_document(const char *model, const struct session_plan *plan,
                                   const struct step_summary *prediction, json_t **out) {
-    struct scratch memory = {0};
-    const char *absolute;
+    AUTO(scratch_free) struct scratch memory = {0};
+    AUTO_FREE char *folder = NULL;
     const struct model_preset *preset = plan->session->model->preset;
-    char *folder = NULL;
-    enum status status = STATUS_OK;
-    if (preset)
-        absolute = preset->name;
-    else
-        status = model_folder_find(model, &folder);
-    if (folder) status = path_make_absolute(folder, &memory, &absolute);
-    if (status == STATUS_OK) status = plan_document_make(plan, prediction, absolute, out);
-    mem_free(folder);
-    scratch_free(&memory);
-    return status;
+    if (preset) return plan_document_make(plan, prediction, preset->name, out);
+    const char *absolute;
+    TRY(model_folder_find(model, &folder));
+    TRY(path_make_absolute(folder, &memory, &absolute));
+    return plan_document_make(plan, prediction, absolute, out);
 }
 
 static enum status print_plan(struct ballast_session *session, const char **out) {
-    json_t *document;
+    json_auto_t *document = NULL;
     TRY(library_require(session, "session"));
     TRY(library_require(out, "out"));
     TRY(predict(session));
     TRY(library_plan_document(session->model, &session->plan, &session->prediction, &document));
     char *text = json_text(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    json_decref(document);
     if (!text) return STATUS_FAILED;
     mem_free(session->json);
     *out = session->json = text;
@@ -167,12 +146,7 @@ static enum status print_plan(struct ballast_session *session, const char **out)
 }
 
 enum ballast_status ballast_session_plan_json(struct ballast_session *session, const char **out) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_session_plan_json", &call), done);
-    TRY_GOTO(status, print_plan(session, out), done);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(print_plan(session, out));
 }
 
 static enum status describe_plan(struct ballast_session *session, struct ballast_plan_result *out) {
@@ -194,17 +168,18 @@ static enum status describe_plan(struct ballast_session *session, struct ballast
     return STATUS_OK;
 }
 
+static enum status make_plan(const char *model, const struct ballast_plan_options *plan,
+                             const struct ballast_train_options *training, struct ballast_plan_result *out) {
+    struct ballast_session *session;
+    TRY(library_require(out, "out"));
+    TRY(library_require_version(out->version, BALLAST_PLAN_RESULT_VERSION, "out"));
+    TRY(session_create(model, plan, training, &session));
+    enum status status = describe_plan(session, out);
+    ballast_session_close(session);
+    return status;
+}
+
 enum ballast_status ballast_plan(const char *model, const struct ballast_plan_options *plan,
                                  const struct ballast_train_options *training, struct ballast_plan_result *out) {
-    struct library_call call;
-    struct ballast_session *session = NULL;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_plan", &call), done);
-    TRY_GOTO(status, library_require(out, "out"), done);
-    TRY_GOTO(status, library_require_version(out->version, BALLAST_PLAN_RESULT_VERSION, "out"), done);
-    TRY_GOTO(status, session_create(model, plan, training, &session), done);
-    TRY_GOTO(status, describe_plan(session, out), done);
-done:
-    session_free(session);
-    return library_end(&call, status);
+    return LIBRARY_CALL(make_plan(model, plan, training, out));
 }

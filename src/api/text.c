@@ -72,96 +72,75 @@ static enum status encode(struct writer_model *model, const char *prompt, struct
 }
 
 static enum status write_text(struct writer_model *model, struct text_request *request, struct ballast_text *out) {
-    struct writer writer;
+    AUTO(writer_free) struct writer writer = {0};
     struct generate_result result;
     TRY(writer_create(&model->engine, model->tokenizer, &model->config, &request->options, &writer));
-    enum status status = generate_continue(&writer, 0, &request->prompts.items[0].ids, pass_piece, request, &result);
-    writer_free(&writer);
-    if (status == STATUS_OK && out)
+    TRY(generate_continue(&writer, 0, &request->prompts.items[0].ids, pass_piece, request, &result));
+    if (out)
         *out = (struct ballast_text){.version = BALLAST_TEXT_VERSION,
                                      .finish = (enum ballast_finish)result.finish,
                                      .prompt_tokens = result.prompt_tokens,
                                      .tokens = result.tokens,
                                      .prompt_s = result.prompt_seconds,
                                      .s = result.seconds};
-    return status;
+    return STATUS_OK;
 }
 
 /* Checks the prompt before it loads the weights. */
-static enum status generate_once(const char *model_folder, const struct ballast_plan_options *plan, const char *prompt,
-                                 struct text_request *request, struct ballast_text *out) {
-    struct writer_model model = {.tokenizer = NULL};
-    enum status status;
-    TRY_GOTO(status, open_model(model_folder, plan, &model), done);
-    TRY_GOTO(status, encode(&model, prompt, request), done);
-    TRY_GOTO(status, writer_model_load(&model), done);
-    TRY_GOTO(status, write_text(&model, request, out), done);
-done:
-    drop_request(request); /* it borrows from the model */
-    writer_model_close(&model);
-    return status;
+static enum status generate_once(const char *model_folder, const struct ballast_plan_options *plan,
+                                 const struct ballast_generate_options *options, const char *prompt,
+                                 ballast_piece_callback *piece, void *payload, struct ballast_text *out) {
+    AUTO(writer_model_close) struct writer_model model = {.tokenizer = NULL};
+    AUTO(drop_request) struct text_request request = {.piece = piece, .payload = payload}; /* borrows from the model */
+    TRY(read_request(options, prompt, out, &request));
+    TRY(open_model(model_folder, plan, &model));
+    TRY(encode(&model, prompt, &request));
+    TRY(writer_model_load(&model));
+    return write_text(&model, &request, out);
 }
 
 enum ballast_status ballast_generate(const char *model, const struct ballast_plan_options *plan,
                                      const struct ballast_generate_options *options, const char *prompt,
                                      ballast_piece_callback *piece, void *payload, struct ballast_text *out) {
-    struct library_call call;
-    struct text_request request = {.piece = piece, .payload = payload};
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_generate", &call), done);
-    TRY_GOTO(status, read_request(options, prompt, out, &request), done);
-    TRY_GOTO(status, generate_once(model, plan, prompt, &request, out), done);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(generate_once(model, plan, options, prompt, piece, payload, out));
 }
 
 static enum status open_writer(const char *model, const struct ballast_plan_options *plan,
                                struct ballast_writer **out) {
+    TRY(library_require(out, "out"));
     struct ballast_writer *writer = mem_array(1, sizeof *writer);
     if (!writer) return STATUS_FAILED;
-    enum status status;
-    TRY_GOTO(status, open_model(model, plan, &writer->model), failed);
-    TRY_GOTO(status, writer_model_load(&writer->model), failed);
-    *out = writer;
-    return STATUS_OK;
-failed:
-    ballast_writer_close(writer);
+    enum status status = open_model(model, plan, &writer->model);
+    if (status == STATUS_OK) status = writer_model_load(&writer->model);
+    if (status == STATUS_OK)
+        *out = writer;
+    else
+        ballast_writer_close(writer);
     return status;
 }
 
 enum ballast_status ballast_writer_open(const char *model, const struct ballast_plan_options *plan,
                                         struct ballast_writer **out) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_writer_open", &call), done);
-    TRY_GOTO(status, library_require(out, "out"), done);
-    TRY_GOTO(status, open_writer(model, plan, out), done);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(open_writer(model, plan, out));
 }
 
-static enum status write_next(struct ballast_writer *writer, const char *prompt, struct text_request *request,
+static enum status write_next(struct ballast_writer *writer, const struct ballast_generate_options *options,
+                              const char *prompt, ballast_piece_callback *piece, void *payload,
                               struct ballast_text *out) {
+    AUTO(drop_request) struct text_request request = {.piece = piece, .payload = payload};
+    TRY(library_require(writer, "writer"));
+    TRY(read_request(options, prompt, out, &request));
     const struct writer_model *model = &writer->model;
     model->session.machine.backend->set_threads(model->plan.chosen.threads); /* this may be another thread */
     TRY(refresh_config(&writer->model));
-    TRY(encode(&writer->model, prompt, request));
-    return write_text(&writer->model, request, out);
+    TRY(encode(&writer->model, prompt, &request));
+    return write_text(&writer->model, &request, out);
 }
 
 enum ballast_status ballast_writer_write(struct ballast_writer *writer, const struct ballast_generate_options *options,
                                          const char *prompt, ballast_piece_callback *piece, void *payload,
                                          struct ballast_text *out) {
-    struct library_call call;
-    struct text_request request = {.piece = piece, .payload = payload};
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_writer_write", &call), done);
-    TRY_GOTO(status, library_require(writer, "writer"), done);
-    TRY_GOTO(status, read_request(options, prompt, out, &request), done);
-    TRY_GOTO(status, write_next(writer, prompt, &request, out), done);
-done:
-    drop_request(&request);
-    return library_end(&call, status);
+    return LIBRARY_CALL(write_next(writer, options, prompt, piece, payload, out));
 }
 
 void ballast_writer_close(struct ballast_writer *writer) {

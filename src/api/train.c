@@ -23,34 +23,26 @@ static void report_files(const struct eval_result *result, ballast_file_callback
 }
 
 static enum status evaluate(const char *model, const struct ballast_plan_options *plan,
-                            const struct ballast_evaluate_options *options, struct eval_result *out) {
+                            const struct ballast_evaluate_options *options, struct ballast_evaluation *out,
+                            ballast_file_callback *file, void *payload) {
     struct plan_options planning;
     struct eval_options evaluating;
+    AUTO(eval_result_free) struct eval_result result = {0};
+    TRY(library_require(out, "out"));
+    TRY(library_require_version(out->version, BALLAST_EVALUATION_VERSION, "out"));
     TRY(library_require(model, "model"));
     TRY(library_read_evaluation(options, &evaluating));
     TRY(library_read_plan(plan, false, &planning));
-    return evaluate_files(model, &planning, &evaluating, out);
-}
-
-static enum status require_out(const struct ballast_evaluation *out) {
-    TRY(library_require(out, "out"));
-    return library_require_version(out->version, BALLAST_EVALUATION_VERSION, "out");
+    TRY(evaluate_files(model, &planning, &evaluating, &result));
+    report_files(&result, file, payload);
+    *out = public_file(&result.total);
+    return STATUS_OK;
 }
 
 enum ballast_status ballast_evaluate(const char *model, const struct ballast_plan_options *plan,
                                      const struct ballast_evaluate_options *options, struct ballast_evaluation *out,
                                      ballast_file_callback *file, void *payload) {
-    struct library_call call;
-    struct eval_result result;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_evaluate", &call), done);
-    TRY_GOTO(status, require_out(out), done);
-    TRY_GOTO(status, evaluate(model, plan, options, &result), done);
-    report_files(&result, file, payload);
-    *out = public_file(&result.total);
-    eval_result_free(&result);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(evaluate(model, plan, options, out, file, payload));
 }
 
 /* ballast_train and ballast_resume, and the trainer, which goes step by step. */
@@ -110,53 +102,61 @@ static enum status stop_requested(void *payload, int64_t step, int64_t saved_ste
     return library_stopped ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
-static enum status begin_watch(const struct ballast_train_events *events, struct watch *out) {
-    *out = (struct watch){.events = BALLAST_TRAIN_EVENTS_INIT};
+struct ballast_trainer {
+    struct watch watch; /* which the open run's events point to */
+    struct train_run *run;
+    bool ended;
+};
+
+static enum status begin_watch(const struct ballast_train_events *events, struct ballast_trainer *trainer,
+                               struct train_events *out) {
+    trainer->watch = (struct watch){.events = BALLAST_TRAIN_EVENTS_INIT};
     if (events) {
         TRY(library_require_version(events->version, BALLAST_TRAIN_EVENTS_VERSION, "events"));
-        out->events = *events;
+        trainer->watch.events = *events;
     }
     library_stopped = 0;
-    return STATUS_OK;
-}
-
-/* The watch must not be moved while the run is open. */
-static struct train_events events_of(struct watch *watch) {
-    return (struct train_events){.step = on_step,
+    *out = (struct train_events){.step = on_step,
                                  .validated = on_validated,
                                  .sampled = on_sampled,
                                  .saved = on_saved,
                                  .stop = stop_requested,
-                                 .payload = watch};
+                                 .payload = &trainer->watch};
+    return STATUS_OK;
 }
 
 static enum status open_new(const char *model, const char *run, const struct ballast_plan_options *plan,
-                            const struct ballast_train_options *options, struct watch *watch, struct train_run **out) {
+                            const struct ballast_train_options *options, const struct ballast_train_events *events,
+                            struct ballast_trainer *out) {
     struct plan_options planning;
     struct train_options training;
-    const struct train_events events = events_of(watch);
+    struct train_events own;
+    TRY(begin_watch(events, out, &own));
     TRY(library_require(model, "model"));
     TRY(library_require(run, "run"));
     TRY(library_require(options, "options"));
     TRY(library_read_training(options, &training));
     TRY(library_read_plan(plan, false, &planning));
-    return train_open(model, run, &planning, &training, &events, out);
+    return train_open(model, run, &planning, &training, &own, &out->run);
 }
 
 static enum status open_resumed(const char *run, const struct ballast_plan_options *plan,
-                                const struct ballast_resume_options *options, struct watch *watch,
-                                struct train_run **out) {
+                                const struct ballast_resume_options *options, const struct ballast_train_events *events,
+                                struct ballast_trainer *out) {
     struct plan_options planning;
     struct train_options resuming;
-    const struct train_events events = events_of(watch);
+    struct train_events own;
+    TRY(begin_watch(events, out, &own));
     TRY(library_require(run, "run"));
     TRY(library_read_plan(plan, true, &planning));
     TRY(library_read_resume(options, &planning, &resuming));
-    return train_open_resumed(run, &planning, &resuming, &events, out);
+    return train_open_resumed(run, &planning, &resuming, &own, &out->run);
 }
 
-/* All turns; the run is closed in any case. */
-static enum status finish(struct train_run *run) {
+/* All turns of a run that was `opened`, which is closed in any case. */
+static enum status finish(enum status opened, const struct ballast_trainer *trainer) {
+    struct train_run *run = trainer->run;
+    TRY(opened);
     enum status status = STATUS_OK;
     for (bool complete = false; status == STATUS_OK && !complete;)
         status = train_turn(run, &complete);
@@ -167,81 +167,47 @@ static enum status finish(struct train_run *run) {
 enum ballast_status ballast_train(const char *model, const char *run, const struct ballast_plan_options *plan,
                                   const struct ballast_train_options *options,
                                   const struct ballast_train_events *events) {
-    struct library_call call;
-    struct watch watch;
-    struct train_run *opened = NULL;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_train", &call), done);
-    TRY_GOTO(status, begin_watch(events, &watch), done);
-    TRY_GOTO(status, open_new(model, run, plan, options, &watch, &opened), done);
-    TRY_GOTO(status, finish(opened), done);
-done:
-    return library_end(&call, status);
+    struct ballast_trainer trainer = {.run = NULL};
+    return LIBRARY_CALL(finish(open_new(model, run, plan, options, events, &trainer), &trainer));
 }
 
 enum ballast_status ballast_resume(const char *run, const struct ballast_plan_options *plan,
                                    const struct ballast_resume_options *options,
                                    const struct ballast_train_events *events) {
-    struct library_call call;
-    struct watch watch;
-    struct train_run *opened = NULL;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_resume", &call), done);
-    TRY_GOTO(status, begin_watch(events, &watch), done);
-    TRY_GOTO(status, open_resumed(run, plan, options, &watch, &opened), done);
-    TRY_GOTO(status, finish(opened), done);
-done:
-    return library_end(&call, status);
+    struct ballast_trainer trainer = {.run = NULL};
+    return LIBRARY_CALL(finish(open_resumed(run, plan, options, events, &trainer), &trainer));
 }
 
-struct ballast_trainer {
-    struct watch watch;
-    struct train_run *run;
-    bool ended;
-};
-
-static enum status trainer_create(const struct ballast_train_events *events, struct ballast_trainer **out) {
-    struct ballast_trainer *trainer = mem_array(1, sizeof *trainer);
-    if (!trainer) return STATUS_FAILED;
-    enum status status;
-    TRY_GOTO(status, begin_watch(events, &trainer->watch), failed);
-    *out = trainer;
+static enum status trainer_open(const char *model, const char *run, const struct ballast_plan_options *plan,
+                                const struct ballast_train_options *options, const struct ballast_train_events *events,
+                                struct ballast_trainer **out) {
+    TRY(library_require(out, "out"));
+    AUTO_FREE struct ballast_trainer *trainer = mem_array(1, sizeof *trainer);
+    TRY(trainer ? open_new(model, run, plan, options, events, trainer) : STATUS_FAILED);
+    *out = TAKE(trainer);
     return STATUS_OK;
-failed:
-    mem_free(trainer);
-    return status;
 }
 
 enum ballast_status ballast_trainer_open(const char *model, const char *run, const struct ballast_plan_options *plan,
                                          const struct ballast_train_options *options,
                                          const struct ballast_train_events *events, struct ballast_trainer **out) {
-    struct library_call call;
-    struct ballast_trainer *trainer = NULL;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_trainer_open", &call), done);
-    TRY_GOTO(status, library_require(out, "out"), done);
-    TRY_GOTO(status, trainer_create(events, &trainer), done);
-    TRY_GOTO(status, open_new(model, run, plan, options, &trainer->watch, &trainer->run), done);
-    *out = trainer;
-done:
-    if (status != STATUS_OK) mem_free(trainer);
-    return library_end(&call, status);
+    return LIBRARY_CALL(trainer_open(model, run, plan, options, events, out));
+}
+
+static enum status trainer_resume(const char *run, const struct ballast_plan_options *plan,
+                                  const struct ballast_resume_options *options,
+                                  const struct ballast_train_events *events, struct ballast_trainer **out) {
+    TRY(library_require(out, "out"));
+    AUTO_FREE struct ballast_trainer *trainer = mem_array(1, sizeof *trainer);
+    TRY(trainer ? open_resumed(run, plan, options, events, trainer) : STATUS_FAILED);
+    *out = TAKE(trainer);
+    return STATUS_OK;
 }
 
 enum ballast_status ballast_trainer_resume(const char *run, const struct ballast_plan_options *plan,
                                            const struct ballast_resume_options *options,
                                            const struct ballast_train_events *events, struct ballast_trainer **out) {
-    struct library_call call;
-    struct ballast_trainer *trainer = NULL;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_trainer_resume", &call), done);
-    TRY_GOTO(status, library_require(out, "out"), done);
-    TRY_GOTO(status, trainer_create(events, &trainer), done);
-    TRY_GOTO(status, open_resumed(run, plan, options, &trainer->watch, &trainer->run), done);
-    *out = trainer;
-done:
-    if (status != STATUS_OK) mem_free(trainer);
-    return library_end(&call, status);
+    return LIBRARY_CALL(trainer_resume(run, plan, options, events, out));
 }
 
 static enum status require_open(const struct ballast_trainer *trainer) {
@@ -252,54 +218,45 @@ static enum status require_open(const struct ballast_trainer *trainer) {
 }
 
 /* OK without a step: the run is complete. */
-static enum status take_step(struct ballast_trainer *trainer) {
+static enum status take_step(struct ballast_trainer *trainer, const struct ballast_step **out) {
     bool complete;
+    TRY(library_require(out, "out"));
+    TRY(require_open(trainer));
     trainer->watch.stepped = false;
     enum status status = train_turn(trainer->run, &complete);
     trainer->ended = status != STATUS_OK || complete;
+    if (status == STATUS_OK) *out = trainer->watch.stepped ? &trainer->watch.last : NULL;
     return status;
 }
 
 enum ballast_status ballast_trainer_step(struct ballast_trainer *trainer, const struct ballast_step **out) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_trainer_step", &call), done);
-    TRY_GOTO(status, library_require(out, "out"), done);
-    TRY_GOTO(status, require_open(trainer), done);
-    TRY_GOTO(status, take_step(trainer), done);
-    *out = trainer->watch.stepped ? &trainer->watch.last : NULL;
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(take_step(trainer, out));
 }
 
-enum ballast_status ballast_trainer_save(struct ballast_trainer *trainer) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_trainer_save", &call), done);
-    TRY_GOTO(status, require_open(trainer), done);
-    TRY_GOTO(status, train_save(trainer->run), done);
-done:
-    return library_end(&call, status);
+static enum status save(struct ballast_trainer *trainer) {
+    TRY(require_open(trainer));
+    return train_save(trainer->run);
+}
+
+enum ballast_status ballast_trainer_save(struct ballast_trainer *trainer) { return LIBRARY_CALL(save(trainer)); }
+
+static enum status hash(struct ballast_trainer *trainer, uint64_t *out) {
+    TRY(library_require(out, "out"));
+    TRY(require_open(trainer));
+    return train_hash(trainer->run, out);
 }
 
 enum ballast_status ballast_trainer_hash(struct ballast_trainer *trainer, uint64_t *out) {
-    struct library_call call;
-    enum status status;
-    TRY_GOTO(status, library_begin("ballast_trainer_hash", &call), done);
-    TRY_GOTO(status, library_require(out, "out"), done);
-    TRY_GOTO(status, require_open(trainer), done);
-    TRY_GOTO(status, train_hash(trainer->run, out), done);
-done:
-    return library_end(&call, status);
+    return LIBRARY_CALL(hash(trainer, out));
+}
+
+static enum status close_trainer(struct ballast_trainer *trainer) {
+    train_take_thread(trainer->run);
+    enum status status = train_close(trainer->run);
+    mem_free(trainer);
+    return status;
 }
 
 enum ballast_status ballast_trainer_close(struct ballast_trainer *trainer) {
-    struct library_call call;
-    if (!trainer) return BALLAST_OK;
-    enum status status = library_begin("ballast_trainer_close", &call);
-    if (status != STATUS_OK) return library_end(&call, status);
-    train_take_thread(trainer->run);
-    status = train_close(trainer->run);
-    mem_free(trainer);
-    return library_end(&call, status);
+    return trainer ? LIBRARY_CALL(close_trainer(trainer)) : BALLAST_OK;
 }
