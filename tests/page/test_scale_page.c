@@ -99,7 +99,7 @@ static void many_stages_are_drawn_in_part(void **state) {
 }
 
 static enum status devices_cell(const void *context, const struct choice *choice, struct text_buffer *out) {
-    return svg_print(out, "%s%lld", (const char *)context, (long long)choice->devices);
+    return text_print(out, "%s%lld", (const char *)context, (long long)choice->devices);
 }
 
 static enum status make_page(void *picture) {

@@ -99,27 +99,27 @@ static void other_files_are_refused(void **state) {
     refuse(timeline, "version");
     timeline = make_timeline();
     json_object_set_new(timeline, "events", json_integer(1));
-    refuse(timeline, "run/timeline.json: events: must be a list");
+    refuse(timeline, "run/timeline.json: events: must be an array");
     timeline = make_timeline();
     json_array_set_new(row_of(timeline, 3), 1, json_integer(1 << 20));
-    refuse(timeline, "run/timeline.json: events[3]: is no event");
+    refuse(timeline, "run/timeline.json: events[3]: an index is outside its list");
     timeline = make_timeline();
     json_array_set_new(row_of(timeline, 2), 0, json_integer(17));
-    refuse(timeline, "events[2]: is no event");
+    refuse(timeline, "events[2]: an index is outside its list");
     timeline = make_timeline();
     json_array_set_new(row_of(timeline, 5), 7, json_string("long"));
-    refuse(timeline, "events[5]: is no event");
+    refuse(timeline, "events[5]: must be an array of ten numbers");
     timeline = make_timeline();
     json_array_remove(row_of(timeline, 0), 9);
     json_array_remove(row_of(timeline, 0), 8);
-    refuse(timeline, "events[0]: is no event");
+    refuse(timeline, "events[0]: must be an array of ten numbers");
     timeline = make_timeline();
     json_t *points = json_object_get(json_array_get(json_object_get(timeline, "tiers"), 0), "points");
     json_array_remove(json_array_get(points, 1), 0);
-    refuse(timeline, "tiers[0].points[1]: is no point");
+    refuse(timeline, "tiers[0]: points[1]: must be a time and the bytes of each kind");
     timeline = make_timeline();
     json_object_del(json_array_get(json_object_get(timeline, "tiers"), 1), "kinds");
-    refuse(timeline, "tiers[1]: is no tier");
+    refuse(timeline, "tiers[1]: kinds: must be an array");
 }
 
 static enum status trace_both(void *timeline) {

@@ -78,49 +78,49 @@ static double scale_plan_price(const struct scale_plan *plan, const struct choic
 
 CELL(devices_cell) {
     (void)context;
-    return svg_print(out, "%lld", (long long)choice->devices);
+    return text_print(out, "%lld", (long long)choice->devices);
 }
 
 CELL(layout_cell) {
     const struct layout *layout = &choice->layout;
     (void)context;
-    TRY(svg_print(out, "%lld x %lld", (long long)layout->tensor, (long long)layout->pipeline));
-    if (layout->virtual_stages > 1) TRY(svg_print(out, "x%lld", (long long)layout->virtual_stages));
-    return svg_print(out, " x %lld", (long long)layout->data);
+    TRY(text_print(out, "%lld x %lld", (long long)layout->tensor, (long long)layout->pipeline));
+    if (layout->virtual_stages > 1) TRY(text_print(out, "x%lld", (long long)layout->virtual_stages));
+    return text_print(out, " x %lld", (long long)layout->data);
 }
 
 CELL(partition_cell) {
     const struct partition_triple *cut = &choice->layout.partition;
     (void)context;
-    return svg_print(out, "%lld|%lld|%lld", (long long)cut->parameters, (long long)cut->gradients,
-                     (long long)cut->optimizer);
+    return text_print(out, "%lld|%lld|%lld", (long long)cut->parameters, (long long)cut->gradients,
+                      (long long)cut->optimizer);
 }
 
 CELL(recompute_cell) {
     (void)context;
-    return svg_print(out, "%s", scale_plan_recompute_names[choice->layout.recomputation]);
+    return text_print(out, "%s", scale_plan_recompute_names[choice->layout.recomputation]);
 }
 
 CELL(micro_cell) {
     (void)context;
-    return svg_print(out, "%lld", (long long)choice->layout.micro_batch);
+    return text_print(out, "%lld", (long long)choice->layout.micro_batch);
 }
 
 CELL(memory_cell) {
     (void)context;
-    return svg_print(out, "%.1f", (double)choice->forecast.peak_bytes / 1e9);
+    return text_print(out, "%.1f", (double)choice->forecast.peak_bytes / 1e9);
 }
 
 CELL(step_cell) {
     (void)context;
-    return svg_print(out, "%.2f s", choice->forecast.step_s);
+    return text_print(out, "%.2f s", choice->forecast.step_s);
 }
 
-CELL(mfu_cell) { return svg_print(out, "%.1f%%", 100 * scale_plan_mfu(context, choice)); }
+CELL(mfu_cell) { return text_print(out, "%.1f%%", 100 * scale_plan_mfu(context, choice)); }
 CELL(tokens_cell) { return svg_amount(out, scale_plan_step_tokens(context) / choice->forecast.step_s); }
-CELL(days_cell) { return svg_print(out, "%.1f", scale_plan_days(context, choice)); }
-CELL(price_cell) { return svg_print(out, "%.4g", scale_plan_price(context, choice)); }
-CELL(useful_cell) { return svg_print(out, "%.1f%%", 100 * scale_plan_useful(context, choice)); }
+CELL(days_cell) { return text_print(out, "%.1f", scale_plan_days(context, choice)); }
+CELL(price_cell) { return text_print(out, "%.4g", scale_plan_price(context, choice)); }
+CELL(useful_cell) { return text_print(out, "%.1f%%", 100 * scale_plan_useful(context, choice)); }
 
 enum { COLUMNS_MAX = 12 };
 

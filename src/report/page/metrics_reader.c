@@ -82,9 +82,8 @@ static enum status growing_file_advance(struct growing_file *reader, const struc
     int file = open(reader->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0 && errno == ENOENT) return STATUS_OK;
     if (file < 0) return read_failed(reader);
-    char *piece = mem_array(reader->max_line_bytes, 1);
+    AUTO_FREE char *piece = mem_array(reader->max_line_bytes, 1);
     enum status status = piece ? read_on(reader, taker, file, piece) : STATUS_FAILED;
-    mem_free(piece);
     close(file);
     return status;
 }
@@ -121,23 +120,16 @@ void curve_add(struct curve *curve, int64_t step, double value) {
 
 json_t *curve_to_json(const struct curve *curve) {
     json_t *step = json_array(), *mean = json_array(), *low = json_array(), *high = json_array();
-    int failed = !step || !mean || !low || !high;
-    bool band = curve->share > 1;
-    for (int i = 0; i < curve->count && !failed; i++) {
+    for (int i = 0; i < curve->count; i++) {
         const struct curve_bucket *bucket = &curve->buckets[i];
-        failed |= json_array_append_new(step, json_integer((json_int_t)bucket->last_step));
-        failed |= json_array_append_new(mean, json_real(bucket->sum / (double)bucket->samples));
-        if (!band) continue;
-        failed |= json_array_append_new(low, json_real(bucket->min));
-        failed |= json_array_append_new(high, json_real(bucket->max));
+        json_push(&step, json_integer((json_int_t)bucket->last_step));
+        json_push(&mean, json_real(bucket->sum / (double)bucket->samples));
+        json_push(&low, json_real(bucket->min));
+        json_push(&high, json_real(bucket->max));
     }
-    json_t *object = failed ? NULL : json_pack("{s:O, s:O}", "step", step, "mean", mean);
-    if (object && band) failed = json_object_set(object, "low", low) | json_object_set(object, "high", high);
-    json_decref(step);
-    json_decref(mean);
-    json_decref(low);
-    json_decref(high);
-    return page_json_made(object, failed);
+    json_t *object = json_pack("{s:o, s:o, s:o, s:o}", "step", step, "mean", mean, "low", low, "high", high);
+    if (curve->share <= 1) (void)json_object_del(object, "low"), (void)json_object_del(object, "high");
+    return object;
 }
 
 static const char *skip_spaces(const char *c) {
@@ -238,15 +230,11 @@ static void forget_samples(void *payload) {
 }
 
 enum status samples_reader_open(const char *path, struct samples_reader *out) {
-    struct samples_reader reader = {.stride = 1, .kept = json_array()};
-    enum status status;
-    TRY_GOTO(status, reader.kept ? STATUS_OK : status_no_memory(0, "samples"), failed);
-    TRY_GOTO(status, growing_file_open(path, SAMPLE_BYTES_MAX, &reader.lines), failed);
-    *out = reader;
+    AUTO(samples_reader_close) struct samples_reader reader = {.stride = 1, .kept = json_array()};
+    TRY(reader.kept ? STATUS_OK : status_no_memory(0, "samples"));
+    TRY(growing_file_open(path, SAMPLE_BYTES_MAX, &reader.lines));
+    *out = TAKE(reader);
     return STATUS_OK;
-failed:
-    samples_reader_close(&reader);
-    return status;
 }
 
 void samples_reader_close(struct samples_reader *reader) {
@@ -288,18 +276,16 @@ static void halve_samples(struct samples_reader *reader) {
 static enum status take_sample(void *payload, const struct growing_file *lines, const char *text, size_t bytes) {
     struct samples_reader *reader = payload;
     char name[LINE_NAME_BYTES];
-    json_t *object = NULL, *sample = NULL;
+    json_auto_t *object = NULL;
+    json_t *sample;
     TRY(json_parse_object(growing_file_name(lines, name), text, bytes, &object));
-    enum status status = read_sample(name, object, &sample);
-    json_decref(object);
-    if (status != STATUS_OK) return status;
-    if (json_array_size(reader->kept) == SAMPLES_MAX) halve_samples(reader);
-    if (reader->count % reader->stride == 0 && json_array_append(reader->kept, sample) != 0)
-        status = status_no_memory(0, "samples");
-    reader->count++;
+    TRY(read_sample(name, object, &sample));
     json_decref(reader->last);
     reader->last = sample;
-    return status;
+    if (json_array_size(reader->kept) == SAMPLES_MAX) halve_samples(reader);
+    if (reader->count++ % reader->stride == 0 && json_array_append(reader->kept, sample) != 0)
+        return status_no_memory(0, "samples");
+    return STATUS_OK;
 }
 
 enum status samples_reader_advance(struct samples_reader *reader) {
@@ -312,10 +298,8 @@ json_t *samples_reader_to_json(const struct samples_reader *reader) {
     size_t count = json_array_size(reader->kept);
     int failed = !kept || json_array_extend(kept, reader->kept);
     if (reader->last && json_array_get(reader->kept, count - 1) != reader->last)
-        failed |= json_array_append(kept, reader->last);
-    if (!failed) return json_pack("{s:I, s:o}", "count", (json_int_t)reader->count, "kept", kept);
-    json_decref(kept);
-    return NULL;
+        json_push(&kept, json_incref(reader->last));
+    return json_pack("{s:I, s:o}", "count", (json_int_t)reader->count, "kept", json_unless(failed, kept));
 }
 
 enum { LINE_BYTES_MAX = 1 << 23 }; /* a line has about 250, one of experts a few for each */
@@ -345,16 +329,14 @@ static void forget(void *payload) {
 }
 
 enum status metrics_reader_open(const char *path, struct metrics_reader *out) {
+    AUTO(metrics_reader_close)
     struct metrics_reader reader = {.curves = mem_array(METRIC_CURVES, sizeof *reader.curves), .replans = json_array()};
-    enum status status = reader.curves ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && !reader.replans) status = status_no_memory(0, "a run's metrics");
-    if (status == STATUS_OK) status = growing_file_open(path, LINE_BYTES_MAX, &reader.lines);
-    if (status == STATUS_OK) {
-        forget(&reader);
-        *out = reader;
-    } else
-        metrics_reader_close(&reader);
-    return status;
+    if (!reader.curves) return STATUS_FAILED;
+    if (!reader.replans) return status_no_memory(0, "a run's metrics");
+    TRY(growing_file_open(path, LINE_BYTES_MAX, &reader.lines));
+    forget(&reader);
+    *out = TAKE(reader);
+    return STATUS_OK;
 }
 
 void metrics_reader_close(struct metrics_reader *reader) {
@@ -397,25 +379,22 @@ static enum status keep_replan(struct metrics_reader *reader, json_t *object) {
 /* A change of the plan, what other programs wrote, or what is wrong. */
 static enum status parse_line(struct metrics_reader *reader, const char *name, const char *text, size_t bytes,
                               struct metrics_line *out) {
-    json_t *object = NULL;
+    json_auto_t *object = NULL;
     *out = (struct metrics_line){0};
     TRY(json_parse_object(name, text, bytes, &object));
-    enum status status;
     if (json_object_get(object, renamed[0].before))
-        TRY_GOTO(status, json_rename_keys(name, "", object, renamed, sizeof renamed / sizeof *renamed), done);
-    TRY_GOTO(status, json_require(name, object, "step"), done);
+        TRY(json_rename_keys(name, "", object, renamed, sizeof renamed / sizeof *renamed));
+    TRY(json_require(name, object, "step"));
     int64_t min = json_object_get(object, "replan") ? 0 : 1; /* a plan may change before the first step */
-    TRY_GOTO(status, json_read_int(name, object, "step", min, INT64_MAX, &out->step), done);
+    TRY(json_read_int(name, object, "step", min, INT64_MAX, &out->step));
     for (int i = 0; i < METRIC_COUNT; i++) {
         const char *field = metric_name((enum metric)i);
         out->values[i] = NAN;
-        TRY_GOTO(status, json_read_double(name, object, field, -HUGE_VAL, HUGE_VAL, &out->values[i]), done);
+        TRY(json_read_double(name, object, field, -HUGE_VAL, HUGE_VAL, &out->values[i]));
     }
-    TRY_GOTO(status, keep_replan(reader, object), done);
+    TRY(keep_replan(reader, object));
     out->expert_slots = json_incref(json_object_get(object, "expert_slots"));
-done:
-    json_decref(object);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status take_line(void *payload, const struct growing_file *lines, const char *text, size_t bytes) {
@@ -439,19 +418,17 @@ static json_t *number_or_null(double value) { return isfinite(value) ? json_real
 
 static json_t *last_to_json(const struct metrics_reader *reader) {
     json_t *last = json_object();
-    int failed = !last;
     for (int i = 0; i < METRIC_COUNT; i++)
-        failed |= json_object_set_new(last, metric_name((enum metric)i), number_or_null(reader->last[i]));
-    return page_json_made(last, failed);
+        json_put(&last, metric_name((enum metric)i), number_or_null(reader->last[i]));
+    return last;
 }
 
 static json_t *curves_to_json(const struct metrics_reader *reader) {
     json_t *curves = json_object();
-    int failed = !curves;
     for (int i = 0; i < METRIC_CURVES; i++)
         if (reader->curves[i].count > 0)
-            failed |= json_object_set_new(curves, metric_name((enum metric)i), curve_to_json(&reader->curves[i]));
-    return page_json_made(curves, failed);
+            json_put(&curves, metric_name((enum metric)i), curve_to_json(&reader->curves[i]));
+    return curves;
 }
 
 static json_t *experts_to_json(const struct metrics_reader *reader) {

@@ -1,11 +1,11 @@
 #include "report/page/page.h"
 
-#include <stdarg.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "report/page/metrics_reader.h"
@@ -57,24 +57,21 @@ static enum status check_plan(const char *path, const json_t *object) {
 }
 
 static enum status read_plan(const char *path, json_t **out) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
-    enum status status = check_plan(path, object);
-    if (status == STATUS_OK) status = plan_update_keys(path, object, out);
-    json_decref(object);
-    return status;
+    TRY(check_plan(path, object));
+    return plan_update_keys(path, object, out);
 }
 
 static json_t *brief_fields(const json_t *config) {
     json_t *kept = json_object(), *value;
     const char *key;
     size_t fields = 0;
-    int failed = !kept;
     json_object_foreach((json_t *)(uintptr_t)config, key, value) {
         bool brief = json_is_number(value) || (json_is_string(value) && json_string_length(value) < MODEL_TEXT_MAX);
-        if (brief && fields++ < MODEL_FIELDS_MAX) failed |= json_object_set(kept, key, value);
+        if (brief && fields++ < MODEL_FIELDS_MAX) json_put(&kept, key, json_incref(value));
     }
-    return page_json_made(kept, failed);
+    return kept;
 }
 
 /* Where sizes stand: a model with vision has those of its text model by themselves. */
@@ -86,22 +83,20 @@ static const json_t *sizes_of(const json_t *config) {
 /* What config.json, or the preset, says of the (text) model, short values only; NULL for a model that has moved away,
  * which leaves its name. */
 static enum status read_model(const char *folder, json_t **out) {
-    char *path = path_join(folder, "config.json");
-    json_t *config = NULL;
+    AUTO_FREE char *path = path_join(folder, "config.json");
+    json_auto_t *config = NULL;
     if (!path) return STATUS_FAILED;
     const struct model_preset *preset = file_exists(path) ? NULL : model_preset_find(folder);
     enum status status = file_exists(path) ? json_read_object(path, FILE_LIMIT_BYTES, &config) : STATUS_OK;
     if (preset) status = model_preset_config(preset, &config);
-    mem_free(path);
     *out = config ? brief_fields(sizes_of(config)) : NULL;
     if (config && !*out) status = status_no_memory(0, "what is shown of a model");
-    json_decref(config);
     return status == STATUS_BAD_INPUT ? STATUS_OK : status;
 }
 
-/* Sets a field of the document, null where there is no value. */
+/* Sets a field of the document. NULL: there was no memory for the value. */
 static enum status put(json_t *document, const char *field, json_t *value) {
-    if (json_object_set_new(document, field, value ? value : json_null()) == 0) return STATUS_OK;
+    if (json_object_set_new(document, field, value) == 0) return STATUS_OK;
     return status_no_memory(0, "the page's data");
 }
 
@@ -120,52 +115,43 @@ enum status page_data_predict(json_t *document, const json_t *timeline) {
 }
 
 enum status page_data_of_plan(const char *plan_path, json_t **out) {
-    json_t *document = NULL, *plan = NULL, *config = NULL;
+    json_auto_t *document = NULL, *plan = NULL;
+    json_t *config = NULL;
     TRY(read_plan(plan_path, &plan));
     const char *model = json_string_value(json_object_get(plan, "model"));
     const char *name = last_part(model ? model : plan_path);
-    enum status status;
-    TRY_GOTO(status, begin_document("plan", name, "", model ? last_part(model) : "", &document), done);
-    if (model) TRY_GOTO(status, read_model(model, &config), done);
-    TRY_GOTO(status, put(document, "model", config), done);
-    TRY_GOTO(status, put(document, "plan", json_incref(plan)), done);
-    *out = document;
-    document = NULL; /* the caller's now */
-done:
-    json_decref(document);
-    json_decref(plan);
-    return status;
+    TRY(begin_document("plan", name, "", model ? last_part(model) : "", &document));
+    if (model) TRY(read_model(model, &config));
+    TRY(put(document, "model", config ? config : json_null()));
+    TRY(put(document, "plan", json_incref(plan)));
+    *out = TAKE(document);
+    return STATUS_OK;
 }
 
 static enum status open_readers(struct page_run *run) {
-    char *metrics = path_join(run->folder, "metrics.jsonl"), *samples = path_join(run->folder, "samples.jsonl");
-    enum status status;
-    TRY_GOTO(status, metrics && samples ? metrics_reader_open(metrics, &run->metrics) : STATUS_FAILED, done);
-    TRY_GOTO(status, samples_reader_open(samples, &run->samples), done);
-done:
-    mem_free(metrics);
-    mem_free(samples);
-    return status;
+    AUTO_FREE char *metrics = path_join(run->folder, "metrics.jsonl"),
+                   *samples = path_join(run->folder, "samples.jsonl");
+    TRY(metrics && samples ? metrics_reader_open(metrics, &run->metrics) : STATUS_FAILED);
+    return samples_reader_open(samples, &run->samples);
 }
 
 static enum status open_beside(const char *folder, struct page_run *run) {
-    struct run_settings settings;
+    AUTO(run_settings_free) struct run_settings settings = {0};
     TRY(run_folder_read(folder, &settings));
     run->step_tokens = settings.plan.recipe.batch * settings.plan.recipe.sequence_length;
-    run_settings_free(&settings);
     return page_run_open(folder, NULL, &run->compared);
 }
 
 enum status page_run_open(const char *run_folder, const char *compared, struct page_run **out) {
     struct page_run *run = mem_array(1, sizeof *run);
-    enum status status;
-    TRY_GOTO(status, run && (run->folder = mem_string(run_folder)) ? STATUS_OK : STATUS_FAILED, failed);
-    TRY_GOTO(status, open_readers(run), failed);
-    if (compared) TRY_GOTO(status, open_beside(compared, run), failed);
-    *out = run;
-    return STATUS_OK;
-failed:
-    page_run_close(run);
+    if (!run) return STATUS_FAILED;
+    run->folder = mem_string(run_folder);
+    enum status status = run->folder ? open_readers(run) : STATUS_FAILED;
+    if (status == STATUS_OK && compared) status = open_beside(compared, run);
+    if (status == STATUS_OK)
+        *out = run;
+    else
+        page_run_close(run);
     return status;
 }
 
@@ -185,163 +171,124 @@ static enum status find_revision(const struct page_run *run, char revision[PAGE_
     uint64_t sum = 14695981039346656037u;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct stat info = {0};
-        char *path = path_join(run->folder, names[i]);
+        AUTO_FREE char *path = path_join(run->folder, names[i]);
         if (!path) return STATUS_FAILED;
         if (stat(path, &info) != 0) info.st_size = -1;
         sum = (sum ^ (uint64_t)info.st_size) * 1099511628211u;
         sum = (sum ^ (uint64_t)info.st_mtim.tv_sec) * 1099511628211u;
         sum = (sum ^ (uint64_t)info.st_mtim.tv_nsec) * 1099511628211u;
-        mem_free(path);
     }
     snprintf(revision, PAGE_REVISION_BYTES, "%016" PRIx64, sum);
     return STATUS_OK;
 }
 
-/* Sets a field to what a reader gave; NULL: it had no memory. */
-static enum status put_read(json_t *document, const char *field, json_t *value) {
-    return value ? put(document, field, value) : status_no_memory(0, "the page's data");
-}
-
 static enum status put_metrics(struct page_run *run, json_t *document) {
     TRY(metrics_reader_advance(&run->metrics));
-    return put_read(document, "metrics", metrics_reader_to_json(&run->metrics));
+    return put(document, "metrics", metrics_reader_to_json(&run->metrics));
 }
 
 static enum status put_beside(struct page_run *run, json_t *document) {
-    struct scratch memory = {0};
+    AUTO(scratch_free) struct scratch memory = {0};
     const char *folder;
-    if (!run->compared) return put(document, "compare", NULL);
-    enum status status = path_make_absolute(run->compared->folder, &memory, &folder);
-    json_t *compared = NULL;
-    if (status == STATUS_OK) {
-        compared = json_pack("{s:s, s:s, s:I}", "name", last_part(folder), "folder", folder, "step_tokens",
-                             (json_int_t)run->step_tokens);
-        status = compared ? put_metrics(run->compared, compared)
-                          : status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", folder);
-    }
-    scratch_free(&memory);
-    if (status == STATUS_OK) return put(document, "compare", compared);
-    json_decref(compared);
-    return status;
+    if (!run->compared) return put(document, "compare", json_null());
+    TRY(path_make_absolute(run->compared->folder, &memory, &folder));
+    json_auto_t *compared = json_pack("{s:s, s:s, s:I}", "name", last_part(folder), "folder", folder, "step_tokens",
+                                      (json_int_t)run->step_tokens);
+    if (!compared) return status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", folder);
+    TRY(put_metrics(run->compared, compared));
+    return put(document, "compare", TAKE(compared));
 }
 
 static enum status put_samples(struct page_run *run, json_t *document) {
     TRY(samples_reader_advance(&run->samples));
-    return put_read(document, "samples", samples_reader_to_json(&run->samples));
+    return put(document, "samples", samples_reader_to_json(&run->samples));
 }
 
 enum status page_run_changes(struct page_run *run, json_t **out) {
     char revision[PAGE_REVISION_BYTES];
     TRY(find_revision(run, revision));
     TRY(samples_reader_advance(&run->samples));
-    json_t *document = json_pack("{s:s, s:I}", "revision", revision, "samples", (json_int_t)run->samples.count);
-    enum status status;
-    TRY_GOTO(status, document ? put_metrics(run, document) : status_no_memory(0, "the page's data"), failed);
-    TRY_GOTO(status, put_beside(run, document), failed);
-    *out = document;
+    json_auto_t *document = json_pack("{s:s, s:I}", "revision", revision, "samples", (json_int_t)run->samples.count);
+    TRY(document ? put_metrics(run, document) : status_no_memory(0, "the page's data"));
+    TRY(put_beside(run, document));
+    *out = TAKE(document);
     return STATUS_OK;
-failed:
-    json_decref(document);
-    return status;
 }
 
 static enum status put_timeline(struct page_run *run, json_t *document, const char *file, const char *field) {
     json_t *timeline = NULL;
-    char *path = path_join(run->folder, file);
+    AUTO_FREE char *path = path_join(run->folder, file);
     if (!path) return STATUS_FAILED;
-    enum status status = file_exists(path) ? page_timeline_read(path, &timeline) : STATUS_OK;
-    mem_free(path);
-    return status == STATUS_OK ? put(document, field, timeline) : status;
+    if (file_exists(path)) TRY(page_timeline_read(path, &timeline));
+    return put(document, field, timeline ? timeline : json_null());
 }
 
 /* run.json's plan, or plan.json's, which knows what the program takes. */
 static enum status put_plan(struct page_run *run, json_t *document, const json_t *settings) {
     json_t *plan = NULL;
-    char *path = path_join(run->folder, "plan.json");
-    enum status status = STATUS_FAILED;
-    if (path)
-        status = file_exists(path) ? read_plan(path, &plan)
-                                   : plan_update_keys("run.json", json_object_get(settings, "plan"), &plan);
-    mem_free(path);
-    return status == STATUS_OK ? put(document, "plan", plan) : status;
+    AUTO_FREE char *path = path_join(run->folder, "plan.json");
+    if (!path) return STATUS_FAILED;
+    TRY(file_exists(path) ? read_plan(path, &plan)
+                          : plan_update_keys("run.json", json_object_get(settings, "plan"), &plan));
+    return put(document, "plan", plan);
 }
 
 static enum status begin_run(struct page_run *run, const char *model, json_t **out) {
-    struct scratch memory = {0};
+    AUTO(scratch_free) struct scratch memory = {0};
     const char *folder;
     char argument[PATH_SHELL_BYTES];
-    enum status status;
-    TRY_GOTO(status, path_make_absolute(run->folder, &memory, &folder), done);
-    TRY_GOTO(status, begin_document("run", last_part(folder), folder, last_part(model), out), done);
-    TRY_GOTO(status, put_read(*out, "resume", json_sprintf("ballast resume %s", path_for_shell(folder, argument))),
-             done);
-done:
-    scratch_free(&memory);
-    return status;
+    TRY(path_make_absolute(run->folder, &memory, &folder));
+    TRY(begin_document("run", last_part(folder), folder, last_part(model), out));
+    return put(*out, "resume", json_sprintf("ballast resume %s", path_for_shell(folder, argument)));
 }
 
 /* run.json is read twice: strictly, for what is wrong with it, and as it is, to be shown. */
 static enum status put_settings(struct page_run *run, json_t **out) {
-    struct run_settings settings;
-    char *path = path_join(run->folder, "run.json");
-    json_t *object = NULL, *config = NULL;
+    AUTO(run_settings_free) struct run_settings settings = {0};
+    AUTO_FREE char *path = path_join(run->folder, "run.json");
+    json_auto_t *object = NULL;
+    json_t *config = NULL;
     if (!path) return STATUS_FAILED;
-    enum status status = run_folder_read(run->folder, &settings);
-    if (status != STATUS_OK) return mem_free(path), status;
-    TRY_GOTO(status, begin_run(run, settings.model_folder, out), done);
-    TRY_GOTO(status, read_model(settings.model_folder, &config), done);
-    TRY_GOTO(status, put(*out, "model", config), done);
-    TRY_GOTO(status, json_read_object(path, FILE_LIMIT_BYTES, &object), done);
-    TRY_GOTO(status, put(*out, "options", json_incref(json_object_get(object, "options"))), done);
-    TRY_GOTO(status, put(*out, "changes", run_changes_to_json(&settings.changes)), done);
-    TRY_GOTO(status, put_plan(run, *out, object), done);
-done:
-    run_settings_free(&settings);
-    json_decref(object);
-    mem_free(path);
-    return status;
+    TRY(run_folder_read(run->folder, &settings));
+    TRY(begin_run(run, settings.model_folder, out));
+    TRY(read_model(settings.model_folder, &config));
+    TRY(put(*out, "model", config ? config : json_null()));
+    TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
+    TRY(put(*out, "options", json_incref(json_object_get(object, "options"))));
+    TRY(put(*out, "changes", run_changes_to_json(&settings.changes)));
+    return put_plan(run, *out, object);
 }
 
 static enum status read_fixed(struct page_run *run, const char *revision) {
-    json_t *document = NULL;
-    enum status status;
-    TRY_GOTO(status, put_settings(run, &document), failed);
-    TRY_GOTO(status, put(document, "revision", json_string(revision)), failed);
-    TRY_GOTO(status, put_timeline(run, document, "timeline.json", "measured"), failed);
-    TRY_GOTO(status, put_timeline(run, document, "predicted.json", "predicted"), failed);
+    json_auto_t *document = NULL;
+    TRY(put_settings(run, &document));
+    TRY(put(document, "revision", json_string(revision)));
+    TRY(put_timeline(run, document, "timeline.json", "measured"));
+    TRY(put_timeline(run, document, "predicted.json", "predicted"));
     json_decref(run->fixed);
-    run->fixed = document;
+    run->fixed = TAKE(document);
     snprintf(run->revision, sizeof run->revision, "%s", revision);
     return STATUS_OK;
-failed:
-    json_decref(document);
-    return status;
 }
 
 enum status page_run_data(struct page_run *run, json_t **out) {
     char revision[PAGE_REVISION_BYTES];
     TRY(find_revision(run, revision));
     if (!run->fixed || strcmp(revision, run->revision) != 0) TRY(read_fixed(run, revision));
-    json_t *document = json_object(); /* json_copy would leave out what it has no memory for */
+    json_auto_t *document = json_object(); /* json_copy would leave out what it has no memory for */
     bool copied = document && json_object_update(document, run->fixed) == 0;
-    enum status status;
-    TRY_GOTO(status, copied ? put_metrics(run, document) : status_no_memory(0, "the page's data"), failed);
-    TRY_GOTO(status, put_samples(run, document), failed);
-    TRY_GOTO(status, put_beside(run, document), failed);
-    *out = document;
+    TRY(copied ? put_metrics(run, document) : status_no_memory(0, "the page's data"));
+    TRY(put_samples(run, document));
+    TRY(put_beside(run, document));
+    *out = TAKE(document);
     return STATUS_OK;
-failed:
-    json_decref(document);
-    return status;
 }
 
 enum status page_run_end(const char *run_folder, json_t *document) {
     enum run_state state;
-    char *message = NULL;
+    AUTO_FREE char *message = NULL;
     TRY(run_end_read(run_folder, &state, &message));
-    json_t *end = json_pack("{s:s, s:s}", "state", run_state_name(state), "message", message);
-    mem_free(message);
-    return put_read(document, "end", end);
+    return put(document, "end", json_pack("{s:s, s:s}", "state", run_state_name(state), "message", message));
 }
 
 enum { NUMBER_DIGITS = 9 }; /* a drawing needs no more, and the file is half as long */
@@ -372,15 +319,14 @@ static char *escape(const char *text) {
 }
 
 char *page_text_of(const json_t *document) {
-    char *text = json_text(document, JSON_COMPACT | JSON_REAL_PRECISION(NUMBER_DIGITS));
+    AUTO_FREE char *text = json_text(document, JSON_COMPACT | JSON_REAL_PRECISION(NUMBER_DIGITS));
     char *escaped = text ? escape(text) : NULL;
-    mem_free(text);
     if (!escaped) (void)status_no_memory(0, "the page");
     return escaped;
 }
 
 char *page_make(const json_t *document, size_t *bytes) {
-    char *data = page_text_of(document);
+    AUTO_FREE char *data = page_text_of(document);
     if (!data) return NULL;
     size_t length = strlen(data), total = page_source_before_bytes + length + page_source_after_bytes;
     char *page = mem_array(total + 1, 1);
@@ -389,7 +335,6 @@ char *page_make(const json_t *document, size_t *bytes) {
         memcpy(page + page_source_before_bytes, data, length);
         memcpy(page + page_source_before_bytes + length, page_source_after, page_source_after_bytes);
     }
-    mem_free(data);
     if (bytes) *bytes = total;
     return page;
 }
@@ -411,26 +356,6 @@ char *page_make(const json_t *document, size_t *bytes) {
     X("metrics/last/mfu", "ballast_mfu_ratio", "gauge", "Model FLOPs a second over the machine's matrix rate")         \
     X("metrics/last/device_bytes", "ballast_memory_resident_bytes", "gauge", "Of the device arena, in memory now")
 
-struct text {
-    VEC(char) bytes;
-    bool failed;
-};
-
-__attribute__((format(printf, 2, 3))) static void append(struct text *text, const char *format, ...) {
-    va_list arguments, again;
-    va_start(arguments, format);
-    va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    size_t wanted = text->bytes.count + (size_t)length + 1;
-    if (wanted > text->bytes.capacity && vec_reserve(&text->bytes, 2 * wanted) != STATUS_OK) text->failed = true;
-    if (!text->failed) {
-        vsnprintf(text->bytes.items + text->bytes.count, (size_t)length + 1, format, again);
-        text->bytes.count += (size_t)length;
-    }
-    va_end(again);
-    va_end(arguments);
-}
-
 /* "a/b/c": fields of objects in one another. */
 static const json_t *find(const json_t *document, const char *path) {
     char key[64];
@@ -443,62 +368,64 @@ static const json_t *find(const json_t *document, const char *path) {
     return document;
 }
 
-static void append_head(struct text *text, const char *name, const char *type, const char *help) {
-    append(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+static enum status print_head(struct text_buffer *text, const char *name, const char *type, const char *help) {
+    return text_print(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void append_value(struct text *text, const json_t *value) {
-    if (json_is_integer(value))
-        append(text, " %lld\n", (long long)json_integer_value(value));
-    else
-        append(text, " %.17g\n", json_real_value(value));
+static enum status print_value(struct text_buffer *text, const json_t *value) {
+    if (json_is_integer(value)) return text_print(text, " %lld\n", (long long)json_integer_value(value));
+    return text_print(text, " %.17g\n", json_real_value(value));
 }
 
 /* A label's value: a name from a plan file, with what would end it escaped. */
-static void append_label(struct text *text, const char *value) {
+static enum status print_label(struct text_buffer *text, const char *value) {
     for (const char *c = value; *c; c++) {
         if (*c == '\n')
-            append(text, "\\n");
+            TRY(text_print(text, "\\n"));
         else
-            append(text, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+            TRY(text_print(text, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c));
     }
+    return STATUS_OK;
 }
 
-static void append_tiers(struct text *text, const json_t *document, const char *field, const char *name,
-                         const char *help) {
+static enum status print_tiers(struct text_buffer *text, const json_t *document, const char *field, const char *name,
+                               const char *help) {
     const json_t *tiers = find(document, "plan/tiers"), *tier;
     size_t i;
-    if (json_array_size(tiers) > 0) append_head(text, name, "gauge", help);
+    if (json_array_size(tiers) > 0) TRY(print_head(text, name, "gauge", help));
     json_array_foreach(tiers, i, tier) {
         const json_t *value = json_object_get(tier, field), *title = json_object_get(tier, "name");
         if (!json_is_number(value) || !json_is_string(title)) continue;
-        append(text, "%s{tier=\"", name);
-        append_label(text, json_string_value(title));
-        append(text, "\"}");
-        append_value(text, value);
+        TRY(text_print(text, "%s{tier=\"", name));
+        TRY(print_label(text, json_string_value(title)));
+        TRY(text_print(text, "\"}"));
+        TRY(print_value(text, value));
     }
+    return STATUS_OK;
 }
 
-char *prometheus_text(const json_t *document) {
+static enum status print_samples(struct text_buffer *text, const json_t *document) {
     static const char *const samples[][4] = {
 #define SAMPLE_ROW(path, name, type, help) {path, name, type, help},
         SAMPLE_LIST(SAMPLE_ROW)
 #undef SAMPLE_ROW
     };
-    struct text text = {0};
     const char *last = "";
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
         const json_t *value = find(document, samples[i][0]);
         if (!json_is_number(value) || strcmp(last, samples[i][1]) == 0) continue; /* the first that is known */
         last = samples[i][1];
-        append_head(&text, samples[i][1], samples[i][2], samples[i][3]);
-        append(&text, "%s", samples[i][1]);
-        append_value(&text, value);
+        TRY(print_head(text, samples[i][1], samples[i][2], samples[i][3]));
+        TRY(text_print(text, "%s", samples[i][1]));
+        TRY(print_value(text, value));
     }
-    append_tiers(&text, document, "program_bytes", "ballast_memory_used_bytes", "The arena of each memory tier");
-    append_tiers(&text, document, "capacity_bytes", "ballast_memory_capacity_bytes", "The most that a tier may take");
-    append(&text, "%s", "");
-    if (!text.failed) return text.bytes.items;
-    vec_free(&text.bytes);
-    return NULL;
+    TRY(print_tiers(text, document, "program_bytes", "ballast_memory_used_bytes", "The arena of each memory tier"));
+    TRY(print_tiers(text, document, "capacity_bytes", "ballast_memory_capacity_bytes",
+                    "The most that a tier may take"));
+    return text_print(text, "%s", "");
+}
+
+char *prometheus_text(const json_t *document) {
+    AUTO_VEC struct text_buffer text = {0};
+    return print_samples(&text, document) == STATUS_OK ? TAKE(text.items) : NULL;
 }

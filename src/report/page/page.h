@@ -17,13 +17,6 @@
 
 #include "base/base.h"
 
-/* JSON that was put together: NULL where a part of it `failed`, which drops it. */
-static inline json_t *page_json_made(json_t *value, int failed) {
-    if (!failed) return value;
-    json_decref(value);
-    return NULL;
-}
-
 /* What the page shows, as one JSON document, gathered from the files of a run or from a plan file:
  *
  *   {"version", "ballast", "kind": "run" or "plan", "name", "directory", "model_name", "revision",

@@ -1,7 +1,6 @@
 #include "report/page/scale_page.h"
 
 #include <math.h>
-#include <stdarg.h>
 
 #include "base/file.h"
 #include "base/folder.h"
@@ -22,16 +21,6 @@ struct svg_frame {
 };
 enum { SVG_WIDTH = 720, SVG_HEIGHT = 400, SVG_LEFT = 84, SVG_RIGHT = 700, SVG_TOP = 44, SVG_BOTTOM = 340 };
 
-enum status svg_print(struct text_buffer *out, const char *format, ...) {
-    char text[512];
-    va_list list;
-    va_start(list, format);
-    int length = vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    BUG_IF(length < 0 || (size_t)length >= sizeof text, "an element of a drawing has %d characters", length);
-    return text_append(out, text, (size_t)length);
-}
-
 /* Appends a text with what XML and HTML would read as markup escaped. */
 static enum status svg_text(struct text_buffer *out, const char *text) {
     for (const char *at = text; *at; at++) {
@@ -51,20 +40,7 @@ static double svg_at(const struct svg_axis *axis, double value) {
     return axis->from + (value - low) / (high > low ? high - low : 1) * (axis->to - axis->from);
 }
 
-/* <svg>, the title, both axes with ticks at round values and lines behind what is drawn next. `height` of the whole. */
-static enum status svg_begin(struct text_buffer *out, const char *title, int height) {
-    TRY(svg_print(out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-                  "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" role=\"img\">\n<title>",
-                  SVG_WIDTH, height, SVG_WIDTH, height));
-    TRY(svg_text(out, title));
-    TRY(svg_print(out, "</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", SVG_WIDTH, height));
-    TRY(svg_print(out, "<text x=\"%d\" y=\"22\" font-size=\"14\" font-weight=\"bold\" fill=\"#17202b\">", SVG_LEFT));
-    TRY(svg_text(out, title));
-    return svg_print(out, "</text>\n");
-}
-
-static enum status svg_end(struct text_buffer *out) { return svg_print(out, "</svg>\n"); }
+static enum status svg_end(struct text_buffer *out) { return text_print(out, "</svg>\n"); }
 
 /* The round step (1, 2 or 5 times a power of ten) that gives at most so many ticks. */
 static double tick_step(double extent, int max) {
@@ -104,17 +80,17 @@ static enum status draw_ticks(struct text_buffer *out, const struct svg_frame *f
     for (int i = 0; i < count; i++) {
         double at = svg_at(axis, values[i]);
         if (up)
-            TRY(svg_print(out,
-                          "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e1e5ea\"/><text x=\"%g\" "
-                          "y=\"%.1f\" text-anchor=\"end\" fill=\"#55606e\">",
-                          frame->x.from, frame->x.to, at, at, frame->x.from - 8, at + 4));
+            TRY(text_print(out,
+                           "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e1e5ea\"/><text x=\"%g\" "
+                           "y=\"%.1f\" text-anchor=\"end\" fill=\"#55606e\">",
+                           frame->x.from, frame->x.to, at, at, frame->x.from - 8, at + 4));
         else
-            TRY(svg_print(out,
-                          "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"#e1e5ea\"/><text x=\"%.1f\" "
-                          "y=\"%g\" text-anchor=\"middle\" fill=\"#55606e\">",
-                          at, at, frame->y.to, frame->y.from, at, frame->y.from + 18));
+            TRY(text_print(out,
+                           "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"#e1e5ea\"/><text x=\"%.1f\" "
+                           "y=\"%g\" text-anchor=\"middle\" fill=\"#55606e\">",
+                           at, at, frame->y.to, frame->y.from, at, frame->y.from + 18));
         TRY((up ? frame->y_label : frame->x_label)(out, values[i]));
-        TRY(svg_print(out, "</text>\n"));
+        TRY(text_print(out, "</text>\n"));
     }
     return STATUS_OK;
 }
@@ -122,16 +98,30 @@ static enum status draw_ticks(struct text_buffer *out, const struct svg_frame *f
 static enum status svg_axes(struct text_buffer *out, const struct svg_frame *frame) {
     if (frame->x_label) TRY(draw_ticks(out, frame, false));
     if (frame->y_label) TRY(draw_ticks(out, frame, true));
-    TRY(svg_print(out, "<path d=\"M%g %gV%gH%g\" fill=\"none\" stroke=\"#8a939d\"/>\n", frame->x.from, frame->y.to,
-                  frame->y.from, frame->x.to));
-    TRY(svg_print(out, "<text x=\"%g\" y=\"%g\" text-anchor=\"middle\" fill=\"#17202b\">",
-                  (frame->x.from + frame->x.to) / 2, frame->y.from + 38));
+    TRY(text_print(out, "<path d=\"M%g %gV%gH%g\" fill=\"none\" stroke=\"#8a939d\"/>\n", frame->x.from, frame->y.to,
+                   frame->y.from, frame->x.to));
+    TRY(text_print(out, "<text x=\"%g\" y=\"%g\" text-anchor=\"middle\" fill=\"#17202b\">",
+                   (frame->x.from + frame->x.to) / 2, frame->y.from + 38));
     TRY(svg_text(out, frame->across));
-    TRY(svg_print(out,
-                  "</text>\n<text transform=\"translate(16 %g) rotate(-90)\" text-anchor=\"middle\" fill=\"#17202b\">",
-                  (frame->y.from + frame->y.to) / 2));
+    TRY(text_print(out,
+                   "</text>\n<text transform=\"translate(16 %g) rotate(-90)\" text-anchor=\"middle\" fill=\"#17202b\">",
+                   (frame->y.from + frame->y.to) / 2));
     TRY(svg_text(out, frame->up));
-    return svg_print(out, "</text>\n");
+    return text_print(out, "</text>\n");
+}
+
+/* <svg>, the title, both axes with ticks at round values and lines behind what is drawn next. `height` of the whole. */
+static enum status svg_begin(struct text_buffer *out, const struct svg_frame *frame, int height) {
+    TRY(text_print(out,
+                   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+                   "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" role=\"img\">\n<title>",
+                   SVG_WIDTH, height, SVG_WIDTH, height));
+    TRY(svg_text(out, frame->title));
+    TRY(text_print(out, "</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", SVG_WIDTH, height));
+    TRY(text_print(out, "<text x=\"%d\" y=\"22\" font-size=\"14\" font-weight=\"bold\" fill=\"#17202b\">", SVG_LEFT));
+    TRY(svg_text(out, frame->title));
+    TRY(text_print(out, "</text>\n"));
+    return svg_axes(out, frame);
 }
 
 enum status svg_amount(struct text_buffer *out, double value) {
@@ -141,18 +131,18 @@ enum status svg_amount(struct text_buffer *out, double value) {
     } units[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e4, "k"}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         double in = units[i].of == 1e4 ? 1e3 : units[i].of;
-        if (value >= units[i].of) return svg_print(out, "%.4g%s", value / in, units[i].name);
+        if (value >= units[i].of) return text_print(out, "%.4g%s", value / in, units[i].name);
     }
-    return svg_print(out, "%.4g", value);
+    return text_print(out, "%.4g", value);
 }
 
 static enum status svg_seconds(struct text_buffer *out, double value) {
-    if (value == 0) return svg_print(out, "0");
-    return value < 1 ? svg_print(out, "%.4g ms", 1e3 * value) : svg_print(out, "%.4g s", value);
+    if (value == 0) return text_print(out, "0");
+    return value < 1 ? text_print(out, "%.4g ms", 1e3 * value) : text_print(out, "%.4g s", value);
 }
 
 static enum status svg_gigabytes(struct text_buffer *out, double value) {
-    return svg_print(out, "%.4g GB", value / 1e9);
+    return text_print(out, "%.4g GB", value / 1e9);
 }
 
 enum { ROWS_MAX = 32, ROW_PIXELS = 22, MICRO_BATCHES_SHOWN = 8 };
@@ -190,8 +180,31 @@ static struct svg_axis padded_axis(double low, double high, double from, double 
     return (struct svg_axis){low > pad ? low - pad : 0, high + pad, from, to, false};
 }
 
-static enum status mark(struct text_buffer *out, double x, double y, const char *color, double radius) {
-    return svg_print(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%s\"/>\n", x, y, radius, color);
+/* A point of a line, in the values of its axes. */
+struct svg_point {
+    double x, y;
+};
+struct svg_line {
+    struct svg_point (*point)(const struct scale_picture *picture, size_t i);
+    size_t count, marked; /* which point stands out; `count`: none */
+    double width, radius; /* of the line, and of the mark that stands out */
+};
+
+static enum status draw_line(const struct scale_picture *picture, const struct svg_frame *frame,
+                             const struct svg_line *line, struct text_buffer *out) {
+    TRY(text_print(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"%g\" points=\"", BLUE, line->width));
+    for (size_t i = 0; i < line->count; i++) {
+        struct svg_point point = line->point(picture, i);
+        TRY(text_print(out, "%.1f,%.1f ", svg_at(&frame->x, point.x), svg_at(&frame->y, point.y)));
+    }
+    TRY(text_print(out, "\"/>\n"));
+    for (size_t i = 0; i < line->count; i++) {
+        struct svg_point point = line->point(picture, i);
+        TRY(text_print(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%s\"/>\n", svg_at(&frame->x, point.x),
+                       svg_at(&frame->y, point.y), i == line->marked ? line->radius : 4,
+                       i == line->marked ? WARM : BLUE));
+    }
+    return STATUS_OK;
 }
 
 /* --- the Pareto front --- */
@@ -212,20 +225,17 @@ static struct svg_frame pareto_front_frame(const struct scale_picture *picture) 
                               .y_label = svg_seconds};
 }
 
+static struct svg_point pareto_front_point(const struct scale_picture *picture, size_t i) {
+    const struct forecast *one = &picture->pareto_front[i].forecast;
+    return (struct svg_point){(double)one->peak_bytes, one->step_s};
+}
+
 static enum status draw_pareto_front(const struct scale_picture *picture, struct text_buffer *out) {
     struct svg_frame frame = pareto_front_frame(picture);
-    TRY(svg_begin(out, frame.title, SVG_HEIGHT));
-    TRY(svg_axes(out, &frame));
-    TRY(svg_print(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", BLUE));
-    for (size_t i = 0; i < picture->pareto_front_count; i++)
-        TRY(svg_print(out, "%.1f,%.1f ", svg_at(&frame.x, (double)picture->pareto_front[i].forecast.peak_bytes),
-                      svg_at(&frame.y, picture->pareto_front[i].forecast.step_s)));
-    TRY(svg_print(out, "\"/>\n"));
-    for (size_t i = 0; i < picture->pareto_front_count; i++) {
-        bool last = i + 1 == picture->pareto_front_count; /* the fastest */
-        TRY(mark(out, svg_at(&frame.x, (double)picture->pareto_front[i].forecast.peak_bytes),
-                 svg_at(&frame.y, picture->pareto_front[i].forecast.step_s), last ? WARM : BLUE, last ? 6 : 4));
-    }
+    size_t count = picture->pareto_front_count;
+    const struct svg_line line = {pareto_front_point, count, count - 1, 1.5, 6}; /* the last is the fastest */
+    TRY(svg_begin(out, &frame, SVG_HEIGHT));
+    TRY(draw_line(picture, &frame, &line, out));
     return svg_end(out);
 }
 
@@ -252,25 +262,23 @@ static struct svg_frame curve_frame(const struct scale_picture *picture) {
                               .y_label = svg_amount};
 }
 
+static struct svg_point curve_point(const struct scale_picture *picture, size_t i) {
+    return (struct svg_point){(double)picture->curve[i].devices, tokens_per_s(picture, i)};
+}
+
 static enum status draw_curve(const struct scale_picture *picture, struct text_buffer *out) {
     struct svg_frame frame = curve_frame(picture);
-    const struct choice *curve = picture->curve;
-    size_t last = picture->curve_count - 1;
-    double times = (double)curve[last].devices / (double)curve[0].devices;
-    TRY(svg_begin(out, frame.title, SVG_HEIGHT));
-    TRY(svg_axes(out, &frame));
-    TRY(svg_print(
+    struct svg_line line = {curve_point, picture->curve_count, 0, 1.8, 4};
+    struct svg_point first = curve_point(picture, 0), last = curve_point(picture, picture->curve_count - 1);
+    while (line.marked < line.count &&
+           !(picture->chosen && picture->chosen->devices == picture->curve[line.marked].devices))
+        line.marked++;
+    TRY(svg_begin(out, &frame, SVG_HEIGHT));
+    TRY(text_print(
         out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#8a939d\" stroke-dasharray=\"6 4\"/>\n",
-        svg_at(&frame.x, (double)curve[0].devices), svg_at(&frame.y, tokens_per_s(picture, 0)),
-        svg_at(&frame.x, (double)curve[last].devices), svg_at(&frame.y, tokens_per_s(picture, 0) * times)));
-    TRY(svg_print(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"", BLUE));
-    for (size_t i = 0; i <= last; i++)
-        TRY(svg_print(out, "%.1f,%.1f ", svg_at(&frame.x, (double)curve[i].devices),
-                      svg_at(&frame.y, tokens_per_s(picture, i))));
-    TRY(svg_print(out, "\"/>\n"));
-    for (size_t i = 0; i <= last; i++)
-        TRY(mark(out, svg_at(&frame.x, (double)curve[i].devices), svg_at(&frame.y, tokens_per_s(picture, i)),
-                 picture->chosen && picture->chosen->devices == curve[i].devices ? WARM : BLUE, 4));
+        svg_at(&frame.x, first.x), svg_at(&frame.y, first.y), svg_at(&frame.x, last.x),
+        svg_at(&frame.y, first.y * (last.x / first.x))));
+    TRY(draw_line(picture, &frame, &line, out));
     return svg_end(out);
 }
 
@@ -283,10 +291,10 @@ struct part {
 static enum status draw_key(struct text_buffer *out, const struct part *parts, int count, double y) {
     double x = SVG_LEFT;
     for (int i = 0; i < count; i++, x += 104)
-        TRY(svg_print(out,
-                      "<rect x=\"%g\" y=\"%g\" width=\"11\" height=\"11\" fill=\"%s\"/><text x=\"%g\" y=\"%g\" "
-                      "fill=\"%s\">%s</text>\n",
-                      x, y - 10, parts[i].color, x + 16, y, INK, parts[i].name));
+        TRY(text_print(out,
+                       "<rect x=\"%g\" y=\"%g\" width=\"11\" height=\"11\" fill=\"%s\"/><text x=\"%g\" y=\"%g\" "
+                       "fill=\"%s\">%s</text>\n",
+                       x, y - 10, parts[i].color, x + 16, y, INK, parts[i].name));
     return STATUS_OK;
 }
 
@@ -299,8 +307,8 @@ static int32_t stage_of_row(int32_t row, int32_t stages) {
 
 static enum status draw_stage_names(struct text_buffer *out, int32_t stages, double top) {
     for (int32_t row = 0; row < stages_shown(stages); row++)
-        TRY(svg_print(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" fill=\"#55606e\">stage %d</text>\n",
-                      SVG_LEFT - 8, top + ROW_PIXELS * (row + 0.65), stage_of_row(row, stages) + 1));
+        TRY(text_print(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" fill=\"#55606e\">stage %d</text>\n",
+                       SVG_LEFT - 8, top + ROW_PIXELS * (row + 0.65), stage_of_row(row, stages) + 1));
     return STATUS_OK;
 }
 
@@ -326,8 +334,8 @@ static enum status draw_bars(struct text_buffer *out, const struct replay *repla
             continue;
         }
         if (to > from)
-            TRY(svg_print(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", from, top,
-                          to - from > 0.2 ? to - from - 0.1 : to - from, ROW_PIXELS / 2 - 2, kinds[kind].color));
+            TRY(text_print(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", from, top,
+                           to - from > 0.2 ? to - from - 0.1 : to - from, ROW_PIXELS / 2 - 2, kinds[kind].color));
         if (!end) from = start, to = svg_at(x, one->end_s), kind = one->kind;
     }
     return STATUS_OK;
@@ -342,8 +350,7 @@ static enum status draw_rows(struct text_buffer *out, const struct replay *repla
                               .x = {0, replay->end_s, SVG_LEFT, SVG_RIGHT, false},
                               .y = {0, 1, bottom, SVG_TOP, false},
                               .x_label = svg_seconds};
-    TRY(svg_begin(out, frame.title, (int)bottom + 80));
-    TRY(svg_axes(out, &frame));
+    TRY(svg_begin(out, &frame, (int)bottom + 80));
     TRY(draw_stage_names(out, replay->stages, SVG_TOP));
     for (int32_t row = 0; row < rows; row++)
         for (enum replay_queue queue = 0; queue < REPLAY_QUEUE_COUNT; queue++)
@@ -355,13 +362,11 @@ static enum status draw_rows(struct text_buffer *out, const struct replay *repla
 
 static enum status draw_timeline(const struct scale_picture *picture, struct text_buffer *out) {
     struct calibration calibration = calibration_default();
-    struct replay replay = {0};
+    AUTO(replay_free) struct replay replay = {0};
     int64_t pipeline = picture->job.layout.pipeline;
     int64_t shown = 2 * pipeline > MICRO_BATCHES_SHOWN ? 2 * pipeline : MICRO_BATCHES_SHOWN;
-    enum status status = forecast_timeline(&picture->job, &calibration, shown, &replay);
-    if (status == STATUS_OK) status = draw_rows(out, &replay);
-    replay_free(&replay);
-    return status;
+    TRY(forecast_timeline(&picture->job, &calibration, shown, &replay));
+    return draw_rows(out, &replay);
 }
 
 /* --- memory of a rank --- */
@@ -375,8 +380,8 @@ static enum status draw_memory_row(struct text_buffer *out, const struct rank_me
     double parts[MEMORY_PARTS] = {memory->states, memory->activations, memory->working}, sum = 0;
     parts[MEMORY_PARTS - 1] = memory->total - memory->states - memory->activations - memory->working;
     for (int i = 0; i < MEMORY_PARTS; sum += parts[i], i++)
-        TRY(svg_print(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", svg_at(x, sum),
-                      top + 2, svg_at(x, parts[i]) - x->from, ROW_PIXELS - 4, memory_parts[i].color));
+        TRY(text_print(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", svg_at(x, sum),
+                       top + 2, svg_at(x, parts[i]) - x->from, ROW_PIXELS - 4, memory_parts[i].color));
     return STATUS_OK;
 }
 
@@ -393,15 +398,14 @@ static enum status draw_memory(const struct scale_picture *picture, struct text_
                               .x = {0, max * 1.04, SVG_LEFT, SVG_RIGHT, false},
                               .y = {0, 1, bottom, SVG_TOP, false},
                               .x_label = svg_gigabytes};
-    TRY(svg_begin(out, frame.title, (int)bottom + 80));
-    TRY(svg_axes(out, &frame));
+    TRY(svg_begin(out, &frame, (int)bottom + 80));
     TRY(draw_stage_names(out, stages, SVG_TOP));
     for (int32_t row = 0; row < rows; row++) {
         struct rank_memory memory = rank_memory_of(&costs, stage_of_row(row, stages));
         TRY(draw_memory_row(out, &memory, &frame.x, SVG_TOP + ROW_PIXELS * row));
     }
     double limit = svg_at(&frame.x, picture->capacity_bytes);
-    TRY(svg_print(
+    TRY(text_print(
         out,
         "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%g\" stroke=\"%s\" stroke-width=\"1.6\" "
         "stroke-dasharray=\"7 4\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"end\" fill=\"%s\">capacity</text>\n",
@@ -432,61 +436,55 @@ static const char HEAD[] =
     "font-variant-numeric:tabular-nums}td,th{padding:4px 10px;border:1px solid #d9dee5;text-align:right;"
     "white-space:nowrap}</style>\n<title>";
 
-static enum status append(struct text_buffer *out, const char *text) { return text_append(out, text, strlen(text)); }
-
 static enum status draw(const struct scale_picture *picture, struct text_buffer *out) {
-    TRY(append(out, "<div class=\"charts\">\n"));
+    TRY(text_print(out, "<div class=\"charts\">\n"));
     for (enum scale_plot plot = 0; plot < SCALE_PLOT_COUNT; plot++) {
         if (!scale_plot_has(picture, plot)) continue;
-        TRY(svg_print(out, "<figure id=\"%s\">\n", scale_plot_name(plot)));
+        TRY(text_print(out, "<figure id=\"%s\">\n", scale_plot_name(plot)));
         TRY(scale_plot_draw(picture, plot, out));
-        TRY(svg_print(out, "<figcaption>%s</figcaption></figure>\n", scale_plot_caption(plot)));
+        TRY(text_print(out, "<figcaption>%s</figcaption></figure>\n", scale_plot_caption(plot)));
     }
-    return append(out, "</div>\n");
+    return text_print(out, "</div>\n");
 }
 
 static enum status tabulate(const char *title, const struct choice *choices, size_t choice_count,
                             const struct scale_column *columns, size_t count, const void *context,
                             struct text_buffer *out) {
     if (choice_count == 0) return STATUS_OK;
-    TRY(svg_print(out, "<h2>%s</h2>\n<div class=\"wide\"><table><tr>", title));
+    TRY(text_print(out, "<h2>%s</h2>\n<div class=\"wide\"><table><tr>", title));
     for (size_t i = 0; i < count; i++)
-        TRY(svg_print(out, "<th>%s</th>", columns[i].heading));
+        TRY(text_print(out, "<th>%s</th>", columns[i].heading));
     for (size_t row = 0; row < choice_count; row++) {
-        TRY(append(out, "</tr>\n<tr>"));
+        TRY(text_print(out, "</tr>\n<tr>"));
         for (size_t i = 0; i < count; i++) {
-            TRY(append(out, "<td>"));
+            TRY(text_print(out, "<td>"));
             TRY(columns[i].cell(context, &choices[row], out));
-            TRY(append(out, "</td>"));
+            TRY(text_print(out, "</td>"));
         }
     }
-    return append(out, "</tr></table></div>\n");
+    return text_print(out, "</tr></table></div>\n");
 }
 
 enum status scale_page_make(const struct scale_picture *picture, const struct scale_column *columns, size_t count,
                             const void *context, struct text_buffer *out) {
-    TRY(append(out, HEAD));
+    TRY(text_print(out, "%s", HEAD));
     TRY(svg_text(out, picture->name));
-    TRY(append(out, "</title></head><body>\n<h1>"));
+    TRY(text_print(out, "</title></head><body>\n<h1>"));
     TRY(svg_text(out, picture->name));
-    TRY(append(out, "</h1>\n<p>All of it is simulated; nothing was run.</p>\n"));
+    TRY(text_print(out, "</h1>\n<p>All of it is simulated; nothing was run.</p>\n"));
     TRY(draw(picture, out));
     TRY(tabulate("Layouts of which none is both faster and smaller", picture->pareto_front, picture->pareto_front_count,
                  columns, count, context, out));
     TRY(tabulate("The fastest by number of devices", picture->curve, picture->curve_count, columns, count, context,
                  out));
-    return append(out, "</body></html>\n");
+    return text_print(out, "</body></html>\n");
 }
 
 static enum status write_plot(const struct scale_picture *picture, const char *folder, enum scale_plot plot) {
-    struct text_buffer text = {0};
-    char *name = mem_format("%s.svg", scale_plot_name(plot)), *path = name ? path_join(folder, name) : NULL;
-    enum status status = path ? scale_plot_draw(picture, plot, &text) : STATUS_FAILED;
-    if (status == STATUS_OK) status = file_replace(path, text.items, text.count);
-    vec_free(&text);
-    mem_free(path);
-    mem_free(name);
-    return status;
+    AUTO_VEC struct text_buffer text = {0};
+    AUTO_FREE char *name = mem_format("%s.svg", scale_plot_name(plot)), *path = name ? path_join(folder, name) : NULL;
+    TRY(path ? scale_plot_draw(picture, plot, &text) : STATUS_FAILED);
+    return file_replace(path, text.items, text.count);
 }
 
 enum status scale_plots_write(const struct scale_picture *picture, const char *folder) {

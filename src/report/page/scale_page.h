@@ -6,9 +6,6 @@
 
 /* Drawings as SVG: texts that stand alone as a file, for a paper, and inside the page alike. */
 
-/* Appends by printf's rules. FAILED without memory. */
-__attribute__((format(printf, 2, 3))) enum status svg_print(struct text_buffer *out, const char *format, ...);
-
 /* Labels: 12, 1.5k, 3M; seconds as 20 ms, 1.5 s; bytes as 12 GB. */
 enum status svg_amount(struct text_buffer *out, double value);
 

@@ -142,7 +142,7 @@ static struct MHD_Response *response_of(char *text, const char *type) {
 
 /* The text of a resource, or NULL with the message set. */
 static char *make_text(struct server *server, enum resource resource) {
-    json_t *document = NULL;
+    json_auto_t *document = NULL;
     char *text = NULL;
     enum status status =
         resource == RESOURCE_CHANGES ? page_run_changes(server->run, &document) : page_run_data(server->run, &document);
@@ -151,7 +151,6 @@ static char *make_text(struct server *server, enum resource resource) {
     if (resource == RESOURCE_PAGE) text = page_make(document, NULL);
     if (resource == RESOURCE_METRICS) text = prometheus_text(document);
     if (resource == RESOURCE_DATA || resource == RESOURCE_CHANGES) text = page_text_of(document);
-    json_decref(document);
     return text;
 }
 
