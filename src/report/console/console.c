@@ -27,20 +27,14 @@ static char *field_line_add(struct field_line *line) {
     return line->fields[line->count++];
 }
 
-static size_t append(char *text, size_t used, const char *more) {
-    int put = snprintf(text + used, FIELD_LINE_BYTES - used, "%s", more);
-    size_t bytes = put > 0 ? (size_t)put : 0;
-    return used + bytes < FIELD_LINE_BYTES ? used + bytes : FIELD_LINE_BYTES - 1;
-}
-
-static size_t append_bar(char *text, double part, int width, bool colour) {
+static void append_bar(char text[FIELD_LINE_BYTES], double part, int width, bool colour) {
     int full = (int)((part < 0 ? 0 : part > 1 ? 1 : part) * width);
-    size_t used = append(text, 0, colour ? "\x1b[36m" : "[");
+    text_add(text, FIELD_LINE_BYTES, colour ? "\x1b[36m" : "[");
     for (int i = 0; i < width; i++) {
-        if (colour && i == full) used = append(text, used, "\x1b[2m");
-        used = append(text, used, i < full ? (colour ? "━" : "#") : (colour ? "─" : "."));
+        if (colour && i == full) text_add(text, FIELD_LINE_BYTES, "\x1b[2m");
+        text_add(text, FIELD_LINE_BYTES, "%s", i < full ? (colour ? "━" : "#") : (colour ? "─" : "."));
     }
-    return append(text, used, colour ? "\x1b[0m " : "] ");
+    text_add(text, FIELD_LINE_BYTES, colour ? "\x1b[0m " : "] ");
 }
 
 /* How many fields fit, and the columns that they take. */
@@ -69,15 +63,12 @@ static void field_line_print(const struct field_line *line, int columns, bool co
     int shown = fit(line, columns - width - BAR_FRAME, &taken);
     bool bar = shown >= needed;
     if (!bar) shown = fit(line, columns, &taken);
-    size_t used = 0;
     text[0] = '\0';
-    if (bar) used = append_bar(text, line->part, width, colour);
+    if (bar) append_bar(text, line->part, width, colour);
     for (int i = 0; i < shown; i++) {
         bool strong = colour && i == line->strong;
-        if (i > 0) used = append(text, used, "  ");
-        if (strong) used = append(text, used, "\x1b[1m");
-        used = append(text, used, line->fields[i]);
-        if (strong) used = append(text, used, "\x1b[0m");
+        text_add(text, FIELD_LINE_BYTES, "%s%s%s%s", i > 0 ? "  " : "", strong ? "\x1b[1m" : "", line->fields[i],
+                 strong ? "\x1b[0m" : "");
     }
 }
 
@@ -162,25 +153,21 @@ void progress_print_line(const struct progress *progress, double seconds, int co
     double done = (double)progress->done, total = (double)progress->total;
     double per_s = seconds > 0 ? done / seconds : 0;
     char amounts[3][SIZE_TEXT], left[24];
-    struct field_line line = {.strong = -1, .part = total > 0 ? done / total : 0};
-    snprintf(field_line_add(&line), FIELD_BYTES, "%s", progress->what);
-    snprintf(field_line_add(&line), FIELD_BYTES, "%s of %s", print_amount(progress->unit, done, amounts[0]),
-             print_amount(progress->unit, total, amounts[1]));
+    struct field_line fields = {.strong = -1, .part = total > 0 ? done / total : 0};
+    ADD_FIELD("%s", progress->what);
+    ADD_FIELD("%s of %s", print_amount(progress->unit, done, amounts[0]),
+              print_amount(progress->unit, total, amounts[1]));
     if (per_s > 0) {
-        snprintf(field_line_add(&line), FIELD_BYTES, "%s left", console_print_time((total - done) / per_s, left));
-        snprintf(field_line_add(&line), FIELD_BYTES, "%s/s", print_amount(progress->unit, per_s, amounts[2]));
+        ADD_FIELD("%s left", console_print_time((total - done) / per_s, left));
+        ADD_FIELD("%s/s", print_amount(progress->unit, per_s, amounts[2]));
     }
     if (columns > 0) {
-        field_line_print(&line, columns, colour, text);
+        field_line_print(&fields, columns, colour, text);
         return;
     }
-    size_t used = 0;
-    for (int i = 0; i < line.count && used < FIELD_LINE_BYTES; i++)
-        used += (size_t)snprintf(text + used, FIELD_LINE_BYTES - used, "%s%s",
-                                 i == 0   ? ""
-                                 : i == 1 ? ": "
-                                          : ", ",
-                                 line.fields[i]);
+    text[0] = '\0';
+    for (int i = 0; i < fields.count; i++)
+        text_add(text, FIELD_LINE_BYTES, "%s%s", i == 0 ? "" : i == 1 ? ": " : ", ", fields.fields[i]);
 }
 
 static void draw(const struct progress *progress, int64_t now_ns) {
@@ -237,7 +224,7 @@ static bool has_chat_template(const char *folder) {
 static void console_account_begin(struct console_account *account, const struct session_plan *plan,
                                   const char *run_folder, int64_t first_step, int64_t steps) {
     static const char name[] = "tokenizer.json";
-    char *tokenizer = path_join(model_companion_folder(plan->session->model, name), name);
+    AUTO_FREE char *tokenizer = path_join(model_companion_folder(plan->session->model, name), name);
     *account = (struct console_account){.begun_steps = first_step,
                                         .run_steps = steps,
                                         .writes_text = tokenizer && file_exists(tokenizer),
@@ -245,7 +232,6 @@ static void console_account_begin(struct console_account *account, const struct 
                                         .adapters = plan->session->model->config.adapter.rank > 0,
                                         .began_ns = clock_now_ns()};
     snprintf(account->run_folder, sizeof account->run_folder, "%s", run_folder);
-    mem_free(tokenizer);
 }
 
 void console_account_step(struct console_account *account, const struct train_step *step) {

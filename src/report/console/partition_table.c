@@ -87,27 +87,20 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
     int tensor = recipe_tensor_parallel(&shape->plan->recipe), stages = rank_place_pipeline_parallel(place);
     fprintf(out, "  %4d x %4d x %4d  %-8s  ", tensor, stages, rank_place_ranks(&plan->chosen.place) / (tensor * stages),
             cut_of(shape, cut));
+    if (shape->outcome != SHAPE_PLANNED && shape->outcome != SHAPE_OPEN) fprintf(out, "%11s  %10s  ", "", "");
     switch (shape->outcome) {
     case SHAPE_PLANNED: print_planned(out, shape, is_chosen(plan, shape)); break;
-    case SHAPE_BOUNDED:
-        fprintf(out, "%11s  %10s  lower bound %.4f s: slower than the plan", "", "", shape->bound_s);
-        break;
+    case SHAPE_BOUNDED: fprintf(out, "lower bound %.4f s: slower than the plan", shape->bound_s); break;
     case SHAPE_UNTRIED:
-        fprintf(out, "%11s  %10s  not tried: expected %.4f s, lower bound %.4f s", "", "", shape->expected_s,
-                shape->bound_s);
+        fprintf(out, "not tried: expected %.4f s, lower bound %.4f s", shape->expected_s, shape->bound_s);
         break;
     case SHAPE_NO_FIT:
-        fprintf(out, "%11s  %10s  ", "", "");
+        fputs("does not fit", out);
         if (shape->min_bytes > 0)
-            fprintf(out, "does not fit: the smallest tried needs %s of device memory",
-                    size_print(shape->min_bytes, size));
-        else
-            fprintf(out, "does not fit");
+            fprintf(out, ": the smallest tried needs %s of device memory", size_print(shape->min_bytes, size));
         break;
-    case SHAPE_SAME: fprintf(out, "%11s  %10s  the same as above", "", ""); break;
-    case SHAPE_REFUSED:
-        fprintf(out, "%11s  %10s  %s%s", "", "", shape->unjudged ? "not judged: " : "", shape->reason);
-        break;
+    case SHAPE_SAME: fputs("the same as above", out); break;
+    case SHAPE_REFUSED: fprintf(out, "%s%s", shape->unjudged ? "not judged: " : "", shape->reason); break;
     case SHAPE_OPEN: break;
     }
     fputc('\n', out);
@@ -228,7 +221,7 @@ void partition_table_print(FILE *out, const struct session_plan *plan, bool expl
     const struct search_result *search = &plan->search;
     size_t count = search->partitions.count;
     if (count == 0) return;
-    const struct partition_outcome **list = mem_array(count, sizeof *list);
+    AUTO_FREE const struct partition_outcome **list = mem_array(count, sizeof *list);
     if (!list) return; /* the plan is printed without it */
     for (size_t i = 0; i < count; i++)
         list[i] = &search->partitions.items[i];
@@ -238,7 +231,6 @@ void partition_table_print(FILE *out, const struct session_plan *plan, bool expl
             "Pareto-optimal)%s\n",
             explain ? "" : "; --explain lists all");
     print_all(out, plan, list, count, explain);
-    mem_free(list);
 }
 
 /* Equal kernels of one operator: calls in a step. */
@@ -299,7 +291,8 @@ static void print_rows(FILE *out, const struct described_row *rows, size_t count
 enum status described_table_print(FILE *out, const struct session_plan *plan, double step_s) {
     const struct recipe *recipe = &plan->chosen.recipe;
     const struct cluster_device *device = &plan->session->machine.cluster.device;
-    struct described_row *rows = mem_array(programs_main(&plan->programs)->program->instructions.count, sizeof *rows);
+    AUTO_FREE struct described_row *rows =
+        mem_array(programs_main(&plan->programs)->program->instructions.count, sizeof *rows);
     if (!rows) return STATUS_FAILED;
     size_t count = collect(plan, rows);
     qsort(rows, count, sizeof *rows, longest_first);
@@ -308,7 +301,6 @@ enum status described_table_print(FILE *out, const struct session_plan *plan, do
             "measurements of comparable kernels reach (sources: src/machine/kernel_cost.c)\n",
             device->name);
     print_rows(out, rows, count);
-    mem_free(rows);
     double flops = plan->figures.flops_per_token * (double)(recipe->batch * recipe->sequence_length);
     double limit = recipe->dtype == DTYPE_BF16 ? device->limits.bf16_flops_per_s : device->limits.fp32_flops_per_s;
     int ranks = rank_place_ranks(&plan->chosen.place);

@@ -1,27 +1,12 @@
 #include "report/console/plan_table.h"
 
 #include <math.h>
-#include <stdarg.h>
 
 #include "base/text.h"
 #include "plan/activations.h"
 #include "plan/layout/pipeline.h"
 #include "report/console/profile_table.h"
 #include "session/programs.h"
-
-struct phrase {
-    char *text;
-    size_t bytes, used;
-};
-
-static void __attribute__((format(printf, 2, 3))) add(struct phrase *phrase, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int wrote = vsnprintf(phrase->text + phrase->used, phrase->bytes - phrase->used, format, arguments);
-    va_end(arguments);
-    if (wrote > 0) phrase->used += (size_t)wrote;
-    if (phrase->used >= phrase->bytes) phrase->used = phrase->bytes - 1;
-}
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
@@ -62,12 +47,10 @@ struct traits {
     char text[TRAIT_COUNT][TRAIT_BYTES];
 };
 
-static struct phrase phrase_of(struct traits *traits, enum trait trait) {
-    return (struct phrase){traits->text[trait], TRAIT_BYTES, 0};
-}
+#define ADD(trait, ...) text_add(out->text[trait], TRAIT_BYTES, __VA_ARGS__)
 
 /* The states with this home tier: "gradients and optimizer state on the disk". */
-static bool add_tier(struct phrase *phrase, const struct policy *policy, enum tier tier) {
+static bool add_tier(struct traits *out, enum trait trait, const struct policy *policy, enum tier tier) {
     static const char *const names[] = {"parameters", "gradients", "optimizer state"};
     const enum tier home_tiers[] = {policy->parameters, policy->gradients, policy->optimizer};
     int count = 0, named = 0;
@@ -76,31 +59,27 @@ static bool add_tier(struct phrase *phrase, const struct policy *policy, enum ti
     if (count == 0) return false;
     for (int i = 0; i < 3; i++) {
         if (home_tiers[i] != tier) continue;
-        add(phrase, "%s%s", named == 0 ? "" : named == count - 1 ? " and " : ", ", names[i]);
+        ADD(trait, "%s%s", named == 0 ? "" : named == count - 1 ? " and " : ", ", names[i]);
         named++;
     }
-    add(phrase, " on the %s", tier_name(tier));
+    ADD(trait, " on the %s", tier_name(tier));
     return true;
 }
 
 static void describe_states(const struct policy *policy, struct traits *out) {
-    struct phrase host = phrase_of(out, TRAIT_HOST), disk = phrase_of(out, TRAIT_DISK),
-                  stay = phrase_of(out, TRAIT_STAY);
-    struct phrase update = phrase_of(out, TRAIT_UPDATE), ahead = phrase_of(out, TRAIT_LOOKAHEAD);
-    bool moves = add_tier(&host, policy, TIER_HOST);
-    moves |= add_tier(&disk, policy, TIER_DISK);
-    if (moves && policy->persistent_chunks == 1) add(&stay, "the first chunk stays on the device");
+    bool moves = add_tier(out, TRAIT_HOST, policy, TIER_HOST);
+    moves |= add_tier(out, TRAIT_DISK, policy, TIER_DISK);
+    if (moves && policy->persistent_chunks == 1) ADD(TRAIT_STAY, "the first chunk stays on the device");
     if (moves && policy->persistent_chunks > 1)
-        add(&stay, "the first %" PRId64 " chunks stay on the device", policy->persistent_chunks);
-    if (policy->update == TIER_HOST) add(&update, "updated on the host");
-    if (moves && policy->lookahead > 0) add(&ahead, "prefetches one block ahead");
-    if (moves && policy->lookahead == 0 && policy->update_ahead > 0) add(&ahead, "updates one block ahead");
+        ADD(TRAIT_STAY, "the first %" PRId64 " chunks stay on the device", policy->persistent_chunks);
+    if (policy->update == TIER_HOST) ADD(TRAIT_UPDATE, "updated on the host");
+    if (moves && policy->lookahead > 0) ADD(TRAIT_LOOKAHEAD, "prefetches one block ahead");
+    if (moves && policy->lookahead == 0 && policy->update_ahead > 0) ADD(TRAIT_LOOKAHEAD, "updates one block ahead");
 }
 
 static void describe_schedule(const struct policy *policy, int32_t blocks, struct traits *out) {
     static const enum trait sent[TIER_COUNT] = {[TIER_HOST] = TRAIT_SENT_HOST, [TIER_DISK] = TRAIT_SENT_DISK};
-    struct activation_steps steps;
-    struct phrase again = phrase_of(out, TRAIT_AGAIN);
+    AUTO(activation_steps_free) struct activation_steps steps = {0};
     int64_t moved[TIER_COUNT] = {0}, forwards = 0;
     enum status status = activations_parse(policy->schedule, blocks, &steps);
     for (size_t s = 0; s < steps.list.count && status == STATUS_OK; s++) {
@@ -108,65 +87,55 @@ static void describe_schedule(const struct policy *policy, int32_t blocks, struc
         if (step->action == ACTIVATION_MOVE) moved[step->tier]++;
         forwards += step->action == ACTIVATION_FORWARD;
     }
-    activation_steps_free(&steps);
-    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
-        struct phrase phrase = phrase_of(out, sent[tier]);
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         if (moved[tier] > 0)
-            add(&phrase, "activations of %" PRId64 " of %" PRId32 " blocks on the %s", moved[tier], blocks,
+            ADD(sent[tier], "activations of %" PRId64 " of %" PRId32 " blocks on the %s", moved[tier], blocks,
                 tier_name(tier));
-    }
-    if (forwards > blocks) add(&again, "recomputes %" PRId64 " block%s", forwards - blocks, plural(forwards - blocks));
-}
-
-static void describe_partition(const struct policy *policy, struct traits *out) {
-    struct phrase shards = phrase_of(out, TRAIT_SHARDS), flat = phrase_of(out, TRAIT_FLAT);
-    const struct partition *cut = &policy->partition;
-    if (partition_cuts(cut))
-        add(&shards, "%d|%d|%d shards of parameters, gradients and optimizer state", partition_width(cut->parameters),
-            partition_width(cut->gradients), partition_width(cut->optimizer));
-    if (policy->flat) add(&flat, "flat collectives");
+    if (forwards > blocks)
+        ADD(TRAIT_AGAIN, "recomputes %" PRId64 " block%s", forwards - blocks, plural(forwards - blocks));
 }
 
 static void find_traits(const struct policy *policy, int32_t blocks, struct traits *out) {
+    const struct partition *cut = &policy->partition;
     *out = (struct traits){0};
-    struct phrase micro_batches = phrase_of(out, TRAIT_MICRO_BATCHES);
-    add(&micro_batches, "%" PRId64 " micro-batch%s per wave", policy->micro_batches_per_wave,
+    ADD(TRAIT_MICRO_BATCHES, "%" PRId64 " micro-batch%s per wave", policy->micro_batches_per_wave,
         policy->micro_batches_per_wave == 1 ? "" : "es");
-    struct phrase tiles = phrase_of(out, TRAIT_TILES);
-    if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
-    struct phrase selective_recompute = phrase_of(out, TRAIT_SELECTIVE_RECOMPUTE);
-    if (policy->selective_recompute) add(&selective_recompute, "recomputes norms and activation functions");
+    if (policy->tile_tokens > 0) ADD(TRAIT_TILES, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
+    if (policy->selective_recompute) ADD(TRAIT_SELECTIVE_RECOMPUTE, "recomputes norms and activation functions");
     describe_states(policy, out);
     describe_schedule(policy, blocks, out);
-    describe_partition(policy, out);
+    if (partition_cuts(cut))
+        ADD(TRAIT_SHARDS, "%d|%d|%d shards of parameters, gradients and optimizer state",
+            partition_width(cut->parameters), partition_width(cut->gradients), partition_width(cut->optimizer));
+    if (policy->flat) ADD(TRAIT_FLAT, "flat collectives");
 }
 
 char *policy_text(const struct policy *policy, int32_t blocks, char text[POLICY_TEXT_BYTES]) {
-    struct phrase phrase = {text, POLICY_TEXT_BYTES, 0};
     struct traits traits;
     int parts = 0;
     find_traits(policy, blocks, &traits);
+    text[0] = '\0';
     for (int i = 0; i < TRAIT_COUNT; i++) {
-        if (i == TRAIT_SELECTIVE_RECOMPUTE && parts == 1) add(&phrase, "; all on the device");
-        if (traits.text[i][0]) add(&phrase, "%s%s", parts++ > 0 ? "; " : "", traits.text[i]);
+        if (i == TRAIT_SELECTIVE_RECOMPUTE && parts == 1) text_add(text, POLICY_TEXT_BYTES, "; all on the device");
+        if (traits.text[i][0]) text_add(text, POLICY_TEXT_BYTES, "%s%s", parts++ > 0 ? "; " : "", traits.text[i]);
     }
     return text;
 }
 
 char *policy_difference_text(const struct policy *policy, const struct policy *chosen, int32_t blocks,
                              char text[POLICY_TEXT_BYTES]) {
-    struct phrase phrase = {text, POLICY_TEXT_BYTES, 0};
     struct traits mine, theirs;
-    int parts = 0;
     find_traits(policy, blocks, &mine);
     find_traits(chosen, blocks, &theirs);
+    text[0] = '\0';
     for (int i = 0; i < TRAIT_COUNT; i++)
         if (strcmp(mine.text[i], theirs.text[i]) != 0)
-            add(&phrase, "%s%s", parts++ > 0 ? "; " : "", mine.text[i][0] ? mine.text[i] : default_texts[i]);
-    if (parts == 0)
-        add(&phrase, "%s",
-            strcmp(policy->schedule, chosen->schedule) != 0 ? "the same number of other blocks"
-                                                            : "chunks of another size");
+            text_add(text, POLICY_TEXT_BYTES, "%s%s", text[0] ? "; " : "",
+                     mine.text[i][0] ? mine.text[i] : default_texts[i]);
+    if (!text[0])
+        text_add(text, POLICY_TEXT_BYTES, "%s",
+                 strcmp(policy->schedule, chosen->schedule) != 0 ? "the same number of other blocks"
+                                                                 : "chunks of another size");
     return text;
 }
 
@@ -248,19 +217,13 @@ static const char *block_name(const struct graph *graph, int32_t block) { return
 /* "embedding to layer 3", and where it is interleaved all spans; returns `text`. */
 static const char *span_text(const struct graph *graph, const struct stage_spans *spans, int stage,
                              char text[BLOCKS_BYTES]) {
-    size_t used = 0;
-    text[0] = 0;
+    text[0] = '\0';
     for (int32_t span = stage; span < spans->count; span += spans->stages) {
         int32_t first = spans->first[span], last = spans->first[span + 1] - 1;
-        int written =
-            snprintf(text + used, BLOCKS_BYTES - used, "%s%s%s%s", used > 0 ? ", " : "", block_name(graph, first),
-                     last > first ? " to " : "", last > first ? block_name(graph, last) : "");
-        if (written < 0 || (size_t)written >= BLOCKS_BYTES - used) {
-            strcpy(text + BLOCKS_BYTES - 4, "...");
-            break;
-        }
-        used += (size_t)written;
+        text_add(text, BLOCKS_BYTES, "%s%s%s%s", text[0] ? ", " : "", block_name(graph, first),
+                 last > first ? " to " : "", last > first ? block_name(graph, last) : "");
     }
+    if (strlen(text) == BLOCKS_BYTES - 1) strcpy(text + BLOCKS_BYTES - 4, "...");
     return text;
 }
 
@@ -276,16 +239,14 @@ static void print_stage(FILE *out, const struct session_plan *plan, const struct
 
 /* Nothing for a plan without a pipeline, or without a prediction. */
 static void stages_table_print(FILE *out, const struct session_plan *plan) {
-    struct stage_spans spans;
+    AUTO(stage_spans_free) struct stage_spans spans = {0};
+    const struct graph *graph = programs_main(&plan->programs)->graph;
     if (plan->stages.count < 2) return;
-    if (stage_spans_create(programs_main(&plan->programs)->graph, plan->chosen.policy.spans, plan->stages.count,
-                           &spans) == STATUS_OK) {
-        fprintf(out, "\npipeline stages (one rank of each, simulated together)\n");
-        for (int stage = 0; stage < plan->stages.count; stage++)
-            print_stage(out, plan, &spans, stage);
-        fprintf(out, "  %-20s %8.1f%% of the time\n", "bubble", 100 * plan->stages.bubble);
-    }
-    stage_spans_free(&spans);
+    if (stage_spans_create(graph, plan->chosen.policy.spans, plan->stages.count, &spans) != STATUS_OK) return;
+    fprintf(out, "\npipeline stages (one rank of each, simulated together)\n");
+    for (int stage = 0; stage < plan->stages.count; stage++)
+        print_stage(out, plan, &spans, stage);
+    fprintf(out, "  %-20s %8.1f%% of the time\n", "bubble", 100 * plan->stages.bubble);
 }
 
 static const char *kind_of_masters(const struct recipe *recipe) {
@@ -411,7 +372,8 @@ static size_t list_others(const struct search_result *search, struct listed *out
 
 static void print_others(FILE *out, const struct session_plan *plan) {
     const struct search_result *search = &plan->search;
-    struct listed *others = mem_array(search->pareto_front.count + search->runners_up.count + 1, sizeof *others);
+    AUTO_FREE struct listed *others =
+        mem_array(search->pareto_front.count + search->runners_up.count + 1, sizeof *others);
     size_t count = others ? list_others(search, others) : 0; /* out of memory: the table is printed without them */
     if (count > 0)
         fprintf(out, "alternatives: step time, device memory (* Pareto-optimal), difference from this plan\n");
@@ -422,7 +384,6 @@ static void print_others(FILE *out, const struct session_plan *plan) {
                 others[i].on_pareto_front ? "*" : " ",
                 policy_difference_text(&trial->policy, &plan->chosen.policy, count_blocks(plan), text));
     }
-    mem_free(others);
 }
 
 static void print_search(FILE *out, const struct session_plan *plan) {
