@@ -461,7 +461,7 @@ enum status file_replace(const char *path, const char *text, size_t bytes) {
     enum status status = replace_by(beside, lock, path, text, bytes);
     if (lock >= 0) close(lock);
     mem_free(beside);
-    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s", path);
+    return status_prefix(status, "%s", path);
 }
 
 static bool is_same_file(const char *a, const char *b) {

@@ -193,6 +193,12 @@ json_t *json_unless(int failed, json_t *value) {
     return NULL;
 }
 
+json_t *json_made(int failed, json_t *value, const char *what) {
+    json_t *made = json_unless(failed, value);
+    if (!made) (void)status_no_memory(0, what);
+    return made;
+}
+
 struct text {
     VEC(char) bytes;
     bool failed; /* jansson goes on after some failures */

@@ -14,6 +14,8 @@
 /* Zeroed memory for `count` items of `size` bytes, or NULL (with the message set) when there is none, the product
  * overflows, or a fault is injected. A request for 0 bytes gives a valid pointer. */
 void *mem_array(size_t count, size_t size);
+/* Has the pointer at `out` point to so many of its items (mem_array). */
+#define mem_items(out, count) ((*(out) = mem_array((count), sizeof **(out))) ? STATUS_OK : STATUS_FAILED)
 /* Grows or shrinks; on failure the old block stays valid and NULL is returned. New bytes are not cleared. */
 void *mem_resize(void *block, size_t count, size_t size);
 /* The same at an address that is a multiple of `alignment`, a power of two that divides `bytes`. */
@@ -79,6 +81,9 @@ struct scratch {
 };
 /* Zeroed, 16-byte aligned; NULL as mem_array. Valid until scratch_free. */
 void *scratch_alloc(struct scratch *scratch, size_t count, size_t size);
+/* As mem_items. */
+#define scratch_items(scratch, out, count)                                                                             \
+    ((*(out) = scratch_alloc((scratch), (count), sizeof **(out))) ? STATUS_OK : STATUS_FAILED)
 char *scratch_format(struct scratch *scratch, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void scratch_free(struct scratch *scratch);
 

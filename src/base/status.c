@@ -52,6 +52,7 @@ enum status status_hint(enum status code, const char *format, ...) {
 enum status status_prefix(enum status code, const char *format, ...) {
     char prefix[MESSAGE_BYTES];
     va_list arguments;
+    if (code == STATUS_OK) return code;
     va_start(arguments, format);
     store(prefix, format, arguments);
     va_end(arguments);

@@ -32,7 +32,8 @@ enum status {
 enum status status_set(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Sets the hint of the current message and returns `code`. */
 enum status status_hint(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Puts "text: " before the current message; for callers that know the file or field, and returns `code`. */
+/* Puts "text: " before the current message; for callers that know the file or field, and returns `code`. Does nothing
+ * where that is STATUS_OK. */
 enum status status_prefix(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* STATUS_FAILED with "out of memory (N bytes for WHAT)". */
 enum status status_no_memory(unsigned long long bytes, const char *what);
