@@ -44,8 +44,7 @@ enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *ou
            lanes_per_node);
     int lanes = nodes * lanes_per_node, node_level = levels_below(nodes);
     struct lane_tree tree = {nodes, lanes_per_node, lanes, node_level + levels_below(lanes_per_node) + 1, 0, NULL};
-    tree.node = mem_array((size_t)(2 * lanes - 1), sizeof *tree.node);
-    if (!tree.node) return STATUS_FAILED;
+    TRY(mem_items(&tree.node, (size_t)(2 * lanes - 1)));
     add_node(&(struct builder){&tree, node_level}, -1, 0, nodes, lanes_per_node, false);
     *out = tree;
     return STATUS_OK;
@@ -91,8 +90,7 @@ enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree 
 
 enum status lane_tree_copy(const struct lane_tree *from, struct lane_tree *out) {
     *out = *from;
-    out->node = mem_array((size_t)from->count, sizeof *out->node);
-    if (!out->node) return STATUS_FAILED;
+    TRY(mem_items(&out->node, (size_t)from->count));
     memcpy(out->node, from->node, (size_t)from->count * sizeof *out->node);
     return STATUS_OK;
 }

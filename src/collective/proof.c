@@ -129,28 +129,31 @@ static enum status verify_group(const struct comm_spec *const *specs, const stru
     return status;
 }
 
-static bool same_owners(const struct comm_spec *a, const struct comm_spec *b) {
-    for (int i = 0; i < comm_spec_blocks(a); i++)
-        if ((a->owner ? a->owner[i] : i) != (b->owner ? b->owner[i] : i)) return false;
+bool comm_same_group(const struct comm_group *a, const struct comm_group *b) {
+    return a->first == b->first && a->stride == b->stride && a->count == b->count;
+}
+
+bool comm_same_owners(const int *a, const int *b, int blocks) {
+    for (int i = 0; i < blocks; i++)
+        if ((a ? a[i] : i) != (b ? b[i] : i)) return false;
     return true;
 }
 
-static bool same_empty(const struct comm_spec *a, const struct comm_spec *b) {
-    for (int i = 0; i < a->group.count; i++)
-        if ((a->empty && a->empty[i]) != (b->empty && b->empty[i])) return false;
+bool comm_same_empty(const bool *a, const bool *b, int ranks) {
+    for (int r = 0; r < ranks; r++)
+        if ((a && a[r]) != (b && b[r])) return false;
     return true;
 }
 
 static const char *difference(const struct comm_spec *a, const struct comm_spec *b) {
-    const struct comm_group *g = &a->group, *h = &b->group;
-    if (g->first != h->first || g->stride != h->stride || g->count != h->count) return "group";
+    if (!comm_same_group(&a->group, &b->group)) return "group";
     if (a->kind != b->kind || a->root != b->root) return "kind";
     if (a->bytes != b->bytes || a->block_bytes != b->block_bytes) return "size";
     if (a->flat != b->flat || a->in_place != b->in_place || a->round_bf16 != b->round_bf16 ||
         a->round_sum != b->round_sum)
         return "algorithm";
-    if (!same_owners(a, b)) return "owners";
-    return same_empty(a, b) ? NULL : "empty ranks";
+    if (!comm_same_owners(a->owner, b->owner, comm_spec_blocks(a))) return "owners";
+    return comm_same_empty(a->empty, b->empty, a->group.count) ? NULL : "empty ranks";
 }
 
 static enum status check_same(const struct comm_spec *specs, int first, int rank) {

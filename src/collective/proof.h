@@ -8,6 +8,11 @@
 
 #include "collective/schedule.h"
 
+/* What two ranks must have alike of an operation. NULL: each block is its position's, and no rank is empty. */
+bool comm_same_group(const struct comm_group *a, const struct comm_group *b);
+bool comm_same_owners(const int *a, const int *b, int blocks);
+bool comm_same_empty(const bool *a, const bool *b, int ranks);
+
 /* By rank of the mesh: the specification that each has, whose group has the rank, and its schedule; a group of no
  * ranks: the rank takes no part. Of addresses only that `mine` is not NULL counts. FAILED naming the rank, its step and
  * the rule that is broken. */

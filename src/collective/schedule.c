@@ -13,12 +13,10 @@ struct schedule_maker {
     int *owned;             /* by position: its block, or -1 */
     struct scratch scratch; /* lives as long as the making */
     struct comm_schedule *schedule;
-    int64_t phase_bytes; /* of staging, taken by the phase that is being made */
-};
-
-/* Transfers that are on their way at the same time; their space in staging is used again by the next phase. */
-struct maker_phase {
-    int *transfers, count;
+    /* The phase that is being made: transfers that are on their way at the same time. Their space in staging is used
+     * again by the next. */
+    int phase_first; /* of its transfers, which are the last */
+    int64_t phase_bytes;
 };
 
 static inline struct comm_range maker_block(const struct schedule_maker *maker, int block) {
@@ -90,10 +88,10 @@ static enum status add_range(struct schedule_maker *maker, struct schedule_messa
     return STATUS_OK;
 }
 
-/* Adds a transfer of `count` blocks with its messages, but no steps. *out is its index, or -1 where the blocks are
- * empty. */
+/* Adds a transfer of `count` blocks with its messages to the phase. Nothing if the blocks are empty: then nobody waits
+ * for the word to go on. */
 static enum status maker_transfer(struct schedule_maker *maker, int peer, bool receive, enum schedule_place place,
-                                  const int *blocks, int count, int *out) {
+                                  const int *blocks, int count) {
     struct comm_schedule *schedule = maker->schedule;
     struct schedule_transfer transfer = {peer, receive, (int)schedule->messages.count, 0};
     struct schedule_message message = {peer, receive, place, (int)schedule->pieces.count, 0, 0, 0};
@@ -102,45 +100,31 @@ static enum status maker_transfer(struct schedule_maker *maker, int peer, bool r
         TRY(add_range(maker, &message, maker_block(maker, blocks[i])));
     TRY(end_message(maker, &message));
     transfer.messages = (int)schedule->messages.count - transfer.first_message;
-    *out = -1;
-    if (transfer.messages == 0) return STATUS_OK; /* and nobody waits for the word to go on */
-    *out = (int)schedule->transfers.count;
-    return vec_push(&schedule->transfers, transfer);
+    return transfer.messages > 0 ? vec_push(&schedule->transfers, transfer) : STATUS_OK;
 }
 
-static enum status maker_begin_phase(struct schedule_maker *maker, struct maker_phase *phase) {
+static int transfer_count(const struct schedule_maker *maker) { return (int)maker->schedule->transfers.count; }
+
+static void maker_begin_phase(struct schedule_maker *maker) {
+    maker->phase_first = transfer_count(maker);
     maker->phase_bytes = 0;
-    *phase = (struct maker_phase){
-        .transfers = scratch_alloc(&maker->scratch, 2 * (size_t)maker->count, sizeof *phase->transfers)};
-    return phase->transfers ? STATUS_OK : STATUS_FAILED;
-}
-
-/* Adds the phase's transfer of `count` blocks with its messages, through staging if `place` is staging. Adds
- * nothing if the blocks are empty. */
-static enum status maker_phase_transfer(struct schedule_maker *maker, struct maker_phase *phase, int peer, bool receive,
-                                        enum schedule_place place, const int *blocks, int count) {
-    int made;
-    TRY(maker_transfer(maker, peer, receive, place, blocks, count, &made));
-    if (made >= 0) phase->transfers[phase->count++] = made;
-    return STATUS_OK;
 }
 
 /* Begins the transfers, whose receives were added first; STEP_PACK for each message that is sent, if `pack`. */
-static enum status maker_launch(struct schedule_maker *maker, const struct maker_phase *phase, bool pack) {
-    for (int i = 0; i < phase->count; i++) {
-        struct schedule_transfer transfer = maker->schedule->transfers.items[phase->transfers[i]];
+static enum status maker_launch(struct schedule_maker *maker, bool pack) {
+    for (int i = maker->phase_first; i < transfer_count(maker); i++) {
+        struct schedule_transfer transfer = maker->schedule->transfers.items[i];
         for (int m = 0; pack && !transfer.receive && m < transfer.messages; m++)
             TRY(maker_step(maker, (struct schedule_step){.kind = STEP_PACK, .index = transfer.first_message + m}));
-        TRY(maker_step(maker, (struct schedule_step){.kind = transfer.receive ? STEP_POST : STEP_SEND,
-                                                     .index = phase->transfers[i]}));
+        TRY(maker_step(maker, (struct schedule_step){.kind = transfer.receive ? STEP_POST : STEP_SEND, .index = i}));
     }
     return STATUS_OK;
 }
 
 /* STEP_FINISH for each message that is received, or else sent. */
-static enum status maker_finish(struct schedule_maker *maker, const struct maker_phase *phase, bool receives) {
-    for (int i = 0; i < phase->count; i++) {
-        struct schedule_transfer made = maker->schedule->transfers.items[phase->transfers[i]];
+static enum status maker_finish(struct schedule_maker *maker, bool receives) {
+    for (int i = maker->phase_first; i < transfer_count(maker); i++) {
+        struct schedule_transfer made = maker->schedule->transfers.items[i];
         for (int m = 0; m < made.messages && made.receive == receives; m++)
             TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = made.first_message + m}));
     }
@@ -148,9 +132,9 @@ static enum status maker_finish(struct schedule_maker *maker, const struct maker
 }
 
 /* STEP_FINISH for each message that is received into staging, and STEP_MERGE by this side. */
-static enum status maker_merge(struct schedule_maker *maker, const struct maker_phase *phase, enum merge_side side) {
-    for (int i = 0; i < phase->count; i++) {
-        struct schedule_transfer transfer = maker->schedule->transfers.items[phase->transfers[i]];
+static enum status maker_merge(struct schedule_maker *maker, enum merge_side side) {
+    for (int i = maker->phase_first; i < transfer_count(maker); i++) {
+        struct schedule_transfer transfer = maker->schedule->transfers.items[i];
         for (int m = 0; transfer.receive && m < transfer.messages; m++) {
             int message = transfer.first_message + m;
             TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = message}));
@@ -161,9 +145,9 @@ static enum status maker_merge(struct schedule_maker *maker, const struct maker_
 }
 
 /* STEP_FINISH for what a gather received, unpacked into data where it is packed. */
-static enum status maker_finish_gathered(struct schedule_maker *maker, const struct maker_phase *phase) {
-    return maker_gather_place(maker) == PLACE_STAGING ? maker_merge(maker, phase, MERGE_MINE_ABSENT)
-                                                      : maker_finish(maker, phase, true);
+static enum status maker_finish_gathered(struct schedule_maker *maker) {
+    return maker_gather_place(maker) == PLACE_STAGING ? maker_merge(maker, MERGE_MINE_ABSENT)
+                                                      : maker_finish(maker, true);
 }
 
 /* The ranks [first, first + count) of the node meet. Not where that is this rank alone. */
@@ -220,10 +204,9 @@ static enum status find_path(struct schedule_maker *maker, const struct lane_tre
     *path = (struct path){.tree = tree};
     int node = 0;
     for (int depth = 0;; depth++) {
-        int *holder = path->holder[depth] = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *holder);
-        if (!holder) return STATUS_FAILED;
+        TRY(scratch_items(&maker->scratch, &path->holder[depth], (size_t)maker->blocks));
         for (int b = 0; b < maker->blocks; b++)
-            holder[b] = depth > 0 ? holder_below(tree, node, path->holder[depth - 1][b]) : maker->owner[b];
+            path->holder[depth][b] = depth > 0 ? holder_below(tree, node, path->holder[depth - 1][b]) : maker->owner[b];
         path->node[depth] = node;
         path->length = depth + 1;
         if (path_ends(maker, tree, node)) return STATUS_OK;
@@ -237,7 +220,6 @@ struct phase {
     const struct path *path;
     int depth; /* the node's; mine is the next of the path */
     int other; /* node of the other side */
-    struct maker_phase made;
 };
 
 /* The block is sent up the tree by the side that does not hold it, down the tree by the side that does. */
@@ -269,22 +251,21 @@ static void deal_blocks(const struct schedule_maker *maker, const struct phase *
     }
 }
 
-static enum status add_transfers(struct schedule_maker *maker, struct phase *phase, bool up, bool receive,
+static enum status add_transfers(struct schedule_maker *maker, const struct phase *phase, bool up, bool receive,
                                  enum schedule_place place) {
     const struct lane_node *other = &phase->path->tree->node[phase->other];
-    int *blocks = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *blocks);
-    int *starts = scratch_alloc(&maker->scratch, (size_t)other->lanes + 1, sizeof *starts);
-    if (!blocks || !starts) return STATUS_FAILED;
+    int *blocks, *starts;
+    TRY(scratch_items(&maker->scratch, &blocks, (size_t)maker->blocks));
+    TRY(scratch_items(&maker->scratch, &starts, (size_t)other->lanes + 1));
     deal_blocks(maker, phase, up, receive, starts, blocks);
     for (int i = 0; i < other->lanes; i++)
-        TRY(maker_phase_transfer(maker, &phase->made, other->first + i, receive, place, blocks + starts[i],
-                                 starts[i + 1] - starts[i]));
+        TRY(maker_transfer(maker, other->first + i, receive, place, blocks + starts[i], starts[i + 1] - starts[i]));
     return STATUS_OK;
 }
 
-static enum status begin_phase(struct schedule_maker *maker, const struct path *path, int depth, struct phase *phase) {
-    *phase = (struct phase){.path = path, .depth = depth, .other = sibling(path->tree, path->node[depth + 1])};
-    return maker_begin_phase(maker, &phase->made);
+static struct phase begin_phase(struct schedule_maker *maker, const struct path *path, int depth) {
+    maker_begin_phase(maker);
+    return (struct phase){.path = path, .depth = depth, .other = sibling(path->tree, path->node[depth + 1])};
 }
 
 static enum status merge_received(struct schedule_maker *maker, const struct phase *phase) {
@@ -293,7 +274,7 @@ static enum status merge_received(struct schedule_maker *maker, const struct pha
     enum merge_side side = absent                                       ? MERGE_MINE_ABSENT
                            : phase->path->tree->node[node].left == mine ? MERGE_MINE_LEFT
                                                                         : MERGE_MINE_RIGHT;
-    return maker_merge(maker, &phase->made, side);
+    return maker_merge(maker, side);
 }
 
 /* The blocks that this rank holds at a node of the path, one step each. */
@@ -310,18 +291,17 @@ static enum status step_held_blocks(struct schedule_maker *maker, const struct p
 }
 
 static enum status reduce_at(struct schedule_maker *maker, const struct path *path, int depth) {
-    struct phase phase;
-    TRY(begin_phase(maker, path, depth, &phase));
+    struct phase phase = begin_phase(maker, path, depth);
     const bool *absent = maker->schedule->absent;
     bool round = maker->spec->round_bf16;
     if (!absent[phase.other]) TRY(add_transfers(maker, &phase, true, true, PLACE_STAGING));
     if (!absent[path->node[depth + 1]])
         TRY(add_transfers(maker, &phase, true, false, round ? PLACE_STAGING : PLACE_DATA));
-    TRY(maker_launch(maker, &phase.made, round));
+    TRY(maker_launch(maker, round));
     TRY(merge_received(maker, &phase));
     if (round && absent[phase.other] && !absent[path->node[depth + 1]])
         TRY(step_held_blocks(maker, path, depth, (struct schedule_step){.kind = STEP_ROUND}));
-    return maker_finish(maker, &phase.made, false);
+    return maker_finish(maker, false);
 }
 
 /* Up the tree, from this rank, or its node, to the root. */
@@ -345,14 +325,13 @@ static enum status schedule_reduce_along_tree(struct schedule_maker *maker) {
 }
 
 static enum status gather_at(struct schedule_maker *maker, const struct path *path, int depth) {
-    struct phase phase;
+    struct phase phase = begin_phase(maker, path, depth);
     enum schedule_place place = maker_gather_place(maker);
-    TRY(begin_phase(maker, path, depth, &phase));
     TRY(add_transfers(maker, &phase, false, true, place));
     TRY(add_transfers(maker, &phase, false, false, place));
-    TRY(maker_launch(maker, &phase.made, place == PLACE_STAGING));
-    TRY(maker_finish_gathered(maker, &phase.made));
-    return maker_finish(maker, &phase.made, false);
+    TRY(maker_launch(maker, place == PLACE_STAGING));
+    TRY(maker_finish_gathered(maker));
+    return maker_finish(maker, false);
 }
 
 static enum status gather_in_place(struct schedule_maker *maker, const struct path *path) {
@@ -384,18 +363,16 @@ static enum status schedule_gather_along_tree(struct schedule_maker *maker) {
 /* Ranks of the node are read in place; the others, which are far, get and send messages, all at once. */
 struct flat {
     int near_first, near_count; /* this rank among them */
-    struct maker_phase phase;
 };
 
-static enum status begin(struct schedule_maker *maker, struct flat *flat) {
+static struct flat begin(struct schedule_maker *maker) {
     int first = maker->me, count = 1;
     while (first > 0 && maker_reads_in_place(maker, first - 1, count + 1))
         first--, count++;
     while (first + count < maker->count && maker_reads_in_place(maker, first, count + 1))
         count++;
-    flat->near_first = first;
-    flat->near_count = count;
-    return maker_begin_phase(maker, &flat->phase);
+    maker_begin_phase(maker);
+    return (struct flat){first, count};
 }
 
 static enum status meet(struct schedule_maker *maker, const struct flat *flat, enum schedule_meeting meeting,
@@ -415,25 +392,25 @@ static bool is_empty(const struct schedule_maker *maker, int position) {
  * one of its number. What is received of one block are leaves of its sum, which empty ranks lack. */
 enum { PEERS_OWN = -1, PEERS_NUMBER = -2 };
 
-static enum status add_far_transfers(struct schedule_maker *maker, struct flat *flat, bool receive,
+static enum status add_far_transfers(struct schedule_maker *maker, const struct flat *flat, bool receive,
                                      enum schedule_place place, int block) {
     for (int i = 1; i < maker->count; i++) {
         int peer = (receive ? maker->me - i + maker->count : maker->me + i) % maker->count;
         int one = block == PEERS_OWN ? maker->owned[peer] : block == PEERS_NUMBER ? peer : block;
         bool lacks = receive && block >= 0 && is_empty(maker, peer);
         if (is_near(flat, peer) || one < 0 || lacks) continue;
-        TRY(maker_phase_transfer(maker, &flat->phase, peer, receive, place, &one, 1));
+        TRY(maker_transfer(maker, peer, receive, place, &one, 1));
     }
     return STATUS_OK;
 }
 
 /* ---- sums ---- */
 
-/* Message by message, each when it has come from all far ranks. Those transfers are the schedule's last, one after the
- * other, and are all cut alike. */
-static enum status sum_own_block(struct schedule_maker *maker, const struct flat *flat, int received) {
+/* Message by message, each when it has come from all far ranks, by the phase's first transfers, which are all cut
+ * alike. */
+static enum status sum_own_block(struct schedule_maker *maker, int received) {
     struct comm_range range = maker_block(maker, maker->owned[maker->me]);
-    struct schedule_step sum = {.kind = STEP_SUM, .first = received ? flat->phase.transfers[0] : 0, .count = received};
+    struct schedule_step sum = {.kind = STEP_SUM, .first = received ? maker->phase_first : 0, .count = received};
     sum.from = range.begin;
     for (int m = 0; range.begin < range.end; m++) {
         for (int i = 0; i < received; i++) {
@@ -450,54 +427,51 @@ static enum status sum_own_block(struct schedule_maker *maker, const struct flat
 }
 
 static enum status schedule_reduce_flat(struct schedule_maker *maker) {
-    struct flat flat;
     bool round = maker->spec->round_bf16;
     if (maker->count == 1) return STATUS_OK;
-    TRY(begin(maker, &flat));
+    const struct flat flat = begin(maker);
     TRY(meet(maker, &flat, MEETING_SUMS, true, false));
     TRY(add_far_transfers(maker, &flat, true, PLACE_STAGING, maker->owned[maker->me]));
-    int received = flat.phase.count;
+    int received = transfer_count(maker) - maker->phase_first;
     if (!is_empty(maker, maker->me))
         TRY(add_far_transfers(maker, &flat, false, round ? PLACE_STAGING : PLACE_DATA, PEERS_OWN));
-    TRY(maker_launch(maker, &flat.phase, round));
+    TRY(maker_launch(maker, round));
     TRY(meet(maker, &flat, MEETING_SUMS, false, true));
-    TRY(sum_own_block(maker, &flat, received));
+    TRY(sum_own_block(maker, received));
     TRY(meet(maker, &flat, MEETING_SUMMED, true, false));
-    TRY(maker_finish(maker, &flat.phase, false));
+    TRY(maker_finish(maker, false));
     return meet(maker, &flat, MEETING_SUMMED, false, true);
 }
 
 /* ---- gathers ---- */
 
 static enum status schedule_gather_flat(struct schedule_maker *maker) {
-    struct flat flat;
+    const struct flat flat = begin(maker);
     int own = maker->owned[maker->me];
     enum schedule_place place = maker_gather_place(maker);
-    TRY(begin(maker, &flat));
     TRY(meet(maker, &flat, MEETING_BLOCKS, true, false));
     TRY(add_far_transfers(maker, &flat, true, place, PEERS_OWN));
     if (own >= 0) TRY(add_far_transfers(maker, &flat, false, place, own));
-    TRY(maker_launch(maker, &flat.phase, place == PLACE_STAGING));
+    TRY(maker_launch(maker, place == PLACE_STAGING));
     TRY(meet(maker, &flat, MEETING_BLOCKS, false, true));
     for (int i = 1; i < flat.near_count; i++) {
         int peer = flat.near_first + (maker->me - flat.near_first + i) % flat.near_count;
         if (maker->owned[peer] >= 0) TRY(maker_copy_block(maker, maker->owned[peer], peer));
     }
     TRY(meet(maker, &flat, MEETING_GATHERED, true, false));
-    TRY(maker_finish_gathered(maker, &flat.phase));
-    TRY(maker_finish(maker, &flat.phase, false));
+    TRY(maker_finish_gathered(maker));
+    TRY(maker_finish(maker, false));
     return meet(maker, &flat, MEETING_GATHERED, false, true);
 }
 
 /* ---- all-to-all ---- */
 
 static enum status schedule_all_to_all(struct schedule_maker *maker) {
-    struct flat flat;
-    TRY(begin(maker, &flat));
+    const struct flat flat = begin(maker);
     TRY(meet(maker, &flat, MEETING_BLOCKS, true, false));
     TRY(add_far_transfers(maker, &flat, true, PLACE_OUT, PEERS_NUMBER));
     TRY(add_far_transfers(maker, &flat, false, PLACE_DATA, PEERS_NUMBER));
-    TRY(maker_launch(maker, &flat.phase, false));
+    TRY(maker_launch(maker, false));
     TRY(meet(maker, &flat, MEETING_BLOCKS, false, true));
     struct comm_range mine = maker_block(maker, maker->me);
     for (int i = 0; i < flat.near_count && mine.begin < mine.end; i++) {
@@ -509,8 +483,8 @@ static enum status schedule_all_to_all(struct schedule_maker *maker) {
                                                      .bytes = mine.end - mine.begin}));
     }
     TRY(meet(maker, &flat, MEETING_GATHERED, true, false));
-    TRY(maker_finish(maker, &flat.phase, true));
-    TRY(maker_finish(maker, &flat.phase, false));
+    TRY(maker_finish(maker, true));
+    TRY(maker_finish(maker, false));
     return meet(maker, &flat, MEETING_GATHERED, false, true);
 }
 
@@ -519,8 +493,7 @@ enum status comm_spec_tree(const struct comm_spec *spec, struct lane_tree *tree,
         TRY(lane_tree_copy(spec->tree, tree));
     else
         TRY(lane_tree_create(1, spec->group.count, tree));
-    *absent = mem_array((size_t)tree->count, sizeof **absent);
-    if (!*absent) return STATUS_FAILED;
+    TRY(mem_items(absent, (size_t)tree->count));
     lane_find_absent(tree, spec->empty, *absent);
     return STATUS_OK;
 }
@@ -564,9 +537,8 @@ static enum status make(struct schedule_maker *maker) {
 }
 
 static enum status find_owners(struct schedule_maker *maker) {
-    maker->owner = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *maker->owner);
-    maker->owned = scratch_alloc(&maker->scratch, (size_t)maker->count, sizeof *maker->owned);
-    if (!maker->owner || !maker->owned) return STATUS_FAILED;
+    TRY(scratch_items(&maker->scratch, &maker->owner, (size_t)maker->blocks));
+    TRY(scratch_items(&maker->scratch, &maker->owned, (size_t)maker->count));
     for (int i = 0; i < maker->count; i++)
         maker->owned[i] = -1;
     for (int b = 0; b < maker->blocks; b++) {

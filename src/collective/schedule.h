@@ -72,17 +72,11 @@ struct schedule_step {
     int64_t to, from, bytes;
 };
 
-#define SCHEDULE_LIST(type)                                                                                            \
-    struct {                                                                                                           \
-        struct type *items;                                                                                            \
-        size_t count, capacity;                                                                                        \
-    }
-
 struct comm_schedule {
-    SCHEDULE_LIST(schedule_step) steps;
-    SCHEDULE_LIST(schedule_transfer) transfers;
-    SCHEDULE_LIST(schedule_message) messages;
-    SCHEDULE_LIST(schedule_piece) pieces;
+    VEC(struct schedule_step) steps;
+    VEC(struct schedule_transfer) transfers;
+    VEC(struct schedule_message) messages;
+    VEC(struct schedule_piece) pieces;
     int64_t staging_bytes;
     struct comm_traffic traffic; /* of one execution */
     struct lane_tree tree;       /* reductions: of sums; its leaves are positions in the group */

@@ -77,16 +77,6 @@ static int symbols_segment(const struct symbols *symbols, int64_t offset) {
     return (int)(found - symbols->cuts.items);
 }
 
-static int message_segments(const struct symbols *symbols, const struct comm_schedule *schedule,
-                            const struct schedule_message *message) {
-    int count = 0;
-    for (int p = message->first_piece; p < message->first_piece + message->pieces; p++) {
-        const struct schedule_piece *piece = &schedule->pieces.items[p];
-        count += symbols_segment(symbols, piece->offset + piece->bytes) - symbols_segment(symbols, piece->offset);
-    }
-    return count;
-}
-
 /* ---- bytes on their way ---- */
 
 #define FAULT(at, ...) SCHEDULE_FAULT(symbols->walk, (at)->rank, (at)->step, __VA_ARGS__)
@@ -97,7 +87,8 @@ static enum status check_free(const struct symbols *symbols, const struct walked
     const struct comm_schedule *schedule = schedule_of(symbols, at->rank);
     for (size_t m = 0; m < schedule->messages.count; m++) {
         const struct schedule_message *message = &schedule->messages.items[m];
-        bool matters = symbols->of[at->rank].flies[m] && message->place == place && (writes || message->receive);
+        bool matters =
+            symbols->of[at->rank].messages[m].flies && message->place == place && (writes || message->receive);
         for (int p = message->first_piece; matters && p < message->first_piece + message->pieces; p++) {
             const struct schedule_piece *piece = &schedule->pieces.items[p];
             if (piece->offset < end && begin < piece->offset + piece->bytes)
@@ -107,10 +98,23 @@ static enum status check_free(const struct symbols *symbols, const struct walked
     return STATUS_OK;
 }
 
+/* The same of what a message moves from or to. */
+static enum status check_message_free(const struct symbols *symbols, const struct walked_step *at, int index,
+                                      bool writes) {
+    const struct comm_schedule *schedule = schedule_of(symbols, at->rank);
+    const struct schedule_message *message = &schedule->messages.items[index];
+    enum schedule_place place = message->place == PLACE_OUT ? PLACE_OUT : PLACE_DATA;
+    for (int p = message->first_piece; p < message->first_piece + message->pieces; p++) {
+        const struct schedule_piece *piece = &schedule->pieces.items[p];
+        TRY(check_free(symbols, at, place, piece->offset, piece->offset + piece->bytes, writes));
+    }
+    return STATUS_OK;
+}
+
 /* The message's place in staging becomes its own. */
 static enum status take_staging(const struct symbols *symbols, const struct walked_step *at, int index) {
     const struct comm_schedule *schedule = schedule_of(symbols, at->rank);
-    struct rank_symbols *rank = &symbols->of[at->rank];
+    struct message_symbols *own = symbols->of[at->rank].messages;
     const struct schedule_message *mine = &schedule->messages.items[index];
     if (mine->staging + mine->bytes > schedule->staging_bytes)
         return FAULT(at, "message %d lies behind the end of staging", index);
@@ -118,10 +122,10 @@ static enum status take_staging(const struct symbols *symbols, const struct walk
         const struct schedule_message *other = &schedule->messages.items[m];
         bool meet = (int)m != index && other->place == PLACE_STAGING && other->staging < mine->staging + mine->bytes &&
                     mine->staging < other->staging + other->bytes;
-        if (meet && rank->flies[m]) return FAULT(at, "message %d is staged where message %zu is on its way", index, m);
-        if (meet) rank->staged[m] = false;
+        if (meet && own[m].flies) return FAULT(at, "message %d is staged where message %zu is on its way", index, m);
+        if (meet) own[m].staged = false;
     }
-    rank->staged[index] = true;
+    own[index].staged = true;
     return STATUS_OK;
 }
 
@@ -130,17 +134,11 @@ static enum status take_staging(const struct symbols *symbols, const struct walk
 /* The message's segments between data (or out) and its payload, one way or the other. */
 static enum status move_message(const struct symbols *symbols, const struct walked_step *at, int index, symbol *base,
                                 bool into_data) {
-    const struct comm_schedule *schedule = schedule_of(symbols, at->rank);
-    const struct schedule_message *message = &schedule->messages.items[index];
-    symbol *payload = symbols->of[at->rank].payload[index];
-    enum schedule_place place = message->place == PLACE_OUT ? PLACE_OUT : PLACE_DATA;
-    for (int p = message->first_piece; p < message->first_piece + message->pieces; p++) {
-        const struct schedule_piece *piece = &schedule->pieces.items[p];
-        TRY(check_free(symbols, at, place, piece->offset, piece->offset + piece->bytes, into_data));
-        int first = symbols_segment(symbols, piece->offset),
-            end = symbols_segment(symbols, piece->offset + piece->bytes);
-        for (int s = first; s < end; s++, payload++)
-            *(into_data ? &base[s] : payload) = *(into_data ? payload : &base[s]);
+    const struct message_symbols *message = &symbols->of[at->rank].messages[index];
+    TRY(check_message_free(symbols, at, index, into_data));
+    for (int i = 0; i < message->count; i++) {
+        symbol *there = &base[message->segment[i]], *payload = &message->payload[i];
+        *(into_data ? there : payload) = *(into_data ? payload : there);
     }
     return STATUS_OK;
 }
@@ -152,14 +150,10 @@ static enum status begin_transfer(const struct symbols *symbols, const struct wa
         const struct schedule_message *message = &schedule_of(symbols, at->rank)->messages.items[m];
         bool staged = message->place == PLACE_STAGING;
         if (staged && transfer->receive) TRY(take_staging(symbols, at, m));
-        if (staged && !rank->staged[m]) return FAULT(at, "sends message %d, which is not in staging", m);
-        for (int p = message->first_piece; !staged && p < message->first_piece + message->pieces; p++) {
-            const struct schedule_piece *piece = &schedule_of(symbols, at->rank)->pieces.items[p];
-            TRY(check_free(symbols, at, message->place, piece->offset, piece->offset + piece->bytes,
-                           transfer->receive));
-        }
+        if (staged && !rank->messages[m].staged) return FAULT(at, "sends message %d, which is not in staging", m);
+        if (!staged) TRY(check_message_free(symbols, at, m, transfer->receive));
         if (!staged && !transfer->receive) TRY(move_message(symbols, at, m, rank->data, false));
-        rank->flies[m] = true;
+        rank->messages[m].flies = true;
     }
     return STATUS_OK;
 }
@@ -168,67 +162,53 @@ static enum status finish_message(const struct symbols *symbols, const struct wa
     const struct rank_walk *walk = &symbols->walk->of[at->rank];
     const struct schedule_message *message = &walk->schedule->messages.items[index];
     struct rank_symbols *rank = &symbols->of[at->rank];
-    if (!rank->flies[index]) return FAULT(at, "waits for message %d, which is not on its way", index);
-    rank->flies[index] = false;
+    struct message_symbols *own = &rank->messages[index];
+    if (!own->flies) return FAULT(at, "waits for message %d, which is not on its way", index);
+    own->flies = false;
     if (!message->receive) return STATUS_OK;
     int transfer = walk->transfer_of[index], peer = message->peer;
     const struct schedule_transfer *theirs = &schedule_of(symbols, peer)->transfers.items[walk->matches[transfer]];
-    int sent = theirs->first_message + index - walk->schedule->transfers.items[transfer].first_message;
-    int count = message_segments(symbols, walk->schedule, message);
-    if (count !=
-        message_segments(symbols, schedule_of(symbols, peer), &schedule_of(symbols, peer)->messages.items[sent]))
+    int number = index - walk->schedule->transfers.items[transfer].first_message;
+    const struct message_symbols *sent = &symbols->of[peer].messages[theirs->first_message + number];
+    if (own->count != sent->count)
         return FAULT(at, "message %d brings pieces that do not fit its receive buffer", index);
-    memcpy(rank->payload[index], symbols->of[peer].payload[sent], (size_t)count * sizeof(symbol));
+    memcpy(own->payload, sent->payload, (size_t)own->count * sizeof(symbol));
     if (message->place == PLACE_STAGING) return STATUS_OK;
     return move_message(symbols, at, index, message->place == PLACE_OUT ? rank->out : rank->data, true);
 }
 
 static enum status pack_message(const struct symbols *symbols, const struct walked_step *at, int index) {
-    const struct comm_schedule *schedule = schedule_of(symbols, at->rank);
-    int count = message_segments(symbols, schedule, &schedule->messages.items[index]);
+    struct message_symbols *message = &symbols->of[at->rank].messages[index];
     TRY(take_staging(symbols, at, index));
     TRY(move_message(symbols, at, index, symbols->of[at->rank].data, false));
-    for (int i = 0; i < count; i++)
-        symbols->of[at->rank].payload[index][i] = symbol_rounded(symbols->of[at->rank].payload[index][i]);
+    for (int i = 0; i < message->count; i++)
+        message->payload[i] = symbol_rounded(message->payload[i]);
     return STATUS_OK;
 }
 
 static enum status merge_message(const struct symbols *symbols, const struct walked_step *at,
                                  const struct schedule_step *step) {
-    const struct comm_schedule *schedule = schedule_of(symbols, at->rank);
-    const struct schedule_message *message = &schedule->messages.items[step->index];
-    struct rank_symbols *rank = &symbols->of[at->rank];
-    const symbol *came = rank->payload[step->index];
+    const struct rank_symbols *rank = &symbols->of[at->rank];
+    const struct message_symbols *message = &rank->messages[step->index];
     bool round = symbols->spec->round_bf16;
-    if (rank->flies[step->index] || !rank->staged[step->index])
-        return FAULT(at, "adds message %d, which is not there", step->index);
-    for (int p = message->first_piece; p < message->first_piece + message->pieces; p++) {
-        const struct schedule_piece *piece = &schedule->pieces.items[p];
-        TRY(check_free(symbols, at, PLACE_DATA, piece->offset, piece->offset + piece->bytes, true));
-        int first = symbols_segment(symbols, piece->offset),
-            end = symbols_segment(symbols, piece->offset + piece->bytes);
-        for (int s = first; s < end; s++, came++)
-            rank->data[s] = step->side == MERGE_MINE_ABSENT ? *came
-                            : step->side == MERGE_MINE_LEFT ? add(rank->data[s], *came, round)
-                                                            : add(*came, rank->data[s], round);
+    if (message->flies || !message->staged) return FAULT(at, "adds message %d, which is not there", step->index);
+    TRY(check_message_free(symbols, at, step->index, true));
+    for (int i = 0; i < message->count; i++) {
+        symbol *mine = &rank->data[message->segment[i]], came = message->payload[i];
+        *mine = step->side == MERGE_MINE_ABSENT ? came
+                : step->side == MERGE_MINE_LEFT ? add(*mine, came, round)
+                                                : add(came, *mine, round);
     }
     return STATUS_OK;
 }
 
 /* What the transfer brought of a segment. */
 static symbol brought(const struct symbols *symbols, int rank, const struct schedule_transfer *transfer, int segment) {
-    const struct comm_schedule *schedule = schedule_of(symbols, rank);
     for (int m = transfer->first_message; m < transfer->first_message + transfer->messages; m++) {
-        const struct schedule_message *message = &schedule->messages.items[m];
-        const symbol *payload = symbols->of[rank].payload[m];
-        for (int p = message->first_piece; p < message->first_piece + message->pieces; p++) {
-            const struct schedule_piece *piece = &schedule->pieces.items[p];
-            int first = symbols_segment(symbols, piece->offset),
-                end = symbols_segment(symbols, piece->offset + piece->bytes);
-            bool there = !symbols->of[rank].flies[m] && symbols->of[rank].staged[m];
-            if (segment >= first && segment < end) return there ? payload[segment - first] : SYMBOL_NOTHING;
-            payload += end - first;
-        }
+        const struct message_symbols *message = &symbols->of[rank].messages[m];
+        for (int i = 0; i < message->count; i++)
+            if (message->segment[i] == segment)
+                return !message->flies && message->staged ? message->payload[i] : SYMBOL_NOTHING;
     }
     return SYMBOL_NOTHING;
 }
@@ -307,33 +287,38 @@ static enum status symbols_take_step(const struct symbols *symbols, const struct
 
 /* ---- making ---- */
 
-static enum status make_payloads(struct symbols *symbols, int r) {
-    const struct comm_schedule *schedule = schedule_of(symbols, r);
-    struct rank_symbols *rank = &symbols->of[r];
-    for (size_t m = 0; m < schedule->messages.count; m++) {
-        int count = message_segments(symbols, schedule, &schedule->messages.items[m]);
-        rank->payload[m] = mem_array((size_t)count + 1, sizeof **rank->payload);
-        if (!rank->payload[m]) return STATUS_FAILED;
+static enum status begin_message(struct symbols *symbols, const struct schedule_piece *pieces, int count,
+                                 struct message_symbols *out) {
+    for (int p = 0; p < count; p++)
+        out->count +=
+            symbols_segment(symbols, pieces[p].offset + pieces[p].bytes) - symbols_segment(symbols, pieces[p].offset);
+    TRY(scratch_items(&symbols->memory, &out->segment, (size_t)out->count + 1));
+    TRY(scratch_items(&symbols->memory, &out->payload, (size_t)out->count + 1));
+    for (int p = 0, i = 0; p < count; p++) {
+        int end = symbols_segment(symbols, pieces[p].offset + pieces[p].bytes);
+        for (int s = symbols_segment(symbols, pieces[p].offset); s < end; s++)
+            out->segment[i++] = s;
     }
     return STATUS_OK;
 }
 
 static enum status begin_rank(struct symbols *symbols, int r) {
     struct rank_symbols *rank = &symbols->of[r];
-    size_t messages = schedule_of(symbols, r)->messages.count + 1;
-    rank->data = mem_array(symbols->cuts.count, sizeof *rank->data);
-    rank->out = mem_array(symbols->cuts.count, sizeof *rank->out);
-    rank->payload = mem_array(messages, sizeof *rank->payload);
-    rank->flies = mem_array(messages, sizeof *rank->flies);
-    rank->staged = mem_array(messages, sizeof *rank->staged);
-    if (!rank->data || !rank->out || !rank->payload || !rank->flies || !rank->staged) return STATUS_FAILED;
-    return make_payloads(symbols, r);
+    const struct comm_schedule *schedule = schedule_of(symbols, r);
+    TRY(scratch_items(&symbols->memory, &rank->data, symbols->cuts.count));
+    TRY(scratch_items(&symbols->memory, &rank->out, symbols->cuts.count));
+    TRY(scratch_items(&symbols->memory, &rank->messages, schedule->messages.count + 1));
+    for (size_t m = 0; m < schedule->messages.count; m++) {
+        const struct schedule_message *message = &schedule->messages.items[m];
+        TRY(begin_message(symbols, &schedule->pieces.items[message->first_piece], message->pieces, &rank->messages[m]));
+    }
+    return STATUS_OK;
 }
 
 /* Of all ranks, all data NOTHING. The caller frees, also after a failure. */
 static enum status symbols_create(const struct schedule_walk *walk, const struct comm_spec *spec, struct symbols *out) {
-    *out = (struct symbols){.walk = walk, .spec = spec, .of = mem_array((size_t)walk->ranks, sizeof *out->of)};
-    if (!out->of) return STATUS_FAILED;
+    *out = (struct symbols){.walk = walk, .spec = spec};
+    TRY(scratch_items(&out->memory, &out->of, (size_t)walk->ranks));
     if (spec->kind == COMM_REDUCE_SCATTER || spec->kind == COMM_ALL_REDUCE)
         TRY(comm_spec_tree(spec, &out->tree, &out->absent));
     TRY(cut_segments(out));
@@ -343,17 +328,7 @@ static enum status symbols_create(const struct schedule_walk *walk, const struct
 }
 
 static void symbols_free(struct symbols *symbols) {
-    for (int r = 0; symbols->of && r < symbols->walk->ranks; r++) {
-        struct rank_symbols *rank = &symbols->of[r];
-        for (size_t m = 0; rank->payload && m < schedule_of(symbols, r)->messages.count; m++)
-            mem_free(rank->payload[m]);
-        mem_free(rank->data);
-        mem_free(rank->out);
-        mem_free(rank->payload);
-        mem_free(rank->flies);
-        mem_free(rank->staged);
-    }
-    mem_free(symbols->of);
+    scratch_free(&symbols->memory);
     mem_free(symbols->absent);
     lane_tree_free(&symbols->tree);
     vec_free(&symbols->cuts);
@@ -406,7 +381,7 @@ static enum status check_rank(const struct symbols *symbols, int rank, symbol *l
     const struct rank_symbols *own = &symbols->of[rank];
     const symbol *found = symbols->spec->kind == COMM_ALL_TO_ALL ? own->out : own->data;
     for (size_t m = 0; m < schedule->messages.count; m++)
-        if (own->flies[m])
+        if (own->messages[m].flies)
             return SCHEDULE_FAULT(symbols->walk, rank, schedule->steps.count, "message %zu is still on its way", m);
     for (int s = 0; s < symbols_count(symbols); s++) {
         symbol expected = last_value(symbols, rank, s, leaves);

@@ -7,11 +7,18 @@
 /* 0: nothing. The last bit: it is rounded to bf16. */
 typedef uint64_t symbol;
 
+/* A message of one rank. */
+struct message_symbols {
+    int count;       /* segments, in the order of the pieces */
+    int *segment;    /* [count] */
+    symbol *payload; /* [count] as they travel */
+    bool flies;      /* begun and not finished */
+    bool staged;     /* its place in staging is its own */
+};
+
 struct rank_symbols {
-    symbol *data, *out; /* by segment */
-    symbol **payload;   /* by message: its segments in their order, as they travel */
-    bool *flies;        /* by message: begun and not finished */
-    bool *staged;       /* by message: its place in staging is its own */
+    symbol *data, *out;               /* by segment */
+    struct message_symbols *messages; /* by message */
 };
 
 struct symbols {
@@ -21,6 +28,7 @@ struct symbols {
     struct rank_symbols *of;      /* by position */
     struct lane_tree tree;        /* reductions */
     bool *absent;
+    struct scratch memory; /* of what is by rank */
 };
 
 /* What the data of an operation comes to: its steps executed on symbols. For schedule_proof alone. */

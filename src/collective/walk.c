@@ -109,22 +109,19 @@ static enum status begin_walk(struct schedule_walk *all, int rank, const struct 
     struct rank_walk *walk = &all->of[rank];
     size_t transfers = schedule->transfers.count + 1;
     walk->schedule = schedule;
-    walk->matches = mem_array(transfers, sizeof *walk->matches);
-    walk->posted_at = mem_array(transfers, sizeof *walk->posted_at);
-    walk->sent_at = mem_array(transfers, sizeof *walk->sent_at);
-    walk->transfer_of = mem_array(schedule->messages.count + 1, sizeof *walk->transfer_of);
-    walk->clocks = mem_array((schedule->steps.count + 1) * (size_t)all->ranks, sizeof *walk->clocks);
-    bool allocated = walk->matches && walk->posted_at && walk->sent_at && walk->transfer_of && walk->clocks;
-    if (!allocated) return STATUS_FAILED;
+    TRY(scratch_items(&all->memory, &walk->matches, transfers));
+    TRY(scratch_items(&all->memory, &walk->posted_at, transfers));
+    TRY(scratch_items(&all->memory, &walk->sent_at, transfers));
+    TRY(scratch_items(&all->memory, &walk->transfer_of, schedule->messages.count + 1));
+    TRY(scratch_items(&all->memory, &walk->clocks, (schedule->steps.count + 1) * (size_t)all->ranks));
     find_steps(walk);
     return STATUS_OK;
 }
 
 enum status schedule_walk_create(const struct comm_group *group, const struct comm_schedule *const *schedules,
                                  struct schedule_walk *out) {
-    *out = (struct schedule_walk){
-        .group = group, .ranks = group->count, .of = mem_array((size_t)group->count, sizeof *out->of)};
-    if (!out->of) return STATUS_FAILED;
+    *out = (struct schedule_walk){.group = group, .ranks = group->count};
+    TRY(scratch_items(&out->memory, &out->of, (size_t)group->count));
     for (int r = 0; r < out->ranks; r++)
         TRY(begin_walk(out, r, schedules[r]));
     for (int r = 0; r < out->ranks; r++)
@@ -133,15 +130,7 @@ enum status schedule_walk_create(const struct comm_group *group, const struct co
 }
 
 void schedule_walk_free(struct schedule_walk *all) {
-    for (int r = 0; r < all->ranks && all->of; r++) {
-        struct rank_walk *walk = &all->of[r];
-        mem_free(walk->matches);
-        mem_free(walk->posted_at);
-        mem_free(walk->sent_at);
-        mem_free(walk->transfer_of);
-        mem_free(walk->clocks);
-    }
-    mem_free(all->of);
+    scratch_free(&all->memory);
     vec_free(&all->order);
     *all = (struct schedule_walk){0};
 }
