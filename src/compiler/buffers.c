@@ -38,14 +38,11 @@ static enum status list_packed(const struct step_buffers *buffers, enum tensor_k
 
 /* Tensors of a kind that belong to chunks: of results, those by parameter. The caller frees with vec_free, also after a
  * failure. */
-static enum status packed_list_create(const struct step_buffers *buffers, enum tensor_kind kind,
-                                      struct packed_list *out) {
+static enum status packed_list_create(struct step_buffers *buffers, enum tensor_kind kind, struct packed_list *out) {
+    int *roles;
     *out = (struct packed_list){.list = {0}};
-    int *roles = mem_array(buffers->graph->tensors.count, sizeof *roles);
-    if (!roles) return STATUS_FAILED;
-    enum status status = list_packed(buffers, kind, roles, out);
-    mem_free(roles);
-    TRY(status);
+    TRY(scratch_items(&buffers->memory, &roles, buffers->graph->tensors.count));
+    TRY(list_packed(buffers, kind, roles, out));
     if (out->list.count > 0) qsort(out->list.items, out->list.count, sizeof *out->list.items, compare);
     return STATUS_OK;
 }
@@ -62,26 +59,22 @@ static size_t packed_list_end(const struct step_buffers *buffers, const struct p
     return end;
 }
 
-static struct pack *new_pack(const struct step_buffers *buffers, size_t count) {
-    struct scratch *memory = &buffers->program->memory;
-    struct pack *pack = scratch_alloc(memory, 1, sizeof *pack);
-    if (pack) pack->members = scratch_alloc(memory, count, sizeof *pack->members);
-    return pack && pack->members ? pack : NULL;
+static enum status new_pack(const struct step_buffers *buffers, size_t count, struct pack **out) {
+    TRY(scratch_items(&buffers->program->memory, out, 1));
+    return scratch_items(&buffers->program->memory, &(*out)->members, count);
 }
 
 /* Whole tensors, each at a multiple of BUFFER_ALIGNMENT. */
 static enum status pack_whole(const struct step_buffers *buffers, const struct packed *list, size_t count,
                               struct pack **out, int64_t *bytes) {
-    struct pack *pack = new_pack(buffers, count);
-    if (!pack) return STATUS_FAILED;
+    TRY(new_pack(buffers, count, out));
     *bytes = 0;
     for (size_t i = 0; i < count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[list[i].id];
-        pack->members[pack->count++] =
+        (*out)->members[(*out)->count++] =
             (struct pack_member){.tensor = tensor, .offset = *bytes, .elements = shape_elements(&tensor->shape)};
         *bytes += buffer_aligned_bytes(shape_bytes(&tensor->shape));
     }
-    *out = pack;
     return STATUS_OK;
 }
 
@@ -106,18 +99,16 @@ static enum status pack_shard(const struct step_buffers *buffers, const struct p
     const struct shard_cut *cut = &buffers->of[list->part.chunk].cut;
     struct shard_range range = shard_range_of(cut, width, rank_place_data_rank(&buffers->plan->place));
     int64_t elements = shard_elements(cut, width), begin = 0, end = 0;
-    struct pack *pack = new_pack(buffers, count);
-    if (!pack) return STATUS_FAILED;
+    TRY(new_pack(buffers, count, out));
     for (size_t i = 0; i < count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[list[i].id];
         if (i == 0 || list[i].role != list[i - 1].role) { /* which may be of other dtypes, or by blocks */
             begin = end;
             end += tensor_elements_for(tensor, elements) * dtype_bytes(tensor->shape.dtype);
         }
-        pack->members[pack->count++] = slice_of(buffers, tensor, &range, begin);
+        (*out)->members[(*out)->count++] = slice_of(buffers, tensor, &range, begin);
     }
     *bytes = end;
-    *out = pack;
     return STATUS_OK;
 }
 
@@ -361,13 +352,11 @@ static enum status add_gradients(struct step_buffers *buffers, const struct pack
 
 static enum status make_arrays(struct step_buffers *buffers) {
     size_t tensors = buffers->graph->tensors.count + 1, chunks = buffers->chunks->chunks.count;
-    buffers->buffers = scratch_alloc(&buffers->memory, tensors, sizeof *buffers->buffers);
-    buffers->offsets = scratch_alloc(&buffers->memory, tensors, sizeof *buffers->offsets);
-    buffers->packs = scratch_alloc(&buffers->memory, tensors, sizeof *buffers->packs);
-    buffers->update_places = scratch_alloc(&buffers->memory, tensors, sizeof *buffers->update_places);
-    buffers->of = scratch_alloc(&buffers->memory, chunks + 1, sizeof *buffers->of);
-    if (!buffers->buffers || !buffers->offsets || !buffers->packs || !buffers->update_places || !buffers->of)
-        return STATUS_FAILED;
+    TRY(scratch_items(&buffers->memory, &buffers->buffers, tensors));
+    TRY(scratch_items(&buffers->memory, &buffers->offsets, tensors));
+    TRY(scratch_items(&buffers->memory, &buffers->packs, tensors));
+    TRY(scratch_items(&buffers->memory, &buffers->update_places, tensors));
+    TRY(scratch_items(&buffers->memory, &buffers->of, chunks + 1));
     memset(buffers->buffers, -1, tensors * sizeof *buffers->buffers);
     memset(buffers->packs, -1, tensors * sizeof *buffers->packs);
     for (size_t i = 0; i < tensors; i++)

@@ -8,14 +8,13 @@
 enum status collectives_spec(const struct program *program, int32_t collective, struct lane_tree *tree,
                              struct comm_spec *out) {
     const struct program_collective *operation = &program->collectives.items[collective];
-    int ranks = rank_place_data(&program->place);
     struct lane_tree lanes;
+    enum status status = STATUS_OK;
     bool reduces = operation->kind == COMM_ALL_REDUCE || operation->kind == COMM_REDUCE_SCATTER;
     bool sums = reduces && !operation->node; /* of lanes; others by halves of the group */
-    enum status status = STATUS_OK;
     *tree = (struct lane_tree){0};
     if (sums) TRY(lane_tree_of_shape(&program->lanes, &lanes));
-    if (sums) status = lane_tree_top(&lanes, ranks, tree);
+    if (sums) status = lane_tree_top(&lanes, rank_place_data(&program->place), tree);
     if (sums) lane_tree_free(&lanes);
     *out = (struct comm_spec){.kind = operation->kind,
                               .mine = operation->apart ? operation : NULL,

@@ -95,9 +95,8 @@ static void drop_other_parameters(const struct execution_source *source) {
 static enum status group_nodes(struct execution_source *source, const int32_t *number, int32_t groups,
                                struct node_groups *out) {
     const struct graph *graph = source->graph;
-    out->nodes = scratch_alloc(&source->memory, graph->nodes.count + 1, sizeof *out->nodes);
-    out->first = scratch_alloc(&source->memory, (size_t)groups + 2, sizeof *out->first);
-    if (!out->nodes || !out->first) return STATUS_FAILED;
+    TRY(scratch_items(&source->memory, &out->nodes, graph->nodes.count + 1));
+    TRY(scratch_items(&source->memory, &out->first, (size_t)groups + 2));
     int32_t *next = out->first + 1; /* while filling, the group's next place; in the end, where the one after begins */
     for (size_t n = 0; n < graph->nodes.count; n++)
         if (number[n] >= 0) next[number[n] + 1]++;
@@ -136,8 +135,7 @@ static enum status execution_updates_find(struct execution_source *source) {
     const struct graph *graph = source->graph;
     size_t chunks = source->chunks->chunks.count;
     source->early = executions_update_early(graph, &source->policy->partition, source->spans.stages);
-    source->ready = scratch_alloc(&source->memory, chunks + 1, sizeof *source->ready);
-    if (!source->ready) return STATUS_FAILED;
+    TRY(scratch_items(&source->memory, &source->ready, chunks + 1));
     for (size_t c = 0; c < chunks; c++)
         source->ready[c] = -1;
     for (size_t i = 0; i < graph->tensors.count; i++) {
@@ -231,15 +229,13 @@ enum status execution_source_create_stage(const struct graph *graph, const struc
     /* The plan's schedule is that of training; a graph without backward has only forwards. */
     TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->activations));
     size_t blocks = (size_t)out->blocks;
-    out->forward_groups = scratch_alloc(&out->memory, blocks + 1, sizeof *out->forward_groups);
-    out->backward_groups = scratch_alloc(&out->memory, blocks + 1, sizeof *out->backward_groups);
-    out->summed_in = scratch_alloc(&out->memory, blocks + 1, sizeof *out->summed_in);
-    out->completed_by = scratch_alloc(&out->memory, graph->tensors.count + 1, sizeof *out->completed_by);
-    out->opening = scratch_alloc(&out->memory, blocks + 1, sizeof *out->opening);
-    int32_t *number = scratch_alloc(&out->memory, graph->nodes.count + 1, sizeof *number);
-    if (!out->forward_groups || !out->backward_groups || !out->summed_in || !out->completed_by || !out->opening ||
-        !number)
-        return STATUS_FAILED;
+    int32_t *number;
+    TRY(scratch_items(&out->memory, &out->forward_groups, blocks + 1));
+    TRY(scratch_items(&out->memory, &out->backward_groups, blocks + 1));
+    TRY(scratch_items(&out->memory, &out->summed_in, blocks + 1));
+    TRY(scratch_items(&out->memory, &out->completed_by, graph->tensors.count + 1));
+    TRY(scratch_items(&out->memory, &out->opening, blocks + 1));
+    TRY(scratch_items(&out->memory, &number, graph->nodes.count + 1));
     for (size_t s = out->activations.list.count; s-- > 0;)
         if (out->activations.list.items[s].action == ACTIVATION_FORWARD)
             out->opening[out->activations.list.items[s].block] = (int32_t)s;

@@ -427,9 +427,8 @@ enum status executions_of_pipeline(struct execution_source *source, const struct
 enum status instances_create(const struct graph *graph, const struct activation_steps *steps, int64_t slots,
                              struct instances *out) {
     *out = (struct instances){.graph = graph, .slots = slots};
-    out->current = mem_array((graph->tensors.count + 1) * (size_t)slots, sizeof *out->current);
-    out->home_tiers = mem_array(graph->blocks.count + 1, sizeof *out->home_tiers);
-    if (!out->current || !out->home_tiers) return STATUS_FAILED;
+    TRY(mem_items(&out->current, (graph->tensors.count + 1) * (size_t)slots));
+    TRY(mem_items(&out->home_tiers, graph->blocks.count + 1));
     instances_clear(out);
     for (size_t s = 0; s < steps->list.count; s++)
         if (steps->list.items[s].action == ACTIVATION_MOVE)

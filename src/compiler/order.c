@@ -35,8 +35,7 @@ static enum status grow(struct border_set *set) {
     enum { SLOTS_MIN = 1024 };
     size_t count = set->slots ? 2 * (set->mask + 1) : SLOTS_MIN;
     mem_free(set->slots);
-    set->slots = mem_array(count, sizeof *set->slots);
-    if (!set->slots) return STATUS_FAILED;
+    TRY(mem_items(&set->slots, count));
     set->mask = count - 1;
     for (int32_t i = 0; i < (int32_t)set->list.count; i++)
         put(set, i);
@@ -91,11 +90,13 @@ static enum status find_operand(struct collector *collector, const struct operan
     return STATUS_OK;
 }
 
-static enum status collect(struct collector *collector, int32_t *first_reach) {
+static enum status collect(struct collector *collector, struct segments *segments) {
     const struct program *program = collector->program;
+    TRY(scratch_items(&segments->memory, &segments->first_reach, program->instructions.count));
+    TRY(scratch_items(&segments->memory, &collector->whole, program->buffers.count));
     TRY(vec_reserve(&collector->reaches, 4 * program->instructions.count)); /* more than most need */
     for (size_t i = 0; i < program->instructions.count; i++) {
-        first_reach[i] = (int32_t)collector->reaches.count;
+        segments->first_reach[i] = (int32_t)collector->reaches.count;
         for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct operand *operand = &program->instructions.items[i].operands[k];
             struct reach reach;
@@ -118,33 +119,28 @@ static int compare_borders(const void *a, const void *b) {
 static enum status sort_borders(struct collector *collector, struct segments *segments) {
     struct border *borders = collector->borders.list.items;
     size_t count = collector->borders.list.count;
-    int32_t *places = mem_array(count, sizeof *places);
-    segments->borders = mem_array(count + 1, sizeof *segments->borders);
+    int32_t *places;
+    TRY(scratch_items(&segments->memory, &places, count));
+    TRY(scratch_items(&segments->memory, &segments->borders, count + 1));
     segments->count = (int32_t)count;
-    if (places && segments->borders) {
-        if (count > 0) qsort(borders, count, sizeof *borders, compare_borders);
-        for (size_t i = 0; i < count; i++) {
-            places[borders[i].number] = (int32_t)i;
-            segments->borders[i] = borders[i].key & ((INT64_C(1) << TIER_SHIFT) - 1);
-        }
-        for (size_t r = 0; r < collector->reaches.count; r++) {
-            struct reach *reach = &collector->reaches.items[r];
-            *reach = (struct reach){places[reach->first], places[reach->end]};
-        }
+    if (count > 0) qsort(borders, count, sizeof *borders, compare_borders);
+    for (size_t i = 0; i < count; i++) {
+        places[borders[i].number] = (int32_t)i;
+        segments->borders[i] = borders[i].key & ((INT64_C(1) << TIER_SHIFT) - 1);
     }
-    mem_free(places);
-    return places && segments->borders ? STATUS_OK : STATUS_FAILED;
+    for (size_t r = 0; r < collector->reaches.count; r++) {
+        struct reach *reach = &collector->reaches.items[r];
+        *reach = (struct reach){places[reach->first], places[reach->end]};
+    }
+    return STATUS_OK;
 }
 
 enum status segments_create(const struct program *program, struct segments *out) {
-    struct segments segments = {.first_reach = mem_array(program->instructions.count, sizeof *segments.first_reach)};
-    struct collector collector = {.program = program,
-                                  .whole = mem_array(program->buffers.count, sizeof *collector.whole)};
-    enum status status = segments.first_reach && collector.whole ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = collect(&collector, segments.first_reach);
+    struct segments segments = {.count = 0};
+    struct collector collector = {.program = program};
+    enum status status = collect(&collector, &segments);
     if (status == STATUS_OK) status = sort_borders(&collector, &segments);
     segments.reaches = collector.reaches.items;
-    mem_free(collector.whole);
     mem_free(collector.borders.slots);
     vec_free(&collector.borders.list);
     if (status != STATUS_OK)
@@ -155,9 +151,8 @@ enum status segments_create(const struct program *program, struct segments *out)
 }
 
 void segments_free(struct segments *segments) {
-    mem_free(segments->borders);
     mem_free(segments->reaches);
-    mem_free(segments->first_reach);
+    scratch_free(&segments->memory);
 }
 
 /* ---- vector clocks ---- */

@@ -14,6 +14,7 @@ struct segments {
     int32_t count;         /* of all tiers; no operand has the last of a tier, which begins at its last border */
     struct reach *reaches; /* of the operands that there are, instruction by instruction: the same in all repetitions */
     int32_t *first_reach;  /* by instruction: where its own begin */
+    struct scratch memory; /* of all but the reaches */
 };
 
 /* The caller frees. FAILED without memory. */

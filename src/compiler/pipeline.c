@@ -207,11 +207,10 @@ static enum status run_clock(struct pipeline *pipeline, struct clockwork *clock)
 static enum status order_waves(struct pipeline *pipeline, struct clockwork *clock, struct scratch *memory) {
     const struct stage_spans *spans = pipeline->spans;
     size_t stages = (size_t)spans->stages, ends = (size_t)spans->count * (size_t)clock->waves * 2;
-    clock->list = scratch_alloc(memory, stages * (size_t)clock->steps, sizeof *clock->list);
-    clock->next = scratch_alloc(memory, stages, sizeof *clock->next);
-    clock->free_at = scratch_alloc(memory, stages, sizeof *clock->free_at);
-    clock->ends = scratch_alloc(memory, ends, sizeof *clock->ends);
-    if (!clock->list || !clock->next || !clock->free_at || !clock->ends) return STATUS_FAILED;
+    TRY(scratch_items(memory, &clock->list, stages * (size_t)clock->steps));
+    TRY(scratch_items(memory, &clock->next, stages));
+    TRY(scratch_items(memory, &clock->free_at, stages));
+    TRY(scratch_items(memory, &clock->ends, ends));
     memset(clock->ends, -1, ends * sizeof *clock->ends);
     for (int stage = 0; stage < spans->stages; stage++)
         order_stage(clock, stage, clock->list + stage * clock->steps);

@@ -354,8 +354,7 @@ static void place_one(struct placement *placement, struct buffer *buffer) {
 static enum status place_in_order(const struct program *program, struct buffer **order, size_t count, int64_t base,
                                   int64_t *top) {
     struct placement placement = {.program = program, .base = base, .top = base};
-    placement.placed = mem_array(count, sizeof *placement.placed);
-    if (!placement.placed) return STATUS_FAILED;
+    TRY(mem_items(&placement.placed, count));
     for (size_t i = 0; i < count; i++)
         place_one(&placement, order[i]);
     mem_free(placement.placed);

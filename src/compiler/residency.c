@@ -126,10 +126,10 @@ static void drop_merged(struct residencies *residencies) {
  * that it can be repeated. */
 static enum status residencies_hold(struct residencies *residencies) {
     struct places places = {.residencies = residencies, .max = residencies->policy->buffers, .section = -1};
-    struct timed *order = scratch_alloc(&residencies->memory, residencies->list.count, sizeof *order);
-    places.items = scratch_alloc(&residencies->memory, (size_t)places.max, sizeof *places.items);
+    struct timed *order;
     size_t count = 0;
-    if (!order || !places.items) return STATUS_FAILED;
+    TRY(scratch_items(&residencies->memory, &order, residencies->list.count));
+    TRY(scratch_items(&residencies->memory, &places.items, (size_t)places.max));
     for (size_t v = 0; v < residencies->list.count; v++)
         if (residencies->is_held(residencies, &residencies->list.items[v]))
             order[count++] = (struct timed){residencies->list.items[v].first, v};
@@ -188,11 +188,11 @@ static void list_uses(struct residencies *residencies, const bool *moved, size_t
 /* Sorted by counting. No uses where nothing is away. */
 static enum status collect_uses(struct residencies *residencies) {
     struct scratch *memory = &residencies->memory;
-    size_t buffers = residencies->program->buffers.count, count = 0;
-    bool any = false, *moved = scratch_alloc(memory, buffers, sizeof *moved);
-    size_t *next = scratch_alloc(memory, buffers, sizeof *next);
-    residencies->first_use = scratch_alloc(memory, buffers + 1, sizeof *residencies->first_use);
-    if (!moved || !next || !residencies->first_use) return STATUS_FAILED;
+    size_t buffers = residencies->program->buffers.count, count = 0, *next;
+    bool any = false, *moved;
+    TRY(scratch_items(memory, &moved, buffers));
+    TRY(scratch_items(memory, &next, buffers));
+    TRY(scratch_items(memory, &residencies->first_use, buffers + 1));
     find_moved(residencies, moved, next, &any);
     for (size_t b = 0; b < buffers; b++) {
         size_t own = any && moved[b] ? next[b] : 0;
@@ -201,8 +201,7 @@ static enum status collect_uses(struct residencies *residencies) {
     }
     residencies->first_use[buffers] = residencies->use_count = count;
     if (count == 0) return STATUS_OK;
-    residencies->uses = scratch_alloc(memory, count, sizeof *residencies->uses);
-    if (!residencies->uses) return STATUS_FAILED;
+    TRY(scratch_items(memory, &residencies->uses, count));
     list_uses(residencies, moved, next);
     return STATUS_OK;
 }
@@ -210,9 +209,7 @@ static enum status collect_uses(struct residencies *residencies) {
 static enum status find_groups(struct residencies *residencies) {
     int32_t count = (int32_t)residencies->program->instructions.count;
     residencies->groups = count > 0 ? residencies_group(residencies, count - 1) + 1 : 0;
-    residencies->begin =
-        scratch_alloc(&residencies->memory, (size_t)residencies->groups + 1, sizeof *residencies->begin);
-    if (!residencies->begin) return STATUS_FAILED;
+    TRY(scratch_items(&residencies->memory, &residencies->begin, (size_t)residencies->groups + 1));
     for (int32_t i = 0, group = 0; i <= count; i++)
         while (group <= (i < count ? residencies_group(residencies, i) : residencies->groups))
             residencies->begin[group++] = i;
@@ -344,8 +341,8 @@ struct residency_finder {
 
 static enum status make_finder(struct residencies *residencies, struct residency_finder *out) {
     size_t buffers = residencies->program->buffers.count;
-    *out = (struct residency_finder){residencies, scratch_alloc(&residencies->memory, buffers, sizeof *out->latest)};
-    if (!out->latest) return STATUS_FAILED;
+    *out = (struct residency_finder){.residencies = residencies};
+    TRY(scratch_items(&residencies->memory, &out->latest, buffers));
     memset(out->latest, -1, buffers * sizeof *out->latest);
     for (size_t v = 0; v < residencies->list.count; v++)
         out->latest[residencies->list.items[v].buffer] = (int32_t)v;
@@ -378,8 +375,7 @@ static void redirect(const struct residency_finder *finder, int32_t index, struc
 static enum status make_transfers(struct residencies *residencies, residencies_make *make, struct instruction **out) {
     size_t count = residencies->transfers.count;
     if (count > 0) qsort(residencies->transfers.items, count, sizeof *residencies->transfers.items, compare_transfers);
-    *out = scratch_alloc(&residencies->memory, count, sizeof **out);
-    if (!*out) return STATUS_FAILED;
+    TRY(scratch_items(&residencies->memory, out, count));
     for (size_t t = 0; t < count; t++)
         TRY(make(residencies, &residencies->transfers.items[t], &(*out)[t]));
     return STATUS_OK;

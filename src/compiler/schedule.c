@@ -44,7 +44,7 @@ static enum status find_bytes(struct scheduler *scheduler, const struct executio
         const struct lane_share *share = scheduler->share;
         out->buffer = step_buffers_of(buffers, tensor, share->round, scheduler_level(scheduler, share->level));
         out->offset = buffers->offsets[tensor->id];
-        return receives ? schedule_zero_sums(scheduler, execution, out->buffer) : STATUS_OK;
+        return receives ? schedule_zero_first(scheduler, execution, out->buffer, true) : STATUS_OK;
     }
     int32_t *buffer = instances_at(&scheduler->activations, execution->slot, tensor);
     if (receives) TRY(program_add_tensor_buffer(scheduler->program, tensor, 1, TIER_DEVICE, buffer));
@@ -96,10 +96,10 @@ static enum status schedule_part(struct scheduler *scheduler, const struct execu
                                  const struct part *part) {
     const struct program_collective operation =
         collectives_broadcast(stages_of(scheduler), part->stage, part->end - part->begin, part->tensor, 0);
-    TRY(schedule_zero_once(scheduler, execution, part->tensor));
     const struct operand operand = {.buffer = scheduler->buffers.buffers[part->tensor->id],
                                     .offset = part->begin,
                                     .bytes = part->end - part->begin};
+    TRY(schedule_zero_first(scheduler, execution, operand.buffer, false));
     return schedule_broadcast(scheduler, execution, &operation, operand);
 }
 
@@ -427,8 +427,7 @@ static enum status make_buffers(struct scheduler *scheduler) {
                                                                                           : 1, /* none are read */
                                                .shares = (int64_t)shares->list.count};
     TRY(step_buffers_create(&scheduler->buffers));
-    scheduler->zeroed = mem_array(scheduler->program->buffers.count, sizeof *scheduler->zeroed);
-    return scheduler->zeroed ? STATUS_OK : STATUS_FAILED;
+    return mem_items(&scheduler->zeroed, scheduler->program->buffers.count);
 }
 
 /* Slots of a section: a wave's micro-batches, or all that a pipeline has in flight and its waves
@@ -443,8 +442,7 @@ static int64_t count_slots(const struct scheduler *scheduler) {
 
 static enum status schedule_all(struct scheduler *scheduler) {
     const struct graph *graph = scheduler->graph;
-    scheduler->program = mem_array(1, sizeof *scheduler->program);
-    if (!scheduler->program) return STATUS_FAILED;
+    TRY(mem_items(&scheduler->program, 1));
     *scheduler->program = (struct program){.graph = graph, .streams = 1, .alignment = BUFFER_ALIGNMENT};
     TRY(pack_chunks(scheduler));
     TRY(cut_step(scheduler));

@@ -151,11 +151,9 @@ struct instruction scheduler_instruction(const struct scheduler *scheduler, enum
 enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
                           enum tier tier);
 
-/* The same before the first use of sums of gradients in the present share. */
-enum status schedule_zero_sums(struct scheduler *scheduler, const struct execution *execution, int32_t buffer);
-/* The same before the first use of a result in a step. */
-enum status schedule_zero_once(struct scheduler *scheduler, const struct execution *execution,
-                               const struct tensor *result);
+/* The same before its first use in a step, or `of_share` in the present share: results, and sums of gradients. */
+enum status schedule_zero_first(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
+                                bool of_share);
 
 /* A node's kernel, with zeros before where it adds. Where the node is executed on runs of elements, those that this
  * rank has of its shard: none, no kernel. */
@@ -164,6 +162,6 @@ enum status schedule_node(struct scheduler *scheduler, const struct execution *e
 /* Sums of lanes and ranks, and collectives of shards. */
 enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution);
 
-/* An instruction where the CPU reads and writes the data of a collective. */
+/* An instruction where the CPU reads and writes the data of a collective, which may be the execution's node. */
 struct instruction scheduler_collective(const struct scheduler *scheduler, enum opcode opcode,
                                         const struct execution *execution);

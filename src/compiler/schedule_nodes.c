@@ -108,18 +108,11 @@ enum status schedule_zero(struct scheduler *scheduler, const struct execution *e
     return vec_push(&scheduler->program->instructions, zero);
 }
 
-enum status schedule_zero_sums(struct scheduler *scheduler, const struct execution *execution, int32_t buffer) {
+enum status schedule_zero_first(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
+                                bool of_share) {
     int64_t share = scheduler_share_number(scheduler);
-    if (scheduler->zeroed[buffer] > share) return STATUS_OK;
+    if (scheduler->zeroed[buffer] > (of_share ? share : 0)) return STATUS_OK;
     scheduler->zeroed[buffer] = share + 1;
-    return schedule_zero(scheduler, execution, buffer, TIER_DEVICE);
-}
-
-enum status schedule_zero_once(struct scheduler *scheduler, const struct execution *execution,
-                               const struct tensor *result) {
-    int32_t buffer = scheduler->buffers.buffers[result->id];
-    if (scheduler->zeroed[buffer] > 0) return STATUS_OK;
-    scheduler->zeroed[buffer] = scheduler_share_number(scheduler) + 1;
     return schedule_zero(scheduler, execution, buffer, TIER_DEVICE);
 }
 
@@ -136,16 +129,13 @@ static bool is_made_in_part(const struct scheduler *scheduler, const struct tens
 /* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */
 static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
-    int64_t share = scheduler_share_number(scheduler);
     for (int i = 0; i < node->op->outputs; i++) {
         const struct tensor *tensor = node->out[i];
         if (!tensor || !((op_updates(node) >> i & 1) || is_made_in_part(scheduler, tensor))) continue;
         bool of_share = tensor->kind == TENSOR_GRADIENT && node->phase <= PHASE_BACKWARD;
-        bool sums = of_share || tensor->kind == TENSOR_RESULT;
-        int32_t buffer = sums ? place_of(scheduler, execution, tensor_storage(node->out[i])).buffer : -1;
-        if (!sums || scheduler->zeroed[buffer] > (of_share ? share : 0)) continue;
-        scheduler->zeroed[buffer] = share + 1;
-        TRY(schedule_zero(scheduler, execution, buffer, TIER_DEVICE));
+        if (!of_share && tensor->kind != TENSOR_RESULT) continue;
+        int32_t buffer = place_of(scheduler, execution, tensor_storage(node->out[i])).buffer;
+        TRY(schedule_zero_first(scheduler, execution, buffer, of_share));
     }
     return STATUS_OK;
 }
@@ -193,16 +183,19 @@ static enum status add_workspace(struct scheduler *scheduler, struct instruction
     return program_add_buffer(scheduler->program, workspace, &operand->buffer);
 }
 
+static void set_run(struct instruction *instruction, const struct shard_range *run) {
+    const struct tensor *in = instruction->node->in[0];
+    if (in && run->end - run->begin < shape_elements(&in->shape))
+        instruction->first_element = run->begin, instruction->elements = run->end - run->begin;
+}
+
 static enum status schedule_kernel(struct scheduler *scheduler, const struct execution *execution,
                                    const struct shard_range *run) {
     const struct node *node = execution->node;
     TRY(zero_accumulators(scheduler, execution));
     struct instruction instruction = scheduler_instruction(scheduler, OPCODE_KERNEL, execution);
     instruction.node = node;
-    if (node->in[0] && run->end - run->begin < shape_elements(&node->in[0]->shape)) {
-        instruction.first_element = run->begin;
-        instruction.elements = run->end - run->begin;
-    }
+    set_run(&instruction, run);
     for (int i = 0; i < node->op->inputs; i++)
         if (node->in[i]) instruction.operands[i] = make_operand(scheduler, execution, node->in[i], ACCESS_READ);
     TRY(make_outputs(scheduler, execution));
@@ -222,20 +215,11 @@ static const enum opcode opcodes[] = {[OP_COLLECTIVE_ALL_REDUCE] = OPCODE_ALL_RE
                                       [OP_COLLECTIVE_ALL_GATHER] = OPCODE_ALL_GATHER,
                                       [OP_COLLECTIVE_ALL_TO_ALL] = OPCODE_ALL_TO_ALL};
 
-static struct instruction collective_instruction(const struct scheduler *scheduler, const struct execution *execution,
-                                                 enum opcode opcode) {
-    struct instruction instruction = scheduler_instruction(scheduler, opcode, execution);
-    instruction.node = execution->node;
-    instruction.tier = scheduler->program->place.tier;
-    instruction.stream = STREAM_COMM;
-    return instruction;
-}
-
 /* Of the sum that is scattered in the input's place this rank's part. */
 static enum status schedule_own_part(struct scheduler *scheduler, const struct execution *execution,
                                      const struct program_collective *operation, const struct operand *data,
                                      const struct operand *out) {
-    struct instruction take = collective_instruction(scheduler, execution, OPCODE_TAKE);
+    struct instruction take = scheduler_collective(scheduler, OPCODE_TAKE, execution);
     struct comm_range own = collectives_own_block(scheduler->program, operation);
     take.operands[0] = (struct operand){.buffer = data->buffer,
                                         .access = ACCESS_READ,
@@ -249,14 +233,11 @@ static enum status schedule_collective(struct scheduler *scheduler, const struct
                                        const struct shard_range *run) {
     const struct node *node = execution->node;
     struct program_collective operation;
-    struct instruction instruction = collective_instruction(scheduler, execution, opcodes[node->op->collective]);
+    struct instruction instruction = scheduler_collective(scheduler, opcodes[node->op->collective], execution);
     bool scatters = instruction.opcode == OPCODE_REDUCE_SCATTER, updates = op_updates(node) & 1;
     BUG_IF(instruction.opcode == OPCODE_ALL_REDUCE && !execution->takes_over && !updates, "%s: not in place",
            node->name);
-    if (run->end - run->begin < shape_elements(&node->in[0]->shape)) {
-        instruction.first_element = run->begin;
-        instruction.elements = run->end - run->begin;
-    }
+    set_run(&instruction, run);
     struct operand in = make_operand(scheduler, execution, node->in[0], ACCESS_READ);
     TRY(make_outputs(scheduler, execution));
     struct operand out = make_operand(scheduler, execution, node->out[0], ACCESS_WRITE);

@@ -12,6 +12,7 @@ static enum status push(struct scheduler *scheduler, const struct instruction *i
 struct instruction scheduler_collective(const struct scheduler *scheduler, enum opcode opcode,
                                         const struct execution *execution) {
     struct instruction instruction = scheduler_instruction(scheduler, opcode, execution);
+    instruction.node = execution->node;
     instruction.tier = scheduler->program->place.tier;
     instruction.stream = STREAM_COMM;
     return instruction;

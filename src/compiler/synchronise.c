@@ -150,20 +150,23 @@ static enum status synchronise_issue(void *payload, struct walk *walk) {
     return STATUS_OK;
 }
 
+/* Its memory is freed with that of the segments. */
+static enum status begin(struct synchroniser *synchroniser) {
+    struct scratch *memory = &synchroniser->segments.memory;
+    size_t segments = (size_t)synchroniser->segments.count;
+    TRY(scratch_items(memory, &synchroniser->firsts, segments / WORD_BITS + 1));
+    TRY(scratch_items(memory, &synchroniser->histories, segments));
+    TRY(scratch_items(memory, &synchroniser->reads, segments * (size_t)synchroniser->program->streams));
+    synchroniser->firsts[0] = 1;
+    return STATUS_OK;
+}
+
 enum status program_synchronise(struct program *program) {
     if (program->streams == 1) return STATUS_OK; /* one stream is ordered already */
     struct synchroniser synchroniser = {.program = program};
     TRY(segments_create(program, &synchroniser.segments));
-    size_t segments = (size_t)synchroniser.segments.count;
-    synchroniser.firsts = mem_array(segments / WORD_BITS + 1, sizeof *synchroniser.firsts);
-    synchroniser.histories = mem_array(segments, sizeof *synchroniser.histories);
-    synchroniser.reads = mem_array(segments * (size_t)program->streams, sizeof *synchroniser.reads);
-    bool allocated = synchroniser.firsts && synchroniser.histories && synchroniser.reads;
-    if (allocated) synchroniser.firsts[0] = 1;
-    enum status status = allocated ? walk_program(program, synchronise_issue, &synchroniser) : STATUS_FAILED;
-    mem_free(synchroniser.firsts);
-    mem_free(synchroniser.histories);
-    mem_free(synchroniser.reads);
+    enum status status = begin(&synchroniser);
+    if (status == STATUS_OK) status = walk_program(program, synchronise_issue, &synchroniser);
     segments_free(&synchroniser.segments);
     return status;
 }

@@ -37,9 +37,8 @@ static int64_t repetitions_of(const struct program *program, int32_t instruction
 static enum status unroll(const struct program *program, struct unrolled *unrolled) {
     struct program *cut = &unrolled->program;
     *cut = *program;
-    cut->sections.items = scratch_alloc(&unrolled->memory, program->sections.count, sizeof *cut->sections.items);
-    unrolled->first = scratch_alloc(&unrolled->memory, program->instructions.count, sizeof *unrolled->first);
-    if (!cut->sections.items || !unrolled->first) return STATUS_FAILED;
+    TRY(scratch_items(&unrolled->memory, &cut->sections.items, program->sections.count));
+    TRY(scratch_items(&unrolled->memory, &unrolled->first, program->instructions.count));
     for (size_t s = 0; s < program->sections.count; s++) {
         struct section *section = &cut->sections.items[s];
         *section = program->sections.items[s];
@@ -50,8 +49,7 @@ static enum status unroll(const struct program *program, struct unrolled *unroll
         unrolled->first[i] = issues;
         issues += STEPS * repetitions_of(cut, i);
     }
-    unrolled->clocks = scratch_alloc(&unrolled->memory, (size_t)issues, sizeof *unrolled->clocks);
-    return unrolled->clocks ? STATUS_OK : STATUS_FAILED;
+    return scratch_items(&unrolled->memory, &unrolled->clocks, (size_t)issues);
 }
 
 static void join(struct clock *into, const struct clock *other) {
@@ -406,14 +404,11 @@ static enum status verify_walk(struct verifier *verifier) {
     TRY(check_deferred(verifier));
     TRY(check_kernel_streams(verifier));
     TRY(segments_create(program, &verifier->segments));
-    verifier->tenancies =
-        scratch_alloc(&verifier->memory, (size_t)verifier->segments.count, sizeof *verifier->tenancies);
-    verifier->pieces = scratch_alloc(&verifier->memory, program->buffers.count, sizeof *verifier->pieces);
-    verifier->holdings = scratch_alloc(&verifier->memory, program->buffers.count, sizeof *verifier->holdings);
-    verifier->versions = scratch_alloc(&verifier->memory, program->buffers.count, sizeof *verifier->versions);
-    verifier->latest = scratch_alloc(&verifier->memory, program->buffers.count, sizeof *verifier->latest);
-    if (!verifier->tenancies || !verifier->pieces || !verifier->holdings || !verifier->versions || !verifier->latest)
-        return STATUS_FAILED;
+    TRY(scratch_items(&verifier->memory, &verifier->tenancies, (size_t)verifier->segments.count));
+    TRY(scratch_items(&verifier->memory, &verifier->pieces, program->buffers.count));
+    TRY(scratch_items(&verifier->memory, &verifier->holdings, program->buffers.count));
+    TRY(scratch_items(&verifier->memory, &verifier->versions, program->buffers.count));
+    TRY(scratch_items(&verifier->memory, &verifier->latest, program->buffers.count));
     for (int32_t i = 0; i < verifier->segments.count; i++)
         verifier->tenancies[i].buffer = -1;
     TRY(settle_persistent(verifier));

@@ -176,12 +176,10 @@ static int64_t count_values(const struct cells *cells, const struct buffer *buff
 
 enum status cell_values_create(const struct program *program, const struct cells *cells, struct cell_values *out) {
     *out = (struct cell_values){.program = program, .cells = cells};
-    out->of = scratch_alloc(&out->memory, program->buffers.count + 1, sizeof *out->of);
-    if (!out->of) return STATUS_FAILED;
+    TRY(scratch_items(&out->memory, &out->of, program->buffers.count + 1));
     for (size_t b = 0; b < program->buffers.count; b++) {
         int64_t count = count_values(cells, &program->buffers.items[b]);
-        if (count > 0) out->of[b] = scratch_alloc(&out->memory, (size_t)count, sizeof **out->of);
-        if (count > 0 && !out->of[b]) return STATUS_FAILED;
+        if (count > 0) TRY(scratch_items(&out->memory, &out->of[b], (size_t)count));
     }
     return STATUS_OK;
 }
@@ -357,14 +355,10 @@ enum status definition_create(const struct cells *cells, const struct recipe *re
                                .rounds = (in_lane + in_share - 1) / in_share,
                                .edges_round = recipe->reduce_dtype == DTYPE_BF16};
     TRY(lane_tree_of_shape(&recipe->lanes, &out->tree));
-    for (int i = 0; i <= DEFINITION_STEPS; i++) {
-        out->kept[i] = scratch_alloc(&out->memory, (size_t)cells->count + 1, sizeof **out->kept);
-        if (!out->kept[i]) return STATUS_FAILED;
-    }
-    for (int i = 0; i < DEFINITION_STEPS; i++) {
-        out->gradients[i] = scratch_alloc(&out->memory, (size_t)cells->count + 1, sizeof **out->gradients);
-        if (!out->gradients[i]) return STATUS_FAILED;
-    }
+    for (int i = 0; i <= DEFINITION_STEPS; i++)
+        TRY(scratch_items(&out->memory, &out->kept[i], (size_t)cells->count + 1));
+    for (int i = 0; i < DEFINITION_STEPS; i++)
+        TRY(scratch_items(&out->memory, &out->gradients[i], (size_t)cells->count + 1));
     for (int64_t c = 0; c < cells->count; c++)
         out->kept[0][c] = value_mix((value)c + 1, 'k');
     for (int64_t step = 0; step < DEFINITION_STEPS; step++)

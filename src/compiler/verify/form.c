@@ -1,6 +1,7 @@
 /* The part of the proof that looks at each buffer, section and instruction by itself. */
 #include "compiler/verify/verify.h"
 
+#include "collective/proof.h"
 #include "compiler/program.h"
 
 enum status verify_fault(const struct program *program, int32_t index, const struct operand *operand,
@@ -66,29 +67,36 @@ static enum status check_sections(const struct program *program) {
     return STATUS_OK;
 }
 
-static enum status check_section(const struct program *program, int32_t index) {
-    int section = program->instructions.items[index].section;
-    bool known = section >= 0 && section < (int)program->sections.count;
-    int32_t at = known ? index - program->sections.items[section].first : -1;
-    if (at >= 0 && at < program->sections.items[section].count) return STATUS_OK;
-    return FAULT(program, index, NULL, "says that it is in section %d of %zu", section, program->sections.count);
+static int32_t index_of(const struct program *program, const struct instruction *instruction) {
+    return (int32_t)(instruction - program->instructions.items);
 }
 
-static enum status check_operand(const struct program *program, int32_t index, const struct operand *operand) {
+/* Of the instruction that a check looks at. */
+#define FAULT_HERE(...) FAULT(program, index_of(program, instruction), __VA_ARGS__)
+
+static enum status check_section(const struct program *program, const struct instruction *instruction) {
+    int section = instruction->section;
+    bool known = section >= 0 && section < (int)program->sections.count;
+    int32_t at = known ? index_of(program, instruction) - program->sections.items[section].first : -1;
+    if (at >= 0 && at < program->sections.items[section].count) return STATUS_OK;
+    return FAULT_HERE(NULL, "says that it is in section %d of %zu", section, program->sections.count);
+}
+
+static enum status check_operand(const struct program *program, const struct instruction *instruction,
+                                 const struct operand *operand) {
     if (operand->buffer >= (int32_t)program->buffers.count)
-        return FAULT(program, index, NULL, "operand names buffer %d of %zu", operand->buffer, program->buffers.count);
+        return FAULT_HERE(NULL, "operand names buffer %d of %zu", operand->buffer, program->buffers.count);
     const struct buffer *buffer = &program->buffers.items[operand->buffer];
-    int section = program->instructions.items[index].section;
+    int section = instruction->section;
     int64_t last = operand->offset + (program->sections.items[section].repeat - 1) * operand->stride;
     bool inside =
         operand->offset >= 0 && operand->stride >= 0 && operand->bytes > 0 && last <= buffer->bytes - operand->bytes;
-    if (!inside) return FAULT(program, index, operand, "the operand reaches outside the buffer");
+    if (!inside) return FAULT_HERE(operand, "the operand reaches outside the buffer");
     if (operand->stride != 0 && operand->access != ACCESS_READ)
-        return FAULT(program, index, operand, "slices of repetitions may only be read");
+        return FAULT_HERE(operand, "slices of repetitions may only be read");
     if (buffer->kind == BUFFER_INPUTS && operand->access != ACCESS_READ)
-        return FAULT(program, index, operand, "a step's inputs may only be read");
-    if (operand->row_bytes > operand->row_stride)
-        return FAULT(program, index, operand, "columns wider than their rows");
+        return FAULT_HERE(operand, "a step's inputs may only be read");
+    if (operand->row_bytes > operand->row_stride) return FAULT_HERE(operand, "columns wider than their rows");
     return STATUS_OK;
 }
 
@@ -125,46 +133,44 @@ static struct operand expected_operand(const struct program *program, const stru
 
 /* Where a buffer would have the tensor's first byte, which may be one that another rank has. FAILED where it has not
  * all of what the operand is to have. */
-static enum status find_tensor(const struct program *program, int32_t index, const struct operand *operand,
-                               struct tensor *tensor, int64_t *offset) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status find_tensor(const struct program *program, const struct instruction *instruction,
+                               const struct operand *operand, struct tensor *tensor, int64_t *offset) {
     const struct tensor *storage = tensor_storage(tensor);
     struct tensor_run run;
     *offset = 0;
     if (tensor->kind == TENSOR_ACTIVATION) return STATUS_OK;
     if (!buffer_find(&program->buffers.items[operand->buffer], storage, &run))
-        return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
+        return FAULT_HERE(operand, "not the buffer of %s", tensor->name);
     bool by_elements = is_by_elements(instruction, tensor);
     int64_t first = by_elements ? instruction->first_element / tensor_elements_per(tensor) : 0;
     int64_t elements =
         by_elements ? tensor_elements_for(tensor, instruction->elements) : shape_elements(&storage->shape);
     if (first < run.first || first + elements > run.first + run.elements)
-        return FAULT(program, index, operand, "has not the elements of %s", tensor->name);
+        return FAULT_HERE(operand, "has not the elements of %s", tensor->name);
     *offset = run.offset - run.first * dtype_bytes(tensor->shape.dtype);
     return STATUS_OK;
 }
 
-static enum status check_tensor(const struct program *program, int32_t index, const struct operand *operand,
-                                struct tensor *tensor, enum access access) {
+static enum status check_tensor(const struct program *program, const struct instruction *instruction,
+                                const struct operand *operand, struct tensor *tensor, enum access access) {
     if (!tensor != (operand->buffer < 0))
-        return FAULT(program, index, operand, "operand %s", tensor ? "is missing" : "without a tensor");
+        return FAULT_HERE(operand, "operand %s", tensor ? "is missing" : "without a tensor");
     if (!tensor) return STATUS_OK;
     int64_t offset;
-    struct operand expected = expected_operand(program, &program->instructions.items[index], tensor, access);
-    TRY(find_tensor(program, index, operand, tensor, &offset));
-    if (operand->access != access) return FAULT(program, index, operand, "accessed otherwise than the operator does");
+    struct operand expected = expected_operand(program, instruction, tensor, access);
+    TRY(find_tensor(program, instruction, operand, tensor, &offset));
+    if (operand->access != access) return FAULT_HERE(operand, "accessed otherwise than the operator does");
     if (operand->bytes != expected.bytes)
-        return FAULT(program, index, operand, "the operand has %lld bytes, its tensor %lld", (long long)operand->bytes,
-                     (long long)expected.bytes);
+        return FAULT_HERE(operand, "the operand has %lld bytes, its tensor %lld", (long long)operand->bytes,
+                          (long long)expected.bytes);
     if (operand->offset != expected.offset + offset || operand->stride != expected.stride ||
         operand->row_bytes != expected.row_bytes || operand->row_stride != expected.row_stride)
-        return FAULT(program, index, operand, "the operand is not where %s lies in it", tensor->name);
+        return FAULT_HERE(operand, "the operand is not where %s lies in it", tensor->name);
     return STATUS_OK;
 }
 
 /* Runs begin and end where blocks do, or with the tensor. */
-static enum status check_run(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_run(const struct program *program, const struct instruction *instruction) {
     const struct node *node = instruction->node;
     if (instruction->elements == 0) return STATUS_OK;
     int64_t all = node->in[0] ? shape_elements(&node->in[0]->shape) : 0;
@@ -172,36 +178,34 @@ static enum status check_run(const struct program *program, int32_t index) {
     bool legal = node->op->by_elements && first >= 0 && first % SHARD_BLOCK == 0 && end > first && end <= all &&
                  (end % SHARD_BLOCK == 0 || end == all);
     if (legal) return STATUS_OK;
-    return FAULT(program, index, NULL, "executed on elements %lld to %lld of %lld", (long long)first, (long long)end,
-                 (long long)all);
+    return FAULT_HERE(NULL, "executed on elements %lld to %lld of %lld", (long long)first, (long long)end,
+                      (long long)all);
 }
 
-static enum status check_node_operands(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_node_operands(const struct program *program, const struct instruction *instruction) {
     const struct node *node = instruction->node;
-    if (!node) return FAULT(program, index, NULL, "a kernel without a node");
-    TRY(check_run(program, index));
+    if (!node) return FAULT_HERE(NULL, "a kernel without a node");
+    TRY(check_run(program, instruction));
     for (int i = 0; i < OP_INPUTS_MAX; i++)
-        TRY(check_tensor(program, index, &instruction->operands[i], node->in[i], ACCESS_READ));
+        TRY(check_tensor(program, instruction, &instruction->operands[i], node->in[i], ACCESS_READ));
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
         enum access access = op_updates(node) >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
-        TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX + i], node->out[i], access));
+        TRY(check_tensor(program, instruction, &instruction->operands[OP_INPUTS_MAX + i], node->out[i], access));
     }
     return STATUS_OK;
 }
 
 /* All operands of a kernel are in one tier, and not on the disk, which has no addresses. */
-static enum status check_tiers(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_tiers(const struct program *program, const struct instruction *instruction) {
     if (instruction->tier != TIER_DEVICE && instruction->tier != TIER_HOST)
-        return FAULT(program, index, NULL, "computes neither on the device nor on the host");
+        return FAULT_HERE(NULL, "computes neither on the device nor on the host");
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
         if (operand->buffer < 0) continue;
         enum tier tier = program->buffers.items[operand->buffer].tier;
         if (tier != instruction->tier)
-            return FAULT(program, index, operand, "in the %s tier, used in the %s tier", tier_name(tier),
-                         tier_name(instruction->tier));
+            return FAULT_HERE(operand, "in the %s tier, used in the %s tier", tier_name(tier),
+                              tier_name(instruction->tier));
     }
     return STATUS_OK;
 }
@@ -209,12 +213,13 @@ static enum status check_tiers(const struct program *program, int32_t index) {
 enum { IN = 1u, OUT = 1u << OP_INPUTS_MAX, STAGING = 1u << OPERAND_WORKSPACE }; /* bits of operands */
 
 /* The instruction has all operands of `must`, and of others only those of `may`. */
-static enum status check_operands(const struct program *program, int32_t index, unsigned must, unsigned may) {
+static enum status check_operands(const struct program *program, const struct instruction *instruction, unsigned must,
+                                  unsigned may) {
     for (int k = 0; k < OPERANDS_MAX; k++) {
-        const struct operand *operand = &program->instructions.items[index].operands[k];
-        if (operand->buffer < 0 && must >> k & 1) return FAULT(program, index, operand, "operand %d is missing", k);
+        const struct operand *operand = &instruction->operands[k];
+        if (operand->buffer < 0 && must >> k & 1) return FAULT_HERE(operand, "operand %d is missing", k);
         if (operand->buffer >= 0 && !((must | may) >> k & 1))
-            return FAULT(program, index, operand, "operand %d is one too many", k);
+            return FAULT_HERE(operand, "operand %d is one too many", k);
     }
     return STATUS_OK;
 }
@@ -224,13 +229,13 @@ static bool is_plain(const struct operand *operand, enum access access) {
 }
 
 /* The operands of an instruction without a node: its output, and input 0 where it `reads`. */
-static enum status check_ends(const struct program *program, int32_t index, bool reads, enum access output) {
-    const struct operand *operands = program->instructions.items[index].operands;
-    TRY(check_operands(program, index, OUT | (reads ? IN : 0), 0));
-    if (reads && !is_plain(&operands[0], ACCESS_READ))
-        return FAULT(program, index, &operands[0], "operand 0 is no plain read");
+static enum status check_ends(const struct program *program, const struct instruction *instruction, bool reads,
+                              enum access output) {
+    const struct operand *operands = instruction->operands;
+    TRY(check_operands(program, instruction, OUT | (reads ? IN : 0), 0));
+    if (reads && !is_plain(&operands[0], ACCESS_READ)) return FAULT_HERE(&operands[0], "operand 0 is no plain read");
     if (!is_plain(&operands[OP_INPUTS_MAX], output))
-        return FAULT(program, index, &operands[OP_INPUTS_MAX], "operand %d is no plain write", OP_INPUTS_MAX);
+        return FAULT_HERE(&operands[OP_INPUTS_MAX], "operand %d is no plain write", OP_INPUTS_MAX);
     return STATUS_OK;
 }
 
@@ -257,45 +262,42 @@ static bool operands_agree(const struct program *program, const struct operand *
 }
 
 /* Sums of gradients, to others of the same. */
-static enum status check_sums(const struct program *program, int32_t index, enum access output) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_sums(const struct program *program, const struct instruction *instruction,
+                              enum access output) {
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    TRY(check_ends(program, index, true, output));
+    TRY(check_ends(program, instruction, true, output));
     for (int k = 0; k <= OP_INPUTS_MAX; k += OP_INPUTS_MAX) {
         const struct operand *operand = &instruction->operands[k];
         if (!buffer_is_gradient(&program->buffers.items[operand->buffer]))
-            return FAULT(program, index, operand, "added although it is no sum of gradients");
+            return FAULT_HERE(operand, "added although it is no sum of gradients");
     }
     bool same = from->bytes == to->bytes && to->bytes % (int64_t)sizeof(float) == 0 &&
                 operands_agree(program, from, to, to->offset, to->bytes);
-    return same ? STATUS_OK : FAULT(program, index, from, "added to other bytes than its own");
+    return same ? STATUS_OK : FAULT_HERE(from, "added to other bytes than its own");
 }
 
 /* An edge of the lanes' tree, which may have none next to it. */
-static enum status check_rounded_sum(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_rounded_sum(const struct program *program, const struct instruction *instruction) {
     const struct operand *to = &instruction->operands[OP_INPUTS_MAX];
-    if (instruction->operands[0].buffer >= 0) return check_sums(program, index, ACCESS_UPDATE);
-    TRY(check_ends(program, index, false, ACCESS_UPDATE));
+    if (instruction->operands[0].buffer >= 0) return check_sums(program, instruction, ACCESS_UPDATE);
+    TRY(check_ends(program, instruction, false, ACCESS_UPDATE));
     bool sum = buffer_is_gradient(&program->buffers.items[to->buffer]) && to->bytes % (int64_t)sizeof(float) == 0;
-    return sum ? STATUS_OK : FAULT(program, index, to, "rounded although it is no sum of gradients");
+    return sum ? STATUS_OK : FAULT_HERE(to, "rounded although it is no sum of gradients");
 }
 
 /* All of a buffer to its copy in another tier, or back. */
-static enum status check_copy(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_copy(const struct program *program, const struct instruction *instruction) {
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    TRY(check_ends(program, index, true, ACCESS_WRITE));
+    TRY(check_ends(program, instruction, true, ACCESS_WRITE));
     const struct buffer *source = &program->buffers.items[from->buffer], *target = &program->buffers.items[to->buffer];
     if (source->original != target->id && target->original != source->id)
-        return FAULT(program, index, from, "copied to %s, which is no copy of it nor its home", target->name);
-    if (source->tier == target->tier)
-        return FAULT(program, index, from, "copied within the %s tier", tier_name(source->tier));
+        return FAULT_HERE(from, "copied to %s, which is no copy of it nor its home", target->name);
+    if (source->tier == target->tier) return FAULT_HERE(from, "copied within the %s tier", tier_name(source->tier));
     bool whole = from->bytes == source->bytes && to->bytes == target->bytes && source->bytes == target->bytes;
-    if (!whole) return FAULT(program, index, from, "copied otherwise than as a whole");
+    if (!whole) return FAULT_HERE(from, "copied otherwise than as a whole");
     bool disk = source->tier == TIER_DISK || target->tier == TIER_DISK;
     if (disk && program->alignment % DISK_ALIGNMENT != 0)
-        return FAULT(program, index, from, "moved to or from the disk without its alignment");
+        return FAULT_HERE(from, "moved to or from the disk without its alignment");
     return STATUS_OK;
 }
 
@@ -308,8 +310,7 @@ static bool disjoint_columns(const struct operand *x, const struct operand *y) {
 
 /* Within one instruction only disjoint columns and the operator's own in-place pair may share a written buffer's bytes.
  */
-static enum status check_aliases(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_aliases(const struct program *program, const struct instruction *instruction) {
     for (int a = 0; a < OPERANDS_MAX; a++)
         for (int b = 0; b < OPERANDS_MAX; b++) {
             const struct operand *x = &instruction->operands[a], *y = &instruction->operands[b];
@@ -321,7 +322,7 @@ static enum status check_aliases(const struct program *program, int32_t index) {
                             x->buffer == y->buffer && x->bytes == y->bytes && begin == other;
             bool own_block = instruction->opcode == OPCODE_ALL_GATHER && b == 0 && x->buffer == y->buffer;
             if (meet && !in_place && !own_block && !disjoint_columns(x, y))
-                return FAULT(program, index, x, "written while the same instruction uses the bytes as %s", q->name);
+                return FAULT_HERE(x, "written while the same instruction uses the bytes as %s", q->name);
         }
     return STATUS_OK;
 }
@@ -333,69 +334,63 @@ static const enum comm_kind kinds[] = {[OPCODE_ALL_REDUCE] = COMM_ALL_REDUCE,
                                        [OPCODE_BROADCAST] = COMM_BROADCAST};
 
 /* A gather reads the rank's own block, in its place or where the same elements lie in another buffer. */
-static enum status check_own_block(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_own_block(const struct program *program, const struct instruction *instruction) {
     const struct operand *own = &instruction->operands[0], *data = &instruction->operands[OP_INPUTS_MAX];
     if (instruction->opcode != OPCODE_ALL_GATHER) return STATUS_OK;
     const struct program_collective *operation = &program->collectives.items[instruction->collective];
     struct comm_range block = collectives_own_block(program, operation);
     if ((own->buffer >= 0) != (block.begin < block.end))
-        return FAULT(program, index, own, "the rank's block %s", own->buffer < 0 ? "is missing" : "is empty");
+        return FAULT_HERE(own, "the rank's block %s", own->buffer < 0 ? "is missing" : "is empty");
     if (own->buffer < 0) return STATUS_OK;
     if (!is_plain(own, ACCESS_READ) || own->bytes != block.end - block.begin)
-        return FAULT(program, index, own, "read otherwise than the operation does");
+        return FAULT_HERE(own, "read otherwise than the operation does");
     int64_t place = data->offset + block.begin;
     if (operation->apart != (own->buffer != data->buffer))
-        return FAULT(program, index, own, "the rank's block %s", operation->apart ? "is in its place" : "is elsewhere");
+        return FAULT_HERE(own, "the rank's block %s", operation->apart ? "is in its place" : "is elsewhere");
     bool there =
         own->buffer == data->buffer ? own->offset == place : operands_agree(program, own, data, place, own->bytes);
-    return there ? STATUS_OK : FAULT(program, index, own, "not the rank's block");
+    return there ? STATUS_OK : FAULT_HERE(own, "not the rank's block");
 }
 
 /* The instruction's operation is one of the program's, and its staging is only written. */
-static enum status check_operation(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_operation(const struct program *program, const struct instruction *instruction) {
     const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
     if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
-        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
-    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
-        return FAULT(program, index, staging, "staging is only written");
+        return FAULT_HERE(NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
+    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE) return FAULT_HERE(staging, "staging is only written");
     return STATUS_OK;
 }
 
 /* Data of the operation's bytes, with staging; a rank with nothing to add overwrites it. */
-static enum status check_collective(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_collective(const struct program *program, const struct instruction *instruction) {
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
     const struct program_collective *collective = &program->collectives.items[instruction->collective];
     bool gathers = instruction->opcode == OPCODE_ALL_GATHER;
     bool empty = collective->empty && collective->empty[rank_place_data_rank(&program->place)];
-    TRY(check_operands(program, index, OUT, STAGING | (gathers ? IN : 0)));
-    if (collective->kind != kinds[instruction->opcode])
-        return FAULT(program, index, data, "the operation is of another kind");
+    TRY(check_operands(program, instruction, OUT, STAGING | (gathers ? IN : 0)));
+    if (collective->kind != kinds[instruction->opcode]) return FAULT_HERE(data, "the operation is of another kind");
     if (!is_plain(data, gathers || empty ? ACCESS_WRITE : ACCESS_UPDATE))
-        return FAULT(program, index, data, "accessed otherwise than the operation does");
+        return FAULT_HERE(data, "accessed otherwise than the operation does");
     if (data->bytes != collective->bytes || (!gathers && data->offset != 0))
-        return FAULT(program, index, data, "the operand has %lld bytes, its operation %lld", (long long)data->bytes,
-                     (long long)collective->bytes);
-    return check_own_block(program, index);
+        return FAULT_HERE(data, "the operand has %lld bytes, its operation %lld", (long long)data->bytes,
+                          (long long)collective->bytes);
+    return check_own_block(program, instruction);
 }
 
 /* The root reads what the others get, in a buffer of the same tensor. */
-static enum status check_broadcast(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_broadcast(const struct program *program, const struct instruction *instruction) {
     const struct program_collective *operation = &program->collectives.items[instruction->collective];
     bool sends = mesh_group_position(&operation->group, program->place.rank) == operation->root;
     const struct operand *operand = &instruction->operands[sends ? 0 : OP_INPUTS_MAX];
-    TRY(check_operands(program, index, sends ? IN : OUT, STAGING));
-    if (operation->kind != COMM_BROADCAST) return FAULT(program, index, operand, "the operation is of another kind");
+    TRY(check_operands(program, instruction, sends ? IN : OUT, STAGING));
+    if (operation->kind != COMM_BROADCAST) return FAULT_HERE(operand, "the operation is of another kind");
     bool plain = sends ? is_plain(operand, ACCESS_READ)
                        : is_plain(operand, ACCESS_WRITE) || is_plain(operand, ACCESS_UPDATE); /* of a buffer, a part */
     if (!plain || operand->bytes != operation->bytes)
-        return FAULT(program, index, operand, "accessed otherwise than the operation does");
+        return FAULT_HERE(operand, "accessed otherwise than the operation does");
     struct tensor_run run;
     if (!sends && !buffer_find(&program->buffers.items[operand->buffer], operation->tensor, &run))
-        return FAULT(program, index, operand, "not the buffer of %s", operation->tensor->name);
+        return FAULT_HERE(operand, "not the buffer of %s", operation->tensor->name);
     return STATUS_OK;
 }
 
@@ -404,101 +399,95 @@ static const enum op_collective op_collectives[] = {[OPCODE_ALL_REDUCE] = OP_COL
                                                     [OPCODE_ALL_GATHER] = OP_COLLECTIVE_ALL_GATHER,
                                                     [OPCODE_ALL_TO_ALL] = OP_COLLECTIVE_ALL_TO_ALL};
 
-static bool is_same_group(const struct comm_group *a, const struct comm_group *b) {
-    return a->first == b->first && a->stride == b->stride && a->count == b->count;
-}
-
 /* Of the tensor group or an axis of it, in all of whose data the parts are equal. */
-static enum status check_node_group(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_node_group(const struct program *program, const struct instruction *instruction) {
     const struct program_collective *collective = &program->collectives.items[instruction->collective];
     const struct group_part *part = &NODE_ATTRIBUTES(instruction->node, collective_attributes)->part;
     int stride = part->stride > 0 ? (int)part->stride : 1;
     const struct comm_group group = rank_place_tensor_axis(&program->place, (int)part->parts, stride);
     if (collective->kind != kinds[instruction->opcode] || collective->node != instruction->node ||
         instruction->node->op->collective != op_collectives[instruction->opcode])
-        return FAULT(program, index, NULL, "the operation is another than the operator");
+        return FAULT_HERE(NULL, "the operation is another than the operator");
     bool cut = collective->kind == COMM_ALL_GATHER || collective->kind == COMM_REDUCE_SCATTER;
-    if (!is_same_group(&collective->group, &group) || collective->empty || collective->owner ||
+    if (!comm_same_group(&collective->group, &group) || collective->empty || collective->owner ||
         collective->block_bytes * (cut ? group.count : 1) != (cut ? collective->bytes : 0))
-        return FAULT(program, index, NULL, "not an operation of the tensor group, or its axis, in equal parts");
+        return FAULT_HERE(NULL, "not an operation of the tensor group, or its axis, in equal parts");
     return STATUS_OK;
 }
 
 /* An operator that is an operation between ranks. A sum in place of gradients has one operand, as has one that is
  * scattered in its input's place. */
-static enum status check_node_collective(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_node_collective(const struct program *program, const struct instruction *instruction) {
     const struct node *node = instruction->node;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *in = &instruction->operands[0];
     bool scatters = instruction->opcode == OPCODE_REDUCE_SCATTER, updates = op_updates(node) & 1;
-    TRY(check_node_group(program, index));
-    TRY(check_run(program, index));
-    TRY(check_operands(program, index, 0, IN | OUT | STAGING));
-    TRY(check_tensor(program, index, in, scatters || updates ? NULL : node->in[0], ACCESS_READ));
-    TRY(check_tensor(program, index, data, scatters ? node->in[0] : node->out[0],
+    TRY(check_node_group(program, instruction));
+    TRY(check_run(program, instruction));
+    TRY(check_operands(program, instruction, 0, IN | OUT | STAGING));
+    TRY(check_tensor(program, instruction, in, scatters || updates ? NULL : node->in[0], ACCESS_READ));
+    TRY(check_tensor(program, instruction, data, scatters ? node->in[0] : node->out[0],
                      scatters || updates ? ACCESS_UPDATE : ACCESS_WRITE));
     if (instruction->opcode == OPCODE_ALL_REDUCE && !updates &&
         (in->buffer != data->buffer || in->offset != data->offset))
-        return FAULT(program, index, in, "not summed in its place");
+        return FAULT_HERE(in, "not summed in its place");
     if (data->bytes != program->collectives.items[instruction->collective].bytes)
-        return FAULT(program, index, data, "the operand has other bytes than its operation");
+        return FAULT_HERE(data, "the operand has other bytes than its operation");
     return STATUS_OK;
 }
 
 /* Of a sum that was scattered in the operator's input this rank's part. */
-static enum status check_own_part(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_own_part(const struct program *program, const struct instruction *instruction) {
     const struct operand *from = &instruction->operands[0];
     const struct tensor *x = instruction->node->in[0];
     int64_t bytes = shape_bytes(&instruction->node->out[0]->shape);
-    TRY(check_ends(program, index, true, ACCESS_WRITE));
-    TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX], instruction->node->out[0], ACCESS_WRITE));
+    TRY(check_ends(program, instruction, true, ACCESS_WRITE));
+    TRY(check_tensor(program, instruction, &instruction->operands[OP_INPUTS_MAX], instruction->node->out[0],
+                     ACCESS_WRITE));
     bool own = instruction->node->op->collective == OP_COLLECTIVE_REDUCE_SCATTER && from->bytes == bytes &&
                from->offset == NODE_ATTRIBUTES(instruction->node, collective_attributes)->part.position * bytes &&
                program->buffers.items[from->buffer].bytes == shape_bytes(&x->shape);
-    return own ? STATUS_OK : FAULT(program, index, from, "not this rank's part");
+    return own ? STATUS_OK : FAULT_HERE(from, "not this rank's part");
 }
 
-static enum status check_instruction(const struct program *program, int32_t index) {
-    const struct instruction *instruction = &program->instructions.items[index];
+static enum status check_instruction(const struct program *program, const struct instruction *instruction) {
     if (instruction->stream < 0 || instruction->stream >= program->streams)
-        return FAULT(program, index, NULL, "stream %d of %d", instruction->stream, program->streams);
-    TRY(check_section(program, index));
+        return FAULT_HERE(NULL, "stream %d of %d", instruction->stream, program->streams);
+    TRY(check_section(program, instruction));
     for (int k = 0; k < OPERANDS_MAX; k++)
-        if (instruction->operands[k].buffer >= 0) TRY(check_operand(program, index, &instruction->operands[k]));
+        if (instruction->operands[k].buffer >= 0) TRY(check_operand(program, instruction, &instruction->operands[k]));
     for (int32_t i = 0; i < instruction->wait_count; i++) {
         int32_t other = instruction->waits[i];
-        bool known = other >= 0 && other < (int32_t)program->instructions.count && other != index;
-        if (!known) return FAULT(program, index, NULL, "waits for instruction %d, which cannot end before it", other);
+        bool known =
+            other >= 0 && other < (int32_t)program->instructions.count && other != index_of(program, instruction);
+        if (!known) return FAULT_HERE(NULL, "waits for instruction %d, which cannot end before it", other);
     }
-    if (opcode_is_collective(instruction->opcode)) TRY(check_operation(program, index));
+    if (opcode_is_collective(instruction->opcode)) TRY(check_operation(program, instruction));
     switch (instruction->opcode) {
-    case OPCODE_KERNEL: TRY(check_node_operands(program, index)); break;
-    case OPCODE_ZERO: TRY(check_ends(program, index, false, ACCESS_WRITE)); break;
-    case OPCODE_COPY: TRY(check_copy(program, index)); break;
+    case OPCODE_KERNEL: TRY(check_node_operands(program, instruction)); break;
+    case OPCODE_ZERO: TRY(check_ends(program, instruction, false, ACCESS_WRITE)); break;
+    case OPCODE_COPY: TRY(check_copy(program, instruction)); break;
     case OPCODE_TAKE:
-        TRY(instruction->node ? check_own_part(program, index) : check_sums(program, index, ACCESS_WRITE));
+        TRY(instruction->node ? check_own_part(program, instruction) : check_sums(program, instruction, ACCESS_WRITE));
         break;
-    case OPCODE_ADD: TRY(check_sums(program, index, ACCESS_UPDATE)); break;
-    case OPCODE_ADD_BF16: TRY(check_rounded_sum(program, index)); break;
+    case OPCODE_ADD: TRY(check_sums(program, instruction, ACCESS_UPDATE)); break;
+    case OPCODE_ADD_BF16: TRY(check_rounded_sum(program, instruction)); break;
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER:
     case OPCODE_ALL_TO_ALL:
-        TRY(instruction->node ? check_node_collective(program, index) : check_collective(program, index));
+        TRY(instruction->node ? check_node_collective(program, instruction) : check_collective(program, instruction));
         break;
-    case OPCODE_BROADCAST: TRY(check_broadcast(program, index)); break;
-    case OPCODE_ELSEWHERE: return FAULT(program, index, NULL, "an instruction of other ranks");
+    case OPCODE_BROADCAST: TRY(check_broadcast(program, instruction)); break;
+    case OPCODE_ELSEWHERE: return FAULT_HERE(NULL, "an instruction of other ranks");
     }
-    if (instruction->opcode != OPCODE_COPY) TRY(check_tiers(program, index));
-    return check_aliases(program, index);
+    if (instruction->opcode != OPCODE_COPY) TRY(check_tiers(program, instruction));
+    return check_aliases(program, instruction);
 }
 
 enum status program_verify_form(const struct program *program) {
     TRY(check_buffers(program));
     TRY(check_sections(program));
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
-        TRY(check_instruction(program, i));
+        TRY(check_instruction(program, &program->instructions.items[i]));
     return STATUS_OK;
 }

@@ -28,27 +28,14 @@ struct matching {
     int32_t *turn;    /* what the visitor gets */
 };
 
-static bool same_empty(const bool *a, const bool *b, int ranks) {
-    for (int r = 0; r < ranks; r++)
-        if ((a && a[r]) != (b && b[r])) return false;
-    return true;
-}
-
-static bool same_owners(const int *a, const int *b, int blocks) {
-    for (int i = 0; i < blocks; i++)
-        if ((a ? a[i] : i) != (b ? b[i] : i)) return false;
-    return true;
-}
-
 /* Whether two ranks' collectives do the same, apart from buffers. */
 static bool program_collective_resembles(const struct program_collective *a, const struct program_collective *b,
                                          int ranks) {
-    bool same_group =
-        a->group.first == b->group.first && a->group.stride == b->group.stride && a->group.count == b->group.count;
     bool same_node = !a->node == !b->node && (!a->node || strcmp(a->node->name, b->node->name) == 0);
     return a->kind == b->kind && same_node && a->round_bf16 == b->round_bf16 && a->round_sum == b->round_sum &&
            a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart && a->root == b->root &&
-           same_group && same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
+           comm_same_group(&a->group, &b->group) && comm_same_owners(a->owner, b->owner, a->group.count) &&
+           comm_same_empty(a->empty, b->empty, ranks);
 }
 
 static bool program_collective_matches(const struct program_collective *a, const struct program_collective *b,
@@ -157,14 +144,11 @@ static enum status walk(struct matching *matching, const struct program *const *
 static enum status match(struct matching *matching, const struct program *const *programs, matching_visitor *visitor,
                          void *payload) {
     size_t ranks = (size_t)matching->ranks;
-    matching->cursors = scratch_alloc(&matching->memory, ranks, sizeof *matching->cursors);
-    matching->number = scratch_alloc(&matching->memory, ranks, sizeof *matching->number);
-    matching->turn = scratch_alloc(&matching->memory, ranks, sizeof *matching->turn);
-    if (!matching->cursors || !matching->number || !matching->turn) return STATUS_FAILED;
+    TRY(scratch_items(&matching->memory, &matching->cursors, ranks));
+    TRY(scratch_items(&matching->memory, &matching->number, ranks));
+    TRY(scratch_items(&matching->memory, &matching->turn, ranks));
     for (size_t rank = 0; rank < ranks; rank++) {
-        size_t operations = programs[rank]->collectives.count + 1;
-        matching->number[rank] = scratch_alloc(&matching->memory, operations, sizeof **matching->number);
-        if (!matching->number[rank]) return STATUS_FAILED;
+        TRY(scratch_items(&matching->memory, &matching->number[rank], programs[rank]->collectives.count + 1));
     }
     TRY(walk(matching, programs, number_operations, matching));
     matching->steps = true;
@@ -278,10 +262,9 @@ static bool was_proved(const struct turns *turns, const int32_t *operations) {
 
 static enum status prove(const struct turns *turns, const int32_t *operations, struct operation *out) {
     size_t ranks = (size_t)turns->ranks;
-    out->specs = mem_array(ranks, sizeof *out->specs);
-    out->trees = mem_array(ranks, sizeof *out->trees);
-    out->schedules = mem_array(ranks, sizeof *out->schedules);
-    if (!out->specs || !out->trees || !out->schedules) return STATUS_FAILED;
+    TRY(mem_items(&out->specs, ranks));
+    TRY(mem_items(&out->trees, ranks));
+    TRY(mem_items(&out->schedules, ranks));
     for (int r = 0; r < turns->ranks; r++)
         if (operations[r] >= 0) TRY(make_schedule(turns->programs[r], operations[r], out));
     return comm_schedules_verify(out->specs, out->schedules, turns->ranks);
@@ -296,8 +279,7 @@ static enum status verify_turn(void *payload, const int32_t *operations) {
     while (operations[first] < 0)
         first++;
     enum status status = prove(turns, operations, &operation);
-    if (status != STATUS_OK)
-        status = status_prefix(status, "program: operation %d of rank %d", operations[first], first);
+    status = status_prefix(status, "program: operation %d of rank %d", operations[first], first);
     free_operation(&operation, turns->ranks);
     for (int r = 0; r < turns->ranks && status == STATUS_OK; r++)
         status = vec_push(&turns->proved, operations[r]);
