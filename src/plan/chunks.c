@@ -57,10 +57,11 @@ void shard_owners(const struct partition *partition, int ranks, int rank, int co
     }
 }
 
-/* A parameter with the node of forward that first reads it. */
+/* A parameter with the node of forward that first reads it, and its chunk. */
 struct use {
     const struct tensor *parameter;
     int node, block;
+    int32_t chunk;
 };
 
 static int compare_uses(const void *a, const void *b) {
@@ -70,19 +71,16 @@ static int compare_uses(const void *a, const void *b) {
 }
 
 /* Parameters in the order of their first use; those that no node reads come last. */
-static enum status list_uses(const struct graph *graph, struct use **out, int32_t *count) {
-    struct use *uses = mem_array(graph->tensors.count, sizeof *uses);
-    int32_t *index = mem_array(graph->tensors.count, sizeof *index), found = 0;
-    if (!uses || !index) {
-        mem_free(uses);
-        mem_free(index);
-        return STATUS_FAILED;
-    }
+static enum status list_uses(const struct graph *graph, struct scratch *memory, struct use **out, int32_t *count) {
+    struct use *uses;
+    int32_t *index, found = 0;
+    TRY(scratch_items(memory, &uses, graph->tensors.count));
+    TRY(scratch_items(memory, &index, graph->tensors.count));
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER) continue;
         index[i] = found;
-        uses[found++] = (struct use){tensor, (int)graph->nodes.count, tensor->block};
+        uses[found++] = (struct use){tensor, (int)graph->nodes.count, tensor->block, 0};
     }
     for (size_t n = graph->nodes.count; n-- > 0;) {
         const struct node *node = graph->nodes.items[n];
@@ -93,7 +91,6 @@ static enum status list_uses(const struct graph *graph, struct use **out, int32_
             uses[index[in->id]].block = node->block;
         }
     }
-    mem_free(index);
     qsort(uses, (size_t)found, sizeof *uses, compare_uses);
     *out = uses;
     *count = found;
@@ -115,13 +112,12 @@ static int64_t block_bytes(const struct use *uses, int32_t first, int32_t count)
     return bytes;
 }
 
-/* Gives each parameter, by its place in `uses`, the number of its chunk. One chunk of each kind is open at a time. */
-static enum status assign(const struct use *uses, int32_t count, int64_t max, int32_t *chunk_of,
-                          struct chunk_list *list) {
+/* Gives each parameter the number of its chunk. One chunk of each kind is open at a time. */
+static enum status assign(struct use *uses, int32_t count, int64_t max, struct chunk_list *list) {
     int32_t open[KINDS] = {-1, -1, -1, -1};
     int last_block[KINDS] = {-1, -1, -1, -1};
     for (int32_t i = 0; i < count; i++) {
-        const struct use *use = &uses[i];
+        struct use *use = &uses[i];
         int kind = kind_of(use->parameter);
         int64_t bytes = shape_bytes(&use->parameter->shape);
         bool new_block = last_block[kind] != use->block;
@@ -138,22 +134,20 @@ static enum status assign(const struct use *uses, int32_t count, int64_t max, in
         struct chunk *chunk = &list->chunks.items[open[kind]];
         chunk->bytes += bytes;
         chunk->count++;
-        chunk_of[i] = open[kind];
+        use->chunk = open[kind];
     }
     return STATUS_OK;
 }
 
-static enum status fill(const struct graph *graph, const struct use *uses, int32_t count, const int32_t *chunk_of_use,
-                        struct chunk_list *list) {
+static enum status fill(const struct graph *graph, const struct use *uses, int32_t count, struct chunk_list *list) {
     list->tensors = graph->tensors.count + 1;
-    list->chunk_of = mem_array(graph->tensors.count + 1, sizeof *list->chunk_of);
-    list->first_element = mem_array(graph->tensors.count + 1, sizeof *list->first_element);
-    if (!list->chunk_of || !list->first_element) return STATUS_FAILED;
+    TRY(mem_items(&list->chunk_of, graph->tensors.count + 1));
+    TRY(mem_items(&list->first_element, graph->tensors.count + 1));
     memset(list->chunk_of, -1, (graph->tensors.count + 1) * sizeof *list->chunk_of);
     for (int32_t c = 0; c < (int32_t)list->chunks.count; c++) {
         list->chunks.items[c].first = (int32_t)list->parameters.count;
         for (int32_t i = 0; i < count; i++) {
-            if (chunk_of_use[i] != c) continue;
+            if (uses[i].chunk != c) continue;
             TRY(vec_push(&list->parameters, uses[i].parameter));
             list->chunk_of[uses[i].parameter->id] = c;
         }
@@ -172,16 +166,15 @@ static void count_elements(const struct graph *graph, struct chunk_list *list) {
 }
 
 static enum status pack(const struct graph *graph, int64_t chunk_bytes, bool within_blocks, struct chunk_list *out) {
+    struct scratch memory = {0};
     struct use *uses;
     int32_t count;
     *out = (struct chunk_list){.within_blocks = within_blocks};
-    TRY(list_uses(graph, &uses, &count));
-    int32_t *chunk_of_use = mem_array((size_t)count, sizeof *chunk_of_use);
-    enum status status = chunk_of_use ? assign(uses, count, chunk_bytes, chunk_of_use, out) : STATUS_FAILED;
-    if (status == STATUS_OK) status = fill(graph, uses, count, chunk_of_use, out);
+    enum status status = list_uses(graph, &memory, &uses, &count);
+    if (status == STATUS_OK) status = assign(uses, count, chunk_bytes, out);
+    if (status == STATUS_OK) status = fill(graph, uses, count, out);
     if (status == STATUS_OK) count_elements(graph, out);
-    mem_free(chunk_of_use);
-    mem_free(uses);
+    scratch_free(&memory);
     return status;
 }
 

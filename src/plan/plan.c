@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/json.h"
+#include "plan/lane_shares.h"
 #include "plan/recipe.h"
 #include "plan/settings.h"
 
@@ -125,15 +126,9 @@ static enum status check_axes(const struct plan *plan) {
 }
 
 static enum status check_ranks(const struct plan *plan) {
-    int ranks = rank_place_data(&plan->place);
-    struct lane_tree tree;
-    if (ranks == 1) return STATUS_OK;
-    TRY(lane_tree_of_shape(&plan->recipe.lanes, &tree));
-    int *subtree = mem_array((size_t)ranks, sizeof *subtree);
-    enum status status = subtree ? lane_tree_cut(&tree, ranks, subtree) : STATUS_FAILED;
-    mem_free(subtree);
-    lane_tree_free(&tree);
-    return status == STATUS_OK ? status : status_prefix(status, "plan: policy.ranks");
+    bool equal;
+    if (rank_place_data(&plan->place) == 1) return STATUS_OK;
+    return status_prefix(lane_shares_find_equal(&plan->recipe, &plan->place, &equal), "plan: policy.ranks");
 }
 
 bool plan_updates_anywhere(const struct recipe *recipe) { return recipe->optimizer != UPDATE_MUON; }
@@ -157,27 +152,15 @@ enum status plan_check(const struct plan *plan) {
 }
 
 json_t *plan_to_json(const struct plan *plan) {
-    json_t *recipe = recipe_to_json(&plan->recipe);
-    if (!recipe) return NULL;
-    json_t *policy = policy_to_json(&plan->policy);
-    if (!policy) {
-        json_decref(recipe);
-        return NULL;
-    }
+    json_t *recipe = recipe_to_json(&plan->recipe), *policy = policy_to_json(&plan->policy);
     char ranks[LANE_SHAPE_BYTES];
     const struct lane_shape mesh = {plan->place.mesh.nodes, plan->place.mesh.per_node};
-    if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0 ||
-        json_object_set_new(policy, "pipeline_parallel", json_integer(rank_place_pipeline_parallel(&plan->place))) !=
-            0) {
-        json_decref(recipe);
-        json_decref(policy);
-        (void)status_no_memory(0, "a plan's JSON");
-        return NULL;
-    }
+    int failed = json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks)));
+    failed |=
+        json_object_set_new(policy, "pipeline_parallel", json_integer(rank_place_pipeline_parallel(&plan->place)));
     json_t *object = json_pack("{s:i, s:o, s:o, s:i}", "version", PLAN_VERSION, "recipe", recipe, "policy", policy,
                                "threads", plan->threads);
-    if (!object) (void)status_no_memory(0, "a plan's JSON");
-    return object;
+    return json_made(failed, object, "a plan's JSON");
 }
 
 enum status plan_read_int(const char *file, const json_t *object, const char *part, const char *field, int64_t min,
@@ -185,16 +168,14 @@ enum status plan_read_int(const char *file, const json_t *object, const char *pa
     TRY(json_read_int(file, object, field, INT64_MIN, INT64_MAX, out));
     char name[64];
     snprintf(name, sizeof name, "%s%s", part, field);
-    enum status status = plan_check_range(name, *out, min, max, rule);
-    return status == STATUS_OK ? status : status_prefix(status, "%s", file);
+    return status_prefix(plan_check_range(name, *out, min, max, rule), "%s", file);
 }
 
 /* Numbers by nodes; one where the file says nothing. */
 static enum status read_shape(const char *file, const json_t *object, const char *field, struct lane_shape *out) {
     const char *text = "1";
     TRY(json_read_string(file, object, field, &text));
-    enum status status = lane_shape_parse(text, out);
-    return status == STATUS_OK ? status : status_prefix(status, "%s: %s", file, field);
+    return status_prefix(lane_shape_parse(text, out), "%s: %s", file, field);
 }
 
 /* Plans of earlier versions have the threads in the recipe. */
@@ -228,7 +209,7 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     TRY(read_threads(file, object, &out->threads));
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);
-    return status == STATUS_OK ? status : status_prefix(status, "%s", file);
+    return status_prefix(status, "%s", file);
 }
 
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out) {

@@ -96,10 +96,7 @@ json_t *policy_to_json(const struct policy *policy) {
     failed |= json_object_set_new(object, "flat", json_boolean(policy->flat));
     failed |= json_object_set_new(object, "stage_starts", json_string(policy->spans));
     failed |= json_object_set_new(object, "schedule", json_string(policy->schedule));
-    if (!failed) return object;
-    json_decref(object);
-    (void)status_no_memory(0, "a policy's JSON");
-    return NULL;
+    return json_made(failed, object, "a policy's JSON");
 }
 
 static enum status read_tier(const char *file, const json_t *object, const char *field, enum tier *out) {

@@ -58,13 +58,10 @@ static const char *add_line(json_t *object, const char *line) {
 /* {NAME: VALUE, …}; NULL when out of memory. */
 static json_t *recipe_lines_to_json(const char *lines) {
     json_t *object = json_object();
-    for (const char *line = lines; object && *line;) {
+    const char *line = object ? lines : NULL;
+    while (line && *line)
         line = add_line(object, line);
-        if (line) continue;
-        json_decref(object);
-        return NULL;
-    }
-    return object;
+    return json_unless(!line, object);
 }
 
 static bool is_name(const char *text) { return *text && !text[strcspn(text, " \n")]; }
@@ -273,9 +270,7 @@ static json_t *layout_rates_to_json(const struct layout_rates *rates) {
     int failed = !object;
 #define SET_RATE(field, key) failed |= json_object_set_new(object, key, json_real(rates->field));
     LAYOUT_RATES(SET_RATE)
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
+    return json_unless(failed, object);
 }
 
 json_t *recipe_to_json(const struct recipe *recipe) {
@@ -296,10 +291,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
     failed |= json_object_set_new(object, "kernels_version", json_integer(recipe->kernels_version));
     if (recipe->products) failed |= json_object_set_new(object, "products", recipe_lines_to_json(recipe->products));
-    if (!failed) return object;
-    json_decref(object);
-    (void)status_no_memory(0, "a recipe's JSON");
-    return NULL;
+    return json_made(failed, object, "a recipe's JSON");
 }
 
 /* Ballast 0.1.0 had no such key: it packed where attention was within documents, unless examples were pairs. */
@@ -326,8 +318,7 @@ static enum status read_setting(const char *file, const json_t *object, enum set
     if (place->storage == STORED_CHARS)
         return json_read_text(file, object, setting->key, place->bytes, (char *)out + place->offset);
     if (json_present(object, setting->key)) TRY(setting_from_json(file, object, setting, false, NULL, &value));
-    enum status status = setting->type == SETTING_INT ? check_value(out, id, &value) : STATUS_OK;
-    if (status != STATUS_OK) return status_prefix(status, "%s", file);
+    if (setting->type == SETTING_INT) TRY(status_prefix(check_value(out, id, &value), "%s", file));
     return settings_store(&recipe_settings, out, id, "", &value);
 }
 

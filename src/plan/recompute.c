@@ -2,22 +2,26 @@
 
 #include <math.h>
 
-#include "base/base.h"
+#include "ir/symbolic_profile.h"
 
 #define ROTOR_TABLE_BYTES_MAX ((size_t)256 << 20) /* 360 blocks in 500 slots, or 100 in 6600 */
 
 enum status chain_create(int count, struct chain *out) {
     if (count < 1 || count > CHAIN_BLOCKS_MAX)
         return status_set(STATUS_BAD_INPUT, "a chain of %d stages: must be 1 to %d", count, CHAIN_BLOCKS_MAX);
-    struct chain_block *blocks = mem_array((size_t)count, sizeof *blocks);
-    if (!blocks) return STATUS_FAILED;
-    *out = (struct chain){.count = count, .blocks = blocks};
-    return STATUS_OK;
+    *out = (struct chain){.count = count};
+    return mem_items(&out->blocks, (size_t)count);
 }
 
 void chain_free(struct chain *chain) {
     mem_free(chain->blocks);
     *chain = (struct chain){0};
+}
+
+void chain_add_value(struct chain *chain, const struct value_profile *value, int64_t bytes) {
+    struct chain_block *block = &chain->blocks[value->tensor->block];
+    if (value->leaves_block) block->output += bytes;
+    if (value->leaves_block || value->saved) block->saved += bytes;
 }
 
 static enum status check_size(int block, const char *field, int64_t size) {
@@ -192,10 +196,8 @@ static enum status table_create(const struct chain *chain, int64_t max, struct t
                          chain->count, (long long)max, ROTOR_TABLE_BYTES_MAX);
         return status_hint(STATUS_BAD_INPUT, "make the slots larger; 500 of them are customary");
     }
-    double *times = mem_array(items, sizeof *times);
-    if (!times) return STATUS_FAILED;
-    *out = (struct table){.chain = chain, .max = max, .times = times};
-    return STATUS_OK;
+    *out = (struct table){.chain = chain, .max = max};
+    return mem_items(&out->times, items);
 }
 
 /* Least m for the forward of block i with nothing in memory but its input and the gradient of x_{l+1}. */
@@ -335,16 +337,13 @@ enum status rotor_solve(const struct chain *chain, int64_t slots, struct recompu
                           (long long)slots);
     struct recompute_schedule schedule;
     struct recompute_cost found;
-    enum status status;
-    TRY_GOTO(status, rotor_solve_each(chain, &slots, 1, &schedule, &found), failed);
-    if (schedule.count == 0)
-        TRY_GOTO(status,
-                 status_set(STATUS_NO_FIT, "no order of computing %d stages again fits in %lld slots", chain->count,
-                            (long long)slots),
-                 failed);
-    *out = schedule, *cost = found;
-    return STATUS_OK;
-failed:
-    vec_free(&schedule);
+    enum status status = rotor_solve_each(chain, &slots, 1, &schedule, &found);
+    if (status == STATUS_OK && schedule.count == 0)
+        status = status_set(STATUS_NO_FIT, "no order of computing %d stages again fits in %lld slots", chain->count,
+                            (long long)slots);
+    if (status == STATUS_OK)
+        *out = schedule, *cost = found;
+    else
+        vec_free(&schedule);
     return status;
 }

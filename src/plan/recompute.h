@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 
+struct value_profile;
+
 /* ---- a step as a chain ----
  *
  * A training step as a chain of blocks, for the solvers that choose which activations to keep.
@@ -39,6 +41,9 @@ void chain_free(struct chain *chain);
 static inline int64_t chain_value(const struct chain *chain, int i) {
     return i == 0 ? chain->input : chain->blocks[i - 1].output;
 }
+
+/* Adds a value of a training step (ir/symbolic_profile.h), of so many bytes, to what its block makes and saves. */
+void chain_add_value(struct chain *chain, const struct value_profile *value, int64_t bytes);
 
 /* BAD_INPUT naming block and field when a size or a time is negative or above its limit. */
 enum status chain_check(const struct chain *chain);

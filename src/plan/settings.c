@@ -127,10 +127,8 @@ static enum status parse_float(const struct setting *setting, const char *where,
 }
 
 static enum status parse_size(const char *where, const char *text, int64_t *out) {
-    enum status status = size_parse(text, out);
-    if (status != STATUS_OK) return status_prefix(status, "%s", where);
-    status = size_refuse_bare(text);
-    if (status != STATUS_OK) return status_prefix(status, "%s", where);
+    TRY(status_prefix(size_parse(text, out), "%s", where));
+    TRY(status_prefix(size_refuse_bare(text), "%s", where));
     if (*out < 1)
         return status_set(STATUS_BAD_INPUT, "%s: %s is not legal" HINT "must be at least one byte, as in 512M or 8G",
                           where, text);
@@ -248,10 +246,8 @@ static enum status float_from_json(const char *file, const json_t *object, const
 static enum status text_from_json(const char *file, const json_t *object, const struct setting *setting,
                                   struct scratch *memory, struct setting_value *out) {
     TRY(json_read_string(file, object, setting->key, &out->text));
-    if (setting->type == SETTING_LANES) {
-        enum status status = lane_shape_parse(out->text, &out->lanes);
-        return status == STATUS_OK ? status : status_prefix(status, "%s: %s", file, setting->key);
-    }
+    if (setting->type == SETTING_LANES)
+        return status_prefix(lane_shape_parse(out->text, &out->lanes), "%s: %s", file, setting->key);
     if (memory) out->text = scratch_format(memory, "%s", out->text);
     return out->text ? STATUS_OK : STATUS_FAILED;
 }
@@ -300,8 +296,7 @@ void settings_load(const struct settings_holder *holder, const void *from, enum 
 
 static enum status store_lanes(const char *where, const struct setting_value *value, struct lane_shape *out) {
     struct lane_shape lanes = value->lanes;
-    enum status status = value->text ? lane_shape_parse(value->text, &lanes) : STATUS_OK;
-    if (status != STATUS_OK) return status_prefix(status, "%s", where);
+    if (value->text) TRY(status_prefix(lane_shape_parse(value->text, &lanes), "%s", where));
     *out = lanes;
     return STATUS_OK;
 }

@@ -16,10 +16,9 @@ static int node_kept(const struct intra_op_program *program, int node) {
 
 static enum status number_variables(const struct intra_op_program *program, struct ilp_program *ilp) {
     size_t nodes = (size_t)program->node_count;
-    ilp->variable_of = scratch_alloc(&ilp->scratch, nodes, sizeof *ilp->variable_of);
-    ilp->choices = scratch_alloc(&ilp->scratch, nodes, sizeof *ilp->choices);
-    ilp->first = scratch_alloc(&ilp->scratch, nodes + 1, sizeof *ilp->first);
-    if (!ilp->variable_of || !ilp->choices || !ilp->first) return STATUS_FAILED;
+    TRY(scratch_items(&ilp->scratch, &ilp->variable_of, nodes));
+    TRY(scratch_items(&ilp->scratch, &ilp->choices, nodes));
+    TRY(scratch_items(&ilp->scratch, &ilp->first, nodes + 1));
     for (int i = 0; i < program->node_count; i++)
         ilp->variable_of[i] = -1;
     for (int i = 0; i < program->node_count; i++) {
@@ -38,9 +37,8 @@ static int64_t allowed(int64_t cost) { return cost == INTRA_OP_FORBIDDEN ? ILP_F
 
 static enum status add_costs(const struct intra_op_program *program, struct ilp_program *ilp) {
     size_t choices = (size_t)ilp->first[ilp->count];
-    ilp->cost = scratch_alloc(&ilp->scratch, choices, sizeof *ilp->cost);
-    ilp->original = scratch_alloc(&ilp->scratch, choices, sizeof *ilp->original);
-    if (!ilp->cost || !ilp->original) return STATUS_FAILED;
+    TRY(scratch_items(&ilp->scratch, &ilp->cost, choices));
+    TRY(scratch_items(&ilp->scratch, &ilp->original, choices));
     for (int v = 0; v < ilp->count; v++)
         for (int k = 0; k < ilp->choices[v]; k++)
             ilp->original[ilp->first[v] + k] = k;
@@ -58,8 +56,7 @@ static enum status find_pair(struct ilp_program *ilp, int low, int high, int64_t
         if (ilp->pairs.items[i].low == low && ilp->pairs.items[i].high == high) return STATUS_OK;
     }
     size_t entries = (size_t)ilp->choices[low] * (size_t)ilp->choices[high];
-    *cost = scratch_alloc(&ilp->scratch, entries, sizeof **cost);
-    if (!*cost) return STATUS_FAILED;
+    TRY(scratch_items(&ilp->scratch, cost, entries));
     return vec_push(&ilp->pairs, (struct ilp_pair){low, high, *cost});
 }
 
@@ -387,9 +384,8 @@ static bool scope_around(const struct work *work, int variable, struct table *ou
 
 static enum status begin(struct work *work) {
     const struct ilp_program *ilp = work->ilp;
-    work->left = scratch_alloc(&work->buckets->scratch, (size_t)ilp->count, sizeof *work->left);
-    work->buckets->of = scratch_alloc(&work->buckets->scratch, (size_t)ilp->count, sizeof *work->buckets->of);
-    if (!work->left || !work->buckets->of) return STATUS_FAILED;
+    TRY(scratch_items(&work->buckets->scratch, &work->left, (size_t)ilp->count));
+    TRY(scratch_items(&work->buckets->scratch, &work->buckets->of, (size_t)ilp->count));
     for (int v = 0; v < ilp->count; v++) {
         work->left[v] = true;
         TRY(vec_push(&work->tables, (struct table){.count = 1, .scope = {v}, .cost = ilp->cost + ilp->first[v]}));
@@ -415,10 +411,9 @@ struct walk {
 static enum status walk_begin(struct work *work, const struct table *scope, int variable, struct walk *walk) {
     size_t max = work->tables.count;
     *walk = (struct walk){.work = work, .scope = *scope};
-    walk->tables = scratch_alloc(&work->buckets->scratch, max, sizeof *walk->tables);
-    walk->offset = scratch_alloc(&work->buckets->scratch, max, sizeof *walk->offset);
-    walk->stride = scratch_alloc(&work->buckets->scratch, max, sizeof *walk->stride);
-    if (!walk->tables || !walk->offset || !walk->stride) return STATUS_FAILED;
+    TRY(scratch_items(&work->buckets->scratch, &walk->tables, max));
+    TRY(scratch_items(&work->buckets->scratch, &walk->offset, max));
+    TRY(scratch_items(&work->buckets->scratch, &walk->stride, max));
     for (size_t i = 0; i < max; i++) {
         struct table *table = &work->tables.items[i];
         if (table->gone || (table->count > 0 && scope_find(table, variable) < 0)) continue;
@@ -474,11 +469,11 @@ static int64_t walk_min(struct walk *walk, int position) {
 /* Keeps the tables; the work's own list moves as it grows. */
 static enum status remember(struct work *work, int variable, const struct walk *walk) {
     struct ilp_buckets *buckets = work->buckets;
-    struct table *tables = scratch_alloc(&buckets->scratch, (size_t)walk->table_count, sizeof *tables);
-    if (!tables) return STATUS_FAILED;
+    struct ilp_bucket *made = &buckets->of[buckets->count++];
+    *made = (struct ilp_bucket){.variable = variable, .count = walk->table_count};
+    TRY(scratch_items(&buckets->scratch, &made->tables, (size_t)walk->table_count));
     for (int i = 0; i < walk->table_count; i++)
-        tables[i] = *walk->tables[i];
-    buckets->of[buckets->count++] = (struct ilp_bucket){variable, walk->table_count, tables};
+        made->tables[i] = *walk->tables[i];
     return STATUS_OK;
 }
 
@@ -491,8 +486,7 @@ static enum status eliminate(struct work *work, int variable) {
     int position = scope_find(&around, variable);
     for (int i = 0; i < around.count; i++)
         if (i != position) made.scope[made.count++] = around.scope[i];
-    made.cost = scratch_alloc(&work->buckets->scratch, (size_t)scope_entries(work, &made), sizeof *made.cost);
-    if (!made.cost) return STATUS_FAILED;
+    TRY(scratch_items(&work->buckets->scratch, &made.cost, (size_t)scope_entries(work, &made)));
     int64_t *cost = made.cost;
     do
         *cost++ = walk_min(&walk, position);

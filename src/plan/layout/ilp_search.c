@@ -31,13 +31,11 @@ struct ordering {
 static enum status find_neighbours(struct ordering *ordering) {
     const struct ilp_program *ilp = ordering->ilp;
     size_t count = (size_t)ilp->count;
-    ordering->first = scratch_alloc(&ordering->scratch, count + 1, sizeof(int));
-    ordering->neighbours = scratch_alloc(&ordering->scratch, 2 * ilp->pairs.count, sizeof(int));
-    ordering->open = scratch_alloc(&ordering->scratch, count, sizeof(int));
-    ordering->chosen = scratch_alloc(&ordering->scratch, count, sizeof(bool));
-    ordering->order = scratch_alloc(&ordering->scratch, count, sizeof(int));
-    if (!ordering->first || !ordering->neighbours || !ordering->open || !ordering->chosen || !ordering->order)
-        return STATUS_FAILED;
+    TRY(scratch_items(&ordering->scratch, &ordering->first, count + 1));
+    TRY(scratch_items(&ordering->scratch, &ordering->neighbours, 2 * ilp->pairs.count));
+    TRY(scratch_items(&ordering->scratch, &ordering->open, count));
+    TRY(scratch_items(&ordering->scratch, &ordering->chosen, count));
+    TRY(scratch_items(&ordering->scratch, &ordering->order, count));
     for (size_t i = 0; i < ilp->pairs.count; i++)
         ordering->open[ilp->pairs.items[i].low]++, ordering->open[ilp->pairs.items[i].high]++;
     for (size_t v = 0; v < count; v++)
@@ -170,16 +168,13 @@ struct pricing {
 
 static enum status pricing_create(const struct ilp_program *ilp, struct scratch *scratch, struct pricing *out) {
     size_t count = (size_t)ilp->count, moments = (size_t)ilp->moment_count;
-    *out = (struct pricing){.ilp = ilp,
-                            .choice = scratch_alloc(scratch, count, sizeof(int)),
-                            .values = scratch_alloc(scratch, ilp_max_choices(ilp), sizeof(int64_t)),
-                            .price = scratch_alloc(scratch, moments, sizeof(int64_t)),
-                            .best_price = scratch_alloc(scratch, moments, sizeof(int64_t)),
-                            .exact = scratch_alloc(scratch, moments, sizeof(double)),
-                            .excess = scratch_alloc(scratch, moments, sizeof(double))};
-    if (!out->choice || !out->values || !out->price || !out->best_price || !out->exact || !out->excess)
-        return STATUS_FAILED;
-    return STATUS_OK;
+    *out = (struct pricing){.ilp = ilp};
+    TRY(scratch_items(scratch, &out->choice, count));
+    TRY(scratch_items(scratch, &out->values, ilp_max_choices(ilp)));
+    TRY(scratch_items(scratch, &out->price, moments));
+    TRY(scratch_items(scratch, &out->best_price, moments));
+    TRY(scratch_items(scratch, &out->exact, moments));
+    return scratch_items(scratch, &out->excess, moments);
 }
 
 /* The bound at the present prices, and the choices that have it. */
@@ -225,8 +220,7 @@ enum status ilp_prices_find(const struct ilp_program *ilp, int64_t above, struct
     struct pricing pricing;
     struct scratch scratch = {0};
     *out = (struct ilp_prices){.priced = *ilp};
-    out->priced.cost = mem_array((size_t)ilp->first[ilp->count], sizeof *out->priced.cost);
-    if (!out->priced.cost) return STATUS_FAILED;
+    TRY(mem_items(&out->priced.cost, (size_t)ilp->first[ilp->count]));
     enum status status = pricing_create(ilp, &scratch, &pricing);
     if (status == STATUS_OK) status = raise_bound(&pricing, above, out);
     scratch_free(&scratch);
@@ -289,9 +283,8 @@ static void add_extremes(const struct ilp_program *ilp, int variable, const int6
 
 static enum status link(const struct ilp_program *ilp, const int *place_of, int at, struct scratch *scratch,
                         struct place *place) {
-    place->links = scratch_alloc(scratch, ilp->pairs.count + 1, sizeof *place->links);
-    place->frontier = scratch_alloc(scratch, (size_t)ilp->count, sizeof *place->frontier);
-    if (!place->links || !place->frontier) return STATUS_FAILED;
+    TRY(scratch_items(scratch, &place->links, ilp->pairs.count + 1));
+    TRY(scratch_items(scratch, &place->frontier, (size_t)ilp->count));
     for (size_t i = 0; i < ilp->pairs.count; i++) {
         const struct ilp_pair *pair = &ilp->pairs.items[i];
         int low = place_of[pair->low], high = place_of[pair->high];
@@ -309,11 +302,12 @@ static enum status find_places(struct state *state) {
     const struct ilp_program *ilp = state->search->ilp;
     const struct ilp_buckets *buckets = state->search->buckets;
     size_t count = (size_t)ilp->count, moments = (size_t)ilp->moment_count;
-    int *place_of = scratch_alloc(&state->scratch, count, sizeof *place_of);
-    state->places = scratch_alloc(&state->scratch, count, sizeof *state->places);
-    state->values = scratch_alloc(&state->scratch, ilp_max_choices(ilp), sizeof *state->values);
-    int64_t *sums = scratch_alloc(&state->scratch, 2 * moments * (count + 1), sizeof *sums);
-    if (!place_of || !state->places || !state->values || !sums) return STATUS_FAILED;
+    int *place_of;
+    int64_t *sums;
+    TRY(scratch_items(&state->scratch, &place_of, count));
+    TRY(scratch_items(&state->scratch, &state->places, count));
+    TRY(scratch_items(&state->scratch, &state->values, ilp_max_choices(ilp)));
+    TRY(scratch_items(&state->scratch, &sums, 2 * moments * (count + 1)));
     for (int at = 0; at < ilp->count; at++)
         place_of[ilp_buckets_variable(buckets, at)] = at;
     for (int at = ilp->count - 1; at >= 0; at--) {
@@ -335,9 +329,8 @@ static enum status find_places(struct state *state) {
 static enum status add_label(struct layer *layer, const struct ilp_program *ilp, struct label label) {
     const int *choice = label.choice;
     const int64_t *memory = label.memory;
-    label.choice = scratch_alloc(&layer->scratch, (size_t)ilp->count, sizeof *label.choice);
-    label.memory = scratch_alloc(&layer->scratch, (size_t)ilp->moment_count, sizeof *label.memory);
-    if (!label.choice || !label.memory) return STATUS_FAILED;
+    TRY(scratch_items(&layer->scratch, &label.choice, (size_t)ilp->count));
+    TRY(scratch_items(&layer->scratch, &label.memory, (size_t)ilp->moment_count));
     memcpy(label.choice, choice, (size_t)ilp->count * sizeof *choice);
     memcpy(label.memory, memory, (size_t)ilp->moment_count * sizeof *memory);
     return vec_push(&layer->labels, label);
@@ -469,9 +462,8 @@ static void keep_best(struct state *state, struct layer *layer) {
 static enum status begin(const struct state *state, struct layer *layer, struct label *made) {
     const struct ilp_search *search = state->search;
     const struct ilp_program *ilp = search->ilp;
-    made->choice = mem_array((size_t)ilp->count, sizeof *made->choice);
-    made->memory = mem_array((size_t)ilp->moment_count, sizeof *made->memory);
-    if (!made->choice || !made->memory) return STATUS_FAILED;
+    TRY(mem_items(&made->choice, (size_t)ilp->count));
+    TRY(mem_items(&made->memory, (size_t)ilp->moment_count));
     for (int v = 0; v < ilp->count; v++)
         made->choice[v] = -1;
     made->reach = search->buckets->min - search->paid;

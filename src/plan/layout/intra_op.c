@@ -127,10 +127,10 @@ struct solving {
 
 static enum status solving_create(const struct ilp_program *ilp, int64_t node_limit, struct solving *out) {
     *out = (struct solving){.ilp = ilp, .node_limit = node_limit, .cost = ILP_FORBIDDEN};
-    out->best = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->best);
-    out->tried = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->tried);
-    out->order = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->order);
-    return out->best && out->tried && out->order ? ilp_order_find(ilp, out->order) : STATUS_FAILED;
+    TRY(scratch_items(&out->scratch, &out->best, (size_t)ilp->count));
+    TRY(scratch_items(&out->scratch, &out->tried, (size_t)ilp->count));
+    TRY(scratch_items(&out->scratch, &out->order, (size_t)ilp->count));
+    return ilp_order_find(ilp, out->order);
 }
 
 static void take(struct solving *solving, int64_t cost) {

@@ -13,43 +13,31 @@ struct making {
     int64_t *bytes; /* [values] on a device */
     int64_t *live;  /* [nodes of the step] */
     struct chain *chain;
+    struct scratch memory;
 };
-
-static const struct intra_op_node *node_of(const struct making *making, size_t index) {
-    return &making->program->program.nodes[index];
-}
 
 /* Parameters, what is gathered, values: in that order behind the graph's nodes. */
 static int64_t memory_of(const struct making *making, size_t part, size_t index) {
     size_t at = part * making->program->graph->nodes.count + index;
-    return node_of(making, at)->memory[making->choice[at]];
+    return making->program->program.nodes[at].memory[making->choice[at]];
 }
 
 enum { PART_STATES = 1, PART_GATHERED = 2, PART_VALUES = 3 };
 
 static const struct node *owner_of(const struct node *node) { return node->of ? node->of : node; }
 
-static void count_live(const struct making *making) {
+static void add_values(const struct making *making) {
     const struct symbolic_profile *profile = &making->program->profile;
     size_t nodes = profile->graph->nodes.count;
     for (size_t i = 0; i < profile->values.count; i++) {
         const struct value_profile *value = &profile->values.items[i];
         making->bytes[i] = memory_of(making, PART_VALUES, i);
+        chain_add_value(making->chain, value, making->bytes[i]);
         for (int32_t n = value->first; n <= value->last; n++)
             making->live[n] += making->bytes[i];
     }
     for (size_t n = 0; n < nodes; n++)
         making->live[n] += memory_of(making, PART_GATHERED, (size_t)owner_of(profile->graph->nodes.items[n])->id);
-}
-
-static void add_values(const struct making *making) {
-    const struct symbolic_profile *profile = &making->program->profile;
-    for (size_t i = 0; i < profile->values.count; i++) {
-        const struct value_profile *value = &profile->values.items[i];
-        struct chain_block *chain_block = &making->chain->blocks[value->tensor->block];
-        if (value->leaves_block) chain_block->output += making->bytes[i];
-        if (value->leaves_block || value->saved) chain_block->saved += making->bytes[i];
-    }
 }
 
 /* --- times --- */
@@ -125,8 +113,9 @@ static void add_block_temporaries(const struct making *making, int block) {
         larger(backward.peak - backward.before - made - chain_value(making->chain, block), 0);
 }
 
-static enum status fill(const struct making *making, struct shard_chain *out) {
-    count_live(making);
+static enum status fill(struct making *making, struct shard_chain *out) {
+    TRY(scratch_items(&making->memory, &making->bytes, making->program->profile.values.count));
+    TRY(scratch_items(&making->memory, &making->live, making->program->profile.graph->nodes.count));
     add_values(making);
     add_node_times(making);
     add_edge_times(making);
@@ -141,11 +130,8 @@ enum status shard_chain_make(const struct shard_program *program, const int *cho
     *out = (struct shard_chain){0};
     TRY(chain_create(graph_count_blocks(program->graph), &out->chain));
     struct making making = {.program = program, .choice = choice, .chain = &out->chain};
-    making.bytes = mem_array(program->profile.values.count, sizeof *making.bytes);
-    making.live = mem_array(program->profile.graph->nodes.count, sizeof *making.live);
-    enum status status = making.bytes && making.live ? fill(&making, out) : STATUS_FAILED;
-    mem_free(making.bytes);
-    mem_free(making.live);
+    enum status status = fill(&making, out);
+    scratch_free(&making.memory);
     return status;
 }
 

@@ -103,11 +103,10 @@ static void add_flops(const struct graph *graph, struct block_costs *costs) {
 enum status block_costs_create(const struct graph *graph, const struct policy *policy, struct block_costs *out) {
     int32_t blocks = graph_count_blocks(graph);
     size_t count = (size_t)blocks + 1;
-    *out = (struct block_costs){.blocks = blocks,
-                                .seconds = mem_array(count, sizeof *out->seconds),
-                                .held_bytes = mem_array(count, sizeof *out->held_bytes),
-                                .wave_bytes = mem_array(count, sizeof *out->wave_bytes)};
-    if (!out->seconds || !out->held_bytes || !out->wave_bytes) return STATUS_FAILED;
+    *out = (struct block_costs){.blocks = blocks};
+    TRY(mem_items(&out->seconds, count));
+    TRY(mem_items(&out->held_bytes, count));
+    TRY(mem_items(&out->wave_bytes, count));
     add_flops(graph, out);
     TRY(add_states(graph, &policy->partition, out));
     return add_activations(graph, policy->micro_batches_per_wave, out);
@@ -194,15 +193,14 @@ static double step_seconds(const struct table *table, int stages) {
 }
 
 static enum status write_cut(const struct table *table, int stages, double seconds, struct stage_cut *out) {
-    struct stage *list = mem_array((size_t)stages, sizeof *list);
-    if (!list) return STATUS_FAILED;
+    stage_cut_free(out);
+    *out = (struct stage_cut){.count = stages, .seconds = seconds};
+    TRY(mem_items(&out->stages, (size_t)stages));
     for (int s = stages, layer = 0, d = table->problem->devices; s > 0; s--) {
         const struct entry *entry = entry_at(table, s, layer, d);
-        list[stages - s] = (struct stage){layer, entry->last, entry->submesh};
+        out->stages[stages - s] = (struct stage){layer, entry->last, entry->submesh};
         layer = entry->last + 1, d -= table->problem->submesh_devices[entry->submesh];
     }
-    stage_cut_free(out);
-    *out = (struct stage_cut){stages, list, seconds};
     return STATUS_OK;
 }
 
@@ -215,8 +213,8 @@ static int compare_seconds(const void *a, const void *b) {
 static enum status list_longest(const struct stage_problem *problem, double **out, size_t *count) {
     size_t capacity = (size_t)problem->layers * (size_t)problem->layers * (size_t)problem->submesh_count, kept = 0,
            used = 0;
-    double *times = mem_array(capacity, sizeof *times);
-    if (!times) return STATUS_FAILED;
+    double *times;
+    TRY(mem_items(&times, capacity));
     for (int first = 0; first < problem->layers; first++)
         for (int last = first; last < problem->layers; last++)
             for (int m = 0; m < problem->submesh_count; m++)
@@ -298,9 +296,8 @@ static enum status table_create(const struct stage_problem *problem, struct tabl
     if (entries > STAGE_ENTRIES_MAX)
         return status_set(STATUS_BAD_INPUT, "%d layers on %d devices: a table of %zu entries, more than %zu",
                           problem->layers, problem->devices, entries, STAGE_ENTRIES_MAX);
-    *out = (struct table){problem, max, problem->submesh_devices[0], problem->submesh_devices[0],
-                          mem_array(entries, sizeof *out->entries)};
-    if (!out->entries) return STATUS_FAILED;
+    *out = (struct table){problem, max, problem->submesh_devices[0], problem->submesh_devices[0], NULL};
+    TRY(mem_items(&out->entries, entries));
     for (int m = 1; m < problem->submesh_count; m++) {
         if (problem->submesh_devices[m] < out->fewest) out->fewest = problem->submesh_devices[m];
         if (problem->submesh_devices[m] > out->max) out->max = problem->submesh_devices[m];
@@ -353,18 +350,16 @@ static enum status print_cut(const struct stage_cut *cut, char text[POLICY_SPANS
 /* Of all runs of blocks, [first][last]. */
 static enum status cut_costs(const struct block_costs *costs, bool limited, struct stage_cost **out) {
     int32_t blocks = costs->blocks;
-    struct stage_cost *runs = mem_array((size_t)blocks * (size_t)blocks, sizeof *runs);
-    if (!runs) return STATUS_FAILED;
+    TRY(mem_items(out, (size_t)blocks * (size_t)blocks));
     for (int32_t first = 0; first < blocks; first++) {
         struct stage_cost sum = {.seconds = 0};
         for (int32_t last = first; last < blocks; last++) {
             sum.seconds += costs->seconds[last];
             sum.held_bytes += limited ? costs->held_bytes[last] : 0;
             sum.wave_bytes += limited ? costs->wave_bytes[last] : 0;
-            runs[first * blocks + last] = sum;
+            (*out)[first * blocks + last] = sum;
         }
     }
-    *out = runs;
     return STATUS_OK;
 }
 
@@ -447,8 +442,7 @@ enum status stage_spans_create(const struct graph *graph, const char *text, int 
     int32_t blocks = graph_count_blocks(graph);
     char chosen[POLICY_SPANS_BYTES] = "";
     *out = (struct stage_spans){.stages = stages, .count = 1};
-    out->first = mem_array((size_t)blocks + 2, sizeof *out->first);
-    if (!out->first) return STATUS_FAILED;
+    TRY(mem_items(&out->first, (size_t)blocks + 2));
     if (stages == 1) {
         out->first[1] = blocks;
         return STATUS_OK;

@@ -11,8 +11,8 @@ struct views {
 };
 
 static enum status views_create(const struct graph *graph, struct views *out) {
-    *out = (struct views){graph, mem_array(graph->tensors.count, sizeof *out->links)};
-    if (!out->links) return STATUS_FAILED;
+    *out = (struct views){.graph = graph};
+    TRY(mem_items(&out->links, graph->tensors.count));
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (!tensor->base) continue;
@@ -301,18 +301,25 @@ static enum status cut_positions(struct chooser *chooser) {
     return STATUS_OK;
 }
 
+static enum status shard_choices_create(const struct graph *graph, const struct device_mesh *mesh,
+                                        struct shard_choices *out) {
+    *out = (struct shard_choices){.mesh = *mesh, .parts = device_mesh_devices(mesh, device_mesh_all_axes(mesh))};
+    TRY(mem_items(&out->nodes, graph->nodes.count));
+    return mem_items(&out->segments, graph->tensors.count);
+}
+
+static enum status choose_all(struct chooser *chooser, bool sequence) {
+    TRY(mem_items(&chooser->uses, chooser->graph->tensors.count));
+    TRY(views_create(chooser->graph, &chooser->views));
+    walk_back(chooser);
+    TRY(walk_forward(chooser));
+    return sequence ? cut_positions(chooser) : STATUS_OK;
+}
+
 enum status shard_choices_make(const struct graph *graph, int64_t parts, bool sequence, struct shard_choices *out) {
-    *out = (struct shard_choices){.mesh = {.axes = 1, .sizes = {parts}},
-                                  .parts = parts,
-                                  .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
-                                  .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
-    struct chooser chooser = {
-        .graph = graph, .choices = out, .uses = mem_array(graph->tensors.count, sizeof *chooser.uses)};
-    enum status status = views_create(graph, &chooser.views);
-    if (!out->nodes || !out->segments || !chooser.uses) status = STATUS_FAILED;
-    if (status == STATUS_OK) walk_back(&chooser);
-    if (status == STATUS_OK) status = walk_forward(&chooser);
-    if (status == STATUS_OK && sequence) status = cut_positions(&chooser);
+    struct chooser chooser = {.graph = graph, .choices = out};
+    TRY(shard_choices_create(graph, &(struct device_mesh){.axes = 1, .sizes = {parts}}, out));
+    enum status status = choose_all(&chooser, sequence);
     mem_free(chooser.uses);
     mem_free(chooser.views.links);
     return status;
@@ -437,11 +444,7 @@ static enum status find_segments_of(const struct views *views, const struct node
 
 enum status shard_choices_of_strategies(const struct graph *graph, const struct device_mesh *mesh,
                                         const struct strategy *const *strategies, struct shard_choices *out) {
-    *out = (struct shard_choices){.mesh = *mesh,
-                                  .parts = device_mesh_devices(mesh, device_mesh_all_axes(mesh)),
-                                  .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
-                                  .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
-    if (!out->nodes || !out->segments) return STATUS_FAILED;
+    TRY(shard_choices_create(graph, mesh, out));
     for (size_t n = 0; n < graph->nodes.count; n++) {
         out->nodes[n] = choice_of(strategies[n], mesh);
         out->zigzag |= takes_zigzag(graph->nodes.items[n], &out->nodes[n]);
@@ -504,11 +507,7 @@ static void take_segments(const struct graph *batch, size_t id, const struct ten
 
 enum status shard_choices_of_texts(const struct graph *batch, const struct shard_choices *choices,
                                    const struct graph *texts, struct shard_choices *out) {
-    *out = (struct shard_choices){.mesh = choices->mesh,
-                                  .parts = choices->parts,
-                                  .nodes = mem_array(texts->nodes.count, sizeof *out->nodes),
-                                  .segments = mem_array(texts->tensors.count, sizeof *out->segments)};
-    if (!out->nodes || !out->segments) return STATUS_FAILED;
+    TRY(shard_choices_create(texts, &choices->mesh, out));
     for (size_t n = 0; n < texts->nodes.count; n++) {
         const struct node *node = texts->nodes.items[n], *from = find_node(batch, node);
         out->nodes[n] = from ? choose(from, &choices->nodes[from->id], node) : shard_choice_none(0);

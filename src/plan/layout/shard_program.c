@@ -41,9 +41,7 @@ struct making {
 static int node_count(const struct making *making) { return (int)making->question->graph->nodes.count; }
 static struct node *node_at(const struct making *making, int i) { return making->question->graph->nodes.items[i]; }
 
-static void *take(struct making *making, size_t count, size_t size) {
-    return scratch_alloc(&making->out->scratch, count, size);
-}
+#define take_items(making, pointer, count) scratch_items(&(making)->out->scratch, pointer, count)
 
 /* --- blocks that are the same --- */
 
@@ -139,8 +137,8 @@ static enum status follow_producer(struct making *making, int index) {
     int producer = only ? producer_of(only) : -1;
     if (producer < 0 || node_at(making, producer)->block != node_at(making, index)->block) return STATUS_OK;
     int choices = making->nodes[producer].choices;
-    int *own = take(making, (size_t)choices, sizeof *own);
-    if (!own) return STATUS_FAILED;
+    int *own;
+    TRY(take_items(making, &own, (size_t)choices));
     for (int k = 0; k < choices; k++) {
         const struct strategy *left = strategy_at(making, producer, k);
         own[k] = strategy_taking(&making->out->strategies[index], &left->operand[OP_INPUTS_MAX]);
@@ -179,10 +177,9 @@ static double own_state_bytes(const struct making *making, int index, const stru
 static enum status add_node_costs(struct making *making, int index) {
     struct node_costs *costs = &making->nodes[index];
     size_t choices = (size_t)costs->choices;
-    costs->seconds = take(making, choices, sizeof *costs->seconds);
-    costs->states = take(making, choices, sizeof *costs->states);
-    costs->gathered = take(making, choices, sizeof *costs->gathered);
-    if (!costs->seconds || !costs->states || !costs->gathered) return STATUS_FAILED;
+    TRY(take_items(making, &costs->seconds, choices));
+    TRY(take_items(making, &costs->states, choices));
+    TRY(take_items(making, &costs->gathered, choices));
     for (size_t k = 0; k < choices; k++) {
         const struct strategy *one = strategy_at(making, index, (int)k);
         costs->gathered[k] = one->gathered_bytes;
@@ -243,8 +240,7 @@ static enum status fill_table(struct making *making, struct edge_table *table, i
     TRY(conversion_cache_find(&making->out->conversions, &shape, dtype_bytes(table->shape->shape.dtype),
                               &table->conversions));
     int rows = making->nodes[table->from].choices, columns = making->nodes[table->to].choices;
-    table->seconds = take(making, (size_t)rows * (size_t)columns, sizeof *table->seconds);
-    if (!table->seconds) return STATUS_FAILED;
+    TRY(take_items(making, &table->seconds, (size_t)rows * (size_t)columns));
     for (int a = 0; a < rows; a++) {
         const struct strategy *left = strategy_at(making, table->from, a);
         for (int b = 0; b < columns; b++) {
@@ -301,38 +297,26 @@ static enum status add_edges_to(struct making *making, int index) {
 
 /* --- what is live when --- */
 
-/* Of what is no output of a node, nor the gradient of one: not cut. */
-static const int64_t *whole_bytes(struct making *making, const struct value_profile *value) {
-    int choices = making->nodes[value->owner->id].choices;
-    int64_t *bytes = take(making, (size_t)choices, sizeof *bytes);
-    for (int k = 0; k < choices && bytes; k++)
-        bytes[k] = value->bytes;
-    return bytes;
-}
-
-/* Bytes of an output of a node, or of its gradient, by choice: as the node's strategy leaves it. */
-static const int64_t *made_bytes(struct making *making, const struct value_profile *value) {
-    int owner = making->out->block_like[value->owner->id];
-    int64_t **made = &making->nodes[owner].made[value->output];
+/* Bytes of an output of a node, or of its gradient, by choice: as the node's strategy leaves it. What is neither is not
+ * cut. */
+static enum status find_bytes(struct making *making, const struct value_profile *value, const int64_t **out) {
+    int owner = making->out->block_like[value->owner->id], choices = making->nodes[owner].choices;
+    int64_t *bytes, **made = &making->nodes[owner].made[value->output];
     const struct tensor *tensor = node_at(making, owner)->out[value->output];
     struct layout_shape shape = strategy_shape(tensor);
-    if (shape_bytes(&tensor->shape) != value->bytes) return whole_bytes(making, value);
-    if (*made) return *made;
-    *made = take(making, (size_t)making->nodes[owner].choices, sizeof **made);
-    for (int k = 0; k < making->nodes[owner].choices && *made; k++) {
+    bool whole = shape_bytes(&tensor->shape) != value->bytes;
+    *out = *made;
+    if (*made && !whole) return STATUS_OK;
+    TRY(take_items(making, &bytes, (size_t)choices));
+    for (int k = 0; k < choices; k++) {
         const struct layout *layout = &strategy_at(making, owner, k)->operand[OP_INPUTS_MAX + value->output];
-        (*made)[k] = layout_local_elements(layout, &making->question->mesh, &shape) * dtype_bytes(tensor->shape.dtype);
+        bytes[k] =
+            whole ? value->bytes
+                  : layout_local_elements(layout, &making->question->mesh, &shape) * dtype_bytes(tensor->shape.dtype);
     }
-    return *made;
-}
-
-/* The last node of each kind: where blocks repeat, as much is live at the last one's places, and more of it. */
-static enum status find_last(struct making *making, int **out) {
-    int count = node_count(making);
-    int *last = *out = take(making, (size_t)count, sizeof *last);
-    for (int i = 0; i < count && last; i++)
-        last[making->out->block_like[i]] = i;
-    return last ? STATUS_OK : STATUS_FAILED;
+    if (!whole) *made = bytes;
+    *out = bytes;
+    return STATUS_OK;
 }
 
 /* Whether it is live at a node although all of its block is computed again. */
@@ -346,8 +330,8 @@ static enum status add_moment(struct making *making, const struct node *node, bo
     int at = node->id, owner = (node->of ? node->of : node)->id;
     const struct symbolic_profile *profile = &making->out->profile;
     int count = node_count(making), live = 0, values = (int)profile->values.count;
-    int *nodes = take(making, (size_t)(count + values) + 1, sizeof *nodes);
-    if (!nodes) return STATUS_FAILED;
+    int *nodes;
+    TRY(take_items(making, &nodes, (size_t)(count + values) + 1));
     nodes[live++] = 2 * count + owner;
     for (int i = 0; i < values; i++)
         if (profile->values.items[i].first <= at && at <= profile->values.items[i].last &&
@@ -359,16 +343,19 @@ static enum status add_moment(struct making *making, const struct node *node, bo
     return STATUS_OK;
 }
 
-/* At every node of the step, forward and backward. */
+/* At every node of the step, forward and backward; where blocks repeat, at the last one's alone: as much is live there,
+ * and more of it. */
 static enum status add_moments(struct making *making) {
     const struct graph *step = making->out->profile.graph;
     struct intra_op_program *program = &making->out->program;
     program->memory_limit = making->question->memory_limit;
-    struct intra_op_moment *moments = take(making, step->nodes.count, sizeof *moments);
-    struct intra_op_moment *checkpointed = take(making, step->nodes.count, sizeof *checkpointed);
-    int *last;
-    TRY(find_last(making, &last));
-    if (!moments || !checkpointed) return STATUS_FAILED;
+    struct intra_op_moment *moments, *checkpointed;
+    int *last, count = node_count(making);
+    TRY(take_items(making, &moments, step->nodes.count));
+    TRY(take_items(making, &checkpointed, step->nodes.count));
+    TRY(take_items(making, &last, (size_t)count));
+    for (int i = 0; i < count; i++)
+        last[making->out->block_like[i]] = i;
     for (size_t n = 0; n < step->nodes.count; n++) {
         const struct node *node = step->nodes.items[n], *owner = node->of ? node->of : node;
         if (last[making->out->block_like[owner->id]] != owner->id) continue;
@@ -404,19 +391,19 @@ static double find_unit(const struct making *making) {
     return sum > 0 ? sum / UNITS_MAX : 1;
 }
 
-static int64_t *count_units(struct making *making, const double *seconds, int64_t count) {
-    int64_t *units = take(making, (size_t)count, sizeof *units);
-    for (int64_t k = 0; k < count && units; k++)
-        units[k] = isfinite(seconds[k]) ? llround(seconds[k] / making->out->unit_s) : INTRA_OP_FORBIDDEN;
-    return units;
+static enum status count_units(struct making *making, const double *seconds, int64_t count, int64_t **out) {
+    TRY(take_items(making, out, (size_t)count));
+    for (int64_t k = 0; k < count; k++)
+        (*out)[k] = isfinite(seconds[k]) ? llround(seconds[k] / making->out->unit_s) : INTRA_OP_FORBIDDEN;
+    return STATUS_OK;
 }
 
 static enum status write_values(struct making *making, const int64_t *nothing, struct intra_op_node *nodes) {
     const struct symbolic_profile *profile = &making->out->profile;
     for (size_t i = 0; i < profile->values.count; i++) {
         const struct value_profile *value = &profile->values.items[i];
-        const int64_t *memory = made_bytes(making, value);
-        if (!memory) return STATUS_FAILED;
+        const int64_t *memory;
+        TRY(find_bytes(making, value, &memory));
         nodes[i] = (struct intra_op_node){making->nodes[value->owner->id].choices, value->owner->id, nothing, memory};
     }
     return STATUS_OK;
@@ -425,16 +412,17 @@ static enum status write_values(struct making *making, const int64_t *nothing, s
 /* Nodes of the graph, and what costs nothing but has memory. */
 static enum status write_nodes(struct making *making) {
     size_t count = (size_t)node_count(making), all = 3 * count + making->out->profile.values.count, max = 1;
-    struct intra_op_node *nodes = take(making, all, sizeof *nodes);
+    struct intra_op_node *nodes;
+    int64_t *nothing;
+    TRY(take_items(making, &nodes, all));
     for (size_t i = 0; i < count; i++)
         max = (size_t)making->nodes[i].choices > max ? (size_t)making->nodes[i].choices : max;
-    const int64_t *nothing = take(making, max, sizeof *nothing);
-    if (!nodes || !nothing) return STATUS_FAILED;
+    TRY(take_items(making, &nothing, max));
     for (size_t i = 0; i < count; i++) {
         struct node_costs *costs = &making->nodes[i];
         int like = making->out->block_like[i], choices = costs->choices;
-        costs->units = like == (int)i ? count_units(making, costs->seconds, choices) : making->nodes[like].units;
-        if (!costs->units) return STATUS_FAILED;
+        costs->units = making->nodes[like].units;
+        if (like == (int)i) TRY(count_units(making, costs->seconds, choices, &costs->units));
         nodes[i] = (struct intra_op_node){choices, costs->same_as, costs->units, nothing};
         nodes[count + i] = (struct intra_op_node){choices, (int)i, nothing, costs->states};
         nodes[2 * count + i] = (struct intra_op_node){choices, (int)i, nothing, costs->gathered};
@@ -445,13 +433,12 @@ static enum status write_nodes(struct making *making) {
 }
 
 static enum status write_edges(struct making *making) {
-    struct intra_op_edge *edges = take(making, making->uses.count, sizeof *edges);
-    making->out->edges = take(making, making->uses.count, sizeof *making->out->edges);
-    if (!edges || !making->out->edges) return STATUS_FAILED;
+    struct intra_op_edge *edges;
+    TRY(take_items(making, &edges, making->uses.count));
+    TRY(take_items(making, &making->out->edges, making->uses.count));
     for (size_t i = 0; i < making->tables.count; i++) {
         struct edge_table *table = &making->tables.items[i];
-        table->units = count_units(making, table->seconds, table_entries(making, table));
-        if (!table->units) return STATUS_FAILED;
+        TRY(count_units(making, table->seconds, table_entries(making, table), &table->units));
     }
     for (size_t i = 0; i < making->uses.count; i++) {
         const struct edge_use *use = &making->uses.items[i];
@@ -467,12 +454,10 @@ static enum status write_edges(struct making *making) {
 static enum status create(struct making *making) {
     struct shard_program *out = making->out;
     size_t count = (size_t)node_count(making);
-    out->strategies = take(making, count, sizeof *out->strategies);
-    out->block_like = take(making, count, sizeof *out->block_like);
-    out->strategy_of = take(making, count, sizeof *out->strategy_of);
-    making->nodes = take(making, count, sizeof *making->nodes);
-    bool all = out->strategies && out->block_like && out->strategy_of && making->nodes;
-    return all ? STATUS_OK : STATUS_FAILED;
+    TRY(take_items(making, &out->strategies, count));
+    TRY(take_items(making, &out->block_like, count));
+    TRY(take_items(making, &out->strategy_of, count));
+    return take_items(making, &making->nodes, count);
 }
 
 static enum status make(struct making *making) {

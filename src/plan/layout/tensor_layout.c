@@ -161,8 +161,7 @@ struct shard_question tensor_layout_question(const struct plan *plan, const stru
 /* The strategies that the recipe names. */
 static enum status take_strategies(const char *lines, const struct shard_program *program,
                                    struct intra_op_solution *out) {
-    out->choice = mem_array((size_t)program->program.node_count, sizeof *out->choice);
-    if (!out->choice) return STATUS_FAILED;
+    TRY(mem_items(&out->choice, (size_t)program->program.node_count));
     TRY(strategy_lines_find(program, lines, out->choice));
     intra_op_evaluate(&program->program, out->choice, &out->cost, &out->peak);
     return STATUS_OK;
