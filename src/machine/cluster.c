@@ -22,10 +22,22 @@ static enum status need_int(const char *where, const json_t *object, const char 
     return json_read_int(where, object, field, min, max, out);
 }
 
+static enum status need_count(const char *where, const json_t *object, const char *field, int min, int max, int *out) {
+    int64_t value = 0;
+    TRY(need_int(where, object, field, min, max, &value));
+    *out = (int)value;
+    return STATUS_OK;
+}
+
 static enum status need_number(const char *where, const json_t *object, const char *field, double min, double max,
                                double *out) {
     TRY(json_require(where, object, field));
     return json_read_double(where, object, field, min, max, out);
+}
+
+static enum status need_text(const char *where, const json_t *object, const char *field, const char **out) {
+    TRY(json_require(where, object, field));
+    return json_read_string(where, object, field, out);
 }
 
 static json_t *transfer_to_json(const struct transfer_rate *rate) {
@@ -55,8 +67,7 @@ static json_t *cluster_network_to_json(const struct cluster_network *network) {
 
 static enum status read_link(const char *where, const json_t *object, enum cluster_link *out) {
     const char *name = "";
-    TRY(json_require(where, object, "link"));
-    TRY(json_read_string(where, object, "link", &name));
+    TRY(need_text(where, object, "link", &name));
     for (int link = 0; link < CLUSTER_LINK_COUNT; link++) {
         if (strcmp(name, link_names[link]) != 0) continue;
         *out = (enum cluster_link)link;
@@ -117,8 +128,7 @@ json_t *rates_to_json(const struct cluster_rates *rates) {
     json_t *object = json_pack("{s:f, s:f, s:f, s:o, s:o, s:o}", "issue_s", rates->issue_s, "wake_s", rates->wake_s,
                                "noise", rates->noise, "zero", transfer_to_json(&rates->zero), "copies",
                                copies_to_json(rates), "slowdown", rates_slowdown_to_json(rates));
-    if (!object) (void)status_no_memory(0, "the rates' JSON");
-    return object;
+    return json_made(0, object, "the rates' JSON");
 }
 
 static enum status read_tier(const char *where, const json_t *copy, const char *field, enum tier *out) {
@@ -224,13 +234,9 @@ json_t *links_to_json(const struct cluster_links *links) {
         link_axis_name(MESH_IN_NODE), rate_to_json(&links->message[MESH_IN_NODE]), link_axis_name(MESH_ACROSS),
         rate_to_json(&links->message[MESH_ACROSS]), "read", rate_to_json(&links->read), "operations",
         list_of(links, links->point_count, point_to_json), "pairs", list_of(links, links->pair_count, pair_to_json));
-    if (object && links->rows.rows > 0 &&
-        json_object_set_new(object, "rows", list_of(links, links->rows.rows, row_to_json)) != 0) {
-        json_decref(object);
-        object = NULL;
-    }
-    if (!object) (void)status_no_memory(0, "the links' JSON");
-    return object;
+    int failed = object && links->rows.rows > 0 &&
+                 json_object_set_new(object, "rows", list_of(links, links->rows.rows, row_to_json)) != 0;
+    return json_made(failed, object, "the links' JSON");
 }
 
 /* A rate that is there; null and absence leave it 0. */
@@ -241,8 +247,7 @@ static enum status read_rate(const char *where, const json_t *object, struct tra
 static enum status read_mesh(const char *where, const json_t *object, struct mesh *out) {
     const char *text = "";
     char after;
-    TRY(json_require(where, object, "mesh"));
-    TRY(json_read_string(where, object, "mesh", &text));
+    TRY(need_text(where, object, "mesh", &text));
     struct mesh mesh;
     bool good = strlen(text) < MESH_TEXT_BYTES && sscanf(text, "%dx%d%c", &mesh.nodes, &mesh.per_node, &after) == 2 &&
                 mesh.nodes >= 1 && mesh.per_node >= 1 && mesh.nodes <= LANES_MAX / mesh.per_node;
@@ -254,8 +259,7 @@ static enum status read_mesh(const char *where, const json_t *object, struct mes
 static enum status read_name(const char *where, const json_t *object, const char *field, const char *(*name_of)(int),
                              int count, int *out) {
     const char *text = "";
-    TRY(json_require(where, object, field));
-    TRY(json_read_string(where, object, field, &text));
+    TRY(need_text(where, object, field, &text));
     for (*out = 0; *out < count; ++*out)
         if (strcmp(name_of(*out), text) == 0) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %s: no \"%s\" is known", where, field, text);
@@ -276,10 +280,8 @@ static enum status read_point(const char *where, const json_t *object, struct li
 }
 
 static enum status read_pair(const char *where, const json_t *object, int ranks, struct link_pair *out) {
-    int64_t first = 0, second = 0;
-    TRY(need_int(where, object, "first", 0, ranks - 1, &first));
-    TRY(need_int(where, object, "second", 0, ranks - 1, &second));
-    out->first = (int)first, out->second = (int)second;
+    TRY(need_count(where, object, "first", 0, ranks - 1, &out->first));
+    TRY(need_count(where, object, "second", 0, ranks - 1, &out->second));
     return read_rate(where, object, &out->rate);
 }
 
@@ -354,13 +356,11 @@ enum status links_from_json(const char *file, const json_t *object, struct clust
 
 static json_t *tiers_to_json(const struct cluster_device *device) {
     json_t *tiers = json_array();
+    int failed = !tiers;
     for (int i = 0; i < device->tier_count; i++)
-        if (json_array_append_new(tiers, json_pack("{s:s, s:I}", "name", device->tiers[i].name, "capacity_bytes",
-                                                   (json_int_t)device->tiers[i].capacity_bytes)) != 0) {
-            json_decref(tiers);
-            return NULL;
-        }
-    return tiers;
+        failed |= json_array_append_new(tiers, json_pack("{s:s, s:I}", "name", device->tiers[i].name, "capacity_bytes",
+                                                         (json_int_t)device->tiers[i].capacity_bytes));
+    return json_unless(failed, tiers);
 }
 
 static json_t *limits_to_json(const struct cluster_limits *limits) {
@@ -382,14 +382,12 @@ json_t *cluster_to_json(const struct cluster *cluster) {
         device->bf16_matrix, "fp32_flops_per_s", device->fp32_flops_per_s, "bf16_flops_per_s", device->bf16_flops_per_s,
         "tiers", tiers, "limits", limits_to_json(&device->limits), "network",
         cluster_network_to_json(&cluster->network), "rates", rates, "links", links_to_json(&cluster->rates.links));
-    if (!object) (void)status_no_memory(0, "a cluster's JSON");
-    return object;
+    return json_made(0, object, "a cluster's JSON");
 }
 
 static enum status read_text(const char *file, const json_t *object, const char *field, char *out, size_t bytes) {
     const char *text = "";
-    TRY(json_require(file, object, field));
-    TRY(json_read_string(file, object, field, &text));
+    TRY(need_text(file, object, field, &text));
     if (strlen(text) >= bytes)
         return status_set(STATUS_BAD_INPUT, "%s: %s: longer than %zu bytes", file, field, bytes - 1);
     memcpy(out, text, strlen(text) + 1);
@@ -426,19 +424,17 @@ static enum status read_limits(const char *file, const json_t *object, struct cl
 }
 
 static enum status read_device(const char *file, const json_t *object, struct cluster_device *out) {
-    int64_t cores = 0, threads = 0;
     TRY(read_text(file, object, "kind", out->kind, sizeof out->kind));
     TRY(read_text(file, object, "name", out->name, sizeof out->name));
     TRY(read_text(file, object, "isa", out->isa, sizeof out->isa));
-    TRY(need_int(file, object, "cores", 1, 1 << 16, &cores));
-    TRY(need_int(file, object, "hardware_threads", 1, 1 << 16, &threads));
+    TRY(need_count(file, object, "cores", 1, 1 << 16, &out->cores));
+    TRY(need_count(file, object, "hardware_threads", 1, 1 << 16, &out->hardware_threads));
     TRY(need_int(file, object, "page_bytes", 1, (int64_t)1 << 30, &out->page_bytes));
     TRY(json_read_double(file, object, "fp32_flops_per_s", 0, 1e30, &out->fp32_flops_per_s));
     TRY(json_read_double(file, object, "bf16_flops_per_s", 0, 1e30, &out->bf16_flops_per_s));
     TRY(read_limits(file, json_object_get(object, "limits"), &out->limits));
     out->bf16_matrix = out->limits.bf16_flops_per_s > 0;
     TRY(json_read_bool(file, object, "bf16_matrix", &out->bf16_matrix));
-    out->cores = (int)cores, out->hardware_threads = (int)threads;
     return read_tiers(file, object, out);
 }
 

@@ -299,8 +299,7 @@ static enum status walk_together(const struct walking *walking, struct walk_call
     int64_t bytes = node_walk_lay_out(walking->points->graph, calls, count, walking->places);
     struct walks walks = {.threads = options->cache->threads, .budget_s = NODE_S * count};
     if (walks.budget_s > options->budget_s) walks.budget_s = options->budget_s;
-    walks.walk = mem_array((size_t)members, sizeof *walks.walk);
-    if (!walks.walk) return STATUS_FAILED;
+    TRY(mem_items(&walks.walk, (size_t)members));
     enum status status = STATUS_OK;
     for (int i = 0; i < members && status == STATUS_OK; i++)
         status = open_member(walking, calls, count, bytes, i, &walks);

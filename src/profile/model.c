@@ -74,8 +74,7 @@ static enum status find_entries(struct profile *profile, const struct cluster *c
     size_t nodes = profile->graph->nodes.count;
     profile->points.large_flops = large_flops(profile, cluster);
     if (!profile->backend->streams) profile->points.graph = profile->graph;
-    profile->entry_of = mem_array(nodes, sizeof *profile->entry_of);
-    if (!profile->entry_of) return STATUS_FAILED;
+    TRY(mem_items(&profile->entry_of, nodes));
     for (size_t i = 0; i < nodes; i++)
         TRY(find_entry(profile, profile->graph->nodes.items[i], &profile->entry_of[i]));
     return STATUS_OK;
@@ -240,8 +239,7 @@ static enum status fill_costs(const struct profile *profile, const struct cluste
                           .operators = (int32_t)profile->entries.count,
                           .extrapolated = count_parts(profile),
                           .rates = cluster->rates};
-    out->kernels = mem_array(nodes, sizeof *out->kernels);
-    if (!out->kernels) return STATUS_FAILED;
+    TRY(mem_items(&out->kernels, nodes));
     for (size_t i = 0; i < nodes; i++) {
         if (profile->entry_of[i] < 0) continue;
         out->kernels[i] = (struct kernel_cost){
@@ -250,16 +248,14 @@ static enum status fill_costs(const struct profile *profile, const struct cluste
         };
     }
     if (!profile->backend->host) return STATUS_OK;
-    out->host_kernels = mem_array(nodes, sizeof *out->host_kernels);
-    if (!out->host_kernels) return STATUS_FAILED;
+    TRY(mem_items(&out->host_kernels, nodes));
     fill_host_costs(profile, out);
     return STATUS_OK;
 }
 
 static enum status fill_report(struct profile *profile, const struct costs *costs, struct profile_report *out) {
     *out = (struct profile_report){.operators = (int32_t)profile->entries.count, .measured = profile->measured};
-    out->list = mem_array(profile->entries.count, sizeof *out->list);
-    if (!out->list) return STATUS_FAILED;
+    TRY(mem_items(&out->list, profile->entries.count));
     for (size_t i = 0; i < profile->entries.count; i++) {
         const struct entry *entry = &profile->entries.items[i];
         const struct node *node = entry->node;

@@ -333,8 +333,7 @@ static enum status measure_together(struct measuring *measuring, const struct op
     int members = contention_members(contention);
     struct benches benches = {.threads = measuring->cache->threads, .budget_s = budget_s, .out = out};
     enum status status = STATUS_OK;
-    benches.bench = mem_array((size_t)members, sizeof *benches.bench);
-    if (!benches.bench) return STATUS_FAILED;
+    TRY(mem_items(&benches.bench, (size_t)members));
     for (; benches.count < members && status == STATUS_OK; benches.count++)
         status = operator_bench_open(measuring->backend, operands, measuring->points->evicts,
                                      &measuring->memory[benches.count], &benches.bench[benches.count]);
@@ -423,8 +422,7 @@ static enum status measure_pass(struct measuring *measuring, bool must) {
 }
 
 static enum status measure_passes(struct points *points, struct measuring *measuring) {
-    measuring->order = mem_array(points->list.count, sizeof *measuring->order);
-    if (!measuring->order) return STATUS_FAILED;
+    TRY(mem_items(&measuring->order, points->list.count));
     for (size_t i = 0; i < points->list.count; i++) {
         struct point *point = &points->list.items[i];
         (void)profile_cache_find(measuring->cache, point->key, &point->measurement);
@@ -445,8 +443,7 @@ enum status points_measure(struct points *points, const struct backend *backend,
                            int64_t end_ns, int32_t *measured) {
     int members = contention_members(&cache->contention);
     struct measuring measuring = {.points = points, .backend = backend, .cache = cache, .end_ns = end_ns};
-    measuring.memory = mem_array((size_t)members, sizeof *measuring.memory);
-    if (!measuring.memory) return STATUS_FAILED;
+    TRY(mem_items(&measuring.memory, (size_t)members));
     for (int i = 0; i < members; i++)
         measuring.memory[i].max_bytes = cache->memory_bytes;
     enum status status = measure_passes(points, &measuring);
