@@ -179,7 +179,7 @@ static enum status compile_near(struct search *search, struct queue *queue, stru
     while (is_left(search) && search->result->compiled < max && search->best.policy_class == around &&
            queue_pop(queue, &next)) {
         if (!is_worth(search, &next) || was_tried(search, &next)) continue;
-        space_bound_device(&search->space, search_class(search, next.policy_class), &next.candidate);
+        search_bound_device(search, &next);
         if (doubtful && is_doubtful(search, &next))
             TRY(queue_push(doubtful, next));
         else
