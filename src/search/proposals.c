@@ -64,10 +64,9 @@ static bool same_kind(const struct search *search, size_t a, size_t b) {
     const struct policy_class *x = search_class(search, search->policy_classes.list.items[a]);
     const struct policy_class *y = search_class(search, search->policy_classes.list.items[b]);
     const struct schedule *p = space_schedule(&search->space, x), *q = space_schedule(&search->space, y);
-    return p->kind == q->kind && p->tier == q->tier && x->at.parameters == y->at.parameters &&
+    return p->kind == q->kind && p->tier == q->tier && memcmp(&x->at, &y->at, sizeof x->at) == 0 &&
            partition_equal(&search->space.sharding_options.items[x->sharding_option].partition,
-                           &search->space.sharding_options.items[y->sharding_option].partition) &&
-           x->at.gradients == y->at.gradients && x->at.optimizer == y->at.optimizer && x->at.update == y->at.update;
+                           &search->space.sharding_options.items[y->sharding_option].partition);
 }
 
 static enum status add_runner_up(const struct search *search, const struct ranked *ranks, size_t at) {

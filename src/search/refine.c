@@ -145,14 +145,15 @@ static bool is_worth(const struct search *search, const struct proposal *proposa
     return !search_cannot_win(search, proposal->bound) && proposal->key < search->best.seconds * WORTH;
 }
 
-static enum status propose(struct search *search, int32_t f, struct candidate_list *candidates, struct queue *out) {
+static enum status propose(struct search *search, int32_t f, struct queue *out) {
     const struct policy_class *policy_class = search_class(search, f);
+    struct candidate_list candidates;
     if (space_is_hopeless(&search->space, policy_class) || space_is_crowded(&search->space, policy_class))
         return STATUS_OK;
     if (search_cannot_win(search, outcome_min_s(search->input, &policy_class->min))) return STATUS_OK;
-    TRY(space_candidates(&search->space, policy_class, candidates));
-    for (size_t m = 0; m < candidates->list.count; m++) {
-        const struct candidate *candidate = &candidates->list.items[m];
+    space_candidates(&search->space, policy_class, &candidates);
+    for (int m = 0; m < candidates.count; m++) {
+        const struct candidate *candidate = &candidates.items[m];
         double key = expected_s(search, &candidate->bound.seconds);
         const struct proposal proposal = search_propose(search, f, candidate, key);
         if (is_worth(search, &proposal)) TRY(queue_push(out, proposal));
@@ -191,15 +192,13 @@ static enum status compile_near(struct search *search, struct queue *queue, stru
 static enum status look_around(struct search *search) {
     struct queue queue = {0}, doubtful = {0};
     struct policy_class_numbers near = {0};
-    struct candidate_list candidates = {0};
     enum status status = space_list_near(&search->space, search->best.policy_class, &near);
     if (status == STATUS_OK) status = estimates_follow(search);
     for (size_t i = near.list.count;
          i-- > 0 && status == STATUS_OK;) /* of equal ones those with smaller chunks first */
-        status = propose(search, near.list.items[i], &candidates, &queue);
+        status = propose(search, near.list.items[i], &queue);
     if (status == STATUS_OK) status = compile_near(search, &queue, &doubtful);
     if (status == STATUS_OK) status = compile_near(search, &doubtful, NULL);
-    vec_free(&candidates.list);
     vec_free(&near.list);
     queue_free(&queue);
     queue_free(&doubtful);
@@ -270,23 +269,21 @@ static bool is_fuller(const struct candidate *candidate, const struct candidate 
 }
 
 /* Of a policy class's candidates the one of which most stays on the device in chunks and buffers, but no more than
- * under the policy. `any`: there is one. */
-static enum status find_alike(struct search *search, int32_t f, const struct policy *policy, struct candidate *out,
-                              bool *any) {
+ * under the policy. False: there is none. */
+static bool find_alike(struct search *search, int32_t f, const struct policy *policy, struct candidate *out) {
     const struct policy_class *policy_class = search_class(search, f);
     int64_t bytes = chunk_bytes(search, policy_class), stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
     int64_t buffers = policy->buffers * policy->chunk_bytes / bytes;
-    struct candidate_list candidates = {0};
-    enum status status = space_candidates(&search->space, policy_class, &candidates);
-    *any = false;
-    for (size_t m = 0; m < candidates.list.count && status == STATUS_OK; m++) {
-        const struct candidate *candidate = &candidates.list.items[m];
-        if (candidate->persistent > stay || (*any && !is_fuller(candidate, out, buffers))) continue;
+    struct candidate_list candidates;
+    bool any = false;
+    space_candidates(&search->space, policy_class, &candidates);
+    for (int m = 0; m < candidates.count; m++) {
+        const struct candidate *candidate = &candidates.items[m];
+        if (candidate->persistent > stay || (any && !is_fuller(candidate, out, buffers))) continue;
         *out = *candidate;
-        *any = true;
+        any = true;
     }
-    vec_free(&candidates.list);
-    return status;
+    return any;
 }
 
 static enum status compile_alike(struct search *search, int32_t f, const struct candidate *candidate) {
@@ -305,13 +302,12 @@ static enum status try_finer(struct search *search, size_t tried, const struct p
     double min = seconds_of(search, tried);
     int64_t bytes = packings_of(search, search_class(search, like))[0].chunk_bytes; /* the least that is listed */
     struct candidate candidate;
-    bool any;
     while (search->result->compiled < max && (finer = find_finer(search, near, like, bytes)) >= 0) {
         size_t before = search->result->tried.count;
-        TRY(find_alike(search, finer, &policy, &candidate, &any));
-        if (any) TRY(compile_alike(search, finer, &candidate));
+        if (!find_alike(search, finer, &policy, &candidate)) break;
+        TRY(compile_alike(search, finer, &candidate));
         bool compiled = search->result->tried.count > before;
-        if (!any || (compiled && seconds_of(search, before) > min)) break;
+        if (compiled && seconds_of(search, before) > min) break;
         if (compiled) min = seconds_of(search, before);
         bytes = chunk_bytes(search, search_class(search, finer));
     }

@@ -187,6 +187,7 @@ struct measurer {
     VEC(struct instance) instances;
     struct instances current; /* numbered by their place in `instances` */
     int64_t *changes[TIER_COUNT];
+    struct scratch memory;
 };
 
 static void add_live(const struct measurer *measurer, enum tier tier, int32_t first, int first_place, int32_t last,
@@ -329,8 +330,7 @@ static enum status find_groups(struct measurer *measurer, const struct execution
     measurer->executions = executions->list.items;
     measurer->count = (int32_t)executions->list.count;
     measurer->groups = measurer->source->group;
-    measurer->begin = mem_array((size_t)measurer->groups + 1, sizeof *measurer->begin);
-    if (!measurer->begin) return STATUS_FAILED;
+    TRY(scratch_items(&measurer->memory, &measurer->begin, (size_t)measurer->groups + 1));
     for (int32_t r = 0, group = 0; r <= measurer->count; r++)
         while (group <= (r < measurer->count ? measurer->executions[r].group : measurer->groups))
             measurer->begin[group++] = r;
@@ -342,9 +342,8 @@ static enum status note_groups(const int32_t *forward, const int32_t *backward, 
                                struct schedule_cost *out) {
     size_t bytes = (size_t)blocks * sizeof(int32_t);
     out->blocks = blocks;
-    out->forward = mem_array((size_t)blocks, sizeof *out->forward);
-    out->backward = mem_array((size_t)blocks, sizeof *out->backward);
-    if (!out->forward || !out->backward) return STATUS_FAILED;
+    TRY(mem_items(&out->forward, (size_t)blocks));
+    TRY(mem_items(&out->backward, (size_t)blocks));
     memcpy(out->forward, forward, bytes);
     memcpy(out->backward, backward, bytes);
     return STATUS_OK;
@@ -354,10 +353,8 @@ static enum status measure_executions(struct measurer *measurer, const struct ex
     const struct graph *graph = measurer->source->graph;
     TRY(find_groups(measurer, executions));
     TRY(instances_create(graph, &measurer->source->activations, 1, &measurer->current));
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-        measurer->changes[tier] = mem_array(PLACES * ((size_t)measurer->count + 1), sizeof(int64_t));
-        if (!measurer->changes[tier]) return STATUS_FAILED;
-    }
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        TRY(scratch_items(&measurer->memory, &measurer->changes[tier], PLACES * ((size_t)measurer->count + 1)));
     for (size_t block = 0; block < graph->blocks.count; block++)
         measurer->cost->moves |= measurer->current.home_tiers[block] != TIER_DEVICE;
     const struct execution_source *source = measurer->source;
@@ -383,10 +380,8 @@ enum status schedule_cost_measure(const struct execution_source *source, const s
     *out = (struct schedule_cost){.lookahead = lookahead};
     struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .cost = out};
     enum status status = measure_executions(&measurer, executions);
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        mem_free(measurer.changes[tier]);
+    scratch_free(&measurer.memory);
     vec_free(&measurer.instances);
-    mem_free(measurer.begin);
     instances_free(&measurer.current);
     return status;
 }
@@ -400,6 +395,7 @@ enum status schedule_cost_copy(const struct schedule_cost *cost, enum tier tier,
             out->away_bytes[tier] = cost->away_bytes[t], out->away_bytes[t] = 0;
         }
     out->groups = (typeof(out->groups)){0};
+    out->forward = out->backward = NULL;
     TRY(note_groups(cost->forward, cost->backward, cost->blocks, out));
     for (size_t i = 0; i < cost->groups.count; i++)
         TRY(vec_push(&out->groups, cost->groups.items[i]));
@@ -426,15 +422,6 @@ int64_t schedule_cost_min_bytes(const struct schedule_cost *cost, int64_t slots)
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static void add_values(const struct symbolic_profile *profile, struct chain *chain) {
-    for (size_t i = 0; i < profile->values.count; i++) {
-        const struct value_profile *value = &profile->values.items[i];
-        struct chain_block *chain_block = &chain->blocks[value->tensor->block];
-        if (value->leaves_block) chain_block->output += value->bytes;
-        if (value->leaves_block || value->saved) chain_block->saved += value->bytes;
-    }
-}
 
 static void add_times(const struct graph *graph, const struct costs *costs, struct chain *chain) {
     for (size_t n = 0; n < graph->nodes.count; n++) {
@@ -466,7 +453,8 @@ enum status step_chain_create(const struct graph *graph, const struct costs *cos
     TRY(chain_create(graph_count_blocks(graph), out));
     enum status status = symbolic_profile_create(graph, &profile);
     if (status == STATUS_OK) {
-        add_values(&profile, out);
+        for (size_t i = 0; i < profile.values.count; i++)
+            chain_add_value(out, &profile.values.items[i], profile.values.items[i].bytes);
         add_times(graph, costs, out);
         add_temporaries(keep, out);
         status = chain_check(out);

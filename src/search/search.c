@@ -188,17 +188,16 @@ struct proposal search_propose(const struct search *search, int32_t policy_class
 }
 
 static enum status expand(struct search *search, int32_t policy_class, struct queue *queue) {
-    struct candidate_list candidates = {0};
-    enum status status = space_candidates(&search->space, search_class(search, policy_class), &candidates);
-    for (size_t m = 0; m < candidates.list.count && status == STATUS_OK; m++) {
-        const struct candidate *candidate = &candidates.list.items[m];
+    struct candidate_list candidates;
+    space_candidates(&search->space, search_class(search, policy_class), &candidates);
+    for (int m = 0; m < candidates.count; m++) {
+        const struct candidate *candidate = &candidates.items[m];
         double key = estimates_policy_class_s(search, policy_class, &candidate->bound.seconds);
         const struct proposal proposal = search_propose(search, policy_class, candidate, key);
         search->result->enumerated++;
-        if (!search_cannot_win(search, proposal.bound)) status = queue_push(queue, proposal);
+        if (!search_cannot_win(search, proposal.bound)) TRY(queue_push(queue, proposal));
     }
-    vec_free(&candidates.list);
-    return status;
+    return STATUS_OK;
 }
 
 /* The fastest so far, with its program. */
@@ -447,8 +446,7 @@ static enum status compile_smallest(struct search *search) {
 static enum status open_space(struct search *search) {
     search->estimates.margin = 1;
     TRY(space_create(search->input, &search->space));
-    search->scouted = mem_array(search->space.sharding_options.count, sizeof *search->scouted);
-    return search->scouted ? STATUS_OK : STATUS_FAILED;
+    return mem_items(&search->scouted, search->space.sharding_options.count);
 }
 
 static void close(struct search *search) {
@@ -537,8 +535,7 @@ enum status search_min_memory(const struct search_input *input, struct trial *ou
                             .result = &result,
                             .best = {.policy_class = -1, .seconds = INFINITY},
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
-    free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
-    if (!free_of_charge.kernels) return STATUS_FAILED;
+    TRY(mem_items(&free_of_charge.kernels, input->graph->nodes.count));
     free_of_charge.rates.zero.bytes_per_s = 1;
     for (int from = 0; from < TIER_COUNT; from++)
         for (int to = 0; to < TIER_COUNT; to++)

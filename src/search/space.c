@@ -294,8 +294,8 @@ static enum status add_policy_classes(struct space *space, struct policy_class p
         policy_bound_activations(cost, &space->cut, policy_class.micro_batches_per_wave);
     bool cuts = partition_cuts(partition_of(space, &policy_class)), gathered = space_gathers(space, &policy_class);
     bool moves = space_schedule(space, &policy_class)->tier != TIER_DEVICE;
-    for (size_t i = 0; i < tier_placements->list.count; i++) {
-        policy_class.at = tier_placements->list.items[i];
+    for (int i = 0; i < tier_placements->count; i++) {
+        policy_class.at = tier_placements->items[i];
         bool states_move = policy_class_moves_states(&policy_class) || gathered;
         if (!states_move && !moves && !first) continue;
         int32_t packings = states_move || cuts ? packings_of(space, policy_class.sharding_option)->listed : 1;
@@ -328,27 +328,26 @@ static enum status add_schedule(struct space *space, struct policy_class policy_
     return STATUS_OK;
 }
 
-static enum status add_tier_placement(const struct search_input *input, struct tier_placement at,
-                                      struct tier_placement_list *tier_placements) {
-    if (!is_there(input, at.parameters) || !is_there(input, at.gradients) || !is_there(input, at.optimizer))
-        return STATUS_OK;
-    TRY(vec_push(&tier_placements->list, at));
+static void add_tier_placement(const struct search_input *input, struct tier_placement at,
+                               struct tier_placement_list *tier_placements) {
+    if (!is_there(input, at.parameters) || !is_there(input, at.gradients) || !is_there(input, at.optimizer)) return;
+    tier_placements->items[tier_placements->count++] = at;
     at.update = TIER_HOST;
     bool choice = at.optimizer != TIER_DEVICE && is_there(input, TIER_HOST) && plan_updates_anywhere(input->recipe);
-    return choice ? vec_push(&tier_placements->list, at) : STATUS_OK;
+    if (choice) tier_placements->items[tier_placements->count++] = at;
 }
 
 /* Every combination: optimizer state is the largest and is used once a step, but with one wave a step parameters are
  * used only twice, and in bf16 take a sixth of its bytes, so they can be the ones to put on the slowest tier. */
-static enum status list_tier_placements(const struct space *space, bool trains,
-                                        struct tier_placement_list *tier_placements) {
+static struct tier_placement_list list_tier_placements(const struct space *space, bool trains) {
+    struct tier_placement_list tier_placements = {.count = 0};
     enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of what only training has */
     struct tier_placement at = {0};
     for (at.parameters = 0; at.parameters < TIER_COUNT; at.parameters++)
         for (at.gradients = 0; at.gradients <= farthest; at.gradients++)
             for (at.optimizer = 0; at.optimizer <= farthest; at.optimizer++)
-                TRY(add_tier_placement(space->input, at, tier_placements));
-    return STATUS_OK;
+                add_tier_placement(space->input, at, &tier_placements);
+    return tier_placements;
 }
 
 static enum status list_policy_classes(struct space *space, struct policy_class policy_class,
@@ -383,9 +382,9 @@ static void bound_placement(struct space *space, struct placement *placement) {
 static enum status add_placements(struct space *space, int32_t sharding_option,
                                   const struct tier_placement_list *tier_placements) {
     for (int flat = 0; flat < 2; flat++)
-        for (size_t i = 0; i < tier_placements->list.count && is_tried(space->input, flat); i++) {
+        for (int i = 0; i < tier_placements->count && is_tried(space->input, flat); i++) {
             struct placement placement = {
-                .sharding_option = sharding_option, .flat = flat, .at = tier_placements->list.items[i]};
+                .sharding_option = sharding_option, .flat = flat, .at = tier_placements->items[i]};
             bound_placement(space, &placement);
             TRY(vec_push(&space->placements, placement));
         }
@@ -398,26 +397,19 @@ bool space_is_listed(const struct space *space) {
 
 enum status space_list_placement(struct space *space, int32_t index) {
     const struct placement *placement = &space->placements.items[index];
-    struct tier_placement_list one = {0};
-    TRY(vec_push(&one.list, placement->at));
-    enum status status = list_policy_classes(
+    const struct tier_placement_list one = {1, {placement->at}};
+    return list_policy_classes(
         space, (struct policy_class){.sharding_option = placement->sharding_option, .flat = placement->flat}, &one);
-    vec_free(&one.list);
-    return status;
 }
 
 static enum status list_space(struct space *space, bool trains) {
-    struct tier_placement_list tier_placements = {0};
-    space->first_fits = mem_array(space->schedules.list.count, sizeof *space->first_fits);
-    if (!space->first_fits) return STATUS_FAILED;
-    enum status status = list_tier_placements(space, trains, &tier_placements);
+    const struct tier_placement_list tier_placements = list_tier_placements(space, trains);
     const struct policy_class plain = {.flat = space->input->collectives == COLLECTIVES_FLAT};
-    if (space_is_listed(space) && status == STATUS_OK) status = list_policy_classes(space, plain, &tier_placements);
-    for (int32_t d = 0; d < (int32_t)space->sharding_options.count && !space_is_listed(space) && status == STATUS_OK;
-         d++)
-        status = add_placements(space, d, &tier_placements);
-    vec_free(&tier_placements.list);
-    return status;
+    TRY(mem_items(&space->first_fits, space->schedules.list.count));
+    if (space_is_listed(space)) return list_policy_classes(space, plain, &tier_placements);
+    for (int32_t d = 0; d < (int32_t)space->sharding_options.count; d++)
+        TRY(add_placements(space, d, &tier_placements));
+    return STATUS_OK;
 }
 
 /* ---- all ---- */
@@ -495,8 +487,8 @@ struct candidate space_min_memory(struct space *space, const struct policy_class
                            device_bytes(space, policy_class, 0));
 }
 
-static enum status add_candidates(struct space *space, const struct policy_class *policy_class, int64_t persistent,
-                                  struct candidate_list *out) {
+static void add_candidates(struct space *space, const struct policy_class *policy_class, int64_t persistent,
+                           struct candidate_list *out) {
     static const int64_t more[] = {0, 1, 2, BUFFERS_MORE_MAX};
     int64_t min = min_buffers(space, policy_class, persistent);
     bool buffers = space_gathers(space, policy_class) || policy_class->at.parameters != TIER_DEVICE;
@@ -504,9 +496,9 @@ static enum status add_candidates(struct space *space, const struct policy_class
     for (size_t i = 0; i < (!buffers ? 1 : sizeof more / sizeof *more); i++) {
         if (i > 0 && min + more[i] > max) break;
         struct candidate candidate = bound_candidate(space, policy_class, persistent, min + more[i], 0);
-        if (space_may_fit(space, &candidate.bound, TIER_DEVICE)) TRY(vec_push(&out->list, candidate));
+        BUG_IF(out->count == CANDIDATES_MAX, "more than %d candidates", CANDIDATES_MAX);
+        if (space_may_fit(space, &candidate.bound, TIER_DEVICE)) out->items[out->count++] = candidate;
     }
-    return STATUS_OK;
 }
 
 /* By the walk through the wave: the most chunks that can stay, -1 when the device is too small even for 0. */
@@ -553,12 +545,12 @@ bool space_is_crowded(const struct space *space, const struct policy_class *poli
     return policy_bound_operations(&input, policy_class->micro_batches_per_wave) + beside > COMM_OPERATIONS_MAX;
 }
 
-enum status space_candidates(struct space *space, const struct policy_class *policy_class, struct candidate_list *out) {
+/* Chunks are numbered by 32 bits, so that few numbers of them are tried. */
+void space_candidates(struct space *space, const struct policy_class *policy_class, struct candidate_list *out) {
     int64_t chunks = states_count(states_of(space, policy_class)), max = find_fit(space, policy_class)->fullest;
-    out->list.count = 0;
+    out->count = 0;
     for (int64_t fewer = 0; fewer <= max; fewer = chunks <= CHUNKS_ALL_MAX || fewer < 2 ? fewer + 1 : 2 * fewer)
-        TRY(add_candidates(space, policy_class, max - fewer, out));
-    return STATUS_OK;
+        add_candidates(space, policy_class, max - fewer, out);
 }
 
 void space_policy(const struct space *space, const struct policy_class *policy_class, const struct candidate *candidate,

@@ -10,8 +10,10 @@ struct tier_placement {
     enum tier parameters, gradients, optimizer, update;
 };
 
+enum { TIER_PLACEMENTS_MAX = 2 * TIER_COUNT * TIER_COUNT * TIER_COUNT };
 struct tier_placement_list {
-    VEC(struct tier_placement) list;
+    int count;
+    struct tier_placement items[TIER_PLACEMENTS_MAX];
 };
 
 enum {
@@ -62,8 +64,10 @@ struct candidate {
     struct policy_bound bound;
 };
 
+enum { CANDIDATES_MAX = 160 }; /* of a policy class */
 struct candidate_list {
-    VEC(struct candidate) list;
+    int count;
+    struct candidate items[CANDIDATES_MAX];
 };
 
 struct space {
@@ -116,7 +120,7 @@ bool space_is_hopeless(const struct space *space, const struct policy_class *pol
 bool space_is_crowded(const struct space *space, const struct policy_class *policy_class);
 /* All candidates of which no tier is certain to overflow. Their bytes of the device are yet to be device_bounded: that
  * takes a walk through the wave, and few are ever asked. */
-enum status space_candidates(struct space *space, const struct policy_class *policy_class, struct candidate_list *out);
+void space_candidates(struct space *space, const struct policy_class *policy_class, struct candidate_list *out);
 void space_bound_device(struct space *space, const struct policy_class *policy_class, struct candidate *candidate);
 /* The candidate that needs least of the device: no chunk stays. */
 struct candidate space_min_memory(struct space *space, const struct policy_class *policy_class);

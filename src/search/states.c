@@ -297,11 +297,10 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
     *out = (struct states){.chunk_bytes = policy->chunk_bytes, .blocks = graph_count_blocks(graph)};
     TRY(chunks_of_policy(graph, policy, &out->chunks));
     size_t chunks = out->chunks.chunks.count + 1;
-    out->from = scratch_alloc(&out->memory, chunks, sizeof *out->from);
-    out->largest = scratch_alloc(&out->memory, chunks, sizeof *out->largest);
-    out->read_again = scratch_alloc(&out->memory, chunks, sizeof *out->read_again);
-    out->min_buffers = scratch_alloc(&out->memory, chunks, sizeof *out->min_buffers);
-    if (!out->from || !out->largest || !out->read_again || !out->min_buffers) return STATUS_FAILED;
+    TRY(scratch_items(&out->memory, &out->from, chunks));
+    TRY(scratch_items(&out->memory, &out->largest, chunks));
+    TRY(scratch_items(&out->memory, &out->read_again, chunks));
+    TRY(scratch_items(&out->memory, &out->min_buffers, chunks));
     TRY(add_tensors(graph, out));
     join_gradients(out);
     TRY(add_kernels(graph, costs, out));
@@ -495,8 +494,7 @@ static enum status add_reductions(struct measurer *measurer, const struct states
 
 static enum status open(struct measurer *measurer, int ranks) {
     struct lane_tree lanes;
-    measurer->owners = mem_array((size_t)ranks, sizeof *measurer->owners);
-    if (!measurer->owners) return STATUS_FAILED;
+    TRY(mem_items(&measurer->owners, (size_t)ranks));
     TRY(lane_tree_of_shape(&measurer->cut->lanes, &lanes));
     enum status status = lane_tree_top(&lanes, ranks, &measurer->tree);
     lane_tree_free(&lanes);

@@ -117,19 +117,18 @@ static const struct rank_shape *chosen_shape(const struct session_plan *plan) {
 /* ---- brute force ---- */
 
 static double best_of_classes(const struct search_input *input, struct space *space) {
-    struct candidate_list candidates = {0};
+    struct candidate_list candidates;
     double best_s = INFINITY;
     for (size_t f = 0; f < space->policy_classes.count; f++) {
         const struct policy_class *policy_class = &space->policy_classes.items[f];
-        assert_int_equal(space_candidates(space, policy_class, &candidates), STATUS_OK);
-        for (size_t m = 0; m < candidates.list.count; m++) {
+        space_candidates(space, policy_class, &candidates);
+        for (int m = 0; m < candidates.count; m++) {
             struct trial trial = {.bound_s = 0};
-            space_policy(space, policy_class, &candidates.list.items[m], &trial.policy);
+            space_policy(space, policy_class, &candidates.items[m], &trial.policy);
             expect_status(policy_measure(input, 0, &trial, NULL), STATUS_OK, NULL);
             if (trial.step_s > 0) best_s = fmin(best_s, trial.step_s);
         }
     }
-    vec_free(&candidates.list);
     return best_s;
 }
 

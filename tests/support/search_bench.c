@@ -108,12 +108,12 @@ static int64_t count_distinct(double *seconds, size_t count) {
 }
 
 static void try_policy_class(const struct search_bench *bench, struct space *space,
-                             const struct policy_class *policy_class, struct candidate_list *candidates,
-                             struct tries *tries) {
-    assert_int_equal(space_candidates(space, policy_class, candidates), STATUS_OK);
-    for (size_t m = 0; m < candidates->list.count; m++) {
+                             const struct policy_class *policy_class, struct tries *tries) {
+    struct candidate_list candidates;
+    space_candidates(space, policy_class, &candidates);
+    for (int m = 0; m < candidates.count; m++) {
         struct policy policy;
-        space_policy(space, policy_class, &candidates->list.items[m], &policy);
+        space_policy(space, policy_class, &candidates.items[m], &policy);
         struct measured measured = search_bench_measure(bench, &policy);
         if (search_bench_fits(bench, &measured)) take(tries, &measured);
         tries->found.tried++;
@@ -132,17 +132,15 @@ static void list_finer(struct space *space) {
 
 static struct brute_force try_space(const struct search_bench *bench, bool finer) {
     struct space space;
-    struct candidate_list candidates = {0};
     struct tries tries = {.found.best_s = INFINITY};
     assert_int_equal(space_create(&bench->input, &space), STATUS_OK);
     for (int32_t c = 0; c < (int32_t)space.placements.count; c++)
         assert_int_equal(space_list_placement(&space, c), STATUS_OK);
     if (finer) list_finer(&space);
     for (size_t f = 0; f < space.policy_classes.count; f++)
-        try_policy_class(bench, &space, &space.policy_classes.items[f], &candidates, &tries);
+        try_policy_class(bench, &space, &space.policy_classes.items[f], &tries);
     tries.found.distinct = count_distinct(tries.seconds.items, tries.seconds.count);
     vec_free(&tries.seconds);
-    vec_free(&candidates.list);
     space_free(&space);
     return tries.found;
 }

@@ -28,8 +28,7 @@ static struct training job_of(const struct choice_request *request, const struct
 
 /* The busiest stage's kernels alone, and a pipeline's filling: collectives and sending only add to them. */
 static double bound_s(const struct job_costs *costs) {
-    const struct pass_cost *layer = &costs->layers.layer;
-    double pass = layer->forward_s + layer->again_s + layer->backward_s, layers = 0;
+    double pass = pass_s(&costs->layers.layer), layers = 0;
     for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
         layers += (double)stage_layers(costs, 0, chunk);
     double passes =

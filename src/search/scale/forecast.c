@@ -123,12 +123,6 @@ static double model_flops(const struct training *job) {
     return sequences * (double)layout->sequence_length * transformer_token_flops(&job->model, layout->sequence_length);
 }
 
-/* Of a step of so many micro-batches. */
-struct simulated_step {
-    double step_s, busy_s;
-    int64_t instructions;
-};
-
 static enum status replay_micro_batches(const struct training *job, const struct calibration *calibration,
                                         int64_t micro_batches, struct replay *replay) {
     struct training shorter = *job;
@@ -139,11 +133,13 @@ static enum status replay_micro_batches(const struct training *job, const struct
     return replay_run(replay);
 }
 
+/* A step of so many micro-batches: its seconds and instructions. */
 static enum status simulate(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
-                            struct simulated_step *out) {
+                            struct forecast *out) {
     struct replay replay = {0};
     enum status status = replay_micro_batches(job, calibration, micro_batches, &replay);
-    *out = (struct simulated_step){replay.end_s, replay.busy_s, (int64_t)replay.instructions.count};
+    *out = (struct forecast){
+        .step_s = replay.end_s, .busy_s = replay.busy_s, .instructions = (int64_t)replay.instructions.count};
     replay_free(&replay);
     return status;
 }
@@ -159,10 +155,10 @@ enum status forecast_timeline(const struct training *job, const struct calibrati
 /* Once a pipeline is filled, each round of as many micro-batches as it has stages takes as long as the one before. So
  * of many rounds a few are simulated, and the others counted as the last of these. */
 static enum status simulate_rounds(const struct training *job, const struct calibration *calibration,
-                                   struct simulated_step *out) {
+                                   struct forecast *out) {
     int64_t all = job->layout.micro_batches, round = job->layout.pipeline;
     int64_t few = 3 * round + all % round;
-    struct simulated_step before;
+    struct forecast before;
     if (all <= 2 * few + round) return simulate(job, calibration, all, out);
     TRY(simulate(job, calibration, few, &before));
     TRY(simulate(job, calibration, few + round, out));
@@ -175,14 +171,12 @@ static enum status simulate_rounds(const struct training *job, const struct cali
 
 enum status forecast_step(const struct training *job, const struct calibration *calibration, struct forecast *out) {
     struct job_costs costs;
-    struct simulated_step simulated_step;
+    struct forecast made;
     TRY(training_check(job));
-    TRY(simulate_rounds(job, calibration, &simulated_step));
+    TRY(simulate_rounds(job, calibration, &made));
     job_costs_find(job, calibration, &costs);
-    *out = (struct forecast){.step_s = simulated_step.step_s,
-                             .flops = model_flops(job),
-                             .busy_s = simulated_step.busy_s,
-                             .peak_bytes = (int64_t)fmin(rank_memory_max(&costs).total, 9e18),
-                             .instructions = simulated_step.instructions};
+    made.flops = model_flops(job);
+    made.peak_bytes = (int64_t)fmin(rank_memory_max(&costs).total, 9e18);
+    *out = made;
     return STATUS_OK;
 }

@@ -12,6 +12,7 @@ struct pass_cost {
     double again_s;    /* what is computed again before the backward, by the layout's recomputation */
     double backward_s; /* without that */
 };
+static inline double pass_s(const struct pass_cost *cost) { return cost->forward_s + cost->again_s + cost->backward_s; }
 
 struct layer_costs {
     struct pass_cost layer;

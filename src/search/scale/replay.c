@@ -177,13 +177,11 @@ static void happen(struct run *run, int32_t stage) {
 
 static enum status allocate(struct run *run) {
     size_t count = run->replay->instructions.count, stages = (size_t)run->replay->stages;
-    run->states = scratch_alloc(&run->memory, stages, sizeof *run->states);
-    run->following = scratch_alloc(&run->memory, count, sizeof *run->following);
-    run->heap = scratch_alloc(&run->memory, stages, sizeof *run->heap);
-    run->waiting = scratch_alloc(&run->memory, count, sizeof *run->waiting);
-    run->others = scratch_alloc(&run->memory, 2 * stages, sizeof *run->others);
-    bool allocated = run->states && run->following && run->heap && run->waiting && run->others;
-    return allocated ? STATUS_OK : STATUS_FAILED;
+    TRY(scratch_items(&run->memory, &run->states, stages));
+    TRY(scratch_items(&run->memory, &run->following, count));
+    TRY(scratch_items(&run->memory, &run->heap, stages));
+    TRY(scratch_items(&run->memory, &run->waiting, count));
+    return scratch_items(&run->memory, &run->others, 2 * stages);
 }
 
 static void link_queues(struct run *run) {

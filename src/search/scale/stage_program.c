@@ -22,8 +22,6 @@ static int64_t filled_until(int64_t layers, int64_t parts, int64_t count) {
     return filled < max ? filled : max;
 }
 
-static double pass_s(const struct pass_cost *cost) { return cost->forward_s + cost->again_s + cost->backward_s; }
-
 /* Layers of the last part, next to the head, for which the fullest part takes least; the others have as many as each
  * other. Ballast cuts stages by what blocks take (plan/layout/pipeline.h). */
 static int64_t last_layers(const struct job_costs *costs, int64_t parts) {

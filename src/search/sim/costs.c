@@ -150,8 +150,7 @@ enum status roofline_costs(const struct graph *graph, const struct cluster *clus
 static enum status copy_kernels(const struct kernel_cost *kernels, int32_t count, struct kernel_cost **out) {
     *out = NULL;
     if (!kernels) return STATUS_OK;
-    *out = mem_array((size_t)count, sizeof **out);
-    if (!*out) return STATUS_FAILED;
+    TRY(mem_items(out, (size_t)count));
     memcpy(*out, kernels, (size_t)count * sizeof **out);
     return STATUS_OK;
 }

@@ -211,8 +211,7 @@ static enum status begin_rank(const struct program *program, const struct costs 
         out->streams[s] = (struct stream){.next = timeline->begins[s],
                                           .end = timeline->begins[s + 1],
                                           .asleep = program->streams > 1}; /* between steps */
-    out->ended = mem_array(program->instructions.count + 1, sizeof *out->ended);
-    return out->ended ? STATUS_OK : STATUS_FAILED;
+    return mem_items(&out->ended, program->instructions.count + 1);
 }
 
 enum status simulate_stages(const struct program *const *programs, int count, const struct costs *costs,
@@ -262,11 +261,10 @@ static bool costs_alike(const struct node *a, const struct node *b, const struct
 }
 
 static enum status find_alike(const struct graph *graph, const struct kernel_cost *costs, int32_t **out) {
-    int32_t *alike = *out = mem_array(graph->nodes.count, sizeof *alike);
-    if (!alike) return STATUS_FAILED;
+    TRY(mem_items(out, graph->nodes.count));
     for (int32_t n = 0; n < (int32_t)graph->nodes.count; n++)
-        for (alike[n] = 0; alike[n] < n; alike[n]++)
-            if (costs_alike(graph->nodes.items[alike[n]], graph->nodes.items[n], costs)) break;
+        for (int32_t *alike = &(*out)[n]; *alike < n; ++*alike)
+            if (costs_alike(graph->nodes.items[*alike], graph->nodes.items[n], costs)) break;
     return STATUS_OK;
 }
 
@@ -274,8 +272,7 @@ static enum status fit_begin(const struct graph *graph, struct costs *costs, str
     *out = (struct fit){.costs = costs, .copies = 2 * costs->count};
     out->zeros = out->copies + TIER_COUNT * TIER_COUNT;
     out->count = out->zeros + 1;
-    out->kinds = mem_array((size_t)out->count, sizeof *out->kinds);
-    if (!out->kinds) return STATUS_FAILED;
+    TRY(mem_items(&out->kinds, (size_t)out->count));
     TRY(find_alike(graph, costs->kernels, &out->alike[0]));
     return costs->host_kernels ? find_alike(graph, costs->host_kernels, &out->alike[1]) : STATUS_OK;
 }

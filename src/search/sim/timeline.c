@@ -166,12 +166,10 @@ static void find_lives(struct lives *lives) {
 static enum status create_lives(const struct timeline *timeline, struct lives *out) {
     const struct program *program = timeline->program;
     *out = (struct lives){.timeline = timeline};
-    out->first = scratch_alloc(&out->memory, program->buffers.count + 1, sizeof *out->first);
-    if (!out->first) return STATUS_FAILED;
+    TRY(scratch_items(&out->memory, &out->first, program->buffers.count + 1));
     for (size_t b = 0; b < program->buffers.count; b++)
         out->first[b + 1] = out->first[b] + (size_t)lives_of(program, &program->buffers.items[b]);
-    out->all = scratch_alloc(&out->memory, out->first[program->buffers.count], sizeof *out->all);
-    if (!out->all) return STATUS_FAILED;
+    TRY(scratch_items(&out->memory, &out->all, out->first[program->buffers.count]));
     find_lives(out);
     return STATUS_OK;
 }
@@ -253,8 +251,8 @@ static json_t *move_of(const struct labels *labels, const struct instruction *in
 static enum status label_instructions(struct labels *labels) {
     const struct program *program = labels->program;
     size_t nodes = program->graph->nodes.count, keys = nodes + OPCODE_ELSEWHERE * program->buffers.count;
-    int32_t *known = mem_array(keys, sizeof *known); /* 1 + the name's index */
-    int failed = !known;
+    int32_t *known; /* 1 + the name's index */
+    int failed = scratch_items(&labels->memory, &known, keys) != STATUS_OK;
     for (size_t i = 0; i < program->instructions.count && !failed; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         const struct node *node = instruction->node;
@@ -271,7 +269,6 @@ static enum status label_instructions(struct labels *labels) {
         }
         labels->name[i] = known[key] - 1;
     }
-    mem_free(known);
     return failed ? status_no_memory(0, "a timeline's JSON") : STATUS_OK;
 }
 
@@ -283,8 +280,8 @@ static enum status label_again(struct labels *labels) {
     for (size_t i = 0; i < program->instructions.count; i++)
         if (program->instructions.items[i].micro_batch >= micro_batches)
             micro_batches = program->instructions.items[i].micro_batch + 1;
-    int32_t *seen = mem_array(program->graph->nodes.count * (size_t)micro_batches, sizeof *seen); /* 1 + the section */
-    if (!seen) return STATUS_FAILED;
+    int32_t *seen; /* 1 + the section */
+    TRY(scratch_items(&labels->memory, &seen, program->graph->nodes.count * (size_t)micro_batches));
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (!instruction->node || instruction->opcode == OPCODE_TAKE || instruction->micro_batch < 0 ||
@@ -294,7 +291,6 @@ static enum status label_again(struct labels *labels) {
         labels->again[i] = *last == instruction->section + 1;
         *last = instruction->section + 1;
     }
-    mem_free(seen);
     return STATUS_OK;
 }
 
@@ -327,11 +323,11 @@ static enum status labels_create(const struct program *program, struct labels *o
         if ((size_t)program->instructions.items[i].group >= groups)
             groups = (size_t)program->instructions.items[i].group + 1;
     *out = (struct labels){.program = program, .names = json_array(), .moves = json_array()};
-    out->again = scratch_alloc(&out->memory, program->instructions.count, sizeof *out->again);
-    out->name = scratch_alloc(&out->memory, program->instructions.count, sizeof *out->name);
-    out->block = scratch_alloc(&out->memory, groups, sizeof *out->block);
-    out->phase = scratch_alloc(&out->memory, groups, sizeof *out->phase);
-    if (!out->names || !out->moves || !out->name || !out->again || !out->block || !out->phase) return STATUS_FAILED;
+    if (!out->names || !out->moves) return STATUS_FAILED;
+    TRY(scratch_items(&out->memory, &out->again, program->instructions.count));
+    TRY(scratch_items(&out->memory, &out->name, program->instructions.count));
+    TRY(scratch_items(&out->memory, &out->block, groups));
+    TRY(scratch_items(&out->memory, &out->phase, groups));
     TRY(label_again(out));
     label_groups(out, groups);
     return label_instructions(out);
@@ -475,12 +471,8 @@ json_t *timeline_to_json(const struct timeline *timeline) {
                      ? json_object_update_new(object, json_pack("{s:I, s:f}", "step", (json_int_t)timeline->step,
                                                                 "wall_s", timeline->wall_s))
                      : 0;
-    if (object && (failed || step_summary_add_communication(timeline, object) != STATUS_OK)) {
-        json_decref(object);
-        object = NULL;
-    }
-    if (!object) (void)status_no_memory(0, "a timeline's JSON");
-    return object;
+    failed |= object && step_summary_add_communication(timeline, object) != STATUS_OK;
+    return json_made(failed, object, "a timeline's JSON");
 }
 
 enum status timeline_write(const struct timeline *timeline, const char *path) {
