@@ -189,20 +189,20 @@ static enum status put(struct profile_cache *cache, enum cache_section section, 
 }
 
 static enum status put_measurement(struct profile_cache *cache, enum cache_section section, const char *key,
-                                   struct measurement measurement) {
+                                   struct measurement *measurement) {
     struct measurement kept;
-    if (cache->crowded) measurement.spread = 0;
+    if (cache->crowded) measurement->spread = 0;
     if (read_measurement(json_object_get(section_of(cache, section), key), &kept))
-        measurement = measurement_lower(&kept, &measurement);
-    return put(cache, section, key, json_pack("[f, f]", measurement.seconds, measurement.spread));
+        *measurement = measurement_lower(&kept, measurement);
+    return put(cache, section, key, json_pack("[f, f]", measurement->seconds, measurement->spread));
 }
 
 bool profile_cache_find(const struct profile_cache *cache, const char *key, struct measurement *out) {
     return read_measurement(json_object_get(section_of(cache, SECTION_OPERATORS), key), out);
 }
 
-enum status profile_cache_put(struct profile_cache *cache, const char *key, const struct measurement *measurement) {
-    return put_measurement(cache, SECTION_OPERATORS, key, *measurement);
+enum status profile_cache_put(struct profile_cache *cache, const char *key, struct measurement *measurement) {
+    return put_measurement(cache, SECTION_OPERATORS, key, measurement);
 }
 
 bool profile_cache_find_rates(const struct profile_cache *cache, const char *key, struct cluster_rates *out) {
@@ -220,9 +220,8 @@ bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dt
     return read_measurement(json_object_get(section_of(cache, SECTION_PRODUCTS), dtype_name(dtype)), out);
 }
 
-enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
-                                      const struct measurement *measurement) {
-    return put_measurement(cache, SECTION_PRODUCTS, dtype_name(dtype), *measurement);
+enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype, struct measurement *measurement) {
+    return put_measurement(cache, SECTION_PRODUCTS, dtype_name(dtype), measurement);
 }
 
 static void print_mesh(const struct mesh *mesh, char text[MESH_KEY_BYTES]) {

@@ -45,13 +45,13 @@ void profile_cache_close(struct profile_cache *cache);
 
 /* False when the cache lacks it. */
 bool profile_cache_find(const struct profile_cache *cache, const char *key, struct measurement *out);
-enum status profile_cache_put(struct profile_cache *cache, const char *key, const struct measurement *measurement);
+/* *measurement becomes the lower of the new and the old value; products' too. */
+enum status profile_cache_put(struct profile_cache *cache, const char *key, struct measurement *measurement);
 bool profile_cache_find_rates(const struct profile_cache *cache, const char *key, struct cluster_rates *out);
 enum status profile_cache_put_rates(struct profile_cache *cache, const char *key, const struct cluster_rates *rates);
 /* Seconds of a GFLOP of GEMMs. */
 bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out);
-enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
-                                      const struct measurement *measurement);
+enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype, struct measurement *measurement);
 /* What was measured last between ranks on this mesh: `rates` gets links, and slowdowns of and by messages. With a `way`
  * (link_rates.h) only if that was its way and it was not noisy. */
 bool profile_cache_find_links(const struct profile_cache *cache, const struct mesh *mesh, const char *way,

@@ -199,7 +199,7 @@ enum { WALK_PARTS = 2, FLUSH_PARTS = 8 };
 static const int64_t STEP_BYTES_MIN = (int64_t)16 << 20;
 
 bool walk_points_has(const struct points *points, const struct point *point) {
-    return points->graph && point->elements == 0 && point->part.tokens == 0 && point->part.vocab == 0;
+    return points->graph && point->part.elements == 0 && point->part.tokens == 0 && point->part.vocab == 0;
 }
 
 struct walking {
@@ -311,7 +311,6 @@ static enum status walk_together(const struct walking *walking, struct walk_call
 static enum status keep_point(const struct walking *walking, struct walk_call *call, struct point *point) {
     point->measurement = measurement_of(call->samples, call->count);
     TRY(profile_cache_put(walking->options->cache, point->key, &point->measurement));
-    (void)profile_cache_find(walking->options->cache, point->key, &point->measurement); /* now the lower value */
     ++*walking->measured;
     if (walking->options->left_s <= 0) progress_add(1);
     return STATUS_OK;

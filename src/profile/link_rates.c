@@ -51,31 +51,23 @@ static enum status link_bench_begin(struct link_bench *bench, const struct link_
     return comm_create(bench->comm, &spec, out);
 }
 
-/* The largest of all ranks' values, and the mean, on all ranks. Also a barrier. */
-static enum status reduce(struct comm *comm, double mine, double *largest, double *mean) {
+/* The largest of all ranks' values, or with `mean` their mean, on all ranks. Also a barrier. */
+static enum status reduce(struct comm *comm, double mine, bool mean, double *out) {
     struct comm_group group = comm_group_all(comm);
-    double *all = mem_array((size_t)group.count, sizeof *all), sum = 0;
-    if (!all) return STATUS_FAILED;
+    double *all, largest = mine, sum = 0;
+    TRY(mem_items(&all, (size_t)group.count));
     enum status status = comm_all_gather(comm, &group, &mine, sizeof mine, all);
-    *largest = mine;
     for (int rank = 0; rank < group.count && status == STATUS_OK; rank++) {
-        *largest = fmax(*largest, all[rank]);
+        largest = fmax(largest, all[rank]);
         sum += all[rank];
     }
-    *mean = sum / group.count;
+    *out = mean ? sum / group.count : largest;
     mem_free(all);
     return status;
 }
 
-static enum status link_largest(struct comm *comm, double mine, double *out) {
-    double mean;
-    return reduce(comm, mine, out, &mean);
-}
-
-static enum status link_mean(struct comm *comm, double mine, double *out) {
-    double largest;
-    return reduce(comm, mine, &largest, out);
-}
+static enum status link_largest(struct comm *comm, double mine, double *out) { return reduce(comm, mine, false, out); }
+static enum status link_mean(struct comm *comm, double mine, double *out) { return reduce(comm, mine, true, out); }
 
 static bool is_worth(const struct cluster_links *links) {
     int ranks = mesh_ranks(&links->mesh);

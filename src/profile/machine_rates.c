@@ -512,7 +512,6 @@ enum status profile_find_matrix_rate(const struct backend *backend, enum dtype d
         TRY(contention_measure(&cache->contention, rate_products, &rating));
         TRY(profile_cache_put_product(cache, dtype, &gflop));
         (*measured)++;
-        (void)profile_cache_find_product(cache, dtype, &gflop); /* now the lower of the new and the old value */
     }
     *flops_per_s = 1e9 / gflop.seconds;
     return STATUS_OK;

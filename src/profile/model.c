@@ -100,7 +100,7 @@ static enum status open_cache(struct profile *profile) {
 static int32_t count_parts(const struct profile *profile) {
     int32_t count = 0;
     for (size_t i = 0; i < profile->entries.count; i++)
-        count += profile->entries.items[i].points.parts.count > 0;
+        count += point_set_extrapolates(&profile->entries.items[i].points);
     return count;
 }
 
@@ -261,7 +261,7 @@ static enum status fill_report(struct profile *profile, const struct costs *cost
         const struct node *node = entry->node;
         struct kernel_cost cost = costs->kernels[node->id];
         out->list[i] = (struct profiled_operator){node, cost.seconds, entry->measurement.spread, cost.activity,
-                                                  entry->points.parts.count > 0};
+                                                  point_set_extrapolates(&entry->points)};
         if (entry->measurement.spread <= out->noise) continue;
         out->noise = entry->measurement.spread;
         out->noisiest = node->name;

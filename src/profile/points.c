@@ -7,13 +7,6 @@
 #include "ir/ops/ops.h"
 #include "profile/graph_walk.h"
 
-/* The same operator on a parameter of another size. Its tensors are its own; it must not be moved. */
-struct curve_node {
-    struct node node;
-    struct tensor tensors[OPERAND_COUNT];
-    struct operands operands;
-};
-
 /* Sizes where the call's own cost dominates, that fit in the caches, and that come from memory. */
 const int64_t curve_elements[CURVE_POINTS] = {1 << 10, 1 << 16, 1 << 22};
 
@@ -28,14 +21,6 @@ static bool belongs_to_parameter(const struct tensor *tensor) {
     return tensor->kind == TENSOR_GRADIENT || tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
 }
 
-/* Results are no columns of something; the clip factor keeps its size. */
-static void make_tensor(const struct tensor *of, int64_t elements, struct tensor *out) {
-    *out = *of;
-    out->base = NULL;
-    out->base_column = 0;
-    if (belongs_to_parameter(of)) out->shape = shape_make(of->shape.dtype, 1, elements, 0, 0);
-}
-
 /* What the operator makes of the gradient. */
 static void resize_results(struct node *node) {
     struct shape shapes[OP_OUTPUTS_MAX] = {{0}};
@@ -44,22 +29,11 @@ static void resize_results(struct node *node) {
         if (node->out[i] && node->out[i]->kind == TENSOR_RESULT) node->out[i]->shape = shapes[i];
 }
 
-static void curve_node_make(const struct operands *operands, int64_t elements, struct curve_node *out) {
-    out->node = *operands->node;
-    out->operands = *operands;
-    out->operands.node = &out->node;
-    for (int i = 0; i < OPERAND_COUNT; i++) {
-        const struct tensor *of = operand_tensor(operands->node, i);
-        if (!of) continue;
-        int storage = operands->storage[i];
-        make_tensor(of, elements, &out->tensors[storage]);
-        out->operands.storages[storage].tensor = &out->tensors[storage];
-        if (i < OP_INPUTS_MAX)
-            out->node.in[i] = &out->tensors[storage];
-        else
-            out->node.out[i - OP_INPUTS_MAX] = &out->tensors[storage];
-    }
-    resize_results(&out->node);
+static struct parts curve_parts(void) {
+    struct parts parts = {.count = CURVE_POINTS};
+    for (int i = 0; i < CURVE_POINTS; i++)
+        parts.part[i].elements = curve_elements[i];
+    return parts;
 }
 
 double curve_seconds(const double seconds[CURVE_POINTS], int64_t elements) {
@@ -146,7 +120,11 @@ struct parts parts_of(const struct node *node, double large_flops) {
     return flops_of(node) > large_flops ? large_parts(node, large_flops) : (struct parts){0};
 }
 
+/* On a curve the clip factor keeps its size. */
 static void cut_shape(const struct node *node, const struct part *part, int operand, struct tensor *tensor) {
+    if (part->elements > 0 && belongs_to_parameter(tensor))
+        tensor->shape = shape_make(tensor->shape.dtype, 1, part->elements, 0, 0);
+    if (part->elements > 0) return;
     bool weight = tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_GRADIENT;
     if (weight && part->vocab > 0) tensor->shape.dims[0] = part->vocab;
     if (weight || tensor->kind == TENSOR_RESULT || part->tokens == 0) return;
@@ -160,7 +138,10 @@ static void cut_operand(const struct operands *operands, const struct part *part
     struct tensor *tensor = &out->tensors[operand];
     *tensor = *of;
     cut_shape(operands->node, part, operand, tensor);
-    if (of->base) {
+    if (part->elements > 0) { /* no columns of something */
+        tensor->base = NULL;
+        tensor->base_column = 0;
+    } else if (of->base) {
         out->bases[storage] = *of->base;
         cut_shape(operands->node, part, operand, &out->bases[storage]);
         tensor->base = &out->bases[storage];
@@ -185,6 +166,7 @@ void part_node_make(const struct operands *operands, const struct part *part, st
     out->operands.node = &out->node;
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (operand_tensor(operands->node, i)) cut_operand(operands, part, i, out);
+    if (part->elements > 0) resize_results(&out->node);
     if (operands->node->op->set_table_rows && part->vocab > 0) set_table_rows(part->vocab, out);
 }
 
@@ -237,16 +219,6 @@ static enum status add_point_of(struct points *points, const struct operands *me
     return point.key ? add_point(points, &point, out) : STATUS_FAILED;
 }
 
-static enum status add_curve(struct points *points, const struct operands *operands, struct point_set *out) {
-    for (int i = 0; i < CURVE_POINTS; i++) {
-        struct curve_node node;
-        curve_node_make(operands, curve_elements[i], &node);
-        const struct point point = {.operands = *operands, .elements = curve_elements[i]};
-        TRY(add_point_of(points, &node.operands, point, &out->at[i]));
-    }
-    return STATUS_OK;
-}
-
 static enum status add_parts(struct points *points, const struct operands *operands, struct point_set *out) {
     for (int i = 0; i < out->parts.count; i++) {
         struct part_node node;
@@ -258,25 +230,24 @@ static enum status add_parts(struct points *points, const struct operands *opera
 }
 
 enum status points_add(struct points *points, const struct operands *operands, struct point_set *out) {
-    *out = (struct point_set){.parts = parts_of(operands->node, points->large_flops)};
-    if (curve_fits(operands->node)) return add_curve(points, operands, out);
+    *out = (struct point_set){.parts = curve_fits(operands->node) ? curve_parts()
+                                                                  : parts_of(operands->node, points->large_flops)};
     if (out->parts.count > 0) return add_parts(points, operands, out);
     return add_point_of(points, operands, (struct point){.operands = *operands}, &out->at[0]);
 }
 
 struct measurement points_cost(const struct points *points, const struct operands *operands,
                                const struct point_set *set) {
-    bool curve = curve_fits(operands->node);
-    int count = curve ? CURVE_POINTS : set->parts.count;
-    double seconds[CURVE_POINTS], spread = 0;
+    int count = set->parts.count;
+    double seconds[PARTS_MAX], spread = 0;
     if (count == 0) return points->list.items[set->at[0]].measurement;
     for (int i = 0; i < count; i++) {
         struct measurement measurement = points->list.items[set->at[i]].measurement;
         seconds[i] = measurement.seconds;
         if (measurement.spread > spread) spread = measurement.spread;
     }
-    double whole =
-        curve ? curve_seconds(seconds, curve_size(operands->node)) : parts_seconds(operands, &set->parts, seconds);
+    double whole = set->parts.part[0].elements > 0 ? curve_seconds(seconds, curve_size(operands->node))
+                                                   : parts_seconds(operands, &set->parts, seconds);
     return (struct measurement){whole, spread};
 }
 
@@ -345,25 +316,17 @@ static enum status measure_together(struct measuring *measuring, const struct op
 }
 
 static enum status measure_once(struct measuring *measuring, struct point *point, double budget_s) {
-    struct curve_node curve;
-    struct part_node part;
-    const struct operands *operands = &point->operands;
-    int64_t elements = elements_within(point->elements, measuring->cache->memory_bytes);
-    if (elements > 0) {
-        curve_node_make(operands, elements, &curve);
-        operands = &curve.operands;
-    } else if (is_part(point)) {
-        part_node_make(operands, &point->part, &part);
-        operands = &part.operands;
-    }
-    enum status status = measure_together(measuring, operands, budget_s, &point->measurement);
-    if (elements > 0) point->measurement.seconds *= (double)point->elements / (double)elements;
+    struct part_node node;
+    struct part part = point->part;
+    part.elements = elements_within(part.elements, measuring->cache->memory_bytes);
+    bool whole = part.elements == 0 && !is_part(point);
+    if (!whole) part_node_make(&point->operands, &part, &node);
+    enum status status =
+        measure_together(measuring, whole ? &point->operands : &node.operands, budget_s, &point->measurement);
+    if (part.elements > 0) point->measurement.seconds *= (double)point->part.elements / (double)part.elements;
     if (status != STATUS_OK) return status_prefix(status, "measuring %s", point->operands.node->op->name);
     measuring->measured++;
-    TRY(profile_cache_put(measuring->cache, point->key, &point->measurement));
-    (void)profile_cache_find(measuring->cache, point->key,
-                             &point->measurement); /* now the lower of the new and the old value */
-    return STATUS_OK;
+    return profile_cache_put(measuring->cache, point->key, &point->measurement);
 }
 
 bool point_lacks(const struct point *point) {

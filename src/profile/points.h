@@ -19,15 +19,17 @@ double curve_seconds(const double seconds[CURVE_POINTS], int64_t elements);
 /* Large operators are measured on a part of their tokens or of their vocabulary: a GEMM of a model with billions of
  * parameters takes seconds, which would make starts slow. */
 
-enum { PARTS_MAX = 2 };
+enum { PARTS_MAX = CURVE_POINTS };
 
 /* The dimensions of a part; 0: the node's own. */
 struct part {
-    int64_t tokens; /* of the micro-batch, as one sequence */
-    int64_t vocab;  /* rows of the head's weight or of the embedding's table */
+    int64_t tokens;   /* of the micro-batch, as one sequence */
+    int64_t vocab;    /* rows of the head's weight or of the embedding's table */
+    int64_t elements; /* of the parameter, on a curve */
 };
 
-/* How a node is measured: as it is (`count` 0), or by parts of it. With W the FLOPs of the node, its cost is that of
+/* How a node is measured: as it is (`count` 0), at the sizes of its curve, or by parts of it. With W the FLOPs of the
+ * node, its cost is that of
  * - two parts: on the line through them at W;
  * - one part: in proportion to W; the same where the operator has no FLOPs (an embedding reads the rows of its tokens,
  *   however many others there are).
@@ -38,7 +40,7 @@ struct parts {
     struct part part[PARTS_MAX]; /* the smaller one first */
 };
 
-/* Nodes with at most `large_flops` are measured whole; 0: all are. */
+/* Nodes with at most `large_flops` are measured whole; 0: all are. Knows no curves. */
 struct parts parts_of(const struct node *node, double large_flops);
 
 /* The same operator on a part. Its tensors are its own; it must not be moved. */
@@ -56,7 +58,6 @@ double parts_seconds(const struct operands *operands, const struct parts *parts,
 struct point {
     const char *key; /* operator_key */
     struct operands operands;
-    int64_t elements; /* of the parameter, on a curve; 0: none */
     struct part part; /* that is measured; all zero: the operator as it is */
     double work;      /* bytes plus FLOPs of a call, by which measurements are ordered */
     struct measurement measurement;
@@ -73,11 +74,15 @@ struct points {
 };
 void points_free(struct points *points);
 
-/* Where a node's points are in the list: one for the operator as it is, CURVE_POINTS, or one for each of its parts. */
+/* Where a node's points are in the list: one for the operator as it is, or one for each of its parts. */
 struct point_set {
-    int32_t at[CURVE_POINTS];
+    int32_t at[PARTS_MAX];
     struct parts parts;
 };
+/* Whether its cost is that of parts, and not read from a curve. */
+static inline bool point_set_extrapolates(const struct point_set *set) {
+    return set->parts.count > 0 && set->parts.part[0].elements == 0;
+}
 /* Adds the points of a node that the list lacks. */
 enum status points_add(struct points *points, const struct operands *operands, struct point_set *out);
 /* Seconds and spread of a node with these points, when all were measured. */
