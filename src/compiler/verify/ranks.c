@@ -147,9 +147,8 @@ static enum status match(struct matching *matching, const struct program *const 
     TRY(scratch_items(&matching->memory, &matching->cursors, ranks));
     TRY(scratch_items(&matching->memory, &matching->number, ranks));
     TRY(scratch_items(&matching->memory, &matching->turn, ranks));
-    for (size_t rank = 0; rank < ranks; rank++) {
+    for (size_t rank = 0; rank < ranks; rank++)
         TRY(scratch_items(&matching->memory, &matching->number[rank], programs[rank]->collectives.count + 1));
-    }
     TRY(walk(matching, programs, number_operations, matching));
     matching->steps = true;
     return walk(matching, programs, visitor, payload);
