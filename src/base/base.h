@@ -43,3 +43,16 @@
 #else
 #define WIDE_VECTORS
 #endif
+
+/* An order for qsort, ascending by a number of `item`, the pointer to an item of this type; then by a second one. */
+#define ORDER_BY(name, type, key) ORDER_BY_BOTH(name, type, key, 0)
+#define ORDER_BY_BOTH(name, type, key, second)                                                                         \
+    static int name(const void *left, const void *right) {                                                             \
+        type const *item = left;                                                                                       \
+        const typeof(key) x = (key);                                                                                   \
+        const typeof(second) p = (second);                                                                             \
+        item = right;                                                                                                  \
+        const typeof(key) y = (key);                                                                                   \
+        const typeof(second) q = (second);                                                                             \
+        return x < y ? -1 : x > y ? 1 : (p > q) - (p < q);                                                             \
+    }

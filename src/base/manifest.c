@@ -148,11 +148,9 @@ static json_t *file_to_json(const struct manifest_file *file) {
         print_hash(file->sums.blocks.items[i], text);
         failed |= json_array_append_new(blocks, json_string(text));
     }
-    if (!failed) /* "o" takes over `blocks`, also on failure */
-        return json_pack("{s:s, s:I, s:o}", "name", file->name, "bytes", (json_int_t)file->sums.bytes, "blocks",
-                         blocks);
-    json_decref(blocks);
-    return NULL;
+    json_t *object = json_pack("{s:s, s:I, s:o}", "name", file->name, "bytes", (json_int_t)file->sums.bytes, "blocks",
+                               blocks); /* "o" takes over `blocks`, also on failure */
+    return json_unless(failed, object);
 }
 
 /* The hash of an object without its "self". */
@@ -182,10 +180,7 @@ static json_t *to_json(const struct manifest *manifest) {
         failed |= json_array_append_new(files, file_to_json(&manifest->files.items[i]));
     json_t *object = json_pack("{s:i, s:s, s:I, s:o}", "version", MANIFEST_VERSION, "checksum", checksum_name,
                                "block_bytes", (json_int_t)block_bytes_of(manifest), "files", files);
-    if (object && !failed && add_self(object) == STATUS_OK) return object;
-    json_decref(object);
-    (void)status_no_memory(0, "a manifest");
-    return NULL;
+    return json_made(!object || failed || add_self(object) != STATUS_OK, object, "a manifest");
 }
 
 enum status manifest_write(struct manifest *manifest, const char *folder) {
@@ -318,22 +313,25 @@ bool manifest_exists(const char *folder) { return folder_holds(folder, manifest_
 
 enum { BUFFER_BYTES = 1 << 20 };
 
-static enum status add_finding(struct manifest_findings *out, const char *name, enum manifest_fault fault) {
-    struct manifest_finding finding = {.fault = fault};
+static enum status add_filled(struct manifest_findings *out, const char *name, struct manifest_finding finding) {
     snprintf(finding.name, sizeof finding.name, "%s", name);
     return vec_push(&out->items, finding);
 }
 
+static enum status add_finding(struct manifest_findings *out, const char *name, enum manifest_fault fault) {
+    return add_filled(out, name, (struct manifest_finding){.fault = fault});
+}
+
 static enum status add_block(struct manifest_findings *out, const struct manifest_file *file, size_t block,
                              enum file_block result) {
-    enum manifest_fault fault = result == FILE_BLOCK_OTHER ? MANIFEST_CHANGED : MANIFEST_UNREADABLE;
-    TRY(add_finding(out, file->name, fault));
-    struct manifest_finding *finding = &out->items.items[out->items.count - 1];
-    finding->bytes = finding->written_bytes = file->sums.bytes;
-    finding->in_block = true;
-    finding->block = block;
-    finding->block_bytes = file->sums.block_bytes;
-    return STATUS_OK;
+    return add_filled(
+        out, file->name,
+        (struct manifest_finding){.fault = result == FILE_BLOCK_OTHER ? MANIFEST_CHANGED : MANIFEST_UNREADABLE,
+                                  .bytes = file->sums.bytes,
+                                  .written_bytes = file->sums.bytes,
+                                  .in_block = true,
+                                  .block = block,
+                                  .block_bytes = file->sums.block_bytes});
 }
 
 /* What is read where. */
@@ -374,11 +372,9 @@ static enum status verify_open(const struct manifest_file *file, int descriptor,
     if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode))
         return add_finding(out, file->name, MANIFEST_UNREADABLE);
     if ((uint64_t)info.st_size == file->sums.bytes) return verify_blocks(file, descriptor, verification, out);
-    TRY(add_finding(out, file->name, MANIFEST_RESIZED));
-    struct manifest_finding *finding = &out->items.items[out->items.count - 1];
-    finding->bytes = (uint64_t)info.st_size;
-    finding->written_bytes = file->sums.bytes;
-    return STATUS_OK;
+    const struct manifest_finding resized = {
+        .fault = MANIFEST_RESIZED, .bytes = (uint64_t)info.st_size, .written_bytes = file->sums.bytes};
+    return add_filled(out, file->name, resized);
 }
 
 static enum status verify_file(const struct manifest_file *file, const struct verification *verification,

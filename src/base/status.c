@@ -21,13 +21,6 @@ static void store(char target[MESSAGE_BYTES], const char *format, va_list argume
     store_line(target, text);
 }
 
-static void set_message(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    store(message, format, arguments);
-    va_end(arguments);
-}
-
 enum status status_set(enum status code, const char *format, ...) {
     char text[2 * MESSAGE_BYTES];
     va_list arguments;
@@ -50,13 +43,13 @@ enum status status_hint(enum status code, const char *format, ...) {
 }
 
 enum status status_prefix(enum status code, const char *format, ...) {
-    char prefix[MESSAGE_BYTES];
+    char prefix[MESSAGE_BYTES], whole[MESSAGE_BYTES];
     va_list arguments;
     if (code == STATUS_OK) return code;
     va_start(arguments, format);
     store(prefix, format, arguments);
     va_end(arguments);
-    set_message("%s: %s", prefix, message);
+    if (snprintf(whole, sizeof whole, "%s: %s", prefix, message) > 0) memcpy(message, whole, sizeof message);
     return code;
 }
 
