@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "base/half.h"
 
-static int levels_below(int leaves) {
+int lane_levels(int leaves) {
     int levels = 0;
     while (1 << levels < leaves)
         levels++;
@@ -42,8 +42,8 @@ static int add_node(const struct builder *builder, int parent, int first, int un
 enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *out) {
     BUG_IF(nodes < 1 || lanes_per_node < 1 || nodes > LANES_MAX / lanes_per_node, "a tree of %d x %d lanes", nodes,
            lanes_per_node);
-    int lanes = nodes * lanes_per_node, node_level = levels_below(nodes);
-    struct lane_tree tree = {nodes, lanes_per_node, lanes, node_level + levels_below(lanes_per_node) + 1, 0, NULL};
+    int lanes = nodes * lanes_per_node, node_level = lane_levels(nodes);
+    struct lane_tree tree = {nodes, lanes_per_node, lanes, node_level + lane_levels(lanes_per_node) + 1, 0, NULL};
     TRY(mem_items(&tree.node, (size_t)(2 * lanes - 1)));
     add_node(&(struct builder){&tree, node_level}, -1, 0, nodes, lanes_per_node, false);
     *out = tree;

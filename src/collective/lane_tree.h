@@ -44,6 +44,8 @@ struct lane_tree {
     struct lane_node *node; /* the root first, parents before children, left before right */
 };
 
+/* Levels below the root of a tree of so many leaves; phases in which a collective of as many ranks is made. */
+int lane_levels(int leaves);
 /* The caller frees with lane_tree_free. */
 enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree *out);
 /* Both at least 1, the product at most LANES_MAX. */

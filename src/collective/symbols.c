@@ -28,10 +28,7 @@ static const struct comm_schedule *schedule_of(const struct symbols *symbols, in
 
 /* ---- segments ---- */
 
-static int compare_cuts(const void *a, const void *b) {
-    int64_t first = *(const int64_t *)a, second = *(const int64_t *)b;
-    return (first > second) - (first < second);
-}
+ORDER_BY(compare_cuts, int64_t, *item)
 
 /* In all-to-all a byte of a block is compared with that of another: all blocks are cut alike. */
 static enum status add_cut(struct symbols *symbols, int64_t at) {

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "collective/lane_tree.h"
 #include "machine/cluster.h"
 #include "machine/kernel_cost.h"
 
@@ -81,17 +82,10 @@ static int axis_length(const struct link_request *request, enum mesh_axis axis) 
     return axis == MESH_IN_NODE ? in_node : request->group.count / in_node;
 }
 
-static int count_phases(int length) {
-    int phases = 0;
-    for (int reached = 1; reached < length; reached *= 2)
-        phases++;
-    return phases;
-}
-
 /* Latencies that follow each other along the axis, one way. */
 static int latencies(const struct link_request *request, enum mesh_axis axis) {
     int length = axis_length(request, axis);
-    if (!request->flat) return count_phases(length);
+    if (!request->flat) return lane_levels(length);
     return axis == MESH_IN_NODE ? length - 1 : request->group.count - axis_length(request, MESH_IN_NODE);
 }
 

@@ -1,6 +1,5 @@
 #include "machine/cluster.h"
 
-#include <fcntl.h>
 #include <hwloc.h>
 #include <limits.h>
 #include <math.h>
@@ -10,19 +9,12 @@
 static bool kernel_file_read(const char *root, const char *path, char *text, size_t bytes) {
     char full[PATH_MAX];
     if (snprintf(full, sizeof full, "%s%s", root, path) >= (int)sizeof full) return false;
-    int file = open(full, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return false;
-    size_t used = 0;
-    ssize_t got = 1;
-    while (used < bytes - 1 && got != 0) {
-        got = read(file, text + used, bytes - 1 - used);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) break;
-        used += (size_t)got;
-    }
-    close(file);
-    text[used] = '\0';
-    return got >= 0;
+    FILE *file = fopen(full, "re");
+    if (!file) return false;
+    text[fread(text, 1, bytes - 1, file)] = '\0';
+    bool whole = !ferror(file);
+    fclose(file);
+    return whole;
 }
 
 /* The number after `key` at the start of a line ("MemTotal:  123"); false when there is none. */
@@ -326,9 +318,9 @@ static bool has_bf16_matrix(void) {
 }
 
 enum status cluster_measure(struct cluster *out) {
-    struct cluster cluster = {0};
     struct cluster_memory memory;
-    struct cluster_device *device = &cluster.device;
+    struct cluster_device *device = &out->device;
+    *out = (struct cluster){0};
     cluster_find_memory(&memory);
     snprintf(device->kind, sizeof device->kind, "cpu");
     read_processor_name(device->name);
@@ -338,6 +330,5 @@ enum status cluster_measure(struct cluster *out) {
     device->tier_count = 1;
     snprintf(device->tiers[0].name, sizeof device->tiers[0].name, "device");
     device->tiers[0].capacity_bytes = memory.capacity_bytes;
-    *out = cluster;
     return STATUS_OK;
 }

@@ -64,11 +64,7 @@ struct use {
     int32_t chunk;
 };
 
-static int compare_uses(const void *a, const void *b) {
-    const struct use *x = a, *y = b;
-    if (x->node != y->node) return x->node < y->node ? -1 : 1;
-    return (x->parameter->id > y->parameter->id) - (x->parameter->id < y->parameter->id);
-}
+ORDER_BY_BOTH(compare_uses, struct use, item->node, item->parameter->id)
 
 /* Parameters in the order of their first use; those that no node reads come last. */
 static enum status list_uses(const struct graph *graph, struct scratch *memory, struct use **out, int32_t *count) {
@@ -247,21 +243,20 @@ static void deal_chunk(struct chunk_list *list, struct chunk *chunk, int64_t pie
 enum status chunks_deal(struct chunk_list *chunks, const struct partition *partition, int ranks) {
     struct deal deal = {.shards = partition_width(partition->optimizer)};
     if (deal.shards == 1) return STATUS_OK;
-    deal.filled = mem_array((size_t)deal.shards, sizeof *deal.filled);
-    deal.shard_of = mem_array(chunks->tensors, sizeof *deal.shard_of);
-    bool made = deal.filled && deal.shard_of;
-    for (size_t c = 0; c < chunks->chunks.count && made; c++)
+    struct scratch memory = {0};
+    enum status status = scratch_items(&memory, &deal.filled, (size_t)deal.shards);
+    if (status == STATUS_OK) status = scratch_items(&memory, &deal.shard_of, chunks->tensors);
+    for (size_t c = 0; c < chunks->chunks.count && status == STATUS_OK; c++)
         if (chunks->chunks.items[c].whole) deal_chunk(chunks, &chunks->chunks.items[c], ranks / deal.shards, &deal);
-    mem_free(deal.filled);
-    mem_free(deal.shard_of);
-    return made ? STATUS_OK : STATUS_FAILED;
+    scratch_free(&memory);
+    return status;
 }
 
 enum status chunks_copy_places(const struct chunk_list *chunks, struct chunk_list *out) {
     *out = *chunks;
-    out->chunks.items = mem_array(chunks->chunks.count, sizeof *out->chunks.items);
-    out->first_element = mem_array(chunks->tensors, sizeof *out->first_element);
-    if (!out->chunks.items || !out->first_element) return STATUS_FAILED;
+    out->first_element = NULL;
+    TRY(mem_items(&out->chunks.items, chunks->chunks.count));
+    TRY(mem_items(&out->first_element, chunks->tensors));
     if (chunks->chunks.count > 0)
         memcpy(out->chunks.items, chunks->chunks.items, chunks->chunks.count * sizeof *out->chunks.items);
     memcpy(out->first_element, chunks->first_element, chunks->tensors * sizeof *out->first_element);

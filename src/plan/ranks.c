@@ -143,7 +143,7 @@ enum status partition_parse(const char *text, const struct mesh *mesh, struct pa
 }
 
 enum status partition_list(const struct mesh *mesh, struct partition **out, int *count) {
-    int ranks = mesh_ranks(mesh), found = 0;
+    int ranks = mesh_ranks(mesh);
     VEC(struct partition) list = {0};
     enum status status = STATUS_OK;
     for (int optimizer = 1; optimizer <= ranks; optimizer++)
@@ -152,10 +152,9 @@ enum status partition_list(const struct mesh *mesh, struct partition **out, int 
                 int gradients = which ? optimizer : parameters;
                 if (broken_rule(parameters, gradients, optimizer, mesh)) continue;
                 TRY_GOTO(status, vec_push(&list, (struct partition){parameters, gradients, optimizer}), failed);
-                found++;
             }
     *out = list.items;
-    *count = found;
+    *count = (int)list.count;
     return STATUS_OK;
 failed:
     vec_free(&list);

@@ -135,10 +135,7 @@ static enum status solve(const struct chain *chain, const int64_t *slots, int co
     return status;
 }
 
-static int compare_slots(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
+ORDER_BY(compare_slots, int64_t, *item)
 
 enum status schedules_add_fastest(const struct chain *chain, const int64_t *budgets_bytes, int count,
                                   struct schedule_list *out) {

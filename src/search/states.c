@@ -13,11 +13,7 @@ static int64_t bytes_of(const struct states *states, const struct tensor *tensor
     return elements * dtype_bytes(tensor->shape.dtype);
 }
 
-static int compare_packs(const void *a, const void *b) {
-    const struct gradient_pack *x = a, *y = b;
-    if (x->chunk != y->chunk) return x->chunk < y->chunk ? -1 : 1;
-    return (x->block > y->block) - (x->block < y->block);
-}
+ORDER_BY_BOTH(compare_packs, struct gradient_pack, item->chunk, item->block)
 
 /* A parameter's first accumulator takes those of its other uses. */
 static bool is_first_use(const struct graph *graph, size_t gradient) {
@@ -135,10 +131,7 @@ static void find_largest(struct states *states) {
     }
 }
 
-static int compare_ints(const void *a, const void *b) {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
+ORDER_BY(compare_ints, int32_t, *item)
 
 /* Uses by (phase, block, chunk) as one number, sorted, without duplicates. */
 static enum status find_users(const struct graph *graph, struct states *states) {

@@ -204,10 +204,7 @@ static enum status write_cut(const struct table *table, int stages, double secon
     return STATUS_OK;
 }
 
-static int compare_seconds(const void *a, const void *b) {
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
+ORDER_BY(compare_seconds, double, *item)
 
 /* The times that could be the longest, ascending, each once. */
 static enum status list_longest(const struct stage_problem *problem, double **out, size_t *count) {

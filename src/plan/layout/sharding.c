@@ -95,10 +95,7 @@ static enum status check_pairs(int count, const struct device_pair *pairs, int p
     return STATUS_OK;
 }
 
-static int compare_pairs(const void *a, const void *b) {
-    double left = ((const struct device_pair *)a)->s_per_byte, right = ((const struct device_pair *)b)->s_per_byte;
-    return (left > right) - (left < right);
-}
+ORDER_BY(compare_pairs, struct device_pair, item->s_per_byte)
 
 /* The first device of each one's component in `lead`. */
 static void join_pairs(int count, const struct device_pair *pairs, int pair_count, int *lead) {
@@ -398,19 +395,19 @@ enum status conversions_create(const struct device_mesh *mesh, const struct layo
     size_t count = (size_t)layout_count(mesh, shape->rank);
     struct conversions made = {
         .mesh = *mesh, .shape = *shape, .element_bytes = element_bytes, .count = (int)count, .pricer = pricer};
-    made.price = mem_array(count * count, sizeof *made.price);
-    made.first = mem_array(count * count, sizeof *made.first);
-    struct search search = {.steps = mem_array(count, sizeof *search.steps),
-                            .done = mem_array(count, sizeof *search.done)};
-    enum status status = made.price && made.first && search.steps && search.done ? STATUS_OK : STATUS_FAILED;
-    for (int source = 0; source < made.count && status == STATUS_OK; source++)
+    struct search search;
+    struct scratch memory = {0};
+    enum status status;
+    TRY_GOTO(status, mem_items(&made.price, count * count), done);
+    TRY_GOTO(status, mem_items(&made.first, count * count), done);
+    TRY_GOTO(status, scratch_items(&memory, &search.steps, count), done);
+    TRY_GOTO(status, scratch_items(&memory, &search.done, count), done);
+    for (int source = 0; source < made.count; source++)
         solve_from(&made, source, &search);
-    mem_free(search.steps);
-    mem_free(search.done);
-    if (status == STATUS_OK)
-        *out = made;
-    else
-        conversions_free(&made);
+    *out = made;
+done:
+    scratch_free(&memory);
+    if (status != STATUS_OK) conversions_free(&made);
     return status;
 }
 

@@ -113,11 +113,7 @@ static enum status consider_meshes(struct candidates *out) {
     return STATUS_OK;
 }
 
-static int by_bound(const void *left, const void *right) {
-    const struct candidate *a = left, *b = right;
-    if (a->min_s != b->min_s) return a->min_s < b->min_s ? -1 : 1;
-    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
-}
+ORDER_BY_BOTH(by_bound, struct candidate, item->min_s, item->bytes)
 
 /* Whether something on the Pareto front is as small and at most so slow. */
 static bool is_beaten(const struct choices *pareto_front, double seconds, double bytes) {
@@ -156,10 +152,7 @@ static enum status simulate_candidates(const struct candidates *candidates, stru
     return STATUS_OK;
 }
 
-static int slowest_first(const void *left, const void *right) {
-    const struct choice *a = left, *b = right;
-    return (a->forecast.step_s < b->forecast.step_s) - (a->forecast.step_s > b->forecast.step_s);
-}
+ORDER_BY(slowest_first, struct choice, -item->forecast.step_s)
 
 static enum status refuse(const struct candidates *candidates) {
     const struct choice_request *request = candidates->request;

@@ -174,10 +174,7 @@ static enum status create_lives(const struct timeline *timeline, struct lives *o
     return STATUS_OK;
 }
 
-static int compare_changes(const void *a, const void *b) {
-    double x = ((const struct change *)a)->time_s, y = ((const struct change *)b)->time_s;
-    return (x > y) - (x < y);
-}
+ORDER_BY(compare_changes, struct change, item->time_s)
 
 /* A tier's begins and ends of lives, by time; the end of the step is left out. Returns their number. */
 static size_t list_changes(const struct lives *lives, enum tier tier, struct change *out) {
