@@ -283,12 +283,22 @@ static enum status add_stage(struct execution_source *source, const struct wave_
     return STATUS_OK;
 }
 
-static enum status add_steps(struct execution_source *source, const struct wave_part *wave,
-                             struct execution_list *out) {
+/* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a micro-batch's last
+ * forward that is directly followed by its backward belongs to that. `event` NULL: all of the schedule. */
+static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
+    const struct activation_step *step = &source->activations.list.items[s];
+    if (step->action == ACTIVATION_MOVE) return false;
+    if (event && stage_spans_of_block(&source->spans, step->block) != event->span) return false;
+    if (!event || !source->pipeline.trains) return true;
+    bool opens = step->action == ACTIVATION_FORWARD && source->opening[step->block] == (int32_t)s && !pair;
+    return opens != event->backward;
+}
+
+static enum status add_steps(struct execution_source *source, const struct pipeline_event *event,
+                             const struct wave_part *wave, struct execution_list *out) {
     for (size_t s = 0; s < source->activations.list.count; s++) {
         bool pair = is_pair(&source->activations, s);
-        if (source->activations.list.items[s].action == ACTIVATION_MOVE) continue;
-        TRY(add_stage(source, wave, s, pair, out));
+        if (is_in(source, event, s, pair)) TRY(add_stage(source, wave, s, pair, out));
         s += pair;
     }
     return STATUS_OK;
@@ -321,33 +331,12 @@ enum status executions_of_wave(struct execution_source *source, const struct wav
     size_t begin = out->list.count;
     begin_share(source, wave->closes_share);
     bool stages = wave->slots > 0 || source->cuts;
-    TRY(stages ? add_steps(source, wave, out) : add_empty(source, wave, out));
+    TRY(stages ? add_steps(source, NULL, wave, out) : add_empty(source, wave, out));
     TRY(add_latest(source, wave->closes_step, out));
     return sweep_wave(source->graph, wave->slots > 0 ? wave->slots : 1, begin, out);
 }
 
 /* ---- pipelines ---- */
-
-/* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a micro-batch's last
- * forward that is directly followed by its backward belongs to that. */
-static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
-    const struct activation_step *step = &source->activations.list.items[s];
-    if (step->action == ACTIVATION_MOVE || stage_spans_of_block(&source->spans, step->block) != event->span)
-        return false;
-    if (!source->pipeline.trains) return true;
-    bool opens = step->action == ACTIVATION_FORWARD && source->opening[step->block] == (int32_t)s && !pair;
-    return opens != event->backward;
-}
-
-static enum status add_event(struct execution_source *source, const struct pipeline_event *event,
-                             const struct wave_part *wave, struct execution_list *out) {
-    for (size_t s = 0; s < source->activations.list.count; s++) {
-        bool pair = is_pair(&source->activations, s);
-        if (is_in(source, event, s, pair)) TRY(add_stage(source, wave, s, pair, out));
-        s += pair;
-    }
-    return STATUS_OK;
-}
 
 /* Of activations one a micro-batch. Parameters come here only when their update was left to this step, during which
  * they are sent (add_deferred_update). */
@@ -416,7 +405,7 @@ enum status executions_of_pipeline(struct execution_source *source, const struct
         if (e < next || !pipeline_concerns(&source->pipeline, event, source->stage)) continue;
         if (event->value < 0) TRY(add_arrivals(source, e, share, wave_micro_batches, waves, out, &next));
         const struct wave_part wave = part_of_pipeline(share, wave_micro_batches, waves, event->wave);
-        TRY(event->value < 0 ? add_event(source, event, &wave, out) : add_message(source, event, &wave, out));
+        TRY(event->value < 0 ? add_steps(source, event, &wave, out) : add_message(source, event, &wave, out));
     }
     TRY(add_latest(source, share->closes_step, out));
     return sweep_wave(source->graph, share->slots + waves, begin, out);

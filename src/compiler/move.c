@@ -116,19 +116,23 @@ static void remove_elsewhere(struct program *program) {
     program->instructions.count = (size_t)kept;
 }
 
+/* Finds the residencies, places what each of them needs, makes its buffers and weaves its instructions in. */
+static enum status serve(struct residencies *residencies, enum status (*place)(struct residencies *residencies),
+                         enum status (*make_buffers)(struct residencies *residencies), residencies_make *make) {
+    enum status status = residencies_find(residencies);
+    if (status == STATUS_OK) status = place(residencies);
+    if (status == STATUS_OK) status = make_buffers(residencies);
+    if (status == STATUS_OK) status = residencies_weave(residencies, make);
+    residencies_free(residencies);
+    return status;
+}
+
 enum status program_gather(struct program *program, const struct policy *policy) {
     struct residencies residencies = {.program = program, .policy = policy, .is_away = is_use, .is_held = is_held};
     if (partition_width(policy->partition.parameters) == 1) return STATUS_OK;
-    enum status status;
-    TRY_GOTO(status, residencies_find(&residencies), done);
-    TRY_GOTO(status, place_gathers(&residencies), done);
-    TRY_GOTO(status, make_wholes(&residencies), done);
-    TRY_GOTO(status, residencies_weave(&residencies, make_gather), done);
+    TRY(serve(&residencies, place_gathers, make_wholes, make_gather));
     remove_elsewhere(program);
-    TRY_GOTO(status, sort_collectives(program), done);
-done:
-    residencies_free(&residencies);
-    return status;
+    return sort_collectives(program);
 }
 
 static bool is_elsewhere(const struct buffer *buffer, const struct instruction *user) {
@@ -276,15 +280,9 @@ static void choose_alignment(struct program *program) {
 enum status program_move(struct program *program, const struct policy *policy) {
     struct residencies residencies = {
         .program = program, .policy = policy, .is_away = is_elsewhere, .is_held = is_parameter_residency};
-    enum status status;
-    TRY_GOTO(status, residencies_find(&residencies), done);
-    TRY_GOTO(status, place_transfers(&residencies), done);
-    TRY_GOTO(status, make_copies(&residencies), done);
-    TRY_GOTO(status, residencies_weave(&residencies, make_transfer), done);
+    TRY(serve(&residencies, place_transfers, make_copies, make_transfer));
     number_streams(program);
     choose_alignment(program);
     program_set_lifetimes(program);
-done:
-    residencies_free(&residencies);
-    return status;
+    return STATUS_OK;
 }

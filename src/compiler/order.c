@@ -110,10 +110,7 @@ static enum status collect(struct collector *collector, struct segments *segment
 
 /* ---- segments ---- */
 
-static int compare_borders(const void *a, const void *b) {
-    const struct border *x = a, *y = b;
-    return (x->key > y->key) - (x->key < y->key);
-}
+ORDER_BY(compare_borders, struct border, item->key)
 
 /* By their bytes, tier by tier; reaches then have their places in that order in place of the numbers of arrival. */
 static enum status sort_borders(struct collector *collector, struct segments *segments) {
@@ -159,17 +156,12 @@ void segments_free(struct segments *segments) {
 
 enum { WALK_STEPS = 2, WALK_REPETITIONS_MAX = 3 };
 
-static void join(struct clock *into, const struct clock *other) {
-    for (int s = 0; s < STREAMS_MAX; s++)
-        if (other->ended[s] > into->ended[s]) into->ended[s] = other->ended[s];
-}
-
 void walk_refresh(struct walk *walk) {
     const struct instruction *instruction = &walk->program->instructions.items[walk->instruction];
     walk->before = walk->streams[instruction->stream];
     for (int32_t i = 0; i < instruction->wait_count; i++) {
         int32_t other = instruction->waits[i];
-        if (walk->started[other]) join(&walk->before, &walk->latest[other]);
+        if (walk->started[other]) clock_join(&walk->before, &walk->latest[other]);
     }
 }
 

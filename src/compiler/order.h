@@ -42,6 +42,10 @@ static inline int64_t segments_begin(const struct segments *segments, int32_t se
 struct clock {
     int64_t ended[STREAMS_MAX];
 };
+static inline void clock_join(struct clock *into, const struct clock *other) {
+    for (int s = 0; s < STREAMS_MAX; s++)
+        if (other->ended[s] > into->ended[s]) into->ended[s] = other->ended[s];
+}
 
 struct walk {
     const struct program *program;

@@ -140,18 +140,12 @@ static enum status sweep_place(const struct program *program, struct buffer *con
 
 /* An order of buffers, the largest key first. Ties fall back to the id, so that every order is total and placement the
  * same everywhere. */
-#define BY(name, key)                                                                                                  \
-    static int64_t name##_key(const struct buffer *buffer) { return key; }                                             \
-    static int name(const void *a, const void *b) {                                                                    \
-        const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;                          \
-        int64_t p = name##_key(x), q = name##_key(y);                                                                  \
-        return p != q ? (p > q ? -1 : 1) : (x->id > y->id) - (x->id < y->id);                                          \
-    }
-BY(by_bytes, buffer->bytes)
-BY(by_area, buffer->bytes *(buffer->last - buffer->first + 1))
-BY(by_duration, buffer->last - buffer->first)
+#define LARGEST_FIRST(name, key) ORDER_BY_BOTH(name, struct buffer *, -(int64_t)(key), (*item)->id)
+LARGEST_FIRST(by_bytes, (*item)->bytes)
+LARGEST_FIRST(by_area, (*item)->bytes *((*item)->last - (*item)->first + 1))
+LARGEST_FIRST(by_duration, (*item)->last - (*item)->first)
 /* Of those that begin together, the one that lives longest first. */
-BY(by_precedence, buffer->last - ((int64_t)buffer->first << 32))
+LARGEST_FIRST(by_precedence, (*item)->last - ((int64_t)(*item)->first << 32))
 
 /* Copies between tiers, moved to bytes that were not in use shortly before.
  *
@@ -246,11 +240,7 @@ static void move_copy(struct apart *apart, const struct buffer *buffer) {
     if (offset >= 0) set_offset(apart, at, offset);
 }
 
-static int by_offset(const void *a, const void *b) {
-    const struct range *x = a, *y = b;
-    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return (x->buffer->id > y->buffer->id) - (x->buffer->id < y->buffer->id);
-}
+ORDER_BY_BOTH(by_offset, struct range, item->offset, item->buffer->id)
 
 static int by_first(const void *a, const void *b) {
     const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
@@ -298,12 +288,9 @@ static enum status place_apart(const struct program *program, struct buffer **li
                                int64_t top) {
     size_t copies = list_copies(program, list, count);
     if (copies == 0) return STATUS_OK;
-    struct apart apart = {.ranges = mem_array(count, sizeof *apart.ranges),
-                          .near = mem_array(count, sizeof *apart.near),
-                          .count = count,
-                          .base = base,
-                          .top = top};
-    enum status status = apart.ranges && apart.near ? STATUS_OK : STATUS_FAILED;
+    struct apart apart = {.count = count, .base = base, .top = top};
+    enum status status = mem_items(&apart.ranges, count);
+    if (status == STATUS_OK) status = mem_items(&apart.near, count);
     if (status == STATUS_OK) list_ranges(program, list, copies, &apart);
     for (size_t c = 0; c < copies && status == STATUS_OK; c++)
         move_copy(&apart, list[c]);

@@ -23,11 +23,7 @@ struct timed {
     size_t residency;
 };
 
-static int compare_timed(const void *a, const void *b) {
-    const struct timed *x = a, *y = b;
-    if (x->first != y->first) return x->first < y->first ? -1 : 1;
-    return (x->residency > y->residency) - (x->residency < y->residency);
-}
+ORDER_BY_BOTH(compare_timed, struct timed, item->first, item->residency)
 
 /* The next use of the buffer of `residency` in a place after `instruction` in the same section; INT32_MAX when there is
  * none.

@@ -52,11 +52,6 @@ static enum status unroll(const struct program *program, struct unrolled *unroll
     return scratch_items(&unrolled->memory, &unrolled->clocks, (size_t)issues);
 }
 
-static void join(struct clock *into, const struct clock *other) {
-    for (int s = 0; s < STREAMS_MAX; s++)
-        if (other->ended[s] > into->ended[s]) into->ended[s] = other->ended[s];
-}
-
 /* An issue ends after the one before it on its stream and after what it waits for. */
 static enum status issue_at(struct unrolled *unrolled, int32_t index, int64_t step, int64_t repetition,
                             struct proof_issue *issue) {
@@ -72,7 +67,7 @@ static enum status issue_at(struct unrolled *unrolled, int32_t index, int64_t st
             theirs->ended[program->instructions.items[waited].stream] == 0)
             return status_set(STATUS_FAILED, "program: instruction %d waits for an issue of %d that comes later", index,
                               waited);
-        join(&clock, theirs);
+        clock_join(&clock, theirs);
     }
     issue->instruction = index;
     issue->number = ++unrolled->issued[instruction->stream];

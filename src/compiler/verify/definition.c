@@ -81,10 +81,7 @@ static enum status add_program(const struct program *program, struct borders *of
     return STATUS_OK;
 }
 
-static int compare_borders(const void *a, const void *b) {
-    int64_t first = *(const int64_t *)a, second = *(const int64_t *)b;
-    return (first > second) - (first < second);
-}
+ORDER_BY(compare_borders, int64_t, *item)
 
 /* Ascending, each once, with the first and the last. */
 static enum status settle(struct borders *of, const struct tensor *parameter) {
