@@ -334,8 +334,7 @@ static enum status walk(const struct walking *walking, int first, int end) {
     return STATUS_OK;
 }
 
-/* Of all that a micro-batch's step goes through. */
-static int64_t step_bytes(const struct graph *graph) {
+int64_t walk_step_bytes(const struct graph *graph) {
     int64_t bytes = 0;
     for (size_t i = 0; i < graph->tensors.count; i++)
         if (!graph->tensors.items[i]->base) bytes += shape_bytes(&graph->tensors.items[i]->shape);
@@ -365,7 +364,7 @@ static bool leaves_caches(const struct walking *walking) {
     static const double SAME = 0.75;
     const struct backend *backend = walking->options->backend;
     const struct arena *arena = &walking->options->memory[0].arena;
-    int64_t step = step_bytes(walking->points->graph), bytes = step < arena->bytes ? step : arena->bytes;
+    int64_t step = walk_step_bytes(walking->points->graph), bytes = step < arena->bytes ? step : arena->bytes;
     double again = INFINITY, evicted = INFINITY;
     if (!evict_possible() || step < STEP_BYTES_MIN) return false;
     if (step > backend->cache_bytes()) return true;
@@ -384,7 +383,7 @@ static enum status walk_all(const struct walking *walking) {
     int64_t max = options->cache->memory_bytes / WALK_PARTS - walking->flush_bytes;
     int count = (int)walking->calls.count;
     int64_t all = count > 0 ? node_walk_lay_out(graph, walking->calls.items, count, walking->places)
-                            : step_bytes(graph); /* for leaves_caches */
+                            : walk_step_bytes(graph); /* for leaves_caches */
     for (int i = 0; i < contention_members(&options->cache->contention); i++)
         TRY(bench_memory_grow(options->backend, &options->memory[i],
                               (all < max ? all : max) + walking->flush_bytes)); /* once, not walk by walk */
@@ -402,7 +401,7 @@ static enum status walk_all(const struct walking *walking) {
 
 /* Reading 1.5 times the bytes of the last cache replaces all that it holds. */
 static int64_t flush_bytes(const struct walking *walking) {
-    int64_t max = walking->options->cache->memory_bytes / FLUSH_PARTS, step = step_bytes(walking->points->graph);
+    int64_t max = walking->options->cache->memory_bytes / FLUSH_PARTS, step = walk_step_bytes(walking->points->graph);
     int64_t cache = walking->options->backend->cache_bytes();
     if (cache > 0 && max > cache / 2 * 3) max = cache / 2 * 3;
     return step < max ? step : max;

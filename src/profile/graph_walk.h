@@ -48,6 +48,9 @@ enum status node_walk_run(struct node_walk *walk);
  * (measurement_settled), or that take over 0.15 s, of which one counts. Then each call has samples. */
 enum status node_walk_measure(struct node_walk *walk, double budget_s);
 
+/* Of all that a micro-batch's step goes through. */
+int64_t walk_step_bytes(const struct graph *graph);
+
 /* Measures points in walks over their nodes, each as long as the memory allows. */
 
 /* Whether a point is measured so: an operator as it is, of points that know their graph. */

@@ -294,13 +294,6 @@ static struct transfer_rate make_rate(const double seconds[2], int64_t small_byt
     return (struct transfer_rate){fmax(latency_s, 0) / phases, 1 / slope};
 }
 
-static int count_phases(int length) {
-    int phases = 0;
-    for (int reached = 1; reached < length; reached *= 2)
-        phases++;
-    return phases;
-}
-
 /* All-gathers of all groups along an axis at once, by messages or in place. */
 static enum status measure_axis(struct link_bench *bench, enum mesh_group_kind kind, bool in_place,
                                 struct transfer_rate *out) {
@@ -316,7 +309,7 @@ static enum status measure_axis(struct link_bench *bench, enum mesh_group_kind k
         TRY(time_trial(bench, &trial, true, &seconds[i]));
     }
     int64_t moved = large / trial.group.count * (trial.group.count - 1);
-    *out = make_rate(seconds, sizes[0], large, moved, in_place ? 1 : count_phases(trial.group.count));
+    *out = make_rate(seconds, sizes[0], large, moved, in_place ? 1 : lane_levels(trial.group.count));
     return STATUS_OK;
 }
 

@@ -49,10 +49,7 @@ struct sample stopwatch_end(const struct stopwatch *stopwatch) {
     return (struct sample){(double)(taken > 0 ? taken : 1) * 1e-9, waited > 0 ? (double)waited * 1e-9 : 0};
 }
 
-static int ascending(const void *left, const void *right) {
-    double a = ((const struct sample *)left)->seconds, b = ((const struct sample *)right)->seconds;
-    return (a > b) - (a < b);
-}
+ORDER_BY(ascending, struct sample, item->seconds)
 
 struct measurement measurement_of(struct sample *samples, int count) {
     qsort(samples, (size_t)count, sizeof *samples, ascending);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/terminal.h"
+#include "profile/graph_walk.h"
 #include "profile/machine_rates.h"
 #include "profile/operator_bench.h"
 #include "profile/points.h"
@@ -81,11 +82,7 @@ static enum status find_entries(struct profile *profile, const struct cluster *c
 }
 
 int64_t profile_memory_of(const struct backend *backend, const struct graph *graph) {
-    int64_t bytes = 0;
-    if (backend->memory) return 0;
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        if (!graph->tensors.items[i]->base) bytes += shape_bytes(&graph->tensors.items[i]->shape);
-    return bytes;
+    return backend->memory ? 0 : walk_step_bytes(graph);
 }
 
 /* Measuring takes no more memory than training the model. */

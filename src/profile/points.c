@@ -263,10 +263,7 @@ struct measuring {
     int32_t measured;
 };
 
-static int by_work(const void *left, const void *right) {
-    double a = (*(struct point *const *)left)->work, b = (*(struct point *const *)right)->work;
-    return (a > b) - (a < b);
-}
+ORDER_BY(by_work, struct point *, (*item)->work)
 
 /* The elements of a curve's point whose weight, gradient and two moments fit the memory. Time is in proportion there.
  */
