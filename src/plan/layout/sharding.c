@@ -395,19 +395,19 @@ enum status conversions_create(const struct device_mesh *mesh, const struct layo
     size_t count = (size_t)layout_count(mesh, shape->rank);
     struct conversions made = {
         .mesh = *mesh, .shape = *shape, .element_bytes = element_bytes, .count = (int)count, .pricer = pricer};
-    struct search search;
-    struct scratch memory = {0};
-    enum status status;
-    TRY_GOTO(status, mem_items(&made.price, count * count), done);
-    TRY_GOTO(status, mem_items(&made.first, count * count), done);
-    TRY_GOTO(status, scratch_items(&memory, &search.steps, count), done);
-    TRY_GOTO(status, scratch_items(&memory, &search.done, count), done);
-    for (int source = 0; source < made.count; source++)
+    made.price = mem_array(count * count, sizeof *made.price);
+    made.first = mem_array(count * count, sizeof *made.first);
+    struct search search = {.steps = mem_array(count, sizeof *search.steps),
+                            .done = mem_array(count, sizeof *search.done)};
+    enum status status = made.price && made.first && search.steps && search.done ? STATUS_OK : STATUS_FAILED;
+    for (int source = 0; source < made.count && status == STATUS_OK; source++)
         solve_from(&made, source, &search);
-    *out = made;
-done:
-    scratch_free(&memory);
-    if (status != STATUS_OK) conversions_free(&made);
+    mem_free(search.steps);
+    mem_free(search.done);
+    if (status == STATUS_OK)
+        *out = made;
+    else
+        conversions_free(&made);
     return status;
 }
 
