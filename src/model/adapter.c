@@ -16,49 +16,33 @@ static enum status malformed(const char *text, const char *why) {
     return status_hint(STATUS_BAD_INPUT, "RANK,ALPHA,TARGETS, such as 8,16,q_proj,v_proj or 16,32,all-linear");
 }
 
-enum status adapter_each_target(const struct adapter *adapter,
-                                enum status (*each)(void *payload, const char *target, size_t length), void *payload) {
-    for (const char *at = adapter->targets;; at++) {
-        size_t length = strcspn(at, ",");
-        TRY(each(payload, at, length));
-        at += length;
-        if (!*at) return STATUS_OK;
-    }
-}
-
-static enum status append(void *payload, const char *target, size_t length) {
-    int failed = json_array_append_new(payload, json_stringn(target, length));
-    return failed ? status_no_memory(0, "a list of targets") : STATUS_OK;
+bool adapter_take_target(const char **left, struct adapter_target *out) {
+    if (!*left) return false;
+    *out = (struct adapter_target){*left, strcspn(*left, ",")};
+    *left = out->name[out->length] ? out->name + out->length + 1 : NULL;
+    return true;
 }
 
 json_t *adapter_list_targets(const struct adapter *adapter) {
     json_t *list = json_array();
-    if (list && adapter_each_target(adapter, append, list) == STATUS_OK) return list;
-    json_decref(list);
-    return NULL;
-}
-
-/* Whether a target may be the name of a layer, or its end. */
-static bool adapter_names_layer(const char *target) {
-    return *target && target[strspn(target, target_letters)] == '\0';
-}
-
-static enum status check_target(void *payload, const char *target, size_t length) {
-    const char *text = payload;
-    if (length == 0) return malformed(text, "a target is empty");
-    if (strspn(target, target_letters) < length) return malformed(text, "a target is no layer's name");
-    bool all = length == strlen(all_linear) && strncmp(target, all_linear, length) == 0;
-    if (all && target[length] == ',') return malformed(text, "all-linear stands alone");
-    return STATUS_OK;
+    int failed = !list;
+    struct adapter_target target;
+    for (const char *left = adapter->targets; adapter_take_target(&left, &target);)
+        failed |= json_array_append_new(list, json_stringn(target.name, target.length));
+    return json_unless(failed, list);
 }
 
 static enum status check(const char *text, const struct adapter *adapter) {
+    struct adapter_target target;
     if (adapter->rank < 1 || adapter->rank > RANK_MAX) return malformed(text, "the rank is not in 1 to 65536");
     if (!(adapter->alpha > 0 && adapter->alpha <= 1e9)) return malformed(text, "alpha is not above 0 and at most 1e9");
-    const char *all = strstr(adapter->targets, ",all-linear");
-    if (all && (all[strlen(all_linear) + 1] == ',' || !all[strlen(all_linear) + 1]))
-        return malformed(text, "all-linear stands alone");
-    return adapter_each_target(adapter, check_target, (void *)(uintptr_t)text);
+    for (const char *left = adapter->targets; adapter_take_target(&left, &target);) {
+        bool all = target.length == strlen(all_linear) && strncmp(target.name, all_linear, target.length) == 0;
+        if (target.length == 0) return malformed(text, "a target is empty");
+        if (strspn(target.name, target_letters) < target.length) return malformed(text, "a target is no layer's name");
+        if (all && strcmp(adapter->targets, all_linear) != 0) return malformed(text, "all-linear stands alone");
+    }
+    return STATUS_OK;
 }
 
 enum status adapter_parse(const char *text, struct adapter *out) {
@@ -82,20 +66,19 @@ char *adapter_print(const struct adapter *adapter, char text[ADAPTER_TEXT_BYTES]
     return text;
 }
 
-bool adapter_matches(const char *layer, const char *target, size_t target_length) {
+bool adapter_matches(const char *layer, const struct adapter_target *target) {
     size_t length = strlen(layer);
-    if (length < target_length || strncmp(layer + length - target_length, target, target_length) != 0) return false;
-    return length == target_length || layer[length - target_length - 1] == '.';
+    if (length < target->length) return false;
+    const char *end = layer + length - target->length;
+    return strncmp(end, target->name, target->length) == 0 && (end == layer || end[-1] == '.');
 }
 
 bool adapter_wanted(const struct adapter *adapter, const char *layer) {
+    struct adapter_target target;
     if (adapter->rank == 0) return false;
     if (strcmp(adapter->targets, all_linear) == 0) return true;
-    for (const char *at = adapter->targets; *at;) {
-        size_t length = strcspn(at, ",");
-        if (adapter_matches(layer, at, length)) return true;
-        at += length + (at[length] == ',');
-    }
+    for (const char *left = adapter->targets; adapter_take_target(&left, &target);)
+        if (adapter_matches(layer, &target)) return true;
     return false;
 }
 
@@ -192,7 +175,7 @@ static enum status check_kind(const char *file, const json_t *object) {
 static enum status append_target(const char *file, const json_t *value, struct adapter *adapter) {
     const char *target = json_string_value(value);
     size_t used = strlen(adapter->targets);
-    if (!target || !adapter_names_layer(target))
+    if (!target || !*target || target[strspn(target, target_letters)] != '\0')
         return status_set(STATUS_BAD_INPUT, "%s: target_modules: must be names of linear layers", file);
     int length = snprintf(adapter->targets + used, sizeof adapter->targets - used, "%s%s", used ? "," : "", target);
     if (length >= 0 && used + (size_t)length < sizeof adapter->targets) return STATUS_OK;
@@ -203,7 +186,7 @@ static enum status append_target(const char *file, const json_t *value, struct a
 static enum status read_targets(const char *file, const json_t *object, struct adapter *adapter) {
     const json_t *targets = json_object_get(object, "target_modules");
     const char *text = json_string_value(targets);
-    if (text && strcmp(text, "all-linear") == 0) return append_target(file, targets, adapter);
+    if (text && strcmp(text, all_linear) == 0) return append_target(file, targets, adapter);
     if (!json_is_array(targets) || json_array_size(targets) == 0)
         return status_set(STATUS_BAD_INPUT, "%s: target_modules: must be a list of names or \"all-linear\"", file);
     for (size_t i = 0; i < json_array_size(targets); i++)

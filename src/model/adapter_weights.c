@@ -10,15 +10,8 @@
 #include "model/families/builder.h"
 #include "model/safetensors.h"
 
-enum { ADAPTER_LAYER_BYTES = 256 };
-
-enum { ADAPTER_CONFIG_LIMIT_BYTES = 1 << 20 };
-
-/* A graph of one token, for its parameters. */
-static enum status adapter_small_graph(const struct model *model, struct graph **out) {
-    struct tensor *logits;
-    return model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, out, &logits);
-}
+enum { ADAPTER_LAYER_BYTES = 256, ADAPTER_CONFIG_LIMIT_BYTES = 1 << 20 };
+static const char all_linear[] = "all-linear";
 
 /* y + (alpha / rank) B (A x) */
 static struct tensor *add_adapter(struct builder *builder, const char *layer, const char *node_name, struct tensor *x,
@@ -98,7 +91,7 @@ enum status adapter_freeze(const struct model *model, struct graph *graph) {
 
 static enum status try_graph(const struct model *model) {
     struct graph *graph;
-    TRY(adapter_small_graph(model, &graph));
+    TRY(model_build_small_graph(model, &graph));
     graph_free(graph);
     return STATUS_OK;
 }
@@ -120,97 +113,80 @@ static bool layer_of(const struct tensor *tensor, char layer[ADAPTER_LAYER_BYTES
     return true;
 }
 
-/* The last parts of the names of layers with adapters, each once; NULL when out of memory. */
-static json_t *list_layers(const struct graph *graph) {
-    json_t *names = json_object(), *list = json_array();
-    int failed = !names || !list;
-    for (size_t i = 0; i < graph->tensors.count && !failed; i++) {
+/* Whether one of the targets has this name. */
+static bool names_target(const char *targets, const char *name, size_t length) {
+    struct adapter_target target;
+    while (adapter_take_target(&targets, &target))
+        if (target.length == length && strncmp(target.name, name, length) == 0) return true;
+    return false;
+}
+
+/* The last parts of the names of layers with adapters, each once. */
+static void list_layers(const struct graph *graph, char targets[ADAPTER_TARGETS_BYTES]) {
+    targets[0] = '\0';
+    for (size_t i = 0; i < graph->tensors.count; i++) {
         char layer[ADAPTER_LAYER_BYTES];
         if (!layer_of(graph->tensors.items[i], layer)) continue;
         const char *dot = strrchr(layer, '.'), *last = dot ? dot + 1 : layer;
-        if (json_object_get(names, last)) continue;
-        failed = json_object_set_new(names, last, json_null()) != 0 || json_array_append_new(list, json_string(last));
+        size_t used = strlen(targets);
+        if (names_target(targets, last, strlen(last))) continue;
+        snprintf(targets + used, ADAPTER_TARGETS_BYTES - used, "%s%s", used ? "," : "", last);
     }
-    json_decref(names);
-    if (!failed) return list;
-    json_decref(list);
-    (void)status_no_memory(0, "a list of layers");
-    return NULL;
-}
-
-static void print_names(const json_t *list, const char *between, char *text, size_t bytes) {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, bytes - used, "%s%s", i ? between : "", json_string_value(json_array_get(list, i)));
-    }
-}
-
-struct target_check {
-    const struct graph *graph;
-    const struct model *model;
-    const char *field; /* that names the targets */
-};
-
-static enum status hint_layers(const struct model *model) {
-    struct model all = *model;
-    struct graph *graph;
-    char text[512] = "";
-    strcpy(all.config.adapter.targets, "all-linear");
-    all.frozen = NULL;
-    if (adapter_small_graph(&all, &graph) != STATUS_OK) return STATUS_FAILED;
-    json_t *list = list_layers(graph);
-    print_names(list, ", ", text, sizeof text);
-    json_decref(list);
-    graph_free(graph);
-    return status_hint(STATUS_BAD_INPUT, "linear layers of the model: %s", text);
-}
-
-static enum status check_target(void *payload, const char *target, size_t length) {
-    const struct target_check *check = payload;
-    if (length == strlen("all-linear") && strncmp(target, "all-linear", length) == 0) return STATUS_OK;
-    for (size_t i = 0; i < check->graph->tensors.count; i++) {
-        char layer[ADAPTER_LAYER_BYTES];
-        if (layer_of(check->graph->tensors.items[i], layer) && adapter_matches(layer, target, length)) return STATUS_OK;
-    }
-    status_set(STATUS_BAD_INPUT, "%s: '%.*s' is not a linear layer that takes an adapter", check->field, (int)length,
-               target);
-    return hint_layers(check->model);
-}
-
-static enum status check_targets(const struct model *model, const char *field) {
-    struct target_check check = {.model = model, .field = field};
-    struct graph *graph;
-    TRY(adapter_small_graph(model, &graph));
-    check.graph = graph;
-    enum status status = adapter_each_target(&model->config.adapter, check_target, &check);
-    graph_free(graph);
-    return status;
 }
 
 /* all-linear becomes the layers' names, as peft writes it. */
 static enum status name_targets(struct model *model) {
-    struct adapter *adapter = &model->config.adapter;
-    if (strcmp(adapter->targets, "all-linear") != 0) return STATUS_OK;
     struct graph *graph;
-    TRY(adapter_small_graph(model, &graph));
-    json_t *list = list_layers(graph);
+    if (strcmp(model->config.adapter.targets, all_linear) != 0) return STATUS_OK;
+    TRY(model_build_small_graph(model, &graph));
+    list_layers(graph, model->config.adapter.targets);
     graph_free(graph);
-    if (!list) return STATUS_FAILED;
-    char text[ADAPTER_TARGETS_BYTES] = "";
-    print_names(list, ",", text, sizeof text);
-    json_decref(list);
-    strcpy(adapter->targets, text);
     return STATUS_OK;
 }
 
-static enum status find_target(void *payload, const char *target, size_t length) {
-    const char *list = payload;
-    for (const char *at = list; *at;) {
-        size_t here = strcspn(at, ",");
-        if (here == length && strncmp(at, target, length) == 0) return STATUS_OK;
-        at += here + (at[here] == ',');
+static enum status hint_layers(const struct model *model) {
+    struct model all = *model;
+    struct adapter_target target;
+    char text[512] = "";
+    strcpy(all.config.adapter.targets, all_linear);
+    all.frozen = NULL;
+    if (name_targets(&all) != STATUS_OK) return STATUS_FAILED;
+    for (const char *left = all.config.adapter.targets; adapter_take_target(&left, &target);) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%.*s", used ? ", " : "", (int)target.length, target.name);
     }
-    return STATUS_BAD_INPUT;
+    return status_hint(STATUS_BAD_INPUT, "linear layers of the model: %s", text);
+}
+
+static bool takes_adapter(const struct graph *graph, const struct adapter_target *target) {
+    char layer[ADAPTER_LAYER_BYTES];
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (layer_of(graph->tensors.items[i], layer) && adapter_matches(layer, target)) return true;
+    return false;
+}
+
+/* `field` names the targets. */
+static enum status check_targets(const struct model *model, const char *field) {
+    struct adapter_target target;
+    struct graph *graph;
+    bool good = true;
+    if (strcmp(model->config.adapter.targets, all_linear) == 0) return STATUS_OK;
+    TRY(model_build_small_graph(model, &graph));
+    for (const char *left = model->config.adapter.targets; good && adapter_take_target(&left, &target);)
+        good = takes_adapter(graph, &target);
+    graph_free(graph);
+    if (good) return STATUS_OK;
+    status_set(STATUS_BAD_INPUT, "%s: '%.*s' is not a linear layer that takes an adapter", field, (int)target.length,
+               target.name);
+    return hint_layers(model);
+}
+
+/* Whether each of the targets is one of the others. */
+static bool are_among(const char *targets, const char *others) {
+    struct adapter_target target;
+    while (adapter_take_target(&targets, &target))
+        if (!names_target(others, target.name, target.length)) return false;
+    return true;
 }
 
 /* Whether both name the same layers, in whatever order; all-linear stands for the model's. */
@@ -219,9 +195,8 @@ static enum status compare_adapters(const struct model *model, const struct adap
     const struct adapter *own = &model->config.adapter, *named = &other.config.adapter;
     other.config.adapter = *wanted;
     TRY(name_targets(&other));
-    *same = own->rank == named->rank && own->alpha == named->alpha &&
-            adapter_each_target(own, find_target, (void *)(uintptr_t)named->targets) == STATUS_OK &&
-            adapter_each_target(named, find_target, (void *)(uintptr_t)own->targets) == STATUS_OK;
+    *same = own->rank == named->rank && own->alpha == named->alpha && are_among(own->targets, named->targets) &&
+            are_among(named->targets, own->targets);
     return STATUS_OK;
 }
 
@@ -238,7 +213,7 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
         status_set(STATUS_BAD_INPUT, "lora: %.200s differs from the model's adapter, %.200s", wanted_text, own_text);
         return status_hint(STATUS_BAD_INPUT, "leave the option out to train that adapter further");
     }
-    if (model->config.experts > 0 && strcmp(wanted.targets, "all-linear") == 0)
+    if (model->config.experts > 0 && strcmp(wanted.targets, all_linear) == 0)
         log_warning(
             "lora: all-linear means attention alone in a mixture of experts; peft adapts experts and router too");
     *own = wanted;
@@ -290,38 +265,27 @@ static enum status check_weights(const struct model *model, const struct graph *
     return STATUS_OK;
 }
 
-static enum status check_own_targets(const struct model *model, const char *file) {
-    char *field = mem_format("%s: target_modules", file);
-    enum status status = field ? check_targets(model, field) : STATUS_FAILED;
-    mem_free(field);
-    return status;
-}
-
 static enum status open_weights(struct model *model, const char *folder, const char *file) {
-    struct graph *graph;
-    char *path = path_join(folder, adapter_weights_name);
-    enum status status = path ? STATUS_OK : STATUS_FAILED;
-    if (path && !file_exists(path)) status = foreign_weights_refuse_folder(folder);
-    if (status == STATUS_OK) status = safetensors_open(path, &model->adapter_weights);
-    mem_free(path);
-    TRY(status);
-    TRY(check_own_targets(model, file));
-    TRY(name_targets(model));
-    TRY(adapter_small_graph(model, &graph));
+    struct graph *graph = NULL;
+    char *path = path_join(folder, adapter_weights_name), *field = mem_format("%s: target_modules", file);
+    enum status status;
+    TRY_GOTO(status, path && field ? STATUS_OK : STATUS_FAILED, done);
+    if (!file_exists(path)) TRY_GOTO(status, foreign_weights_refuse_folder(folder), done);
+    TRY_GOTO(status, safetensors_open(path, &model->adapter_weights), done);
+    TRY_GOTO(status, check_targets(model, field), done);
+    TRY_GOTO(status, name_targets(model), done);
+    TRY_GOTO(status, model_build_small_graph(model, &graph), done);
     status = check_weights(model, graph);
+done:
     graph_free(graph);
-    return status;
-}
-
-static bool holds(const char *folder, const char *name) {
-    char *path = path_join(folder, name);
-    bool there = path && file_exists(path);
+    mem_free(field);
     mem_free(path);
-    return there;
+    return status;
 }
 
 static bool holds_model(const char *folder) {
-    return holds(folder, "config.json") || holds(folder, adapter_config_name) || holds(folder, "run.json");
+    return model_folder_has(folder, "config.json") || model_folder_has(folder, adapter_config_name) ||
+           model_folder_has(folder, "run.json");
 }
 
 /* The base's directory, for the caller to free: a relative path is one of the working directory, as in peft, or, where
@@ -351,45 +315,34 @@ static enum status open_base(const char *folder, const char *file, const char *b
     return status;
 }
 
-static enum status open_adapter(const char *folder, const char *file, const char *base_folder, struct model **out) {
+enum status model_open_adapter(const char *given, const char *base_folder, struct model **out) {
+    char *folder = NULL, *file = NULL;
     json_t *object = NULL;
     const char *base = NULL;
     struct adapter adapter;
-    TRY(json_read_object(file, ADAPTER_CONFIG_LIMIT_BYTES, &object));
-    enum status status = adapter_read_config(file, object, &adapter, &base);
-    if (status == STATUS_OK) status = open_base(folder, file, base_folder ? base_folder : base, out);
-    double dropout = json_number_value(json_object_get(object, "lora_dropout"));
-    json_decref(object);
-    TRY(status);
-    struct model *model = *out;
+    struct model *model = NULL;
+    enum status status;
+    TRY_GOTO(status, model_folder_find(given, &folder), done);
+    file = path_join(folder, adapter_config_name);
+    TRY_GOTO(status, file ? STATUS_OK : STATUS_FAILED, done);
+    TRY_GOTO(status, json_read_object(file, ADAPTER_CONFIG_LIMIT_BYTES, &object), done);
+    TRY_GOTO(status, adapter_read_config(file, object, &adapter, &base), done);
+    TRY_GOTO(status, open_base(folder, file, base_folder ? base_folder : base, &model), done);
     model->config.adapter = adapter;
     model->adapter_folder = mem_string(folder);
-    if (!model->adapter_folder) return STATUS_FAILED;
+    TRY_GOTO(status, model->adapter_folder ? STATUS_OK : STATUS_FAILED, done);
+    double dropout = json_number_value(json_object_get(object, "lora_dropout"));
     if (dropout > 0) log_warning("%s asks for dropout (%g), which is not applied", file, dropout);
-    return open_weights(model, folder, file);
-}
-
-enum status model_open_adapter(const char *given, const char *base_folder, struct model **out) {
-    char *folder;
-    TRY(model_folder_find(given, &folder));
-    char *file = path_join(folder, adapter_config_name);
-    struct model *model = NULL;
-    enum status status = file ? open_adapter(folder, file, base_folder, &model) : STATUS_FAILED;
+    status = open_weights(model, folder, file);
+done:
+    json_decref(object);
     mem_free(file);
     mem_free(folder);
-    if (status != STATUS_OK)
-        model_free(model);
-    else
+    if (status == STATUS_OK)
         *out = model;
+    else
+        model_free(model);
     return status;
-}
-
-enum status adapter_find(const char *folder, bool *found) {
-    char *file = path_join(folder, adapter_config_name);
-    if (!file) return STATUS_FAILED;
-    *found = file_exists(file);
-    mem_free(file);
-    return STATUS_OK;
 }
 
 /* --- a model with adapters as one without --- */
@@ -476,19 +429,6 @@ done:
     return status;
 }
 
-static enum status merge_all(const struct model *model, struct graph *graph, struct weight_target *targets,
-                             int *count) {
-    size_t tensors = graph->tensors.count;
-    for (size_t i = 0; i < tensors; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind != TENSOR_PARAMETER || tensor->base || adapter_owns(tensor->name)) continue;
-        targets[*count] = weight_whole(tensor, DTYPE_F32, NULL);
-        TRY(merge_one(model, graph, &targets[(*count)++]));
-        progress_add(shape_elements(&tensor->shape));
-    }
-    return STATUS_OK;
-}
-
 enum status model_write_merged(const struct model *model, const char *folder) {
     BUG_IF(!model->adapter_weights, "a model without adapters is merged");
     if (model->config.base_format != WEIGHT_PLAIN)
@@ -497,10 +437,17 @@ enum status model_write_merged(const struct model *model, const char *folder) {
                            "merge into the model that they were made from: --base MODEL_DIR");
     struct graph *graph;
     int count = 0;
-    TRY(adapter_small_graph(model, &graph));
+    TRY(model_build_small_graph(model, &graph));
     struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
     progress_begin(PROGRESS_COUNT, model_parameter_count(graph), "merging adapters into weights");
-    enum status status = targets ? merge_all(model, graph, targets, &count) : STATUS_FAILED;
+    enum status status = targets ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0, tensors = graph->tensors.count; i < tensors && status == STATUS_OK; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (!is_parameter(tensor) || adapter_owns(tensor->name)) continue;
+        targets[count] = weight_whole(tensor, DTYPE_F32, NULL);
+        status = merge_one(model, graph, &targets[count++]);
+        progress_add(shape_elements(&tensor->shape));
+    }
     progress_end();
     struct model plain = *model;
     plain.config.adapter.rank = 0;
@@ -526,7 +473,7 @@ enum status adapter_write_settings(const struct model *model, const char *path, 
     struct graph *graph;
     struct file_sums *sums;
     TRY(manifest_add(manifest, path, &sums));
-    TRY(adapter_small_graph(model, &graph));
+    TRY(model_build_small_graph(model, &graph));
     json_t *targets = adapter_list_targets(&model->config.adapter), *object = NULL;
     if (targets)
         object =

@@ -1,7 +1,7 @@
 /* Descriptions of a model: its shape, by which a file tells its own model from another; as JSON; docs/models.md. */
 
 #include "model/config.h"
-#include "model/model.h"
+#include "model/weights.h"
 
 static const struct shape_field {
     const char *name;
@@ -53,18 +53,6 @@ enum status model_shape_check(const char *file, const json_t *shape, const struc
     json_decref(here);
     if (!differences[0]) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: is for another model: %s", file, differences);
-}
-
-/* --- the description as JSON --- */
-
-static enum status count_parameters(const struct model *model, int64_t *all, int64_t *matrix) {
-    struct graph *graph;
-    struct tensor *logits;
-    TRY(model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits));
-    *all = model_parameter_count(graph);
-    *matrix = model_matrix_parameter_count(graph);
-    graph_free(graph);
-    return STATUS_OK;
 }
 
 static const char *scaling_text(enum rope_scaling scaling) {
@@ -129,11 +117,12 @@ static json_t *summarise_adapter(const struct model *model) {
 }
 
 enum status model_summarise(const struct model *model, json_t **out) {
-    int64_t all = 0, matrix = 0;
-    TRY(count_parameters(model, &all, &matrix));
-    json_t *summary =
-        json_pack("{s:s, s:s, s:s?, s:I, s:I}", "kind", "model", "family", model->config.family->name, "folder",
-                  model->folder, "parameters", (json_int_t)all, "matrix_parameters", (json_int_t)matrix);
+    struct graph *graph;
+    TRY(model_build_small_graph(model, &graph));
+    json_t *summary = json_pack("{s:s, s:s, s:s?, s:I, s:I}", "kind", "model", "family", model->config.family->name,
+                                "folder", model->folder, "parameters", (json_int_t)model_parameter_count(graph),
+                                "matrix_parameters", (json_int_t)model_matrix_parameter_count(graph));
+    graph_free(graph);
     bool good = summary && set(summary, "config", summarise_config(&model->config)) &&
                 (model->config.rope.head_dim == 0 || set(summary, "rope", summarise_rope(&model->config.rope))) &&
                 (!model->weights || set(summary, "weights", summarise_weights(model->weights))) &&
@@ -195,13 +184,12 @@ static enum status print_family_row(const struct model_family *family, FILE *out
     struct model_config config;
     struct model *model;
     struct graph *graph;
-    struct tensor *logits;
     TRY(model_config_init(family->name, &config));
     config.vocab_size = config.context = config.layers = 1;
     config.hidden = 4;
     config.heads = 2;
     TRY(model_create(&config, &model));
-    enum status status = model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits);
+    enum status status = model_build_small_graph(model, &graph);
     if (status == STATUS_OK) {
         print_row(model, graph, out);
         graph_free(graph);
@@ -230,12 +218,10 @@ static const char *classes_of(const struct config_key *keys) {
     return keys->text;
 }
 
-static bool read_key(const struct config_key *key) { return key->use == CONFIG_ELSEWHERE || key->use < CONFIG_DROPOUT; }
-
 static void print_settings(const struct config_key *keys, FILE *out) {
     const char *separator = "- read: ";
     for (const struct config_key *key = keys; key->name; key++) {
-        if (!read_key(key)) continue;
+        if (key->use != CONFIG_ELSEWHERE && key->use >= CONFIG_DROPOUT) continue;
         fprintf(out, "%s`%s`%s", separator, key->name, key->required ? " (required)" : "");
         separator = ", ";
     }

@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <limits.h>
+
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
@@ -11,17 +13,13 @@
 static const char hub_url[] = "https://huggingface.co/";
 static const char name_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 
-static enum status holds(const char *folder, const char *name, bool *out) {
-    char *path = path_join(folder, name);
-    if (!path) return STATUS_FAILED;
-    *out = file_exists(path);
-    mem_free(path);
-    return STATUS_OK;
+bool model_folder_has(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && file_exists(path);
 }
 
-static enum status is_model(const char *folder, bool *out) {
-    TRY(holds(folder, "config.json", out));
-    return *out ? STATUS_OK : holds(folder, "adapter_config.json", out);
+static bool is_model(const char *folder) {
+    return model_folder_has(folder, "config.json") || model_folder_has(folder, adapter_config_name);
 }
 
 /* OWNER/NAME, where there is no directory of the owner's name that it could lie in. */
@@ -97,10 +95,9 @@ static enum status refuse_folder(const char *given) {
 }
 
 static enum status find_run_model(const char *run_folder, char **out) {
-    bool whole = false;
     char *folder = path_join(run_folder, "model");
-    enum status status = folder ? is_model(folder, &whole) : STATUS_FAILED;
-    if (status == STATUS_OK && !whole) status = refuse_unfinished(run_folder);
+    enum status status = folder ? STATUS_OK : STATUS_FAILED;
+    if (folder && !is_model(folder)) status = refuse_unfinished(run_folder);
     if (status == STATUS_OK)
         *out = folder;
     else
@@ -109,12 +106,10 @@ static enum status find_run_model(const char *run_folder, char **out) {
 }
 
 enum status model_folder_find(const char *given, char **out) {
-    bool model, run;
     if (!file_exists(given)) return refuse_missing(given);
     if (!file_is_folder(given)) return refuse_file(given);
-    TRY(is_model(given, &model));
-    TRY(holds(given, "run.json", &run));
-    if (!model) return run ? find_run_model(given, out) : refuse_folder(given);
+    if (!is_model(given))
+        return model_folder_has(given, "run.json") ? find_run_model(given, out) : refuse_folder(given);
     *out = mem_string(given);
     return *out ? STATUS_OK : STATUS_FAILED;
 }
@@ -135,31 +130,26 @@ const struct model_family *const model_wrappers[] = {
 };
 const int model_wrapper_count = sizeof model_wrappers / sizeof *model_wrappers;
 
+/* "gpt2, llama, …" */
+#define LISTED_NAME(name) ", " #name
+#define LISTED(list) (&(list(LISTED_NAME))[2])
+
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out) {
     for (int i = 0; i < model_family_count; i++) {
         if (strcmp(model_families[i]->name, name) != 0) continue;
         *out = model_families[i];
         return STATUS_OK;
     }
-    char known[256] = "";
-    for (int i = 0; i < model_family_count; i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", model_families[i]->name);
-    }
     status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not supported", file, field, name);
-    return status_hint(STATUS_BAD_INPUT, "supported: %s", known);
+    return status_hint(STATUS_BAD_INPUT, "supported: %s", LISTED(MODEL_FAMILY_LIST));
 }
 
 /* Says what a model with parts besides its text model would need to be. */
 static enum status refuse_wrapper(const char *file, const char *type) {
     status_set(STATUS_BAD_INPUT, "%s: model_type: \"%.60s\" is not supported: it has other parts than its text model",
                file, type);
-    char known[256] = "";
-    for (int i = 0; i < model_wrapper_count; i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", model_wrappers[i]->name);
-    }
-    return status_hint(STATUS_BAD_INPUT, "of such models, these are supported, whose text model trains: %s", known);
+    return status_hint(STATUS_BAD_INPUT, "of such models, these are supported, whose text model trains: %s",
+                       LISTED(MODEL_WRAPPER_LIST));
 }
 
 enum status model_family_of(const char *file, const json_t *config, const struct model_family **out) {
@@ -196,6 +186,7 @@ static enum status read_config(struct model *model, const char *file) {
     const struct model_family *family = NULL;
     TRY(model_family_of(file, model->config_json, &family));
     TRY(model_config_read(file, model->config_json, family, &model->config));
+    model->prefix = family->prefix;
     model->base_is_stored = model->config.base_format != WEIGHT_PLAIN;
     if (!model->base_is_stored || family->expert_format != WEIGHT_PLAIN) return STATUS_OK;
     const json_t *quantised = json_object_get(model->config_json, "quantization_config");
@@ -204,51 +195,22 @@ static enum status read_config(struct model *model, const char *file) {
     return STATUS_OK;
 }
 
-static enum status read_config_file(struct model *model, const char *file) {
-    TRY(json_read_object(file, CONFIG_LIMIT_BYTES, &model->config_json));
-    return read_config(model, file);
-}
-
-static enum status open_weights(struct model *model, const char *folder) {
-    TRY(safetensors_open_folder(folder, &model->weights));
-    weights_find_prefix(model);
-    TRY(weights_take_head(model));
-    enum weight_format format = model->config.base_format;
-    if (format == WEIGHT_NF4 || format == WEIGHT_NF4_WIDE)
-        TRY(stored_format_read_block(model->weights, &model->config.base_block));
-    TRY(weights_unstack(model));
-    return weights_check(model);
-}
-
-/* Whether the weights are to be read: in an outline, only where all their files are there. */
-static enum status wants_weights(const char *folder, bool outline, bool *out) {
-    *out = true;
-    return outline ? safetensors_folder_is_whole(folder, out) : STATUS_OK;
-}
-
 static enum status open_into(struct model *model, const char *folder, bool outline) {
-    bool weights;
+    bool weights = true; /* in an outline, only where all their files are there */
     model->folder = mem_string(folder);
     char *file = path_join(folder, "config.json");
-    enum status status = model->folder && file ? read_config_file(model, file) : STATUS_FAILED;
+    enum status status = STATUS_FAILED;
+    if (model->folder && file) status = json_read_object(file, CONFIG_LIMIT_BYTES, &model->config_json);
+    if (status == STATUS_OK) status = read_config(model, file);
     mem_free(file);
     TRY(status);
-    TRY(wants_weights(folder, outline, &weights));
-    model->prefix = model->config.family->prefix;
+    if (outline) TRY(safetensors_folder_is_whole(folder, &weights));
     if (weights)
-        TRY(open_weights(model, folder));
+        TRY(weights_open(model, folder));
     else
         log_note("%s: its weights are not here; config.json is enough for this", folder);
     if (model->config.dropout > 0)
         log_warning("%s/config.json asks for dropout (up to %g), which is not applied", folder, model->config.dropout);
-    return STATUS_OK;
-}
-
-static enum status read_preset(struct model *model, const struct model_preset *preset) {
-    model->preset = preset;
-    TRY(model_preset_config(preset, &model->config_json));
-    TRY(read_config(model, preset->name));
-    model->prefix = model->config.family->prefix;
     return STATUS_OK;
 }
 
@@ -261,23 +223,19 @@ static enum status open_plain(const char *folder, bool outline, struct model **o
 
 static enum status open_found(const char *given, bool outline, struct model **out) {
     char *folder;
-    bool is_adapter;
     TRY(model_folder_find(given, &folder));
-    enum status status = adapter_find(folder, &is_adapter);
-    if (status == STATUS_OK)
-        status = is_adapter ? model_open_adapter(folder, NULL, out) : open_plain(folder, outline, out);
+    enum status status = model_folder_has(folder, adapter_config_name) ? model_open_adapter(folder, NULL, out)
+                                                                       : open_plain(folder, outline, out);
     mem_free(folder);
     return status;
 }
 
 enum status model_open_base(const char *file, const char *given, struct model **out) {
     char *folder;
-    bool is_adapter;
     TRY(model_folder_find(given, &folder));
-    enum status status = adapter_find(folder, &is_adapter);
-    if (status == STATUS_OK && is_adapter)
-        status = status_set(STATUS_BAD_INPUT, "%s: the base model is an adapter itself: %s", file, folder);
-    if (status == STATUS_OK) status = open_plain(folder, false, out);
+    enum status status = model_folder_has(folder, adapter_config_name)
+                             ? status_set(STATUS_BAD_INPUT, "%s: the base model is an adapter itself: %s", file, folder)
+                             : open_plain(folder, false, out);
     mem_free(folder);
     return status;
 }
@@ -286,7 +244,11 @@ enum status model_open(const char *given, struct model **out) { return open_foun
 
 enum status model_open_preset(const struct model_preset *preset, struct model **out) {
     struct model *model = mem_array(1, sizeof *model);
-    return model ? keep_model(read_preset(model, preset), model, out) : STATUS_FAILED;
+    if (!model) return STATUS_FAILED;
+    model->preset = preset;
+    enum status status = model_preset_config(preset, &model->config_json);
+    if (status == STATUS_OK) status = read_config(model, preset->name);
+    return keep_model(status, model, out);
 }
 
 enum status model_open_outline(const char *name, struct model **out) {
@@ -409,6 +371,11 @@ enum status model_build_graph(const struct model *model, enum model_purpose purp
                               struct tensor **out_tensor) {
     TRY(check_sizes(&model->config, micro_batch_sequences, sequence_length));
     return build_into(model, purpose, graph_create(dtype, micro_batch_sequences, sequence_length), out, out_tensor);
+}
+
+enum status model_build_small_graph(const struct model *model, struct graph **out) {
+    struct tensor *logits;
+    return model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, out, &logits);
 }
 
 enum status model_build_decode_graph(const struct model *model, enum dtype dtype, const struct decode_shape *shape,

@@ -28,7 +28,6 @@
  * Their names and files are those of the library peft: a directory with adapter_config.json and
  * adapter_model.safetensors, which says where the base model is. A and B are parameters of the graph, named as in that
  * file. */
-#include "base/base.h"
 
 enum { ADAPTER_TEXT_BYTES = 1024, ADAPTER_TARGETS_BYTES = 896 };
 
@@ -44,14 +43,16 @@ enum status adapter_parse(const char *text, struct adapter *out);
 char *adapter_print(const struct adapter *adapter, char text[ADAPTER_TEXT_BYTES]);
 /* Whether the linear layer of this name ("model.layers.0.self_attn.q_proj") gets an adapter. */
 bool adapter_wanted(const struct adapter *adapter, const char *layer);
-/* Whether a layer's name is `target` or ends with it, after a dot. */
-bool adapter_matches(const char *layer, const char *target, size_t target_length);
+/* Takes the next of the targets from *left, at first all of them; false where none is left. */
+struct adapter_target {
+    const char *name; /* `length` characters of it */
+    size_t length;
+};
+bool adapter_take_target(const char **left, struct adapter_target *out);
+/* Whether a layer's name is the target or ends with it, after a dot. */
+bool adapter_matches(const char *layer, const struct adapter_target *target);
 
-/* Calls `each` with every target; stops when it returns something else than OK, and returns that. */
-enum status adapter_each_target(const struct adapter *adapter,
-                                enum status (*each)(void *payload, const char *target, size_t length), void *payload);
-
-/* The same as an array; NULL when out of memory. */
+/* The targets as an array; NULL when out of memory. */
 json_t *adapter_list_targets(const struct adapter *adapter);
 
 /* Names in the graph and the files. */
@@ -145,7 +146,6 @@ struct model_config {
 
 /* Published models by name: their config.json's dimensions, built in, so that "will it fit?" can be asked before
  * anything is downloaded. */
-#include "base/base.h"
 
 struct model_preset {
     const char *name;   /* "llama-3.1-8b" */

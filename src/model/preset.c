@@ -1,4 +1,4 @@
-#include "model/model.h"
+#include "model/weights.h"
 
 #include <strings.h>
 
@@ -219,9 +219,8 @@ enum status model_preset_config(const struct model_preset *preset, json_t **out)
 static enum status print_row(const struct model_preset *preset, FILE *out) {
     struct model *model;
     struct graph *graph;
-    struct tensor *logits;
     TRY(model_open_preset(preset, &model));
-    enum status status = model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits);
+    enum status status = model_build_small_graph(model, &graph);
     if (status == STATUS_OK) {
         double millions = (double)model_parameter_count(graph) * 1e-6;
         fprintf(out, "%-18s %8.*f %c %7lld %7lld %8lld  %s\n", preset->name, millions < 999.5 ? 0 : 2,

@@ -24,14 +24,17 @@ static bool has_prefix(const struct model *model, const char *prefix) {
     return false;
 }
 
-void weights_find_prefix(struct model *model) {
+/* Sets model->prefix to what the files use. */
+static void find_prefix(struct model *model) {
     const struct model_family *family = model->config.family;
     model->prefix = family->prefix;
     if (has_prefix(model, "")) model->prefix = "";
     if (family->stored_prefix && has_prefix(model, family->stored_prefix)) model->prefix = family->stored_prefix;
 }
 
-enum status weights_take_head(struct model *model) {
+/* Where the embedding is tied to the head and only the head is stored, as some files of OPT have it, takes that for the
+ * embedding. */
+static enum status take_head(struct model *model) {
     struct safetensors *weights = model->weights;
     const struct safetensors_tensor *head = model->config.tied ? safetensors_find(weights, head_name) : NULL;
     if (!head || has_prefix(model, model->prefix)) return STATUS_OK;
@@ -158,41 +161,45 @@ static enum status check_names(const struct model *model, const struct graph *gr
     return STATUS_OK;
 }
 
-/* The parts of all stacks. Fused forms are of plain weights. */
-static enum status list_stacks(struct graph *graph, struct safetensors_parts *out) {
-    for (size_t i = 0; i < graph->tensors.count; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->stack.name) TRY(stored_weight_list_stacks(graph, tensor, out));
-        if (tensor->fused.name && tensor->code.format == WEIGHT_PLAIN)
-            TRY(vec_push(out, (struct safetensors_part){tensor->name, tensor->fused}));
-    }
-    return STATUS_OK;
-}
-
-enum status weights_unstack(struct model *model) {
-    struct graph *graph;
-    struct tensor *logits;
+/* Takes tensors apart that are several parameters (ir/tensor.h, stack). BAD_INPUT names one that has not as many. Fused
+ * forms are of plain weights. */
+static enum status unstack(struct model *model, struct graph *graph) {
     struct safetensors_parts parts = {0};
-    TRY(model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits));
-    enum status status = list_stacks(graph, &parts);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->stack.name) status = stored_weight_list_stacks(graph, tensor, &parts);
+        if (status == STATUS_OK && tensor->fused.name && tensor->code.format == WEIGHT_PLAIN)
+            status = vec_push(&parts, (struct safetensors_part){tensor->name, tensor->fused});
+    }
     if (status == STATUS_OK && parts.count > 0) status = safetensors_unstack(model->weights, parts.items, parts.count);
     vec_free(&parts);
-    graph_free(graph);
     return status;
 }
 
-enum status weights_check(const struct model *model) {
+/* The files must hold every parameter of the model's graph, in its shape and a dtype that can be converted, and nothing
+ * else but known buffers and, when tied, an equal copy of the embedding as the head. BAD_INPUT names file and tensor.
+ */
+static enum status check_all(struct model *model, struct graph *graph) {
+    TRY(unstack(model, graph));
     if (!model->base_is_stored) TRY(refuse_quantised(model));
-    struct graph *graph;
-    struct tensor *logits;
     bool *used = mem_array(model->weights->tensors.count, sizeof *used);
-    if (!used) return STATUS_FAILED;
-    enum status status = model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits);
-    if (status == STATUS_OK) {
-        status = check_names(model, graph, used);
-        graph_free(graph);
-    }
+    enum status status = used ? check_names(model, graph, used) : STATUS_FAILED;
     mem_free(used);
+    return status;
+}
+
+enum status weights_open(struct model *model, const char *folder) {
+    enum weight_format format = model->config.base_format;
+    struct graph *graph;
+    TRY(safetensors_open_folder(folder, &model->weights));
+    find_prefix(model);
+    TRY(take_head(model));
+    if (format == WEIGHT_NF4 || format == WEIGHT_NF4_WIDE)
+        TRY(stored_format_read_block(model->weights, &model->config.base_block));
+    TRY(model_build_small_graph(model, &graph));
+    enum status status = check_all(model, graph);
+    graph_free(graph);
     return status;
 }
 

@@ -89,17 +89,12 @@ static const char *const companions[] = {
 enum { COMPANIONS = sizeof companions / sizeof *companions, STANDING_ALONE = 3 };
 static const char templates_name[] = "additional_chat_templates";
 
-static bool holds_file(const char *folder, const char *name) {
-    char path[PATH_MAX];
-    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && file_exists(path);
-}
-
 const char *model_companion_folder(const struct model *model, const char *name) {
     const char *sign = companions[0];
     if (!model->adapter_folder) return model->folder;
     for (int i = COMPANIONS - STANDING_ALONE; i < COMPANIONS; i++)
         if (strcmp(companions[i], name) == 0) sign = name;
-    return holds_file(model->adapter_folder, sign) ? model->adapter_folder : model->folder;
+    return model_folder_has(model->adapter_folder, sign) ? model->adapter_folder : model->folder;
 }
 
 static enum status check_empty(const char *folder) {
