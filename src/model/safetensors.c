@@ -268,15 +268,6 @@ static enum status header_length(const char *file, const struct file_input *inpu
     return STATUS_OK;
 }
 
-static enum status read_header(const char *file, const struct file_input *input, size_t length, json_t **out) {
-    char *text = mem_array(length, 1);
-    if (!text) return STATUS_FAILED;
-    enum status status = file_input_read(input, LENGTH_BYTES, length, text);
-    if (status == STATUS_OK) status = json_parse_object(file, text, length, out);
-    mem_free(text);
-    return status;
-}
-
 /* For safetensors.c: checks the header of the set's last file in full and appends its tensors, unsorted. `file`, its
  * path, must live as long as the set. */
 static enum status safetensors_parse(struct safetensors *set, const char *file) {
@@ -284,14 +275,18 @@ static enum status safetensors_parse(struct safetensors *set, const char *file) 
     json_t *header;
     const struct file_input *input = &set->inputs.items[set->inputs.count - 1];
     TRY(header_length(file, input, &length));
-    TRY(read_header(file, input, length, &header));
+    char *text = mem_array(length, 1);
+    enum status status = text ? file_input_read(input, LENGTH_BYTES, length, text) : STATUS_FAILED;
+    if (status == STATUS_OK) status = json_parse_object(file, text, length, &header);
+    mem_free(text);
+    TRY(status);
     struct reader reader = {
         .set = set,
         .file = file,
         .data_offset = LENGTH_BYTES + length,
         .data_bytes = input->bytes - LENGTH_BYTES - length,
     };
-    enum status status = parse_header(&reader, header);
+    status = parse_header(&reader, header);
     vec_free(&reader.entries);
     json_decref(header);
     return status;

@@ -171,7 +171,7 @@ enum status safetensors_measure(const struct safetensors_item *items, size_t cou
 /* Writes bytes [range->begin, range->end) of that file, whose other ranges others write, at the same time too; made
  * where it is missing. `begin` is a multiple of FILE_BLOCK_BYTES_MIN. Synced; what was written stays on failure.
  * `sums` takes those bytes alone. An item's hash is made, of all its bytes, by the range in which its first byte lies;
- * others leave it alone. Only values in the range are required to be finite. */
+ * others leave it alone. Only values in the range are required to be finite. `range` NULL: as safetensors_write. */
 enum status safetensors_write_range(const char *path, const struct safetensors_item *items, size_t count,
                                     const struct file_range *range, struct file_sums *sums);
 

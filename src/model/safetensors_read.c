@@ -72,13 +72,6 @@ enum status safetensors_read(const struct safetensors *set, const struct safeten
     return file_input_read(&set->inputs.items[tensor->input], tensor->offset + offset, bytes, out);
 }
 
-/* Has the system begin to read elements [first, first + count) from the disk, for a conversion that follows soon. */
-static void safetensors_expect(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
-                               size_t count) {
-    size_t element_bytes = safetensors_dtype_bits(tensor->dtype) / 8;
-    file_input_expect(&set->inputs.items[tensor->input], tensor->offset + first * element_bytes, count * element_bytes);
-}
-
 enum status safetensors_convert(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
                                 size_t count, enum dtype to, void *out) {
     const struct conversion *conversion = find_conversion(tensor->dtype, to);
@@ -96,17 +89,6 @@ enum status safetensors_convert(const struct safetensors *set, const struct safe
     return STATUS_OK;
 }
 
-static enum status compare_bytes(const struct safetensors *set, const struct safetensors_tensor *a,
-                                 const struct safetensors_tensor *b, unsigned char *buffer, size_t half, bool *equal) {
-    for (size_t at = 0, here; *equal && at < a->bytes; at += here) {
-        here = a->bytes - at < half ? a->bytes - at : half;
-        TRY(safetensors_read(set, a, at, here, buffer));
-        TRY(safetensors_read(set, b, at, here, buffer + half));
-        *equal = memcmp(buffer, buffer + half, here) == 0;
-    }
-    return STATUS_OK;
-}
-
 enum status safetensors_equal(const struct safetensors *set, const struct safetensors_tensor *a,
                               const struct safetensors_tensor *b, bool *equal) {
     enum { HALF_BYTES = 1 << 18 };
@@ -114,7 +96,13 @@ enum status safetensors_equal(const struct safetensors *set, const struct safete
     for (int i = 0; same && i < a->rank; i++)
         same = a->dims[i] == b->dims[i];
     unsigned char *buffer = mem_array(2 * HALF_BYTES, 1);
-    enum status status = buffer ? compare_bytes(set, a, b, buffer, HALF_BYTES, &same) : STATUS_FAILED;
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
+    for (size_t at = 0, here; same && at < a->bytes && status == STATUS_OK; at += here) {
+        here = a->bytes - at < HALF_BYTES ? a->bytes - at : HALF_BYTES;
+        status = safetensors_read(set, a, at, here, buffer);
+        if (status == STATUS_OK) status = safetensors_read(set, b, at, here, buffer + HALF_BYTES);
+        same = status == STATUS_OK && memcmp(buffer, buffer + HALF_BYTES, here) == 0;
+    }
     mem_free(buffer);
     if (status == STATUS_OK) *equal = same;
     return status;
@@ -137,8 +125,6 @@ struct pieces {
     struct piece *items;
     size_t count, capacity;
 };
-
-static bool has_address(const struct piece *piece) { return piece->load->out != NULL; }
 
 static enum status add_pieces(const struct safetensors_load *load, struct pieces *out) {
     BUG_IF(load->first > load->tensor->elements || load->elements > load->tensor->elements - load->first,
@@ -164,27 +150,24 @@ static int64_t element_bytes(const struct safetensors_load *load) {
     return (int64_t)safetensors_dtype_bits(load->tensor->dtype) / 8;
 }
 
-static void count_read(const struct piece *piece) { progress_add((int64_t)piece->count * element_bytes(piece->load)); }
-
-static enum status convert(const struct piece *piece) {
+/* To its address, or by way of the buffer to its store. */
+static enum status convert(const struct piece *piece, void *buffer) {
     const struct safetensors_load *load = piece->load;
-    char *out = (char *)load->out + (piece->first - load->first) * (size_t)dtype_bytes(load->dtype);
+    int64_t element = dtype_bytes(load->dtype), done = (int64_t)(piece->first - load->first);
+    void *out = load->out ? (char *)load->out + done * element : buffer;
     TRY(safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, out));
-    count_read(piece);
-    return STATUS_OK;
+    progress_add((int64_t)piece->count * element_bytes(load));
+    if (load->out) return STATUS_OK;
+    return load->store->write(load->store->payload, load->key, ((int64_t)load->to + done) * element,
+                              (int64_t)piece->count * element, buffer);
 }
 
+/* Has the system begin to read a piece from the disk, for a conversion that follows soon. */
 static void expect(const struct piece *piece) {
-    safetensors_expect(piece->load->set, piece->load->tensor, piece->first, piece->count);
-}
-
-static enum status put(const struct piece *piece, void *buffer) {
-    const struct safetensors_load *load = piece->load;
-    int64_t element = dtype_bytes(load->dtype);
-    TRY(safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, buffer));
-    count_read(piece);
-    int64_t to = (int64_t)(load->to + piece->first - load->first);
-    return load->store->write(load->store->payload, load->key, to * element, (int64_t)piece->count * element, buffer);
+    const struct safetensors_tensor *tensor = piece->load->tensor;
+    size_t element = (size_t)element_bytes(piece->load);
+    file_input_expect(&piece->load->set->inputs.items[tensor->input], tensor->offset + piece->first * element,
+                      piece->count * element);
 }
 
 /* A store takes one piece after the other. */
@@ -192,9 +175,9 @@ static enum status put_all(const struct pieces *pieces) {
     void *buffer = mem_array(BYTE_STORE_PIECE, 1);
     enum status status = buffer ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < pieces->count && status == STATUS_OK; i++) {
-        if (has_address(&pieces->items[i])) continue;
+        if (pieces->items[i].load->out) continue;
         if (pieces->count - i > AHEAD) expect(&pieces->items[i + AHEAD]);
-        status = put(&pieces->items[i], buffer);
+        status = convert(&pieces->items[i], buffer);
     }
     mem_free(buffer);
     return status;
@@ -211,44 +194,19 @@ static void begin_progress(const struct safetensors_load *loads, size_t count) {
         progress_begin(PROGRESS_BYTES, bytes, "reading %s", path_name(loads[0].tensor->file));
 }
 
-/* The first failure of any thread. The message is copied, since status messages belong to the thread that set them. */
-struct failure {
-    enum status status;
-    char message[1024];
-};
-
-static void note_failure(struct failure *failure, enum status status) {
-#pragma omp critical(load_failure)
-    {
-        failure->status = status;
-        snprintf(failure->message, sizeof failure->message, "%s", status_message());
-    }
-}
-
 static enum status convert_all(const struct pieces *pieces) {
-    struct failure failure = {STATUS_OK, ""};
+    struct status_copy failure = {.status = STATUS_OK}; /* of any thread */
     for (size_t i = 0; i < AHEAD && i < pieces->count; i++)
         expect(&pieces->items[i]);
 #pragma omp parallel for schedule(dynamic, 1)
     for (size_t i = 0; i < pieces->count; i++) {
         if (pieces->count - i > AHEAD) expect(&pieces->items[i + AHEAD]);
-        enum status status = has_address(&pieces->items[i]) ? convert(&pieces->items[i]) : STATUS_OK;
-        if (status != STATUS_OK) note_failure(&failure, status);
+        enum status status = pieces->items[i].load->out ? convert(&pieces->items[i], NULL) : STATUS_OK;
+        if (status != STATUS_OK)
+#pragma omp critical(load_failure)
+            status_save(status, &failure);
     }
-    return failure.status == STATUS_OK ? STATUS_OK : status_set(failure.status, "%s", failure.message);
-}
-
-static enum status load_sorted(struct pieces *pieces) {
-    qsort(pieces->items, pieces->count, sizeof *pieces->items, compare_pieces);
-    TRY(convert_all(pieces));
-    return put_all(pieces);
-}
-
-static enum status load_pieces(struct pieces *pieces, const struct safetensors_load *loads, size_t count) {
-    begin_progress(loads, count);
-    enum status status = load_sorted(pieces);
-    progress_end();
-    return status;
+    return status_restore(&failure);
 }
 
 enum status safetensors_load(const struct safetensors_load *loads, size_t count) {
@@ -256,7 +214,12 @@ enum status safetensors_load(const struct safetensors_load *loads, size_t count)
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count; i++)
         TRY_GOTO(status, add_pieces(&loads[i], &pieces), done);
-    if (pieces.count > 0) status = load_pieces(&pieces, loads, count);
+    if (pieces.count == 0) goto done;
+    qsort(pieces.items, pieces.count, sizeof *pieces.items, compare_pieces);
+    begin_progress(loads, count);
+    status = convert_all(&pieces);
+    if (status == STATUS_OK) status = put_all(&pieces);
+    progress_end();
 done:
     vec_free(&pieces);
     return status;

@@ -91,32 +91,24 @@ static json_t *item_info(const struct safetensors_item *item, int64_t begin) {
     const char *dtype = carried ? carried->dtype_name : file_dtype(item->shape.dtype);
     int64_t parts = item->stack.name ? item->stack.count : 1;
     json_t *dims = json_array();
-    if (dims && item->stack.name && json_array_append_new(dims, json_integer(parts)) != 0) {
-        json_decref(dims);
-        return NULL;
-    }
-    for (int i = 0; dims && i < (carried ? carried->rank : item->shape.rank); i++) {
-        if (json_array_append_new(dims, json_integer(carried ? carried->dims[i] : item->shape.dims[i])) == 0) continue;
-        json_decref(dims);
-        return NULL;
-    }
-    /* "o" takes over `dims`, also on failure */
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", dims, "data_offsets", (json_int_t)begin,
-                     (json_int_t)(begin + parts * item_bytes(item)));
+    int failed = !dims;
+    if (item->stack.name) failed |= json_array_append_new(dims, json_integer(parts));
+    for (int i = 0; i < (carried ? carried->rank : item->shape.rank); i++)
+        failed |= json_array_append_new(dims, json_integer(carried ? carried->dims[i] : item->shape.dims[i]));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", json_unless(failed, dims), "data_offsets",
+                     (json_int_t)begin, (json_int_t)(begin + parts * item_bytes(item)));
 }
 
 static json_t *make_header(const struct safetensors_item *const *sorted, size_t count) {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     int64_t begin = 0;
-    for (size_t i = 0; header && i < count; i++) {
+    int failed = !header;
+    for (size_t i = 0; i < count && !failed; i++) {
         bool first = !sorted[i]->stack.name || sorted[i]->stack.index == 0; /* it stands for its stack */
-        if (first && json_object_set_new(header, written_name(sorted[i]), item_info(sorted[i], begin)) != 0) {
-            json_decref(header);
-            return NULL;
-        }
+        failed = first && json_object_set_new(header, written_name(sorted[i]), item_info(sorted[i], begin)) != 0;
         begin += item_bytes(sorted[i]);
     }
-    return header;
+    return json_unless(failed, header);
 }
 
 static enum status set_head(struct layout *layout, const char *text) {
@@ -141,22 +133,19 @@ static void layout_free(struct layout *layout) {
 
 /* The items are borrowed. FAILED without memory. */
 static enum status layout_make(const struct safetensors_item *items, size_t count, struct layout *out) {
-    struct layout layout = {.sorted = mem_array(count, sizeof(const struct safetensors_item *)), .count = count};
-    if (!layout.sorted) return STATUS_FAILED;
+    *out = (struct layout){.sorted = mem_array(count, sizeof(const struct safetensors_item *)), .count = count};
+    if (!out->sorted) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++)
-        layout.sorted[i] = &items[i];
-    if (count > 0) qsort(layout.sorted, count, sizeof *layout.sorted, compare_items);
-    check_groups(&layout);
-    check_stacks(&layout);
-    json_t *header = make_header(layout.sorted, count);
+        out->sorted[i] = &items[i];
+    if (count > 0) qsort(out->sorted, count, sizeof *out->sorted, compare_items);
+    check_groups(out);
+    check_stacks(out);
+    json_t *header = make_header(out->sorted, count);
     char *text = header ? json_text(header, JSON_COMPACT) : NULL;
     json_decref(header);
-    enum status status = text ? set_head(&layout, text) : status_no_memory(0, "the header of a safetensors file");
+    enum status status = text ? set_head(out, text) : status_no_memory(0, "the header of a safetensors file");
     mem_free(text);
-    if (status == STATUS_OK)
-        *out = layout;
-    else
-        layout_free(&layout);
+    if (status != STATUS_OK) layout_free(out);
     return status;
 }
 
@@ -187,22 +176,70 @@ enum status safetensors_measure(const struct safetensors_item *items, size_t cou
 
 enum { BLOCK_BYTES = 1 << 17 };
 
-/* --- a file, or a range of it, from whole items --- */
+/* --- a pass over a range of the file --- */
 
-/* The file being written, with the buffers that items pass through. */
 struct stream {
-    struct file_writer file;
-    struct file_range range; /* of the file that is written */
+    struct layout layout;
+    struct file_range range;
     XXH3_state_t *hash;
-    void *buffer; /* BYTE_STORE_PIECE bytes, of an item without an address */
+    char *buffer;              /* BYTE_STORE_PIECE bytes, of the file, or of an item without an address */
+    struct file_writer file;   /* that is written from whole items; */
+    struct file_input written; /* or that is read again, for its checksums */
+    struct file_sums *sums;
 };
 
-/* A part of an item: bytes [begin, end) of it are written. */
+static void stream_close(struct stream *stream) {
+    XXH3_freeState(stream->hash);
+    mem_free(stream->buffer);
+    layout_free(&stream->layout);
+}
+
+/* `range` NULL: all of the file. */
+static enum status stream_open(const struct safetensors_item *items, size_t count, const struct file_range *range,
+                               struct stream *out) {
+    *out = (struct stream){.hash = NULL};
+    TRY(layout_make(items, count, &out->layout));
+    out->range = range ? *range : (struct file_range){0, out->layout.bytes};
+    out->hash = XXH3_createState();
+    out->buffer = mem_array(BYTE_STORE_PIECE, 1);
+    if (out->hash && out->buffer) return STATUS_OK;
+    stream_close(out);
+    return status_no_memory(BYTE_STORE_PIECE, "a pass over a safetensors file");
+}
+
+/* Of the file's head, where what is in the range ends. */
+static uint64_t stream_head_end(const struct stream *stream) {
+    return stream->layout.head_bytes < stream->range.end ? stream->layout.head_bytes : stream->range.end;
+}
+
+/* What lies in the range of an item whose data begin at `place` of the file: bytes [begin, end) of it. */
 struct item_part {
     const struct safetensors_item *item;
+    uint64_t place;
     int64_t begin, end;
-    bool hashed; /* all its bytes are */
+    bool hashed; /* all its bytes are, since it begins in the range */
 };
+
+static enum status stream_each_part(struct stream *stream,
+                                    enum status (*take)(struct stream *stream, const struct item_part *part)) {
+    uint64_t place = stream->layout.head_bytes, begin = stream->range.begin, end = stream->range.end, bytes;
+    for (size_t i = 0; i < stream->layout.count && place < end; i++, place += bytes) {
+        const struct safetensors_item *item = stream->layout.sorted[i];
+        bytes = (uint64_t)item_bytes(item);
+        if (place + bytes <= begin) continue;
+        struct item_part part = {.item = item,
+                                 .place = place,
+                                 .begin = begin > place ? (int64_t)(begin - place) : 0,
+                                 .end = (int64_t)(end - place < bytes ? end - place : bytes)};
+        part.hashed = item->hash && part.begin == 0;
+        XXH3_64bits_reset(stream->hash);
+        TRY(take(stream, &part));
+        if (part.hashed) *item->hash = XXH3_64bits_digest(stream->hash);
+    }
+    return STATUS_OK;
+}
+
+/* --- a file, or a range of it, from whole items --- */
 
 /* Data are aligned to their elements, and so are ranges and pieces: no value lies in two. */
 static void write_part(struct stream *stream, const struct item_part *part, const char *data, int64_t offset,
@@ -236,78 +273,45 @@ static void take_stored(struct stream *stream, const struct item_part *part, int
 }
 
 /* What lies in the range of an item whose data begin at `place` of the file; and its hash, if it begins there. */
-static void write_item(struct stream *stream, const struct safetensors_item *item, uint64_t place) {
-    int64_t bytes = item_bytes(item);
-    uint64_t begin = stream->range.begin, end = stream->range.end;
-    if (place >= end || place + (uint64_t)bytes <= begin) return;
-    struct item_part part = {.item = item, .end = bytes};
-    if (begin > place) part.begin = (int64_t)(begin - place);
-    if (end - place < (uint64_t)bytes) part.end = (int64_t)(end - place);
-    part.hashed = item->hash && part.begin == 0;
-    int64_t to = part.hashed ? bytes : part.end;
-    XXH3_64bits_reset(stream->hash);
-    if (item->data)
-        take_block(stream, &part, (const char *)item->data + part.begin, part.begin, to - part.begin);
+static enum status write_item(struct stream *stream, const struct item_part *part) {
+    int64_t to = part->hashed ? item_bytes(part->item) : part->end;
+    if (part->item->data)
+        take_block(stream, part, (const char *)part->item->data + part->begin, part->begin, to - part->begin);
     else
-        take_stored(stream, &part, part.begin, to);
-    if (part.hashed) *item->hash = XXH3_64bits_digest(stream->hash);
+        take_stored(stream, part, part->begin, to);
+    return stream->file.status;
 }
 
-static void write_layout(struct stream *stream, const struct layout *layout) {
-    uint64_t place = layout->head_bytes, head_end = place < stream->range.end ? place : stream->range.end;
-    if (stream->range.begin < head_end) {
-        file_writer_write(&stream->file, layout->head + stream->range.begin, head_end - stream->range.begin);
-        progress_add((int64_t)(head_end - stream->range.begin));
-    }
-    for (size_t i = 0; i < layout->count && stream->file.status == STATUS_OK; i++) {
-        write_item(stream, layout->sorted[i], place);
-        place += (uint64_t)item_bytes(layout->sorted[i]);
-    }
-}
-
-static enum status write_opened(const char *path, const struct layout *layout, struct file_sums *sums,
-                                struct stream *stream) {
+static enum status write_opened(const char *path, struct file_sums *sums, struct stream *stream) {
+    uint64_t begin = stream->range.begin, head_end = stream_head_end(stream);
     stream->file.sums = sums;
     file_writer_pass_cache(&stream->file);
-    progress_begin(PROGRESS_BYTES, (int64_t)(stream->range.end - stream->range.begin), "writing %s", path_name(path));
-    write_layout(stream, layout);
+    progress_begin(PROGRESS_BYTES, (int64_t)(stream->range.end - begin), "writing %s", path_name(path));
+    if (begin < head_end) {
+        file_writer_write(&stream->file, stream->layout.head + begin, head_end - begin);
+        progress_add((int64_t)(head_end - begin));
+    }
+    if (stream->file.status == STATUS_OK) (void)stream_each_part(stream, write_item);
     progress_end();
     return file_writer_close(&stream->file);
 }
 
-/* `range` NULL: a new file as a whole. */
-static enum status write_file(const char *path, const struct layout *layout, const struct file_range *range,
-                              struct file_sums *sums) {
-    struct stream stream = {.range = range ? *range : (struct file_range){0, layout->bytes},
-                            .hash = XXH3_createState(),
-                            .buffer = mem_array(BYTE_STORE_PIECE, 1)};
-    enum status status =
-        stream.hash && stream.buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
-    if (status == STATUS_OK)
-        status = range ? file_writer_open_part(path, range->begin, &stream.file) : file_writer_open(path, &stream.file);
-    if (status == STATUS_OK) status = write_opened(path, layout, sums, &stream);
-    XXH3_freeState(stream.hash);
-    mem_free(stream.buffer);
-    return status;
-}
-
 enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count,
                               struct file_sums *sums) {
-    struct layout layout;
-    TRY(layout_make(items, count, &layout));
-    enum status status = write_file(path, &layout, NULL, sums);
-    layout_free(&layout);
-    return status;
+    return safetensors_write_range(path, items, count, NULL, sums);
 }
 
 enum status safetensors_write_range(const char *path, const struct safetensors_item *items, size_t count,
                                     const struct file_range *range, struct file_sums *sums) {
-    struct layout layout;
-    TRY(layout_make(items, count, &layout));
-    BUG_IF(range->begin % FILE_BLOCK_BYTES_MIN != 0 || range->begin > range->end || range->end > layout.bytes,
-           "%s: bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64, path, range->begin, range->end, layout.bytes);
-    enum status status = write_file(path, &layout, range, sums);
-    layout_free(&layout);
+    struct stream stream;
+    TRY(stream_open(items, count, range, &stream));
+    const struct file_range *own = &stream.range;
+    BUG_IF(own->begin % FILE_BLOCK_BYTES_MIN != 0 || own->begin > own->end || own->end > stream.layout.bytes,
+           "%s: bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64, path, own->begin, own->end, stream.layout.bytes);
+    enum status status =
+        range ? file_writer_open_part(path, own->begin, &stream.file) : file_writer_open(path, &stream.file);
+    if (status == STATUS_OK) status = write_opened(path, sums, &stream);
+    stream_close(&stream);
     return status;
 }
 
@@ -396,70 +400,46 @@ enum status safetensors_write_runs(const char *path, const struct safetensors_ru
 
 /* --- checksums --- */
 
-struct run_reader {
-    struct file_input file;
-    struct file_range range;
-    struct file_sums *sums;
-    XXH3_state_t *hash;
-    char *buffer; /* BYTE_STORE_PIECE */
-};
-
 /* Bytes [from, to) of the file: those in the range go to the checksums, all to the hash where `hashed`. */
-static enum status take_bytes(struct run_reader *reader, uint64_t from, uint64_t to, bool hashed) {
+static enum status take_bytes(struct stream *stream, uint64_t from, uint64_t to, bool hashed) {
     for (uint64_t at = from; at < to; at += BYTE_STORE_PIECE) {
         size_t count = (size_t)(to - at < BYTE_STORE_PIECE ? to - at : BYTE_STORE_PIECE);
-        TRY(file_input_read(&reader->file, at, count, reader->buffer));
-        if (hashed) XXH3_64bits_update(reader->hash, reader->buffer, count);
-        if (at >= reader->range.end) continue;
-        size_t left = (size_t)(reader->range.end - at), summed = count < left ? count : left;
-        file_sums_add(reader->sums, reader->buffer, summed);
+        TRY(file_input_read(&stream->written, at, count, stream->buffer));
+        if (hashed) XXH3_64bits_update(stream->hash, stream->buffer, count);
+        if (at >= stream->range.end) continue;
+        size_t left = (size_t)(stream->range.end - at), summed = count < left ? count : left;
+        file_sums_add(stream->sums, stream->buffer, summed);
         progress_add((int64_t)summed);
     }
     return STATUS_OK;
 }
 
-static enum status take_item(struct run_reader *reader, const struct safetensors_item *item, uint64_t place) {
-    uint64_t begin = reader->range.begin, end = reader->range.end, item_end = place + (uint64_t)item_bytes(item);
-    if (place >= end || item_end <= begin) return STATUS_OK;
-    bool hashed = item->hash && place >= begin;
-    XXH3_64bits_reset(reader->hash);
-    TRY(take_bytes(reader, place > begin ? place : begin, hashed || item_end < end ? item_end : end, hashed));
-    if (hashed) *item->hash = XXH3_64bits_digest(reader->hash);
-    return STATUS_OK;
+static enum status take_item(struct stream *stream, const struct item_part *part) {
+    int64_t to = part->hashed ? item_bytes(part->item) : part->end;
+    return take_bytes(stream, part->place + (uint64_t)part->begin, part->place + (uint64_t)to, part->hashed);
 }
 
-static enum status take_range(struct run_reader *reader, const struct layout *layout) {
-    uint64_t place = layout->head_bytes, end = reader->range.end;
-    TRY(take_bytes(reader, reader->range.begin, place < end ? place : end, false));
-    for (size_t i = 0; i < layout->count; i++) {
-        TRY(take_item(reader, layout->sorted[i], place));
-        place += (uint64_t)item_bytes(layout->sorted[i]);
-    }
-    return STATUS_OK;
-}
-
-static enum status sum_opened(const char *path, const struct layout *layout, struct run_reader *reader) {
-    if (reader->file.bytes != layout->bytes)
-        return status_set(STATUS_FAILED, "%s: has %zu bytes, and %" PRIu64 " were written", path, reader->file.bytes,
-                          layout->bytes);
-    progress_begin(PROGRESS_BYTES, (int64_t)(reader->range.end - reader->range.begin), "checking %s", path_name(path));
-    enum status status = take_range(reader, layout);
+static enum status sum_opened(const char *path, struct stream *stream) {
+    if (stream->written.bytes != stream->layout.bytes)
+        return status_set(STATUS_FAILED, "%s: has %zu bytes, and %" PRIu64 " were written", path, stream->written.bytes,
+                          stream->layout.bytes);
+    progress_begin(PROGRESS_BYTES, (int64_t)(stream->range.end - stream->range.begin), "checking %s", path_name(path));
+    enum status status = take_bytes(stream, stream->range.begin, stream_head_end(stream), false);
+    if (status == STATUS_OK) status = stream_each_part(stream, take_item);
     progress_end();
-    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+    return status;
 }
 
 enum status safetensors_sum_range(const char *path, const struct safetensors_item *items, size_t count,
                                   const struct file_range *range, struct file_sums *sums) {
-    struct layout layout;
-    TRY(layout_make(items, count, &layout));
-    struct run_reader reader = {
-        .range = *range, .sums = sums, .hash = XXH3_createState(), .buffer = mem_array(BYTE_STORE_PIECE, 1)};
-    enum status status = reader.hash && reader.buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "checksums");
-    bool opened = status == STATUS_OK && file_input_open(path, &reader.file) == STATUS_OK;
-    if (opened) status = sum_opened(path, &layout, &reader);
-    if (opened) file_input_close(&reader.file);
-    XXH3_freeState(reader.hash);
-    mem_free(reader.buffer);
-    layout_free(&layout);
-    return opened ? status : STATUS_FAILED;
+    struct stream stream;
+    TRY(stream_open(items, count, range, &stream));
+    stream.sums = sums;
+    enum status status = file_input_open(path, &stream.written);
+    if (status == STATUS_OK) {
+        status = sum_opened(path, &stream);
+        file_input_close(&stream.written);
+    }
+    stream_close(&stream);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
