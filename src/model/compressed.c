@@ -12,13 +12,6 @@
  * dtype; a GEMM rounds them to its own. */
 #include "model/stored_format.h"
 
-/* ---- config.json ---- */
-
-static bool has_value(const json_t *object, const char *key, const char *value) {
-    const char *text = json_string_value(json_object_get(object, key));
-    return text && strcmp(text, value) == 0;
-}
-
 /* A place in config.json, for messages. */
 struct place {
     const char *file, *group;
@@ -42,39 +35,21 @@ static enum status require_nothing(const struct place *place, const json_t *obje
     return is_unset(object, key) ? STATUS_OK : refuse(place, key, why);
 }
 
-/* Fields that would change what the numbers are, or what is computed with them. */
-static enum status check_group(const struct place *place, const json_t *object, const json_t *group) {
-    const char *all = json_string_value(json_object_get(object, "format"));
-    if (!json_is_object(group)) return refuse(place, "", "must be an object");
-    TRY(require_nothing(place, group, "input_activations", "activations are rounded too"));
-    TRY(require_nothing(place, group, "output_activations", "activations are rounded too"));
-    if (is_unset(group, "format") || has_value(group, "format", all)) return STATUS_OK;
-    return refuse(place, "format", "differs from that of all, and weights of one format are read");
-}
-
 static enum status read_strategy(const struct place *place, const json_t *weights, int64_t *block) {
     enum { GROUP_MAX = 1 << 24 };
     const json_t *size = json_object_get(weights, "group_size");
     int64_t length = json_is_integer(size) ? json_integer_value(size) : 0;
-    if (has_value(weights, "strategy", "channel")) {
+    if (stored_format_says(weights, "strategy", "channel"))
         *block = 0;
-        return STATUS_OK;
-    }
-    if (has_value(weights, "strategy", "tensor")) {
+    else if (stored_format_says(weights, "strategy", "tensor"))
         *block = WEIGHT_BLOCK_WHOLE;
-        return STATUS_OK;
-    }
-    if (!has_value(weights, "strategy", "group"))
+    else if (!stored_format_says(weights, "strategy", "group"))
         return refuse(place, "weights.strategy", "is none of group, channel and tensor, which are read");
-    if (length < 1 || length > GROUP_MAX) return refuse(place, "weights.group_size", "must be a number of weights");
-    *block = length;
+    else if (length < 1 || length > GROUP_MAX)
+        return refuse(place, "weights.group_size", "must be a number of weights");
+    else
+        *block = length;
     return STATUS_OK;
-}
-
-/* GPTQ's order of columns: "weight" (or "static") changes how codes are found, not how they are stored. */
-static bool keeps_order(const json_t *weights) {
-    return is_unset(weights, "actorder") || has_value(weights, "actorder", "weight") ||
-           has_value(weights, "actorder", "static");
 }
 
 static enum status read_integers(const struct place *place, const json_t *group, bool packed,
@@ -84,13 +59,16 @@ static enum status read_integers(const struct place *place, const json_t *group,
     int64_t count = json_is_integer(bits) ? json_integer_value(bits) : 0;
     bool asymmetric = json_is_false(symmetric);
     if (!json_is_object(weights)) return refuse(place, "weights", "must be an object");
-    if (!has_value(weights, "type", "int"))
+    if (!stored_format_says(weights, "type", "int"))
         return refuse(place, "weights.type", "is not int, which is read in this format");
     if (packed && count != 4 && count != 8)
         return refuse(place, "weights.num_bits", "is neither 4 nor 8, which are read");
     if (count < 1 || count > 8) return refuse(place, "weights.num_bits", "must be from 1 to 8");
     if (!is_unset(weights, "dynamic")) return refuse(place, "weights.dynamic", "the scales are not stored");
-    if (!keeps_order(weights)) return refuse(place, "weights.actorder", "columns in another order are not read");
+    /* GPTQ's order of columns: "weight" (or "static") changes how codes are found, not how they are stored. */
+    if (!is_unset(weights, "actorder") && !stored_format_says(weights, "actorder", "weight") &&
+        !stored_format_says(weights, "actorder", "static"))
+        return refuse(place, "weights.actorder", "columns in another order are not read");
     if (packed && count == 4)
         out->format = asymmetric ? WEIGHT_W4A16_ASYM : WEIGHT_W4A16;
     else
@@ -100,20 +78,21 @@ static enum status read_integers(const struct place *place, const json_t *group,
 
 /* What is next to the groups. Names and versions change nothing; plain_layers reads `ignore`. */
 static enum status check_compressed(const char *file, const json_t *object) {
-    static const char *const harmless[] = {
+    static const char *const read[] = {
         "config_groups",       "format",  "global_compression_ratio", "ignore",     "quant_method",
-        "quantization_status", "version", "run_compressed",           "dequantize", "use_optimized_inference"};
+        "quantization_status", "version", "run_compressed",           "dequantize", "use_optimized_inference",
+        "sparsity_config"};
     const struct place top = {file, ""};
     const char *name;
     json_t *value;
     TRY(require_nothing(&top, object, "kv_cache_scheme", "keys and values are rounded too"));
     const json_t *sparsity = json_object_get(object, "sparsity_config");
-    if (!is_unset(object, "sparsity_config") && !has_value(sparsity, "format", "dense"))
+    if (!is_unset(object, "sparsity_config") && !stored_format_says(sparsity, "format", "dense"))
         return refuse(&top, "sparsity_config", "sparse weights are not read");
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
-        bool known = strcmp(name, "sparsity_config") == 0;
-        for (size_t i = 0; i < sizeof harmless / sizeof *harmless && !known; i++)
-            known = strcmp(name, harmless[i]) == 0;
+        bool known = false;
+        for (size_t i = 0; i < sizeof read / sizeof *read && !known; i++)
+            known = strcmp(name, read[i]) == 0;
         if (!known) TRY(require_nothing(&top, object, name, "is not known, and may change what the weights are"));
     }
     return STATUS_OK;
@@ -121,12 +100,17 @@ static enum status check_compressed(const char *file, const json_t *object) {
 
 static enum status read_group(const struct place *place, const json_t *object, const json_t *group,
                               struct stored_format *out) {
-    TRY(check_group(place, object, group));
-    if (has_value(object, "format", "mxfp4-pack-quantized")) {
-        *out = (struct stored_format){WEIGHT_MXFP4, 0};
-        return STATUS_OK;
-    }
-    return read_integers(place, group, has_value(object, "format", "pack-quantized"), out);
+    const char *all = json_string_value(json_object_get(object, "format"));
+    if (!json_is_object(group)) return refuse(place, "", "must be an object");
+    /* Fields that would change what the numbers are, or what is computed with them. */
+    TRY(require_nothing(place, group, "input_activations", "activations are rounded too"));
+    TRY(require_nothing(place, group, "output_activations", "activations are rounded too"));
+    if (!is_unset(group, "format") && !stored_format_says(group, "format", all))
+        return refuse(place, "format", "differs from that of all, and weights of one format are read");
+    if (strcmp(all, "mxfp4-pack-quantized") != 0)
+        return read_integers(place, group, strcmp(all, "pack-quantized") == 0, out);
+    *out = (struct stored_format){WEIGHT_MXFP4, 0};
+    return STATUS_OK;
 }
 
 enum status compressed_read_config(const char *file, const json_t *object, struct stored_format *out) {
@@ -136,7 +120,7 @@ enum status compressed_read_config(const char *file, const json_t *object, struc
     const char *name;
     json_t *group;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        known = known || has_value(object, "format", formats[i]);
+        known = known || stored_format_says(object, "format", formats[i]);
     if (!known)
         return status_set(
             STATUS_BAD_INPUT,

@@ -70,29 +70,21 @@ static const struct config_key *find_key(const struct config_key *keys, const ch
     return NULL;
 }
 
-/* BAD_INPUT with "supported: " and all names. */
-static enum status hint_activations(void) {
-    char names[256] = "";
-    const char *name;
-    size_t used = 0;
-    for (int i = 0; (name = config_activation_name(i)) && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", name);
-    return status_hint(STATUS_BAD_INPUT, "supported: %s", names);
-}
-
 static enum status read_activation(const char *file, const json_t *object, const char *key, enum activation *out) {
-    const char *name = NULL;
+    const char *name = NULL, *known;
+    char names[256] = "";
     TRY(json_read_string(file, object, key, &name));
     if (!name) return STATUS_OK;
-    const char *known;
     enum activation function;
     for (int i = 0; (known = activation_at(i, &function)); i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", known);
         if (strcmp(name, known) != 0) continue;
         *out = function;
         return STATUS_OK;
     }
     status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not supported", file, key, name);
-    return hint_activations();
+    return status_hint(STATUS_BAD_INPUT, "supported: %s", names);
 }
 
 static enum status read_dropout(const char *file, const json_t *object, const struct config_key *key, double *out) {
@@ -107,27 +99,17 @@ static enum status parse_text(const struct config_key *key, json_t **out) {
     return *out ? STATUS_OK : status_no_memory(strlen(key->text), "a JSON value");
 }
 
-/* A number is the same as 1 and as 1.0. */
-static bool is_same(const json_t *found, const json_t *wanted) {
-    if (json_is_number(found) && json_is_number(wanted)) return json_number_value(found) == json_number_value(wanted);
-    return json_equal(found, wanted);
-}
-
 static enum status check_fixed(const char *file, const json_t *object, const struct config_key *key) {
-    const json_t *found = json_object_get(object, key->name);
+    const json_t *found = json_present(object, key->name);
     json_t *wanted;
-    if (json_is_null(found)) return STATUS_OK;
+    if (!found) return STATUS_OK;
     TRY(parse_text(key, &wanted));
-    bool equal = is_same(found, wanted);
+    /* 1 and 1.0 are the same. */
+    bool equal = json_is_number(found) && json_is_number(wanted) ? json_number_value(found) == json_number_value(wanted)
+                                                                 : json_equal(found, wanted);
     json_decref(wanted);
     if (equal) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %s: only %s is supported", file, key->name, key->text);
-}
-
-static bool array_holds(const json_t *array, const json_t *value) {
-    for (size_t i = 0; i < json_array_size(array); i++)
-        if (json_equal(json_array_get(array, i), value)) return true;
-    return false;
 }
 
 static enum status check_architectures(const char *file, const json_t *object, const struct config_key *key) {
@@ -140,7 +122,10 @@ static enum status check_architectures(const char *file, const json_t *object, c
     for (size_t i = 0; i < json_array_size(found) && status == STATUS_OK; i++) {
         const json_t *item = json_array_get(found, i);
         const char *name = json_is_string(item) ? json_string_value(item) : "(not a string)";
-        if (!array_holds(known, item))
+        bool holds = false;
+        for (size_t k = 0; k < json_array_size(known); k++)
+            holds |= json_equal(json_array_get(known, k), item);
+        if (!holds)
             status =
                 status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not one of %s", file, key->name, name, key->text);
     }
@@ -168,12 +153,11 @@ static enum status read_key(const char *file, const json_t *object, const struct
 /* {"quant_method": "bitsandbytes", "load_in_4bit": true, ...}, as quantisers of many kinds write it. */
 static enum status read_quantisation(const char *file, const json_t *object, struct model_config *out) {
     struct stored_format stored = {WEIGHT_PLAIN, 0};
-    const json_t *earlier = json_object_get(object, "compression_config");
-    const json_t *found = json_object_get(object, "quantization_config");
-    if (earlier && !json_is_null(earlier))
+    const json_t *found = json_present(object, "quantization_config");
+    if (json_present(object, "compression_config"))
         return config_hint_quantised(
             status_set(STATUS_BAD_INPUT, "%s: compression_config: the weights are quantised", file));
-    if (!found || json_is_null(found)) return STATUS_OK;
+    if (!found) return STATUS_OK;
     TRY(out->family->expert_format != WEIGHT_PLAIN ? stored_format_read_experts(file, found, &stored)
                                                    : stored_format_read_config(file, found, &stored));
     out->base_format = stored.format;
@@ -330,33 +314,27 @@ static enum status read_window(const char *file, const json_t *object, struct mo
     return STATUS_OK;
 }
 
-static enum status read_type(const char *file, const json_t *item, struct model_config *config, int64_t layer) {
-    const char *name = json_is_string(item) ? json_string_value(item) : "(not a string)";
-    config->windowed[layer] = strcmp(name, sliding) == 0;
-    if (!config->windowed[layer] && strcmp(name, full) != 0) {
-        status_set(STATUS_BAD_INPUT, "%s: layer_types: \"%.60s\" is not supported", file, name);
-        return status_hint(STATUS_BAD_INPUT, "supported: %s, %s", full, sliding);
-    }
-    if (config->windowed[layer] && config->window == 0)
-        return status_set(STATUS_BAD_INPUT, "%s: layer_types: layer %lld is %s, but no sliding_window is in use", file,
-                          (long long)layer, sliding);
-    return STATUS_OK;
-}
-
-static enum status read_types(const char *file, const json_t *types, struct model_config *config) {
+enum status config_read_layer_types(const char *file, const json_t *object, struct model_config *config, bool *listed) {
+    const json_t *types = json_present(object, "layer_types");
+    *listed = types != NULL;
+    if (!types) return STATUS_OK;
     if (!json_is_array(types)) return status_set(STATUS_BAD_INPUT, "%s: layer_types: must be an array", file);
     if ((int64_t)json_array_size(types) != config->layers)
         return status_set(STATUS_BAD_INPUT, "%s: layer_types: %zu entries for %lld layers", file,
                           json_array_size(types), (long long)config->layers);
-    for (int64_t layer = 0; layer < config->layers; layer++)
-        TRY(read_type(file, json_array_get(types, (size_t)layer), config, layer));
+    for (int64_t layer = 0; layer < config->layers; layer++) {
+        const char *name = json_string_value(json_array_get(types, (size_t)layer));
+        config->windowed[layer] = name && strcmp(name, sliding) == 0;
+        if (!name || (!config->windowed[layer] && strcmp(name, full) != 0)) {
+            status_set(STATUS_BAD_INPUT, "%s: layer_types: \"%.60s\" is not supported", file,
+                       name ? name : "(not a string)");
+            return status_hint(STATUS_BAD_INPUT, "supported: %s, %s", full, sliding);
+        }
+        if (config->windowed[layer] && config->window == 0)
+            return status_set(STATUS_BAD_INPUT, "%s: layer_types: layer %lld is %s, but no sliding_window is in use",
+                              file, (long long)layer, sliding);
+    }
     return STATUS_OK;
-}
-
-enum status config_read_layer_types(const char *file, const json_t *object, struct model_config *config, bool *listed) {
-    const json_t *types = json_object_get(object, "layer_types");
-    *listed = types && !json_is_null(types);
-    return *listed ? read_types(file, types, config) : STATUS_OK;
 }
 
 static int64_t first_windowed(const struct model_config *config) {
@@ -417,12 +395,10 @@ enum status config_read_windows(const char *file, const json_t *object, enum con
 
 static json_t *types_value(const struct model_config *config) {
     json_t *types = json_array();
-    for (int64_t layer = 0; types && layer < config->layers; layer++) {
-        if (json_array_append_new(types, json_string(config->windowed[layer] ? sliding : full)) == 0) continue;
-        json_decref(types);
-        return NULL;
-    }
-    return types;
+    int failed = !types;
+    for (int64_t layer = 0; layer < config->layers; layer++)
+        failed |= json_array_append_new(types, json_string(config->windowed[layer] ? sliding : full));
+    return json_unless(failed, types);
 }
 
 static json_t *write_listed_windows(const struct model_config *config, json_t *object) {

@@ -71,11 +71,6 @@ WIDE_VECTORS static void nf4_codes(const float *numbers, int64_t count, uint8_t 
 /* What numbers are divided by at least. */
 #define NF4_MIN 1e-38f
 
-static float nf4_largest(const float *numbers, int64_t count) {
-    float largest = largest_of(numbers, count);
-    return count == NF4_BLOCK || largest > NF4_MIN ? largest : NF4_MIN;
-}
-
 static void nf4_block(const float *numbers, int64_t count, float largest, uint8_t *codes) {
     bool full = count == NF4_BLOCK;
     float divisor = largest > NF4_MIN ? largest : NF4_MIN, factor = 1.0f / divisor;
@@ -88,7 +83,8 @@ static void nf4_block(const float *numbers, int64_t count, float largest, uint8_
 static void nf4_unit(float *scales, const struct unit *unit) {
     for (int64_t at = 0; at < unit->count; at += NF4_BLOCK) {
         int64_t count = unit->count - at < NF4_BLOCK ? unit->count - at : NF4_BLOCK;
-        float largest = nf4_largest(unit->numbers + at, count);
+        float largest = largest_of(unit->numbers + at, count);
+        if (count < NF4_BLOCK && largest < NF4_MIN) largest = NF4_MIN;
         scales[at / NF4_BLOCK] = largest;
         if (unit->codes) nf4_block(unit->numbers + at, count, largest, unit->codes + at);
     }
@@ -108,13 +104,6 @@ static uint8_t scale_code(float number) {
     return (uint8_t)(number >= (weight_scale_map[low] + weight_scale_map[high]) * 0.5f ? high : low);
 }
 
-static void nf4_group(float *scales, int64_t count, float *group, unsigned char *codes) {
-    *group = largest_of(scales, count);
-    float factor = *group > 0 ? 1.0f / *group : 0;
-    for (int64_t i = 0; i < count; i++)
-        codes[i] = scale_code(scales[i] * factor);
-}
-
 /* Of all scales, in their order. */
 static void find_offset(struct quantiser *work) {
     const float *largest = (const float *)(const void *)work->scales;
@@ -130,12 +119,14 @@ static void put_group(const struct quantiser *work, int64_t number, const struct
     const struct weight_layout *layout = &work->layout;
     int64_t first = number * WEIGHT_GROUP_BLOCKS, left = layout->scales - first;
     int64_t count = left < WEIGHT_GROUP_BLOCKS ? left : WEIGHT_GROUP_BLOCKS;
-    float scales[WEIGHT_GROUP_BLOCKS], group;
+    float scales[WEIGHT_GROUP_BLOCKS];
     unsigned char codes[WEIGHT_GROUP_BLOCKS];
     memcpy(scales, work->scales + first * (int64_t)sizeof *scales, (size_t)count * sizeof *scales);
     for (int64_t i = 0; i < count; i++)
         scales[i] -= work->offset;
-    nf4_group(scales, count, &group, codes);
+    float group = largest_of(scales, count), factor = group > 0 ? 1.0f / group : 0;
+    for (int64_t i = 0; i < count; i++)
+        codes[i] = scale_code(scales[i] * factor);
     weight_piece_put(piece, layout->scales_at + first, count, codes);
     weight_piece_put(piece, layout->groups_at + number * (int64_t)sizeof group, sizeof group, &group);
 }
@@ -223,23 +214,9 @@ static enum status make_unit(struct quantiser *work, int64_t number, const struc
     return STATUS_OK;
 }
 
-/* The first failure that a thread meets. */
-struct failure {
-    enum status status;
-    char message[512];
-};
-
-static void keep_failure(struct failure *failure, enum status status) {
-#pragma omp critical(quantise_failure)
-    {
-        failure->status = status;
-        snprintf(failure->message, sizeof failure->message, "%s", status_message());
-    }
-}
-
 /* Units [first, end): with `piece` all of them and their codes, else those whose scales are not there yet. */
 static enum status make_units(struct quantiser *work, int64_t first, int64_t end, const struct weight_piece *piece) {
-    struct failure failure = {.status = STATUS_OK};
+    struct status_copy failure = {.status = STATUS_OK}; /* of any thread */
     size_t threads = (size_t)omp_get_max_threads(), unit = (size_t)work->unit;
     float *numbers = mem_array(threads * unit, sizeof *numbers);
     uint8_t *codes = mem_array(threads * unit, 2);
@@ -252,12 +229,14 @@ static enum status make_units(struct quantiser *work, int64_t first, int64_t end
         const struct unit buffers = {
             .numbers = numbers + at, .codes = piece ? codes + 2 * at : NULL, .packed = codes + 2 * at + unit};
         enum status made = make_unit(work, number, piece, &buffers);
-        if (made != STATUS_OK) keep_failure(&failure, made);
+        if (made != STATUS_OK)
+#pragma omp critical(quantise_failure)
+            status_save(made, &failure);
     }
     mem_free(numbers);
     mem_free(codes);
     TRY(status);
-    return failure.status == STATUS_OK ? STATUS_OK : status_set(failure.status, "%s", failure.message);
+    return status_restore(&failure);
 }
 
 /* Blocks [first, end) as they are stored. */
@@ -332,23 +311,19 @@ struct tensor quantized_weight_whole(const struct tensor *tensor) {
     return whole;
 }
 
-static enum status store_pieces(const struct weight_target *target, const struct weight_source *source,
-                                unsigned char *buffer) {
-    int64_t end = target->first + target->elements;
-    for (int64_t at = target->first; at < end; at += BYTE_STORE_PIECE) {
-        int64_t bytes = end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE;
-        TRY(source->read(source->payload, &(struct weight_piece){at, bytes, buffer}));
-        TRY(target->store->write(target->store->payload, target->stored_as, at, bytes, buffer));
-    }
-    return STATUS_OK;
-}
-
 static enum status fill(const struct weight_target *target, const struct weight_source *source) {
     if (target->data)
         return source->read(source->payload, &(struct weight_piece){target->first, target->elements, target->data});
-    int64_t bytes = target->elements < BYTE_STORE_PIECE ? target->elements : BYTE_STORE_PIECE;
-    unsigned char *buffer = mem_array((size_t)bytes, 1);
-    enum status status = buffer ? store_pieces(target, source, buffer) : STATUS_FAILED;
+    int64_t max = target->elements < BYTE_STORE_PIECE ? target->elements : BYTE_STORE_PIECE;
+    int64_t end = target->first + target->elements, bytes;
+    unsigned char *buffer = mem_array((size_t)max, 1);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
+    for (int64_t at = target->first; at < end && status == STATUS_OK; at += bytes) {
+        bytes = end - at < max ? end - at : max;
+        status = source->read(source->payload, &(struct weight_piece){at, bytes, buffer});
+        if (status == STATUS_OK)
+            status = target->store->write(target->store->payload, target->stored_as, at, bytes, buffer);
+    }
     mem_free(buffer);
     return status;
 }

@@ -151,9 +151,8 @@ static enum status read_scaling(const char *file, const json_t *object, struct r
 
 /* Transformers takes an empty object as none. */
 static const json_t *given(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    bool empty = json_is_object(value) && json_object_size(value) == 0;
-    return json_is_null(value) || empty ? NULL : value;
+    const json_t *value = json_present(object, key);
+    return json_is_object(value) && json_object_size(value) == 0 ? NULL : value;
 }
 
 /* Files of transformers 5 that older releases are to read too have both. */
@@ -164,6 +163,15 @@ static enum status refuse_unequal(const char *file, const json_t *object) {
                       file);
 }
 
+/* What stands at a place of the file, whose name for messages is taken over. */
+static enum status read_scaling_at(char *place, const json_t *found, struct rope_table_attributes *rope) {
+    if (!place) return STATUS_FAILED;
+    enum status status = json_is_object(found) ? read_scaling(place, found, rope)
+                                               : status_set(STATUS_BAD_INPUT, "%s: must be an object", place);
+    mem_free(place);
+    return status;
+}
+
 enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope) {
     double outer = 0;
     TRY(json_read_double(file, object, "rope_theta", settings[0].min, settings[0].max, &outer));
@@ -172,13 +180,7 @@ enum status config_read_rope(const char *file, const json_t *object, struct rope
     TRY(refuse_unequal(file, object));
     if (!parameters && !scaling) return STATUS_OK;
     const char *key = parameters ? "rope_parameters" : "rope_scaling";
-    const json_t *found = parameters ? parameters : scaling;
-    if (!json_is_object(found)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, key);
-    char *place = mem_format("%s: %s", file, key);
-    if (!place) return STATUS_FAILED;
-    enum status status = read_scaling(place, found, rope);
-    mem_free(place);
-    TRY(status);
+    TRY(read_scaling_at(mem_format("%s: %s", file, key), parameters ? parameters : scaling, rope));
     if (outer != 0 && rope->theta != outer)
         return status_set(STATUS_BAD_INPUT, "%s: rope_theta: differs from the one in %s", file, key);
     return STATUS_OK;
@@ -187,14 +189,8 @@ enum status config_read_rope(const char *file, const json_t *object, struct rope
 /* rope_parameters[name], where it is there. */
 static enum status read_type_of_layers(const char *file, const json_t *parameters, const char *name,
                                        struct rope_table_attributes *rope) {
-    const json_t *found = json_object_get(parameters, name);
-    if (!found || json_is_null(found)) return STATUS_OK;
-    char *place = mem_format("%s: rope_parameters: %s", file, name);
-    if (!place) return STATUS_FAILED;
-    enum status status = json_is_object(found) ? read_scaling(place, found, rope)
-                                               : status_set(STATUS_BAD_INPUT, "%s: must be an object", place);
-    mem_free(place);
-    return status;
+    const json_t *found = json_present(parameters, name);
+    return found ? read_scaling_at(mem_format("%s: rope_parameters: %s", file, name), found, rope) : STATUS_OK;
 }
 
 static enum status read_by_type(const char *file, const json_t *parameters, struct rope_table_attributes *rope,
@@ -230,12 +226,10 @@ enum status config_read_rope_by_type(const char *file, const json_t *object, str
 
 static json_t *list_value(const float *values, int64_t count) {
     json_t *list = json_array();
-    for (int64_t i = 0; list && i < count; i++) {
-        if (json_array_append_new(list, json_real((double)values[i])) == 0) continue;
-        json_decref(list);
-        return NULL;
-    }
-    return list;
+    int failed = !list;
+    for (int64_t i = 0; i < count; i++)
+        failed |= json_array_append_new(list, json_real((double)values[i]));
+    return json_unless(failed, list);
 }
 
 /* Of the given type alone; what is 0 was not given. */

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "model/config.h"
+#include "model/families/builder.h"
 
 enum part_kind {
     PART_CODES,
@@ -49,7 +50,7 @@ static const struct part *part_at(enum weight_format format, int number) {
 
 static bool is_true(const json_t *object, const char *key) { return json_is_true(json_object_get(object, key)); }
 
-static bool has_value(const json_t *object, const char *key, const char *value) {
+bool stored_format_says(const json_t *object, const char *key, const char *value) {
     const char *text = json_string_value(json_object_get(object, key));
     return text && strcmp(text, value) == 0;
 }
@@ -64,7 +65,7 @@ static enum status read_bitsandbytes(const char *file, const json_t *object, str
         out->format = WEIGHT_INT8;
         return STATUS_OK;
     }
-    if (!is_true(object, "load_in_4bit") || !has_value(object, "bnb_4bit_quant_type", "nf4"))
+    if (!is_true(object, "load_in_4bit") || !stored_format_says(object, "bnb_4bit_quant_type", "nf4"))
         return status_set(STATUS_BAD_INPUT,
                           "%s: quantization_config: of bitsandbytes' formats nf4 and int8 are read (load_in_4bit with "
                           "bnb_4bit_quant_type nf4, or load_in_8bit)",
@@ -89,7 +90,7 @@ enum status stored_format_read_config(const char *file, const json_t *object, st
 
 enum status stored_format_read_experts(const char *file, const json_t *object, struct stored_format *out) {
     *out = (struct stored_format){WEIGHT_PLAIN, 0};
-    if (has_value(object, "quant_method", "mxfp4")) {
+    if (stored_format_says(object, "quant_method", "mxfp4")) {
         out->format = WEIGHT_MXFP4;
         return STATUS_OK;
     }
@@ -129,10 +130,6 @@ static const char *named(const char *weight, const struct part *part, char name[
     return name;
 }
 
-static const char *part_name(const struct tensor *parameter, const struct part *part, char name[NAME_BYTES]) {
-    return named(parameter->name, part, name);
-}
-
 enum status stored_weight_list_stacks(struct graph *graph, const struct tensor *parameter,
                                       struct safetensors_parts *out) {
     const struct part *part;
@@ -140,7 +137,8 @@ enum status stored_weight_list_stacks(struct graph *graph, const struct tensor *
         return vec_push(out, (struct safetensors_part){parameter->name, parameter->stack});
     for (int i = 0; (part = part_at(parameter->code.format, i)); i++) {
         char name[NAME_BYTES], stack[NAME_BYTES];
-        struct safetensors_part added = {graph_format(graph, "%s", part_name(parameter, part, name)), parameter->stack};
+        struct safetensors_part added = {graph_format(graph, "%s", named(parameter->name, part, name)),
+                                         parameter->stack};
         added.stack.name = graph_format(graph, "%s", named(parameter->stack.name, part, stack));
         if (!added.name || !added.stack.name) return graph_status(graph);
         TRY(vec_push(out, added));
@@ -211,10 +209,23 @@ enum status stored_state_parse(const char *name, const char *text, size_t bytes,
                       name, weight_code_layout(code).block);
 }
 
-static bool is_state(const char *name) {
-    static const char suffix[] = ".quant_state.bitsandbytes__nf4";
-    size_t length = strlen(name);
-    return length > sizeof suffix && strcmp(name + length - (sizeof suffix - 1), suffix) == 0;
+/* The JSON that bitsandbytes has next to a weight, for the caller to free, and what to call it in messages. NULL where
+ * it cannot be read. */
+static char *read_state_text(const struct safetensors *set, const struct safetensors_tensor *found,
+                             char name[2 * NAME_BYTES]) {
+    char *text = mem_array(found->bytes + 1, 1);
+    snprintf(name, 2 * NAME_BYTES, "%s: %s", found->file, found->name);
+    if (text && safetensors_read(set, found, 0, found->bytes, text) == STATUS_OK) return text;
+    mem_free(text);
+    return NULL;
+}
+
+static enum status read_state(const struct safetensors *set, const struct safetensors_tensor *found,
+                              const struct weight_code *code, float *offset) {
+    char name[2 * NAME_BYTES], *text = read_state_text(set, found, name);
+    enum status status = text ? stored_state_parse(name, text, found->bytes, code, offset) : STATUS_FAILED;
+    mem_free(text);
+    return status;
 }
 
 /* bitsandbytes has blocks of powers of two numbers. */
@@ -231,24 +242,10 @@ enum status stored_format_read_block(const struct safetensors *set, int64_t *blo
     const struct safetensors_tensor *found = NULL;
     char name[2 * NAME_BYTES];
     for (size_t i = 0; i < set->tensors.count && !found; i++)
-        if (is_state(set->tensors.items[i].name)) found = &set->tensors.items[i];
+        if (name_ends(set->tensors.items[i].name, ".quant_state.bitsandbytes__nf4")) found = &set->tensors.items[i];
     if (!found || found->bytes > STATE_BYTES_MAX) return STATUS_OK; /* stored_weight_check names it */
-    char *text = mem_array(found->bytes + 1, 1);
-    if (!text) return STATUS_FAILED;
-    snprintf(name, sizeof name, "%s: %s", found->file, found->name);
-    enum status status = safetensors_read(set, found, 0, found->bytes, text);
-    if (status == STATUS_OK) status = parse_block(name, text, found->bytes, block);
-    mem_free(text);
-    return status;
-}
-
-static enum status read_state(const struct safetensors *set, const struct safetensors_tensor *found,
-                              const struct weight_code *code, float *offset) {
-    char name[2 * NAME_BYTES], *text = mem_array(found->bytes + 1, 1);
-    if (!text) return STATUS_FAILED;
-    snprintf(name, sizeof name, "%s: %s", found->file, found->name);
-    enum status status = safetensors_read(set, found, 0, found->bytes, text);
-    if (status == STATUS_OK) status = stored_state_parse(name, text, found->bytes, code, offset);
+    char *text = read_state_text(set, found, name);
+    enum status status = text ? parse_block(name, text, found->bytes, block) : STATUS_FAILED;
     mem_free(text);
     return status;
 }
@@ -257,7 +254,7 @@ static enum status check_part(const struct safetensors *set, const struct tensor
                               bool *used) {
     char name[NAME_BYTES];
     struct weight_layout layout = weight_code_layout(&parameter->code);
-    const struct safetensors_tensor *found = safetensors_find(set, part_name(parameter, part, name));
+    const struct safetensors_tensor *found = safetensors_find(set, named(parameter->name, part, name));
     float offset;
     if (!found)
         return status_set(STATUS_BAD_INPUT, "%s: missing, where config.json says that weights are in %s", name,
@@ -305,7 +302,7 @@ enum status stored_weight_read(const struct safetensors *set, const struct tenso
     memset(piece->out, 0, (size_t)piece->bytes);
     if (weight_format_has_groups(layout.format)) return compressed_read(set, parameter, piece);
     for (int i = 0; (part = part_at(layout.format, i)); i++) {
-        const struct safetensors_tensor *found = safetensors_find(set, part_name(parameter, part, name));
+        const struct safetensors_tensor *found = safetensors_find(set, named(parameter->name, part, name));
         BUG_IF(!found, "%s was not checked", name);
         switch (part->kind) {
         case PART_CODES: TRY(read_bytes(set, found, 0, piece)); break;
@@ -369,7 +366,7 @@ enum status stored_writer_add(struct stored_writer *writer, struct graph *graph,
     bool has_state = parameter->code.format == WEIGHT_NF4 || parameter->code.format == WEIGHT_NF4_WIDE;
     for (int i = 0; (part = part_at(parameter->code.format, i)); i++) {
         bool stacked = parameter->stack.name != NULL;
-        struct tensor *tensor = graph_tensor(graph, TENSOR_RESULT, part_name(parameter, part, name),
+        struct tensor *tensor = graph_tensor(graph, TENSOR_RESULT, named(parameter->name, part, name),
                                              part_shape(&parameter->code, part, stacked));
         if (!tensor) return graph_status(graph);
         if (stacked)

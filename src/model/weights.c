@@ -305,34 +305,6 @@ static void draw_part(const struct initial *initial, const struct tensor *tensor
     }
 }
 
-static enum status draw_to_store(const struct initial *initial, const struct weight_target *target, void *buffer) {
-    int64_t element = dtype_bytes(target->dtype), piece = BYTE_STORE_PIECE / element;
-    int64_t end = target->first + target->elements;
-    for (int64_t at = target->first; at < end; at += piece) {
-        int64_t count = end - at < piece ? end - at : piece;
-        draw_part(initial, target->tensor, target->dtype, at, count, buffer);
-        TRY(target->store->write(target->store->payload, target->stored_as, at * element, count * element, buffer));
-    }
-    return STATUS_OK;
-}
-
-/* What goes to a store is drawn a piece at a time. */
-static enum status initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {
-    const struct initial initial = initial_of(model, seed, target->tensor);
-    BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", target->tensor->name,
-           dtype_name(target->dtype));
-    if (target->data) {
-        draw_part(&initial, target->tensor, target->dtype, target->first, target->elements, target->data);
-        return STATUS_OK;
-    }
-    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = buffer ? draw_to_store(&initial, target, buffer) : STATUS_FAILED;
-    mem_free(buffer);
-    return status;
-}
-
-/* ---- in formats of fewer bits ---- */
-
 static bool is_quantized(const struct weight_target *target) { return target->tensor->code.format != WEIGHT_PLAIN; }
 
 static enum status read_drawn(const void *payload, int64_t first, int64_t count, float *out) {
@@ -340,16 +312,36 @@ static enum status read_drawn(const void *payload, int64_t first, int64_t count,
     return STATUS_OK;
 }
 
+/* What goes to a store is drawn a piece at a time. */
+static enum status initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {
+    bool quantized = is_quantized(target);
+    const struct tensor whole = quantized ? quantized_weight_whole(target->tensor) : *target->tensor;
+    const struct initial initial = initial_of(model, seed, &whole);
+    if (quantized) return quantized_weight_quantise(target, &(struct number_source){read_drawn, &initial});
+    BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", target->tensor->name,
+           dtype_name(target->dtype));
+    if (target->data) {
+        draw_part(&initial, target->tensor, target->dtype, target->first, target->elements, target->data);
+        return STATUS_OK;
+    }
+    int64_t element = dtype_bytes(target->dtype), end = target->first + target->elements, count;
+    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
+    for (int64_t at = target->first; at < end && status == STATUS_OK; at += count) {
+        count = end - at < BYTE_STORE_PIECE / element ? end - at : BYTE_STORE_PIECE / element;
+        draw_part(&initial, target->tensor, target->dtype, at, count, buffer);
+        status = target->store->write(target->store->payload, target->stored_as, at * element, count * element, buffer);
+    }
+    mem_free(buffer);
+    return status;
+}
+
+/* ---- in formats of fewer bits ---- */
+
 enum status model_draw_quantized(const void *weights, const struct tensor *tensor, unsigned char *out) {
     const struct initial_weights *initial = weights;
     struct initial values = initial_of(initial->model, initial->seed, tensor);
     return quantise_weight(&tensor->code, &(struct number_source){read_drawn, &values}, out);
-}
-
-static enum status draw_quantized(const struct model *model, uint64_t seed, const struct weight_target *target) {
-    const struct tensor whole = quantized_weight_whole(target->tensor);
-    const struct initial values = initial_of(model, seed, &whole);
-    return quantized_weight_quantise(target, &(struct number_source){read_drawn, &values});
 }
 
 struct stored_numbers {
@@ -362,7 +354,8 @@ static enum status read_stored(const void *payload, int64_t first, int64_t count
     return safetensors_convert(numbers->set, numbers->tensor, (size_t)first, (size_t)count, DTYPE_F32, out);
 }
 
-static enum status quantise_stored(const struct model *model, const struct weight_target *target) {
+static enum status load_quantized(const struct model *model, const struct weight_target *target) {
+    if (model->base_is_stored) return quantized_weight_read(target, model->weights);
     const struct tensor whole = quantized_weight_whole(target->tensor);
     const struct safetensors_tensor *source = safetensors_find(model->weights, whole.name);
     if (!source) return missing(model, whole.name);
@@ -370,10 +363,6 @@ static enum status quantise_stored(const struct model *model, const struct weigh
     const struct stored_numbers numbers = {model->weights, source};
     enum status status = quantized_weight_quantise(target, &(struct number_source){read_stored, &numbers});
     return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s: %s", source->file, whole.name);
-}
-
-static enum status load_quantized(const struct model *model, const struct weight_target *target) {
-    return model->base_is_stored ? quantized_weight_read(target, model->weights) : quantise_stored(model, target);
 }
 
 /* ---- of all formats ---- */
@@ -413,21 +402,17 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
     return status;
 }
 
-static enum status hash_part(const struct safetensors *set, const struct safetensors_tensor *tensor, int part,
-                             int parts, XXH3_state_t *state, void *buffer) {
-    uint64_t begin = tensor->bytes * (uint64_t)part / (uint64_t)parts;
-    uint64_t end = tensor->bytes * (uint64_t)(part + 1) / (uint64_t)parts;
-    for (uint64_t at = begin; at < end; at += BYTE_STORE_PIECE) {
-        size_t bytes = (size_t)(end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE);
-        TRY(safetensors_read(set, tensor, at, bytes, buffer));
-        XXH3_64bits_update(state, buffer, bytes);
-    }
-    return STATUS_OK;
-}
-
+/* `set` NULL: there is nothing. */
 static enum status hash_set(const struct safetensors *set, int part, int parts, XXH3_state_t *state, void *buffer) {
-    for (size_t i = 0; set && i < set->tensors.count; i++)
-        TRY(hash_part(set, &set->tensors.items[i], part, parts, state, buffer));
+    for (size_t i = 0; set && i < set->tensors.count; i++) {
+        const struct safetensors_tensor *tensor = &set->tensors.items[i];
+        uint64_t end = tensor->bytes * (uint64_t)(part + 1) / (uint64_t)parts, at;
+        for (at = tensor->bytes * (uint64_t)part / (uint64_t)parts; at < end; at += BYTE_STORE_PIECE) {
+            size_t bytes = (size_t)(end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE);
+            TRY(safetensors_read(set, tensor, at, bytes, buffer));
+            XXH3_64bits_update(state, buffer, bytes);
+        }
+    }
     return STATUS_OK;
 }
 
@@ -447,8 +432,7 @@ enum status model_hash_files(const struct model *model, int part, int parts, uin
 enum status model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
                                      int count) {
     for (int i = 0; i < count; i++)
-        TRY(is_quantized(&targets[i]) ? draw_quantized(model, seed, &targets[i])
-                                      : initialise(model, &targets[i], seed));
+        TRY(initialise(model, &targets[i], seed));
     return STATUS_OK;
 }
 

@@ -598,7 +598,7 @@ static enum status open_and_load(void *payload) {
 static void failures_of_memory_and_files_are_reported(void **state) {
     (void)state;
     assert_true(fault_sweep(FAULT_ALLOCATE, false, open_and_load, NULL) > 50);
-    assert_true(fault_sweep(FAULT_ALLOCATE, false, open_mixed, NULL) > 50);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, open_mixed, NULL) > 40);
     assert_true(fault_sweep(FAULT_READ, false, open_and_load, NULL) > 10);
 }
 

@@ -243,15 +243,21 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
                               has_bias, x);
 }
 
+struct tensor *decoder_gated_mlp(struct builder *builder, const char *name, int64_t ffn, bool has_bias,
+                                 struct tensor *normed, struct tensor *x) {
+    struct graph *graph = builder->graph;
+    int64_t hidden = builder->config->hidden;
+    const char *gate_name = graph_format(graph, "%s.gate_proj", name),
+               *up_name = graph_format(graph, "%s.up_proj", name);
+    struct tensor *gate = build_layer_linear(builder, gate_name, normed, hidden, ffn, has_bias, NULL);
+    struct tensor *up = build_layer_linear(builder, up_name, normed, hidden, ffn, has_bias, NULL);
+    const char *node = build_node_name(builder, graph_format(graph, "%s.act", name));
+    struct tensor *active = ops_gated_activation(graph, node, gate, up, builder->config->activation);
+    return build_layer_linear(builder, graph_format(graph, "%s.down_proj", name), active, ffn, hidden, has_bias, x);
+}
+
 struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, struct tensor *x) {
-    const struct model_config *config = builder->config;
-    bool has_bias = config->mlp_bias;
-    int64_t hidden = config->hidden, ffn = config->ffn;
-    struct tensor *gate = build_layer_linear(builder, "mlp.gate_proj", normed, hidden, ffn, has_bias, NULL);
-    struct tensor *up = build_layer_linear(builder, "mlp.up_proj", normed, hidden, ffn, has_bias, NULL);
-    struct tensor *active =
-        ops_gated_activation(builder->graph, build_node_name(builder, "mlp.act"), gate, up, config->activation);
-    return build_layer_linear(builder, "mlp.down_proj", active, ffn, hidden, has_bias, x);
+    return decoder_gated_mlp(builder, "mlp", builder->config->ffn, builder->config->mlp_bias, normed, x);
 }
 
 struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part) {

@@ -116,7 +116,10 @@ struct decoder_heads decoder_project(struct builder *builder, struct tensor *nor
  * the output's projection to x (NULL: to nothing). */
 struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
                                  struct tensor *x);
-/* x (NULL: nothing) + down_proj(f(gate_proj(normed)) * up_proj(normed)) */
+/* x (NULL: nothing) + down_proj(f(gate_proj(normed)) * up_proj(normed)), with the names and biases of the layer's MLP
+ * or of another one, of so many inner features. */
+struct tensor *decoder_gated_mlp(struct builder *builder, const char *name, int64_t ffn, bool has_bias,
+                                 struct tensor *normed, struct tensor *x);
 struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, struct tensor *x);
 /* x + part, for families that change what is added. */
 struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part);
@@ -126,9 +129,11 @@ struct tensor *decoder_add(struct builder *builder, const char *name, struct ten
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                              struct graph *graph);
 
-/* What these families share of struct model_family. */
+/* What these families share of struct model_family, with their configs and without. */
 extern const char *const decoder_buffers[];
 #define DECODER_FAMILY                                                                                                 \
+    DECODER_FAMILY_BUT_CONFIG, .read_config = decoder_read_config, .write_config = decoder_write_config
+#define DECODER_FAMILY_BUT_CONFIG                                                                                      \
     .initial = decoder_initial, .prefix = "model.", .embedding = "embed_tokens.weight", .buffers = decoder_buffers,    \
     .build = decoder_build, .initial_deviation = decoder_initial_deviation
 

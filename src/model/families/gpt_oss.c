@@ -2,6 +2,7 @@
  * attention, windows in every second layer, as transformers' GptOssForCausalLM computes it. Files have the experts of a
  * layer as one tensor, in bf16 or in MXFP4; here each expert's part of it is a parameter (ir/tensor.h, stack). */
 
+#include "base/json.h"
 #include "model/families/builder.h"
 
 /* What transformers assumes where keys are missing. */
@@ -53,11 +54,6 @@ static void set_defaults(struct model_config *config) {
     set_rope(&config->rope);
 }
 
-static bool is_set(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    return value && !json_is_null(value);
-}
-
 static void set_assumed(struct model_config *config) {
     set_common(config);
     config->kv_heads = KV_HEADS;
@@ -68,7 +64,7 @@ static void set_assumed(struct model_config *config) {
 
 static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
     TRY(decoder_read_sizes(file, object, config));
-    if (!is_set(object, "rope_parameters") && !is_set(object, "rope_scaling")) set_rope(&config->rope);
+    if (!json_present(object, "rope_parameters") && !json_present(object, "rope_scaling")) set_rope(&config->rope);
     return decoder_read_positions(file, object, config);
 }
 

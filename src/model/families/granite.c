@@ -59,7 +59,5 @@ const struct model_family family_granite = {
     DECODER_FAMILY,
     .set_defaults = set_defaults,
     .set_assumed = set_assumed,
-    .read_config = decoder_read_config,
     .layer = layer,
-    .write_config = decoder_write_config,
 };

@@ -26,6 +26,4 @@ const struct model_family family_llama = {
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,
-    .read_config = decoder_read_config,
-    .write_config = decoder_write_config,
 };

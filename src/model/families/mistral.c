@@ -30,9 +30,7 @@ const struct model_family family_mistral = {
     DECODER_FAMILY,
     .set_defaults = mistral_set_defaults,
     .set_assumed = mistral_set_assumed,
-    .read_config = decoder_read_config,
     .windows = CONFIG_WINDOWS_ALL,
-    .write_config = decoder_write_config,
 };
 
 /* Mixtral (Jiang et al., arXiv 2401.04088): Mistral with experts in place of the MLP, as transformers'
@@ -77,8 +75,6 @@ const struct model_family family_mixtral = {
     DECODER_FAMILY,
     .set_defaults = mixtral_set_defaults,
     .set_assumed = mixtral_set_assumed,
-    .read_config = decoder_read_config,
     .experts = &mixtral_experts,
     .windows = CONFIG_WINDOWS_ALL,
-    .write_config = decoder_write_config,
 };

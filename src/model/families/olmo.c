@@ -37,10 +37,8 @@ const struct model_family family_olmo2 = {
     DECODER_FAMILY,
     .set_defaults = olmo2_set_defaults,
     .set_assumed = olmo_set_assumed,
-    .read_config = decoder_read_config,
     .heads_norm = HEADS_NORMED_TOGETHER,
     .layer = olmo2_layer,
-    .write_config = decoder_write_config,
 };
 
 /* OLMoE (Muennighoff et al., arXiv 2409.02060): Llama with experts in place of the MLP, whose queries and keys are
@@ -85,7 +83,7 @@ const struct model_family family_olmoe = {
     .models = "OLMoE",
     .ffn = {1, 1, 1}, /* 2048 at a hidden size of 2048 */
     .keys = olmoe_keys,
-    DECODER_FAMILY,
+    DECODER_FAMILY_BUT_CONFIG,
     .set_defaults = olmoe_set_defaults,
     .set_assumed = olmoe_set_assumed,
     .read_config = olmoe_read_config,

@@ -29,19 +29,14 @@ static void set_defaults(struct model_config *config) {
     config->rope.partial = 1;
 }
 
-/* What stands next to rope_scaling counts, not what is in it. */
-static enum status read_original_context(const char *file, const json_t *object, struct model_config *config) {
-    int64_t context = 4096;
-    TRY(json_read_int(file, object, original_context, 2, (int64_t)CONFIG_CONTEXT_MAX, &context));
-    if (config->rope.scaling == ROPE_SCALING_LONGROPE) config->rope.original_context = (double)context;
-    return STATUS_OK;
-}
-
 static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
+    int64_t context = 4096;
     TRY(decoder_read_sizes(file, object, config));
     TRY(config_read_partial_rope(file, object, &config->rope));
     TRY(config_read_rope(file, object, &config->rope));
-    TRY(read_original_context(file, object, config));
+    /* What stands next to rope_scaling counts, not what is in it. */
+    TRY(json_read_int(file, object, original_context, 2, (int64_t)CONFIG_CONTEXT_MAX, &context));
+    if (config->rope.scaling == ROPE_SCALING_LONGROPE) config->rope.original_context = (double)context;
     TRY(config_complete_rope(file, config, &config->rope));
     TRY(config_read_windows(file, object, CONFIG_WINDOWS_ALL, 0, config));
     if (config->rope.scaling != ROPE_SCALING_NONE && config->rope.scaling != ROPE_SCALING_LONGROPE)
@@ -92,7 +87,7 @@ const struct model_family family_phi3 = {
               "where its sequences, or its caches, are longer than `original_max_position_embeddings`",
     .ffn = {8, 3, 256}, /* 8192 at a hidden size of 3072 */
     .keys = keys,
-    DECODER_FAMILY,
+    DECODER_FAMILY_BUT_CONFIG,
     .set_defaults = set_defaults,
     .set_assumed = set_defaults,
     .read_config = read_config,

@@ -30,10 +30,8 @@ const struct model_family family_qwen2 = {
     DECODER_FAMILY,
     .set_defaults = qwen2_set_defaults,
     .set_assumed = qwen2_set_assumed,
-    .read_config = decoder_read_config,
     .output_unbiased = true,
     .windows = CONFIG_WINDOWS_FROM_LAYER,
-    .write_config = decoder_write_config,
 };
 
 /* Qwen1.5-MoE and Qwen2-MoE (Yang et al., arXiv 2407.10671): Qwen2 with experts in place of the MLP, and one next to
@@ -69,13 +67,8 @@ static void qwen2_moe_set_assumed(struct model_config *config) {
 /* residual + sigmoid(shared_expert_gate(normed)) * shared_expert(normed) */
 static struct tensor *shared_expert(struct builder *builder, struct tensor *normed, struct tensor *residual) {
     const struct model_config *config = builder->config;
-    int64_t hidden = config->hidden, ffn = config->shared_ffn;
-    struct tensor *gate = build_layer_linear(builder, "mlp.shared_expert.gate_proj", normed, hidden, ffn, false, NULL);
-    struct tensor *up = build_layer_linear(builder, "mlp.shared_expert.up_proj", normed, hidden, ffn, false, NULL);
-    struct tensor *active = ops_gated_activation(builder->graph, build_node_name(builder, "mlp.shared_expert.act"),
-                                                 gate, up, config->activation);
-    struct tensor *y = build_layer_linear(builder, "mlp.shared_expert.down_proj", active, ffn, hidden, false, NULL);
-    gate = build_layer_linear(builder, "mlp.shared_expert_gate", normed, hidden, 1, false, NULL);
+    struct tensor *y = decoder_gated_mlp(builder, "mlp.shared_expert", config->shared_ffn, false, normed, NULL);
+    struct tensor *gate = build_layer_linear(builder, "mlp.shared_expert_gate", normed, config->hidden, 1, false, NULL);
     return ops_token_gate(builder->graph, build_node_name(builder, "mlp.shared_expert.add"), y, gate, residual);
 }
 
@@ -95,11 +88,9 @@ const struct model_family family_qwen2_moe = {
     DECODER_FAMILY,
     .set_defaults = qwen2_moe_set_defaults,
     .set_assumed = qwen2_moe_set_assumed,
-    .read_config = decoder_read_config,
     .output_unbiased = true,
     .windows = CONFIG_WINDOWS_REFUSED,
     .layer = qwen2_moe_layer,
-    .write_config = decoder_write_config,
 };
 
 /* Qwen3 (Yang et al., arXiv 2505.09388): Llama whose queries and keys are normalised by head, as transformers'
@@ -132,10 +123,8 @@ const struct model_family family_qwen3 = {
     DECODER_FAMILY,
     .set_defaults = qwen3_set_defaults,
     .set_assumed = qwen3_set_assumed,
-    .read_config = decoder_read_config,
     .heads_norm = HEADS_NORMED,
     .windows = CONFIG_WINDOWS_FROM_LAYER,
-    .write_config = decoder_write_config,
 };
 
 /* Qwen3-MoE (Yang et al., arXiv 2505.09388): Qwen3 with experts in place of the MLP, as transformers'
@@ -188,7 +177,7 @@ const struct model_family family_qwen3_moe = {
     .models = "Qwen3 with experts (30B-A3B, 235B-A22B; text)",
     .ffn = {3, 8, 1}, /* of an expert: 768 at a hidden size of 2048 */
     .keys = qwen3_moe_keys,
-    DECODER_FAMILY,
+    DECODER_FAMILY_BUT_CONFIG,
     .set_defaults = qwen3_moe_set_defaults,
     .set_assumed = qwen3_moe_set_assumed,
     .read_config = qwen3_moe_read_config,

@@ -43,8 +43,8 @@ static enum status read_rope_layers(const char *file, const json_t *object, stru
     int64_t interval = INTERVAL;
     TRY(json_read_int(file, object, "no_rope_layer_interval", 1, (int64_t)CONFIG_CONTEXT_MAX, &interval));
     skip_rope_every(config, interval);
-    const json_t *list = json_object_get(object, no_rope_layers);
-    if (!list || json_is_null(list)) return STATUS_OK;
+    const json_t *list = json_present(object, no_rope_layers);
+    if (!list) return STATUS_OK;
     if (!json_is_array(list)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, no_rope_layers);
     if ((int64_t)json_array_size(list) < config->layers)
         return status_set(STATUS_BAD_INPUT, "%s: %s: %zu entries for %lld layers", file, no_rope_layers,
@@ -60,38 +60,28 @@ static enum status read_rope_layers(const char *file, const json_t *object, stru
     return STATUS_OK;
 }
 
-/* Where no list says it, the windowed layers are those without positions. */
-static enum status read_windows(const char *file, const json_t *object, struct model_config *config) {
+static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
     bool used = false, listed;
+    TRY(decoder_read_config(file, object, config));
+    TRY(read_rope_layers(file, object, config));
     TRY(json_read_bool(file, object, "use_sliding_window", &used));
     TRY(config_read_windows(file, object, CONFIG_WINDOWS_ALL, 0, config));
     if (!used) config->window = 0;
     TRY(config_read_layer_types(file, object, config, &listed));
+    /* Where no list says it, the windowed layers are those without positions. */
     for (int64_t layer = 0; !listed && layer < config->layers; layer++)
         config->windowed[layer] = config->window > 0 && config->without_rope[layer];
     config_drop_unused_window(config);
     return STATUS_OK;
 }
 
-static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
-    TRY(decoder_read_config(file, object, config));
-    TRY(read_rope_layers(file, object, config));
-    return read_windows(file, object, config);
-}
-
-static json_t *rope_layers_value(const struct model_config *config) {
-    json_t *list = json_array();
-    for (int64_t layer = 0; list && layer < config->layers && layer < MODEL_LAYERS_MAX; layer++) {
-        if (json_array_append_new(list, json_integer(!config->without_rope[layer])) == 0) continue;
-        json_decref(list);
-        return NULL;
-    }
-    return list;
-}
-
 static json_t *write_config(const struct model_config *config) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (int64_t layer = 0; layer < config->layers && layer < MODEL_LAYERS_MAX; layer++)
+        failed |= json_array_append_new(list, json_integer(!config->without_rope[layer]));
     json_t *object = config_write_layer_types(config, decoder_write_config(config));
-    return config_put(object, no_rope_layers, rope_layers_value(config));
+    return config_put(object, no_rope_layers, json_unless(failed, list));
 }
 
 const struct model_family family_smollm3 = {
@@ -99,7 +89,7 @@ const struct model_family family_smollm3 = {
     .models = "SmolLM3",
     .ffn = {43, 8, 256}, /* 11008 at a hidden size of 2048 */
     .keys = keys,
-    DECODER_FAMILY,
+    DECODER_FAMILY_BUT_CONFIG,
     .set_defaults = set_defaults,
     .set_assumed = set_assumed,
     .read_config = read_config,
