@@ -11,14 +11,6 @@
 
 /* ---- agreement between ranks, before and between steps ---- */
 
-/* Whether all ranks say the same as this one: it is then no matter of one rank or host. */
-static bool is_unanimous(const struct status_copy *ends, int count, int rank) {
-    for (int other = 0; other < count; other++)
-        if (ends[other].status != ends[rank].status || strcmp(ends[other].message, ends[rank].message) != 0)
-            return false;
-    return true;
-}
-
 static bool is_alone(const struct comm *comm) { return !comm || mesh_ranks(&comm->mesh) == 1; }
 
 enum status comm_agree(struct comm *comm, enum status mine) {
@@ -30,7 +22,10 @@ enum status comm_agree(struct comm *comm, enum status mine) {
     for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
         status = status_restore(&ends[rank]);
         if (status == STATUS_OK) continue;
-        if (!is_unanimous(ends, all.count, rank)) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
+        bool unanimous = true; /* no matter of one rank or host */
+        for (int other = 0; other < all.count; other++)
+            unanimous &= ends[other].status == status && strcmp(ends[other].message, ends[rank].message) == 0;
+        if (!unanimous) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
         comm->agreed_failure = true;
     }
     return status;
@@ -59,13 +54,12 @@ static enum status broadcast(struct comm *comm, char *data, int64_t bytes) {
     int64_t staging;
     enum status status = comm_staging_bytes(comm, &spec, &staging);
     if (status == STATUS_OK) spec.staging = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
-    status = comm_agree(comm, spec.staging ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_create(comm, &spec, &operation);
-    if (status == STATUS_OK) {
-        comm_start(operation);
-        status = comm_wait(operation);
-        comm_free(operation);
-    }
+    TRY_GOTO(status, comm_agree(comm, spec.staging ? STATUS_OK : STATUS_FAILED), done);
+    TRY_GOTO(status, comm_create(comm, &spec, &operation), done);
+    comm_start(operation);
+    status = comm_wait(operation);
+    comm_free(operation);
+done:
     mem_free(spec.staging);
     return status;
 }
@@ -158,15 +152,6 @@ static enum status self_close(struct comm *comm) {
 
 static void self_abort(struct comm *comm, int exit_status) { (void)comm, (void)exit_status; }
 
-static void self_waits(struct comm *comm, bool begins) { (void)comm, (void)begins; }
-
-static enum status self_check(struct comm *comm) {
-    (void)comm;
-    return STATUS_OK;
-}
-
-static void self_fail(struct comm *comm) { (void)comm; }
-
 static const struct comm_engine self_engine = {
     .name = "self",
     .all_gather = self_all_gather,
@@ -180,9 +165,6 @@ static const struct comm_engine self_engine = {
     .speaks = self_speaks,
     .close = self_close,
     .abort = self_abort,
-    .waits = self_waits,
-    .check = self_check,
-    .fail = self_fail,
 };
 
 static enum status self_comm_open(const struct comm_settings *settings, struct comm **out) {

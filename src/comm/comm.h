@@ -130,8 +130,8 @@ struct comm_engine {
     bool (*speaks)(const struct comm *comm);
     enum status (*close)(struct comm *comm);
     void (*abort)(struct comm *comm, int exit_status); /* returns only where there is nobody to end */
-    /* For operations that another library carries out. This rank begins to wait for others in one, or no longer does.
-     */
+    /* For operations that another library carries out; NULL: of one rank. This rank begins to wait for others in one,
+     * or no longer does. */
     void (*waits)(struct comm *comm, bool begins);
     /* FAILED where a rank is known to have failed. */
     enum status (*check)(struct comm *comm);

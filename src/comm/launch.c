@@ -67,12 +67,6 @@ enum status launch_places_create(const char *name, struct launch_places *out) {
     return status;
 }
 
-/* In the child, before it becomes mpirun: the locks are mpirun's too. Async-signal-safe. */
-static void launch_places_inherit(const struct launch_places *places) {
-    for (int i = 0; i < LAUNCH_PLACES; i++)
-        if (places->path[i]) (void)fcntl(places->lock[i], F_SETFD, 0);
-}
-
 void launch_places_remove(struct launch_places *places) {
     for (int i = 0; i < LAUNCH_PLACES; i++) {
         if (!places->path[i]) continue;
@@ -123,12 +117,6 @@ static struct launch_record own;
 
 static bool send_own(void) { return send(parent_socket, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own; }
 
-static bool send_joined(void) {
-    own = (struct launch_record){.rank = mpi_library_launched_rank(), .process = getpid()};
-    if (gethostname(own.host, sizeof own.host - 1) != 0) own.host[0] = '\0';
-    return send_own();
-}
-
 /* The parent's standard output and error in place of mpirun's pipes. */
 static bool take_output(void) {
     enum { OUTPUTS = 2 };
@@ -165,8 +153,10 @@ enum status launch_join(void) {
     socklen_t length = launch_address(name, &address);
     parent_socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (parent_socket >= 0) close_first(&parent_socket);
+    own = (struct launch_record){.rank = mpi_library_launched_rank(), .process = getpid()};
+    if (gethostname(own.host, sizeof own.host - 1) != 0) own.host[0] = '\0';
     bool joined = parent_socket >= 0 && connect(parent_socket, (struct sockaddr *)&address, length) == 0 &&
-                  send_joined() && take_output();
+                  send_own() && take_output();
     return joined ? STATUS_OK
                   : status_set(STATUS_FAILED, "the process that launched this rank cannot be reached: %s",
                                strerror(errno));
@@ -296,17 +286,6 @@ struct command {
     char **arguments, **environment;
 };
 
-static enum status give_places(const struct starter *starter, const struct launch_places *places,
-                               struct command *command, size_t *variables) {
-    for (int i = 0; i < LAUNCH_PLACES; i++) {
-        if (!starter->place_variables[i] || !places->path[i]) continue;
-        char *variable = scratch_format(&command->scratch, "%s=%s", starter->place_variables[i], places->path[i]);
-        if (!variable) return STATUS_FAILED;
-        command->environment[(*variables)++] = variable;
-    }
-    return STATUS_OK;
-}
-
 static enum status make_command(const struct launch_settings *settings, const struct starter *starter, char *mpirun,
                                 const char *name, const struct launch_places *places, struct command *out) {
     size_t count = 0, variables = 0, at = 0;
@@ -328,14 +307,21 @@ static enum status make_command(const struct launch_settings *settings, const st
     out->environment[variables++] = socket;
     for (int i = 0; i < 4 && starter->environment[i]; i++)
         out->environment[variables++] = (char *)starter->environment[i];
-    return give_places(starter, places, out, &variables);
+    for (int i = 0; i < LAUNCH_PLACES; i++) {
+        if (!starter->place_variables[i] || !places->path[i]) continue;
+        char *variable = scratch_format(&out->scratch, "%s=%s", starter->place_variables[i], places->path[i]);
+        if (!variable) return STATUS_FAILED;
+        out->environment[variables++] = variable;
+    }
+    return STATUS_OK;
 }
 
 /* Between fork and exec: calls that are allowed there alone. */
 static _Noreturn void become_mpirun(const struct command *command, const struct launch_places *places, pid_t parent,
                                     int output, const sigset_t *mask) {
     setsid();
-    launch_places_inherit(places);
+    for (int i = 0; i < LAUNCH_PLACES; i++) /* the locks are mpirun's too */
+        if (places->path[i]) (void)fcntl(places->lock[i], F_SETFD, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     int nothing = open("/dev/null", O_RDONLY);
     bool good = getppid() == parent && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
@@ -343,12 +329,6 @@ static _Noreturn void become_mpirun(const struct command *command, const struct 
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (good) execve(command->arguments[0], command->arguments, command->environment);
     _exit(127);
-}
-
-/* nohup ignores SIGHUP, and a shell ignores SIGINT for what it starts in the background. A signalfd would get them. */
-static bool is_ignored(int signal) {
-    struct sigaction action;
-    return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 /* `mask`: the signals as they were. */
@@ -359,8 +339,13 @@ static enum status start(const struct command *command, const struct launch_plac
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t passed;
     sigemptyset(&passed);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (!is_ignored(numbers[i])) sigaddset(&passed, numbers[i]);
+    /* nohup ignores SIGHUP, and a shell ignores SIGINT for what it starts in the background. A signalfd would get them.
+     */
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction action;
+        bool ignored = sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+        if (!ignored) sigaddset(&passed, numbers[i]);
+    }
     sigprocmask(SIG_BLOCK, &passed, mask);
     pid_t parent = getpid();
     out->process = fork();
@@ -384,20 +369,6 @@ static void end_started(const struct launch_started *started, const sigset_t *ma
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* Causes that mpirun names, and what to do. */
-static const struct {
-    const char *mentions, *hint;
-} known_causes[] = {
-    {"unable to find network interfaces",
-     "Open MPI needs a network interface, such as the loopback: ip link set lo up"},
-};
-
-static enum status hint_cause(enum status status, const char *output) {
-    for (size_t i = 0; i < sizeof known_causes / sizeof *known_causes; i++)
-        if (strstr(output, known_causes[i].mentions)) return status_hint(status, "%s", known_causes[i].hint);
-    return status;
-}
-
 /* Prints all of mpirun's output: Open MPI names the cause first, and its last lines only report the failure. */
 static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char *mpirun, int wait_status) {
     bool speaks = false;
@@ -412,7 +383,8 @@ static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char
     enum status status = status_set(STATUS_FAILED, "%s %s %d%s", mpirun,
                                     WIFEXITED(wait_status) ? "ended with status" : "was killed by signal", number,
                                     speaks ? "; its messages are above" : "");
-    return hint_cause(status, launch_last_output(seen));
+    if (!strstr(launch_last_output(seen), "unable to find network interfaces")) return status;
+    return status_hint(status, "Open MPI needs a network interface, such as the loopback: ip link set lo up");
 }
 
 /* When mpirun is killed, its ranks stop or die in any order; nobody asked for that stop. */

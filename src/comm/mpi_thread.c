@@ -70,13 +70,6 @@ void heartbeat_free(struct heartbeat *heartbeat) {
     *heartbeat = (struct heartbeat){0};
 }
 
-static void note_even(struct heartbeat *heartbeat, int64_t now_ns) {
-    if (heartbeat_behind(heartbeat) >= 0)
-        heartbeat->even_ns = -1;
-    else if (heartbeat->even_ns < 0)
-        heartbeat->even_ns = now_ns;
-}
-
 void heartbeat_beat(struct heartbeat *heartbeat, uint32_t started, bool worked, int64_t now_ns) {
     struct heartbeat_entry *mine = &heartbeat->entry[heartbeat->me];
     bool was_stopped = now_ns - heartbeat->heard_ns[heartbeat->me] > heartbeat->timeout_ns / 2;
@@ -87,7 +80,10 @@ void heartbeat_beat(struct heartbeat *heartbeat, uint32_t started, bool worked, 
     mine->worked += worked;
     heartbeat->heard_ns[heartbeat->me] = now_ns;
     if (worked) heartbeat->worked_ns[heartbeat->me] = now_ns;
-    note_even(heartbeat, now_ns);
+    if (heartbeat_behind(heartbeat) >= 0)
+        heartbeat->even_ns = -1;
+    else if (heartbeat->even_ns < 0)
+        heartbeat->even_ns = now_ns;
 }
 
 void heartbeat_merge(struct heartbeat *heartbeat, const struct heartbeat_entry *theirs, int64_t now_ns) {
@@ -141,31 +137,21 @@ static enum status mpi_await(struct mpi_comm *mpi, int request);
 
 static const char *host_of(const struct mpi_comm *mpi, int rank) { return mpi->comm.host[rank]; }
 
-/* An operation that lasts too long: who has not come to it, and does nothing? Of one that is not heard of either, its
- * silence says more. */
-static void blame_for_wait(struct mpi_comm *mpi, double seconds, int64_t now_ns) {
+/* Where an operation lasts too long: who has not come to it, and does nothing? Of one that is not heard of either, its
+ * silence says more. Where all have come to it and still nothing moves, it is the network, or MPI. */
+static void check_wait(struct mpi_comm *mpi, int64_t started_ns, int64_t moved_ns, int64_t now_ns) {
     const struct heartbeat *heartbeat = &mpi->heartbeat.heartbeat;
+    if (now_ns - started_ns <= heartbeat->timeout_ns) return;
     int hanging = heartbeat_hanging(heartbeat, now_ns);
     if (hanging >= 0 && now_ns - heartbeat->heard_ns[hanging] < heartbeat->timeout_ns / 2)
         mpi_fail(mpi, FAILURE_OF_RANK, hanging,
                  "rank %d on %s has kept the others waiting for %.0f s: it gets nowhere, and does not start what they "
                  "have started",
-                 hanging, host_of(mpi, hanging), seconds);
-}
-
-/* All have come to it and still nothing moves: the network, or MPI. */
-static void blame_nobody(struct mpi_comm *mpi, int64_t moved_ns, int64_t now_ns) {
-    const struct heartbeat *heartbeat = &mpi->heartbeat.heartbeat;
-    int64_t since = moved_ns > heartbeat->even_ns ? moved_ns : heartbeat->even_ns;
-    if (heartbeat->even_ns >= 0 && now_ns - since > 2 * heartbeat->timeout_ns)
+                 hanging, host_of(mpi, hanging), (double)(now_ns - started_ns) * 1e-9);
+    int64_t since_ns = moved_ns > heartbeat->even_ns ? moved_ns : heartbeat->even_ns;
+    if (heartbeat->even_ns >= 0 && now_ns - since_ns > 2 * heartbeat->timeout_ns)
         mpi_fail(mpi, FAILURE_HERE, -1, "an operation between ranks has not moved for %.0f s",
-                 (double)(now_ns - since) * 1e-9);
-}
-
-static void check_wait(struct mpi_comm *mpi, int64_t started_ns, int64_t moved_ns, int64_t now_ns) {
-    if (now_ns - started_ns <= mpi->heartbeat.heartbeat.timeout_ns) return;
-    blame_for_wait(mpi, (double)(now_ns - started_ns) * 1e-9, now_ns);
-    blame_nobody(mpi, moved_ns, now_ns);
+                 (double)(now_ns - since_ns) * 1e-9);
 }
 
 static void check_waiting(struct mpi_comm *mpi, int64_t now_ns) {
@@ -182,17 +168,14 @@ static int64_t cpu_ns(clockid_t clock) {
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
-static bool waits_for_others(struct mpi_comm *mpi) {
-    return mpi->active || mpi->all_gather_ns > 0 || atomic_load(&mpi->outside_ns) > 0;
-}
-
 /* Whether the rank did anything since it was last asked: its step moved on, or outside of one its other threads
  * computed, or this one moved an operation. */
 static bool has_worked(struct mpi_comm *mpi, int64_t now_ns) {
     struct mpi_heartbeat *heartbeat = &mpi->heartbeat;
     int64_t others_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     bool computed = others_ns - heartbeat->others_ns > heartbeat->period_ns / 200, moved = mpi->moved;
-    enum step_watch_answer step = step_watch_look(&mpi->comm.watch, waits_for_others(mpi), now_ns);
+    bool waits = mpi->active || mpi->all_gather_ns > 0 || atomic_load(&mpi->outside_ns) > 0;
+    enum step_watch_answer step = step_watch_look(&mpi->comm.watch, waits, now_ns);
     heartbeat->others_ns = others_ns;
     mpi->moved = false;
     return moved || (step == WATCH_NOT ? computed : step == WATCH_MOVES);
@@ -324,14 +307,11 @@ static void back_off(int *idle) {
     nanosleep(&(struct timespec){0, ns < MAX_NS ? ns : MAX_NS}, NULL);
 }
 
-static void end_operation(struct mpi_comm *mpi, struct operation *operation, enum operation_state state) {
-    pthread_mutex_lock(&mpi->mutex);
-    atomic_store(&operation->state, state);
-    pthread_cond_broadcast(&mpi->over);
-    pthread_mutex_unlock(&mpi->mutex);
-}
-
-static void take_queue(struct mpi_comm *mpi) {
+/* Moves everything on that can be; whether anything did. */
+static bool progress(struct mpi_comm *mpi) {
+    bool moved = false;
+    int abort_status = atomic_load(&mpi->abort_status);
+    if (abort_status) mpi->wire->abort(mpi->wire_context, abort_status);
     pthread_mutex_lock(&mpi->mutex);
     struct operation **end = &mpi->active;
     while (*end)
@@ -340,14 +320,6 @@ static void take_queue(struct mpi_comm *mpi) {
     mpi->queue = NULL;
     mpi->queue_end = &mpi->queue;
     pthread_mutex_unlock(&mpi->mutex);
-}
-
-/* Moves everything on that can be; whether anything did. */
-static bool progress(struct mpi_comm *mpi) {
-    bool moved = false;
-    int abort_status = atomic_load(&mpi->abort_status);
-    if (abort_status) mpi->wire->abort(mpi->wire_context, abort_status);
-    take_queue(mpi);
     mpi_keep_heartbeat(mpi);
     for (struct operation **link = &mpi->active; *link;) {
         struct operation *operation = *link;
@@ -361,7 +333,10 @@ static bool progress(struct mpi_comm *mpi) {
             continue;
         }
         *link = operation->next;
-        end_operation(mpi, operation, failed ? OPERATION_FAILED : OPERATION_IDLE);
+        pthread_mutex_lock(&mpi->mutex);
+        atomic_store(&operation->state, failed ? OPERATION_FAILED : OPERATION_IDLE);
+        pthread_cond_broadcast(&mpi->over);
+        pthread_mutex_unlock(&mpi->mutex);
         moved = true;
     }
     return moved;

@@ -14,13 +14,6 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nccl_library opened; /* version 0: not open */
 
-static enum status hint_at_package(enum status status) {
-    return status_hint(status,
-                       "install NVIDIA's package libnccl2, or `pip install nvidia-nccl-cu12` and name its %s by "
-                       "BALLAST_NCCL; or --gpu-collectives host",
-                       SONAME);
-}
-
 enum status nccl_status(const struct nccl_library *from, ncclResult_t result, const char *function) {
     if (result == ncclSuccess || result == ncclInProgress) return STATUS_OK;
     enum status status = status_set(STATUS_FAILED, "%s: %s", function, from->GetErrorString(result));
@@ -28,7 +21,8 @@ enum status nccl_status(const struct nccl_library *from, ncclResult_t result, co
                                "without it");
 }
 
-/* POSIX has functions' addresses in objects' pointers. */
+/* All of them, of a version that has them as they are used here. POSIX has functions' addresses in objects' pointers.
+ */
 static enum status find_functions(void *object, const char *path, struct nccl_library *out) {
     void *found;
 #define FIND(name, result, parameters)                                                                                 \
@@ -37,10 +31,6 @@ static enum status find_functions(void *object, const char *path, struct nccl_li
     memcpy(&out->name, &found, sizeof found);
     NCCL_FUNCTION_LIST(FIND)
 #undef FIND
-    return STATUS_OK;
-}
-
-static enum status check_version(const char *path, struct nccl_library *out) {
     NCCL_TRY(out, GetVersion, &out->version);
     if (out->version >= NCCL_VERSION_MIN) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: is NCCL of number %d; Ballast needs %d (2.17) or later", path,
@@ -54,7 +44,6 @@ static enum status open_library(const char *path, struct nccl_library *out) {
         return status_set(STATUS_BAD_INPUT, "NCCL cannot be opened: %s", why ? why : path);
     }
     enum status status = find_functions(object, path, out);
-    if (status == STATUS_OK) status = check_version(path, out);
     if (status != STATUS_OK) dlclose(object);
     return status;
 }
@@ -67,7 +56,11 @@ enum status nccl_library_open(const struct nccl_library **out) {
     if (opened.version == 0) status = open_library(given && *given ? given : SONAME, &found);
     if (opened.version == 0 && status == STATUS_OK) opened = found;
     pthread_mutex_unlock(&lock);
-    if (status == STATUS_BAD_INPUT) return hint_at_package(status);
+    if (status == STATUS_BAD_INPUT)
+        return status_hint(status,
+                           "install NVIDIA's package libnccl2, or `pip install nvidia-nccl-cu12` and name its %s by "
+                           "BALLAST_NCCL; or --gpu-collectives host",
+                           SONAME);
     TRY(status);
     *out = &opened;
     return STATUS_OK;
@@ -85,19 +78,14 @@ ncclConfig_t nccl_config(void) {
 
 /* ---- Failure, and the thread that notices it ---- */
 
-/* Under the lock. */
-static void abort_all(struct nccl_comm *nccl) {
+/* Under the lock: the first failure, with the calling thread's message. Aborts all communicators. */
+static void keep_failure(struct nccl_comm *nccl) {
+    if (nccl->failure.status != STATUS_OK) return;
+    status_save(STATUS_FAILED, &nccl->failure);
     for (int i = 0; i < nccl->count; i++)
         if (nccl->communicators[i].handle) (void)nccl->library->CommAbort(nccl->communicators[i].handle);
     for (int i = 0; i < nccl->count; i++)
         nccl->communicators[i].handle = NULL;
-}
-
-/* Under the lock: the first failure, with the calling thread's message. */
-static void keep_failure(struct nccl_comm *nccl) {
-    if (nccl->failure.status != STATUS_OK) return;
-    status_save(STATUS_FAILED, &nccl->failure);
-    abort_all(nccl);
 }
 
 enum status nccl_comm_fail(struct nccl_comm *nccl) {
@@ -234,15 +222,12 @@ enum status nccl_comm_finish(struct nccl_comm *nccl) {
     return status == STATUS_OK ? STATUS_OK : nccl_comm_fail(nccl);
 }
 
-/* ---- Communicators ---- */
-
-static bool same_group(const struct comm_group *a, const struct comm_group *b) {
-    return a->first == b->first && a->stride == b->stride && a->count == b->count;
-}
-
 struct nccl_communicator *nccl_comm_find(struct nccl_comm *nccl, const struct comm_group *group) {
-    for (int i = 0; i < nccl->count; i++)
-        if (same_group(&nccl->communicators[i].group, group)) return &nccl->communicators[i];
+    for (int i = 0; i < nccl->count; i++) {
+        const struct comm_group *own = &nccl->communicators[i].group;
+        if (own->first == group->first && own->stride == group->stride && own->count == group->count)
+            return &nccl->communicators[i];
+    }
     return NULL;
 }
 
@@ -342,27 +327,24 @@ static enum status run_once(struct comm *comm, struct comm_spec spec, char *memo
 }
 
 /* NCCL takes most of its memory when ranks first meet: what each communicator is for is done once. */
-static enum status use_once(struct nccl_comm *nccl, char *memory, int64_t bytes) {
-    const struct mesh *mesh = &nccl->comm->mesh;
-    struct lane_tree tree;
-    TRY(lane_tree_create(mesh->nodes, mesh->per_node, &tree));
-    struct comm_spec sum = {.kind = COMM_ALL_REDUCE, .group = comm_group_all(nccl->comm), .tree = &tree};
-    enum status status = run_once(nccl->comm, sum, memory, bytes);
-    for (int i = 0; i < nccl->count && status == STATUS_OK; i++) {
-        struct comm_spec gather = {.kind = COMM_ALL_GATHER, .group = nccl->communicators[i].group};
-        status = run_once(nccl->comm, gather, memory, bytes);
-    }
-    lane_tree_free(&tree);
-    return status;
-}
-
 static enum status warm(struct nccl_comm *nccl) {
     const struct backend_memory *memory = nccl->backend->memory;
+    const struct mesh *mesh = &nccl->comm->mesh;
     const int64_t min = (int64_t)4 << 20, each = (int64_t)64 << 10;
-    int64_t ranks = mesh_ranks(&nccl->comm->mesh), bytes = ranks * each > min ? ranks * each : min;
+    int64_t ranks = mesh_ranks(mesh), bytes = ranks * each > min ? ranks * each : min;
+    struct lane_tree tree;
     void *base = NULL;
     TRY(comm_agree(nccl->comm, memory->take(TIER_DEVICE, 2 * bytes, &base)));
-    enum status status = use_once(nccl, base, bytes);
+    enum status status;
+    TRY_GOTO(status, lane_tree_create(mesh->nodes, mesh->per_node, &tree), done);
+    struct comm_spec sum = {.kind = COMM_ALL_REDUCE, .group = comm_group_all(nccl->comm), .tree = &tree};
+    status = run_once(nccl->comm, sum, base, bytes);
+    for (int i = 0; i < nccl->count && status == STATUS_OK; i++) {
+        struct comm_spec gather = {.kind = COMM_ALL_GATHER, .group = nccl->communicators[i].group};
+        status = run_once(nccl->comm, gather, base, bytes);
+    }
+    lane_tree_free(&tree);
+done:
     memory->give_back(TIER_DEVICE, base);
     return status;
 }
@@ -398,17 +380,12 @@ failed:
     return status;
 }
 
-/* Under the lock. */
-static void destroy_all(struct nccl_comm *nccl) {
-    for (int i = 0; i < nccl->count; i++)
-        if (nccl->communicators[i].handle) (void)nccl->library->CommDestroy(nccl->communicators[i].handle);
-}
-
 void nccl_comm_close(struct nccl_comm *nccl) {
     if (!nccl) return;
     const struct backend_streams *streams = nccl->backend->streams;
     pthread_mutex_lock(&nccl->lock);
-    destroy_all(nccl);
+    for (int i = 0; i < nccl->count; i++)
+        if (nccl->communicators[i].handle) (void)nccl->library->CommDestroy(nccl->communicators[i].handle);
     nccl->ending = true;
     pthread_cond_signal(&nccl->changed);
     pthread_mutex_unlock(&nccl->lock);

@@ -148,6 +148,10 @@ static enum status make_sums(struct nccl_operation *operation, const struct comm
 
 static int owner_of(const struct comm_spec *spec, int block) { return spec->owner ? spec->owner[block] : block; }
 
+static enum status add_data_call(struct nccl_operation *operation, struct nccl_call call) {
+    return call.bytes > 0 ? vec_push(&operation->calls, call) : STATUS_OK;
+}
+
 /* Whether blocks lie as ncclAllGather puts them: equal, in the order of ranks. */
 static bool is_plain(const struct comm_spec *spec) {
     struct comm_range first = comm_spec_block(spec, 0);
@@ -164,25 +168,25 @@ static const void *own_block(const struct nccl_operation *operation, const struc
 }
 
 /* Unequal blocks, or in another order: each is broadcast by its owner, all in one group. */
-static enum status add_broadcast(struct nccl_operation *operation, const struct comm_spec *spec, int block, int me) {
-    struct comm_range range = comm_spec_block(spec, block);
-    int owner = owner_of(spec, block);
-    void *there = data_at(operation, range.begin);
-    struct nccl_call call = {.kind = NCCL_BROADCAST,
-                             .from = owner == me ? own_block(operation, spec, range) : there,
-                             .to = there,
-                             .bytes = range.end - range.begin,
-                             .peer = owner};
-    return call.bytes > 0 ? vec_push(&operation->calls, call) : STATUS_OK;
-}
-
-static enum status gather_plain(struct nccl_operation *operation, const struct comm_spec *spec, int me) {
-    struct comm_range range = comm_spec_block(spec, me);
-    struct nccl_call call = {.kind = NCCL_GATHER,
-                             .from = own_block(operation, spec, range),
-                             .to = operation->spec.data,
-                             .bytes = range.end - range.begin};
-    return call.bytes > 0 ? vec_push(&operation->calls, call) : STATUS_OK;
+static enum status gather_by_calls(struct nccl_operation *operation, const struct comm_spec *spec, int me) {
+    struct comm_range mine = comm_spec_block(spec, me);
+    if (is_plain(spec))
+        return add_data_call(operation, (struct nccl_call){.kind = NCCL_GATHER,
+                                                           .from = own_block(operation, spec, mine),
+                                                           .to = operation->spec.data,
+                                                           .bytes = mine.end - mine.begin});
+    for (int b = 0; b < spec->group.count; b++) {
+        struct comm_range range = comm_spec_block(spec, b);
+        int owner = owner_of(spec, b);
+        void *there = data_at(operation, range.begin);
+        struct nccl_call call = {.kind = NCCL_BROADCAST,
+                                 .from = owner == me ? own_block(operation, spec, range) : there,
+                                 .to = there,
+                                 .bytes = range.end - range.begin,
+                                 .peer = owner};
+        TRY(add_data_call(operation, call));
+    }
+    return STATUS_OK;
 }
 
 /* The ranks have no communicator of their own: from each to each, on that of all ranks. */
@@ -194,12 +198,12 @@ static enum status gather_by_messages(struct nccl_operation *operation, const st
                                  .to = data_at(operation, range.begin),
                                  .bytes = range.end - range.begin,
                                  .peer = mesh_group_rank(&spec->group, owner)};
-        if (call.bytes > 0 && owner != me) TRY(vec_push(&operation->calls, call));
+        if (owner != me) TRY(add_data_call(operation, call));
         call.kind = NCCL_SEND;
-        for (int i = 0; i < spec->group.count && owner == me && call.bytes > 0; i++) {
+        for (int i = 0; i < spec->group.count && owner == me; i++) {
             call.from = own_block(operation, spec, range);
             call.peer = mesh_group_rank(&spec->group, i);
-            if (i != me) TRY(vec_push(&operation->calls, call));
+            if (i != me) TRY(add_data_call(operation, call));
         }
     }
     return STATUS_OK;
@@ -220,17 +224,10 @@ static enum status put_own_in_place(struct nccl_operation *operation, const stru
 static enum status make_gather(struct nccl_operation *operation, const struct comm_spec *spec) {
     int me = mesh_group_position(&spec->group, operation->base.comm->rank);
     struct nccl_communicator *own = nccl_comm_find(operation->nccl, &spec->group);
-    enum status status = STATUS_OK;
     if (spec->group.count == 1 || !own) TRY(put_own_in_place(operation, spec, me));
     if (spec->group.count == 1) return STATUS_OK;
-    if (!own)
-        status = gather_by_messages(operation, spec, me);
-    else if (is_plain(spec))
-        status = gather_plain(operation, spec, me);
-    else
-        for (int b = 0; b < spec->group.count && status == STATUS_OK; b++)
-            status = add_broadcast(operation, spec, b, me);
-    return status == STATUS_OK ? close_group(operation, own ? own : all_ranks(operation)) : status;
+    TRY(own ? gather_by_calls(operation, spec, me) : gather_by_messages(operation, spec, me));
+    return close_group(operation, own ? own : all_ranks(operation));
 }
 
 /* By the root, as a gather of one block; between ranks without a communicator of their own by messages. */
@@ -263,8 +260,8 @@ static enum status make_all_to_all(struct nccl_operation *operation, const struc
         struct nccl_call send = {.kind = NCCL_SEND, .from = from, .bytes = bytes, .peer = receive.peer};
         struct device_step copy = {.kind = STEP_COPY_BYTES, .to = to, .from = from, .elements = bytes};
         if (i == me) TRY(add_step(operation, copy));
-        if (i != me && bytes > 0) TRY(vec_push(&operation->calls, receive));
-        if (i != me && bytes > 0) TRY(vec_push(&operation->calls, send));
+        if (i != me) TRY(add_data_call(operation, receive));
+        if (i != me) TRY(add_data_call(operation, send));
     }
     return close_group(operation, all_ranks(operation));
 }
@@ -279,16 +276,6 @@ static enum status make_steps(struct nccl_operation *operation, const struct com
     case COMM_ALL_TO_ALL: return make_all_to_all(operation, spec);
     default: BUG("no such operation: %d", (int)spec->kind);
     }
-}
-
-/* What the plan says: of NCCL's own operations it is not known by which ways they go. */
-static enum status find_traffic(struct nccl_operation *operation, const struct comm_spec *spec) {
-    const struct comm *comm = operation->base.comm;
-    struct comm_schedule schedule;
-    TRY(comm_schedule_create(&comm->mesh, comm->rank, comm->message_bytes, spec, &schedule));
-    operation->traffic = schedule.traffic;
-    comm_schedule_free(&schedule);
-    return STATUS_OK;
 }
 
 /* ---- What all ranks must have alike ---- */
@@ -322,8 +309,15 @@ static enum status create(struct comm *comm, const struct comm_spec *spec, struc
     operation->base.comm = comm;
     operation->nccl = comm->devices;
     operation->spec = *spec;
+    struct comm_schedule schedule;
     enum status status = make_steps(operation, spec);
-    if (status == STATUS_OK) status = find_traffic(operation, spec);
+    /* As planned: of NCCL's own operations it is not known by which ways they go. */
+    if (status == STATUS_OK)
+        status = comm_schedule_create(&comm->mesh, comm->rank, comm->message_bytes, spec, &schedule);
+    if (status == STATUS_OK) {
+        operation->traffic = schedule.traffic;
+        comm_schedule_free(&schedule);
+    }
     status = agree(comm, spec, status);
     if (status != STATUS_OK) {
         free_operation(&operation->base);

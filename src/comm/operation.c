@@ -25,41 +25,27 @@ static enum taken wire_test(struct mpi_comm *mpi, int request) {
     return done ? TAKEN : WAITS;
 }
 
-static enum taken start_messages(struct mpi_comm *mpi, const struct operation *operation,
-                                 const struct schedule_transfer *transfer) {
-    for (int i = 0; i < transfer->messages; i++)
-        if (wire_start(mpi, operation->message_request[transfer->first_message + i]) == BROKEN) return BROKEN;
-    return TAKEN;
-}
-
-static enum taken post(struct mpi_comm *mpi, const struct operation *operation, int index) {
+/* A receiver posts its messages, then lets the sender go on; a sender that may go on is ready for the next time first.
+ */
+static enum taken start_transfer(struct mpi_comm *mpi, const struct operation *operation, int index, bool posts) {
     const struct schedule_transfer *transfer = &operation->schedule.transfers.items[index];
     int go_ahead = operation->transfer_request[index];
-    enum taken gone = wire_test(mpi, go_ahead); /* the one of the last time */
+    enum taken gone = wire_test(mpi, go_ahead); /* of a receiver, the one of the last time */
     if (gone != TAKEN) return gone;
-    if (start_messages(mpi, operation, transfer) == BROKEN) return BROKEN;
-    return wire_start(mpi, go_ahead);
-}
-
-static enum taken send_when_ready(struct mpi_comm *mpi, const struct operation *operation, int index) {
-    int go_ahead = operation->transfer_request[index];
-    enum taken ready = wire_test(mpi, go_ahead);
-    if (ready != TAKEN) return ready;
-    if (wire_start(mpi, go_ahead) == BROKEN) return BROKEN; /* for the next time */
-    return start_messages(mpi, operation, &operation->schedule.transfers.items[index]);
-}
-
-static void count_message(struct mpi_comm *mpi, const struct operation *operation,
-                          const struct schedule_message *message) {
-    enum mesh_axis axis = mesh_axis_between(&mpi->comm.mesh, mpi->comm.rank, operation_rank(operation, message->peer));
-    atomic_fetch_add_explicit(&mpi->traffic[(int)axis + (message->receive ? MESH_AXES : 0)], message->bytes,
-                              memory_order_relaxed);
+    if (!posts && wire_start(mpi, go_ahead) == BROKEN) return BROKEN;
+    for (int i = 0; i < transfer->messages; i++)
+        if (wire_start(mpi, operation->message_request[transfer->first_message + i]) == BROKEN) return BROKEN;
+    return posts ? wire_start(mpi, go_ahead) : TAKEN;
 }
 
 static enum taken finish(struct mpi_comm *mpi, const struct operation *operation, int index) {
+    const struct schedule_message *message = &operation->schedule.messages.items[index];
     enum taken done = wire_test(mpi, operation->message_request[index]);
-    if (done == TAKEN) count_message(mpi, operation, &operation->schedule.messages.items[index]);
-    return done;
+    if (done != TAKEN) return done;
+    enum mesh_axis axis = mesh_axis_between(&mpi->comm.mesh, mpi->comm.rank, operation_rank(operation, message->peer));
+    atomic_fetch_add_explicit(&mpi->traffic[(int)axis + (message->receive ? MESH_AXES : 0)], message->bytes,
+                              memory_order_relaxed);
+    return TAKEN;
 }
 
 static void pack(const struct operation *operation, int index) {
@@ -164,8 +150,8 @@ static enum taken meet(const struct operation *operation, const struct schedule_
 
 static enum taken take_step(struct mpi_comm *mpi, struct operation *operation, const struct schedule_step *step) {
     switch (step->kind) {
-    case STEP_POST: return post(mpi, operation, step->index);
-    case STEP_SEND: return send_when_ready(mpi, operation, step->index);
+    case STEP_POST:
+    case STEP_SEND: return start_transfer(mpi, operation, step->index, step->kind == STEP_POST);
     case STEP_FINISH: return finish(mpi, operation, step->index);
     case STEP_PACK: pack(operation, step->index); return TAKEN;
     case STEP_MERGE: merge(operation, step); return TAKEN;
@@ -304,13 +290,6 @@ static struct operation_offer make_offer(struct mpi_comm *mpi, const struct oper
     return offer;
 }
 
-static const struct shared_segment *shared_segment_of_number(const struct mpi_comm *mpi, int number) {
-    const struct shared_segment *shared_segment = mpi->shared_segments;
-    while (shared_segment && shared_segment->number != number)
-        shared_segment = shared_segment->next;
-    return shared_segment;
-}
-
 /* Where the ranks of the node have their data and counters. */
 static void find_peers(struct mpi_comm *mpi, struct operation *operation) {
     const struct mesh *mesh = &mpi->comm.mesh;
@@ -319,7 +298,9 @@ static void find_peers(struct mpi_comm *mpi, struct operation *operation) {
         int rank = operation_rank(operation, i), place = rank % mesh->per_node;
         if (mesh_axis_between(mesh, rank, mpi->comm.rank) != MESH_IN_NODE) continue;
         const struct operation_offer *offer = &operation->offers[i];
-        const struct shared_segment *shared_segment = shared_segment_of_number(mpi, offer->shared_segment);
+        const struct shared_segment *shared_segment = mpi->shared_segments;
+        while (shared_segment && shared_segment->number != offer->shared_segment)
+            shared_segment = shared_segment->next;
         BUG_IF(!shared_segment, "rank %d has data in a window that is not open here", rank);
         operation->peer_data[i] = (char *)shared_segment->base[place] + offer->offset;
         operation->peer_meeting[i] = (atomic_ullong *)control->base[place] + METER_STRIDE * offer->slot;

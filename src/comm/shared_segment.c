@@ -15,10 +15,6 @@ struct offer {
     uint64_t mark;
 };
 
-static uint64_t make_mark(const struct mpi_comm *mpi, int number) {
-    return ((uint64_t)getpid() << 40) ^ ((uint64_t)mpi->comm.rank << 20) ^ (uint64_t)number ^ 0x62616c6c61737421u;
-}
-
 static void *map(int descriptor, size_t bytes, int flags) {
     void *base =
         fault_point(FAULT_ALLOCATE) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
@@ -58,13 +54,6 @@ static void unmap(struct shared_segment *shared_segment) {
     }
 }
 
-static bool map_peers(struct shared_segment *shared_segment, const struct offer *offers) {
-    for (int place = 0; place < shared_segment->ranks; place++)
-        if (place != shared_segment->me && (!offers[place].good || !map_peer(shared_segment, place, &offers[place])))
-            return false;
-    return true;
-}
-
 /* Whether all ranks say so. */
 static enum status all_agree(struct comm *comm, bool mine, bool *out) {
     struct comm_group all = comm_group_all(comm);
@@ -85,10 +74,13 @@ static enum status share(struct comm *comm, struct shared_segment *shared_segmen
     if (!offers) return STATUS_FAILED;
     int descriptor = shared_segment->mpi->settings.messages_only ? -1 : create_file(shared_segment);
     struct offer mine = {descriptor >= 0, getpid(), descriptor, (int64_t)shared_segment->mapped[shared_segment->me],
-                         make_mark(shared_segment->mpi, shared_segment->number)};
+                         ((uint64_t)getpid() << 40) ^ ((uint64_t)comm->rank << 20) ^ (uint64_t)shared_segment->number ^
+                             0x62616c6c61737421u};
     if (descriptor >= 0) *(volatile uint64_t *)shared_segment->base[shared_segment->me] = mine.mark;
     enum status status = comm_all_gather(comm, &node, &mine, sizeof mine, offers);
-    bool mapped = status == STATUS_OK && mine.good && map_peers(shared_segment, offers);
+    bool mapped = status == STATUS_OK && mine.good;
+    for (int place = 0; place < shared_segment->ranks && mapped; place++)
+        if (place != shared_segment->me) mapped = offers[place].good && map_peer(shared_segment, place, &offers[place]);
     if (status == STATUS_OK) status = all_agree(comm, mapped, &shared_segment->shared);
     if (descriptor >= 0) {
         *(volatile uint64_t *)shared_segment->base[shared_segment->me] = 0;
@@ -97,12 +89,6 @@ static enum status share(struct comm *comm, struct shared_segment *shared_segmen
     mem_free(offers);
     if (status != STATUS_OK || !shared_segment->shared) unmap(shared_segment);
     return status;
-}
-
-static enum status take_private(struct shared_segment *shared_segment) {
-    size_t bytes = shared_segment->mapped[shared_segment->me];
-    shared_segment->base[shared_segment->me] = map(-1, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE);
-    return shared_segment->base[shared_segment->me] ? STATUS_OK : status_no_memory(bytes, "a window");
 }
 
 static void free_shared_segment(struct shared_segment *shared_segment) {
@@ -143,7 +129,12 @@ enum status shared_segment_open(struct comm *comm, int64_t bytes, struct comm_sh
     }
     shared_segment->number = mpi->shared_segment_count++;
     TRY_GOTO(status, share(comm, shared_segment), failed);
-    if (!shared_segment->shared) TRY_GOTO(status, comm_agree(comm, take_private(shared_segment)), failed);
+    if (!shared_segment->shared) {
+        size_t own = shared_segment->mapped[shared_segment->me];
+        void *base = map(-1, own, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE);
+        shared_segment->base[shared_segment->me] = base;
+        TRY_GOTO(status, comm_agree(comm, base ? STATUS_OK : status_no_memory(own, "a window")), failed);
+    }
     pthread_mutex_lock(&mpi->mutex);
     shared_segment->next = mpi->shared_segments;
     mpi->shared_segments = shared_segment;
