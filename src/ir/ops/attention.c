@@ -86,16 +86,11 @@ static enum status infer_attention(const struct node *node, struct shape out[OP_
     return check_shape(node, 4, vector_of(q.dtype, attention_of(node)->heads));
 }
 
-/* What a query gives to its sink is the sink's alone: dS = P (dP - dy . y), where the sink's dP is 0. */
-static void differentiate_sinks(struct gradients *gradients, const struct node *node) {
-    gradient_add_rule(gradients, &op_attention_sinks_grad, node,
-                      OPERANDS(gradient_of(gradients, node->out[0]), node->out[0], node->out[1], node->in[4]),
-                      node->attributes, OPERANDS(node->in[4]));
-}
-
 static void differentiate_attention(struct gradients *gradients, const struct node *node) {
     struct tensor *q = node->in[0], *k = node->in[1], *v = node->in[2], *dy = gradient_of(gradients, node->out[0]);
-    differentiate_sinks(gradients, node);
+    /* What a query gives to its sink is the sink's alone: dS = P (dP - dy . y), where the sink's dP is 0. */
+    gradient_add_rule(gradients, &op_attention_sinks_grad, node, OPERANDS(dy, node->out[0], node->out[1], node->in[4]),
+                      node->attributes, OPERANDS(node->in[4]));
     gradient_add_rule(gradients, &op_attention_grad, node,
                       OPERANDS(dy, q, k, v, node->out[0], node->out[1], node->in[3]), node->attributes,
                       OPERANDS(q, k, v));
@@ -421,28 +416,18 @@ int64_t select_heads_find(const struct select_heads_attributes *attributes, int6
     return (attributes->first + selected * attributes->step) / attributes->group;
 }
 
-static enum status check_selection(const struct node *node, int64_t columns) {
+/* All heads become those that are selected, or the other way round. */
+static enum status infer_selection(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct select_heads_attributes *attributes = selection_of(node);
+    int64_t all = attributes->heads * attributes->head_dim, selected = attributes->selected * attributes->head_dim;
+    bool back = node->op == &op_select_heads_grad;
     TRY(check_activation(node, 0));
     if (attributes->selected < 1 || attributes->group < 1 ||
         select_heads_find(attributes, attributes->selected - 1) >= attributes->heads)
         return status_set(STATUS_BAD_INPUT, "%lld heads selected of %lld are not all there",
                           (long long)attributes->selected, (long long)attributes->heads);
-    return check_shape(node, 0, with_columns(node->in[0]->shape, columns));
-}
-
-static enum status infer_select_heads(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    const struct select_heads_attributes *attributes = selection_of(node);
-    TRY(check_selection(node, attributes->heads * attributes->head_dim));
-    out[0] = with_columns(node->in[0]->shape, attributes->selected * attributes->head_dim);
-    return STATUS_OK;
-}
-
-static enum status infer_select_heads_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    const struct select_heads_attributes *attributes = selection_of(node);
-    TRY(check_selection(node, attributes->selected * attributes->head_dim));
-    out[0] = with_columns(node->in[0]->shape, attributes->heads * attributes->head_dim);
-    return STATUS_OK;
+    out[0] = with_columns(node->in[0]->shape, back ? all : selected);
+    return check_shape(node, 0, with_columns(node->in[0]->shape, back ? selected : all));
 }
 
 static void differentiate_select_heads(struct gradients *gradients, const struct node *node) {
@@ -471,7 +456,7 @@ const struct op op_select_heads = {
     .attribute_bytes = sizeof(struct select_heads_attributes),
     .inputs = 1,
     .outputs = 1,
-    .infer = infer_select_heads,
+    .infer = infer_selection,
     .cost_key = key_selection,
     .differentiate = differentiate_select_heads,
 };
@@ -481,6 +466,6 @@ const struct op op_select_heads_grad = {
     .attribute_bytes = sizeof(struct select_heads_attributes),
     .inputs = 1,
     .outputs = 1,
-    .infer = infer_select_heads_grad,
+    .infer = infer_selection,
     .cost_key = key_selection,
 };

@@ -110,10 +110,12 @@ static void key_activation(const struct node *node, struct op_key *key) {
     op_key_add(key, " function=%s", activation_name(NODE_ATTRIBUTES(node, activation_attributes)->function));
 }
 
-static void differentiate_activation(struct gradients *gradients, const struct node *node) {
-    struct tensor *x = node->in[0];
-    gradient_add_rule(gradients, &op_activation_grad, node, OPERANDS(gradient_of(gradients, node->out[0]), x),
-                      node->attributes, OPERANDS(x));
+/* Of a function, and of what it is multiplied by. */
+static void differentiate_function(struct gradients *gradients, const struct node *node) {
+    const struct op *op = node->op == &op_activation ? &op_activation_grad : &op_gated_activation_grad;
+    struct tensor *gate = node->in[0], *up = node->in[1];
+    gradient_add_rule(gradients, op, node, OPERANDS(gradient_of(gradients, node->out[0]), gate, up), node->attributes,
+                      OPERANDS(gate, up));
 }
 
 const struct op op_activation = {
@@ -123,7 +125,7 @@ const struct op op_activation = {
     .outputs = 1,
     .infer = infer_alike,
     .cost_key = key_activation,
-    .differentiate = differentiate_activation,
+    .differentiate = differentiate_function,
     .loops = loops_alike,
     .saved_inputs = 1u << 0,
     .by_rows = true,
@@ -141,12 +143,6 @@ const struct op op_activation_grad = {
     .by_rows = true,
 };
 
-static void differentiate_gated(struct gradients *gradients, const struct node *node) {
-    struct tensor *gate = node->in[0], *up = node->in[1];
-    gradient_add_rule(gradients, &op_gated_activation_grad, node,
-                      OPERANDS(gradient_of(gradients, node->out[0]), gate, up), node->attributes, OPERANDS(gate, up));
-}
-
 const struct op op_gated_activation = {
     .name = "gated_activation",
     .attribute_bytes = sizeof(struct activation_attributes),
@@ -154,7 +150,7 @@ const struct op op_gated_activation = {
     .outputs = 1,
     .infer = infer_alike,
     .cost_key = key_activation,
-    .differentiate = differentiate_gated,
+    .differentiate = differentiate_function,
     .loops = loops_alike,
     .saved_inputs = 1u << 0 | 1u << 1,
     .by_rows = true,

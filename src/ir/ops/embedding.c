@@ -34,24 +34,34 @@ static void differentiate_embedding(struct gradients *gradients, const struct no
     gradient_deliver(gradients, table, into[0]);
 }
 
+/* The tokens and rows of the table, of an embedding or of its gradient. */
+static struct embedding_attributes lookup_of(const struct node *node, int64_t *rows) {
+    if (node->op == &op_embedding) {
+        *rows = node->in[1]->shape.dims[0];
+        return *NODE_ATTRIBUTES(node, embedding_attributes);
+    }
+    const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
+    *rows = attributes->rows;
+    return (struct embedding_attributes){attributes->first_row, attributes->tokens};
+}
+
 static double example_embedding(const struct node *node, const struct tensor *tensor, int64_t index) {
+    int64_t rows;
     if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
-    const struct embedding_attributes *attributes = NODE_ATTRIBUTES(node, embedding_attributes);
-    return op_example_id(tensor, index, embedding_tokens(attributes, node->in[1]->shape.dims[0]));
+    const struct embedding_attributes of = lookup_of(node, &rows);
+    return op_example_id(tensor, index, embedding_tokens(&of, rows));
 }
 
 /* The expected fraction of the table's rows that `example`'s random ids hit; ids may repeat. */
-static double touched_rows(const struct embedding_attributes *attributes, int64_t rows, const struct tensor *ids) {
-    int64_t tokens = embedding_tokens(attributes, rows), begin = attributes->first_row, end = begin + tokens;
+static double touched_embedding(const struct node *node, int operand) {
+    if (operand != (node->op == &op_embedding ? 1 : OP_INPUTS_MAX)) return 1;
+    int64_t rows;
+    const struct embedding_attributes of = lookup_of(node, &rows);
+    int64_t tokens = embedding_tokens(&of, rows), begin = of.first_row, end = begin + tokens;
     if (begin < 0) begin = 0;
     if (end > rows) end = rows;
-    double drawn = -expm1(-(double)shape_elements(&ids->shape) / (double)tokens);
+    double drawn = -expm1(-(double)shape_elements(&node->in[0]->shape) / (double)tokens);
     return drawn * (double)(end - begin) / (double)rows;
-}
-
-static double touched_embedding(const struct node *node, int operand) {
-    const struct embedding_attributes *attributes = NODE_ATTRIBUTES(node, embedding_attributes);
-    return operand == 1 ? touched_rows(attributes, node->in[1]->shape.dims[0], node->in[0]) : 1;
 }
 
 /* By rows of the table too: a part has zeros for tokens that others look up. */
@@ -94,19 +104,6 @@ static enum status infer_embedding_grad(const struct node *node, struct shape ou
     return STATUS_OK;
 }
 
-static double example_embedding_grad(const struct node *node, const struct tensor *tensor, int64_t index) {
-    const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
-    if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
-    const struct embedding_attributes of = {attributes->first_row, attributes->tokens};
-    return op_example_id(tensor, index, embedding_tokens(&of, attributes->rows));
-}
-
-static double touched_embedding_grad(const struct node *node, int operand) {
-    const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
-    const struct embedding_attributes of = {attributes->first_row, attributes->tokens};
-    return operand == OP_INPUTS_MAX ? touched_rows(&of, attributes->rows, node->in[0]) : 1;
-}
-
 static void set_table_rows(void *attributes, int64_t rows) {
     ((struct embedding_grad_attributes *)attributes)->rows = rows;
 }
@@ -118,9 +115,9 @@ const struct op op_embedding_grad = {
     .outputs = 1,
     .infer = infer_embedding_grad,
     .work = OP_WORK_LOOKUP_GRAD,
-    .touched = touched_embedding_grad,
+    .touched = touched_embedding,
     .cost_key = op_key_nothing,
-    .example = example_embedding_grad,
+    .example = example_embedding,
     .set_table_rows = set_table_rows,
     .updates = 1u << 0,
 };

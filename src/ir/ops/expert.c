@@ -26,13 +26,27 @@ static double flops_of_products(const struct node *node, int products) {
 
 static double expert_flops(const struct node *node) { return flops_of_products(node, 3); }
 
-/* Gate, up and the gradient of what down reads in any case. */
+/* Which gradients a gradient's node makes. */
+struct wanted {
+    bool glu, dx;
+    int weights;
+    const bool *dweight;
+};
+
+static struct wanted wanted_of(const struct node *node) {
+    if (node->op == &op_expert_glu_grad) {
+        const struct expert_glu_grad_attributes *glu = NODE_ATTRIBUTES(node, expert_glu_grad_attributes);
+        return (struct wanted){true, glu->dx, GLU_WEIGHTS, glu->dweight};
+    }
+    const struct expert_grad_attributes *mlp = NODE_ATTRIBUTES(node, expert_grad_attributes);
+    return (struct wanted){false, mlp->dx, MLP_WEIGHTS, mlp->dweight};
+}
+
+/* Gate, up and the gradient of what down reads are made again in any case. gate_up is two of the size of down. */
 static double expert_grad_flops(const struct node *node) {
-    const struct expert_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_grad_attributes);
-    int products = 3 + 2 * attributes->dx;
-    for (int i = 0; i < MLP_WEIGHTS; i++)
-        products += attributes->dweight[i];
-    return flops_of_products(node, products);
+    const struct wanted wanted = wanted_of(node);
+    int products = 3 + 2 * wanted.dx + wanted.dweight[0] + wanted.dweight[1];
+    return flops_of_products(node, products + wanted.dweight[wanted.glu ? 0 : 2]);
 }
 
 /* The first expert clears the rows of all others; each further one takes over the buffer, which is the last input. */
@@ -48,6 +62,20 @@ static void key_expert(const struct node *node, struct op_key *key) {
     const struct expert_attributes *attributes = attributes_of(node);
     op_key_add(key, " slots=%lld experts=%lld %s", (long long)attributes->slots, (long long)attributes->experts,
                activation_name(attributes->function));
+}
+
+static void key_glu(const struct node *node, struct op_key *key) {
+    const struct expert_glu_attributes *attributes = NODE_ATTRIBUTES(node, expert_glu_attributes);
+    op_key_add(key, " slots=%lld experts=%lld%s", (long long)attributes->expert.slots,
+               (long long)attributes->expert.experts, attributes->weights_are_kn ? " kn" : "");
+}
+
+static void key_expert_grad(const struct node *node, struct op_key *key) {
+    const struct wanted wanted = wanted_of(node);
+    (wanted.glu ? key_glu : key_expert)(node, key);
+    op_key_add(key, " %d", wanted.dx);
+    for (int i = 0; i < wanted.weights; i++)
+        op_key_add(key, "%d", wanted.dweight[i]);
 }
 
 static double example_expert(const struct node *node, const struct tensor *tensor, int64_t index) {
@@ -73,6 +101,32 @@ static enum status check_expert(const struct node *node, int first, const struct
     TRY(check_shape(node, first + 1, in));
     TRY(check_shape(node, first + 2, in));
     return check_shape(node, first + 3, out);
+}
+
+/* Ranges, gate_up, down and gate_up's bias from input `first` on, for rows of this shape. */
+static enum status check_glu(const struct node *node, int first, const struct shape *rows) {
+    const struct shape *down = tensor_values(node->in[first + 2]);
+    bool kn = NODE_ATTRIBUTES(node, expert_glu_attributes)->weights_are_kn;
+    TRY(check_ranges(node, first));
+    int64_t columns = shape_columns(rows), width = down->dims[kn ? 0 : 1];
+    struct shape in = shape_make(rows->dtype, 2, kn ? columns : 2 * width, kn ? 2 * width : columns, 1);
+    struct shape out = shape_make(rows->dtype, 2, kn ? width : columns, kn ? columns : width, 1);
+    TRY(check_shape(node, first + 1, in));
+    TRY(check_shape(node, first + 2, out));
+    return check_shape(node, first + 3, vector_of(rows->dtype, 2 * width));
+}
+
+static enum status infer_expert_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct wanted wanted = wanted_of(node);
+    const struct shape rows = node->in[0]->shape;
+    TRY(check_activation(node, 0));
+    TRY(check_shape(node, 1, rows));
+    TRY(wanted.glu ? check_glu(node, 2, &rows) : check_expert(node, 2, &rows));
+    if (wanted.dx) out[0] = rows;
+    for (int i = 0; i < 3; i++)
+        if (wanted.dweight[i]) out[1 + i] = as_accumulator(node->in[3 + i]->shape);
+    if (wanted.glu && wanted.dweight[3]) out[4] = vector_of(DTYPE_F32, shape_columns(&rows));
+    return check_shape(node, 6, rows);
 }
 
 static enum status infer_expert_mlp(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -120,58 +174,24 @@ static bool loops_expert_mlp(const struct node *node, int way, struct op_loops *
     return way == 0;
 }
 
-const struct op op_expert_mlp = {
-    .name = "expert_mlp",
-    .attribute_bytes = sizeof(struct expert_attributes),
-    .inputs = 6,
-    .optional = 1,
-    .outputs = 1,
-    .infer = infer_expert_mlp,
-    .work = OP_WORK_EXPERT,
-    .flops = expert_flops,
-    .touched = touched_expert,
-    .cost_key = key_expert,
-    .example = example_expert,
-    .differentiate = differentiate_expert_mlp,
-    .loops = loops_expert_mlp,
-    .saved_inputs = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
-    .in_place_input = 1 + 5,
-};
-
-static enum status infer_expert_mlp_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    TRY(check_activation(node, 0));
-    const struct expert_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_grad_attributes);
-    const struct shape rows = node->in[0]->shape;
-    TRY(check_shape(node, 1, rows));
-    TRY(check_expert(node, 2, &rows));
-    if (attributes->dx) out[0] = rows;
-    for (int i = 0; i < 3; i++)
-        if (attributes->dweight[i]) out[1 + i] = as_accumulator(node->in[3 + i]->shape);
-    return check_shape(node, 6, rows);
-}
-
-static void key_expert_grad(const struct node *node, struct op_key *key) {
-    const struct expert_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_grad_attributes);
-    key_expert(node, key);
-    op_key_add(key, " %d%d%d%d", attributes->dx, attributes->dweight[0], attributes->dweight[1],
-               attributes->dweight[2]);
-}
-
-const struct op op_expert_mlp_grad = {
-    .name = "expert_mlp_grad",
-    .attribute_bytes = sizeof(struct expert_grad_attributes),
-    .inputs = 7,
-    .optional = 1,
-    .outputs = 4,
-    .infer = infer_expert_mlp_grad,
-    .work = OP_WORK_EXPERT,
-    .flops = expert_grad_flops,
-    .touched = touched_expert,
-    .cost_key = key_expert_grad,
-    .example = example_expert,
-    .updates = 1u << 1 | 1u << 2 | 1u << 3,
-    .in_place_input = 1 + 6,
-};
+/* The last input is the result of the expert before, whose buffer the first output takes over. */
+#define EXPERT_OP(op_name, attributes_type, input_count, output_count, ...)                                            \
+    const struct op op_##op_name = {                                                                                   \
+        .name = #op_name,                                                                                              \
+        .attribute_bytes = sizeof(struct attributes_type),                                                             \
+        .inputs = (input_count),                                                                                       \
+        .optional = 1,                                                                                                 \
+        .outputs = (output_count),                                                                                     \
+        .work = OP_WORK_EXPERT,                                                                                        \
+        .touched = touched_expert,                                                                                     \
+        .example = example_expert,                                                                                     \
+        .in_place_input = (input_count),                                                                               \
+        __VA_ARGS__,                                                                                                   \
+    };
+EXPERT_OP(expert_mlp, expert_attributes, 6, 1, .infer = infer_expert_mlp, .flops = expert_flops, .cost_key = key_expert,
+          .differentiate = differentiate_expert_mlp, .loops = loops_expert_mlp, .saved_inputs = 0x1f)
+EXPERT_OP(expert_mlp_grad, expert_grad_attributes, 7, 4, .infer = infer_expert_grad, .flops = expert_grad_flops,
+          .cost_key = key_expert_grad, .updates = 1u << 1 | 1u << 2 | 1u << 3)
 
 struct tensor *ops_expert_mlp(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
                               const struct expert_weights *weights, struct tensor *previous,
@@ -182,31 +202,6 @@ struct tensor *ops_expert_mlp(struct graph *graph, const char *name, struct tens
 
 /* One expert as gpt-oss has it (arXiv 2508.10925): gate and up, interleaved, are one GEMM with a bias, the gate is
  * clamped, and so is up, to which 1 is added. */
-
-/* Always recomputes gate_up (two GEMMs) and the gradient of the input of down. */
-static double glu_grad_flops(const struct node *node) {
-    const struct expert_glu_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_glu_grad_attributes);
-    return flops_of_products(node, 3 + 2 * attributes->dx + 2 * attributes->dweight[0] + attributes->dweight[1]);
-}
-
-static void key_glu(const struct node *node, struct op_key *key) {
-    const struct expert_glu_attributes *attributes = NODE_ATTRIBUTES(node, expert_glu_attributes);
-    op_key_add(key, " slots=%lld experts=%lld%s", (long long)attributes->expert.slots,
-               (long long)attributes->expert.experts, attributes->weights_are_kn ? " kn" : "");
-}
-
-/* Ranges, gate_up, down and gate_up's bias from input `first` on, for rows of this shape. */
-static enum status check_glu(const struct node *node, int first, const struct shape *rows) {
-    const struct shape *down = tensor_values(node->in[first + 2]);
-    bool kn = NODE_ATTRIBUTES(node, expert_glu_attributes)->weights_are_kn;
-    TRY(check_ranges(node, first));
-    int64_t columns = shape_columns(rows), width = down->dims[kn ? 0 : 1];
-    struct shape in = shape_make(rows->dtype, 2, kn ? columns : 2 * width, kn ? 2 * width : columns, 1);
-    struct shape out = shape_make(rows->dtype, 2, kn ? width : columns, kn ? columns : width, 1);
-    TRY(check_shape(node, first + 1, in));
-    TRY(check_shape(node, first + 2, out));
-    return check_shape(node, first + 3, vector_of(rows->dtype, 2 * width));
-}
 
 static enum status infer_expert_glu(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
@@ -237,61 +232,11 @@ static void take_part_expert_glu(void *attributes, char letter, const struct ind
     own->down_bias_elsewhere |= letter == 'f' && part->position > 0;
 }
 
-const struct op op_expert_glu = {
-    .name = "expert_glu",
-    .attribute_bytes = sizeof(struct expert_glu_attributes),
-    .inputs = 7,
-    .optional = 1,
-    .outputs = 1,
-    .infer = infer_expert_glu,
-    .work = OP_WORK_EXPERT,
-    .flops = expert_flops,
-    .touched = touched_expert,
-    .cost_key = key_glu,
-    .example = example_expert,
-    .differentiate = differentiate_expert_glu,
-    .loops = loops_expert_glu,
-    .take_part = take_part_expert_glu,
-    .saved_inputs = 0x1f,
-    .in_place_input = 1 + 6,
-};
-
-static enum status infer_expert_glu_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    TRY(check_activation(node, 0));
-    const struct expert_glu_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_glu_grad_attributes);
-    const struct shape rows = node->in[0]->shape;
-    TRY(check_shape(node, 1, rows));
-    TRY(check_glu(node, 2, &rows));
-    if (attributes->dx) out[0] = rows;
-    for (int i = 0; i < 3; i++)
-        if (attributes->dweight[i]) out[1 + i] = as_accumulator(node->in[3 + i]->shape);
-    if (attributes->dweight[3]) out[4] = vector_of(DTYPE_F32, shape_columns(&rows));
-    return check_shape(node, 6, rows);
-}
-
-static void key_glu_grad(const struct node *node, struct op_key *key) {
-    const struct expert_glu_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_glu_grad_attributes);
-    key_glu(node, key);
-    op_key_add(key, " %d", attributes->dx);
-    for (int i = 0; i < GLU_WEIGHTS; i++)
-        op_key_add(key, "%d", attributes->dweight[i]);
-}
-
-const struct op op_expert_glu_grad = {
-    .name = "expert_glu_grad",
-    .attribute_bytes = sizeof(struct expert_glu_grad_attributes),
-    .inputs = 7,
-    .optional = 1,
-    .outputs = 5,
-    .infer = infer_expert_glu_grad,
-    .work = OP_WORK_EXPERT,
-    .flops = glu_grad_flops,
-    .touched = touched_expert,
-    .cost_key = key_glu_grad,
-    .example = example_expert,
-    .updates = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
-    .in_place_input = 1 + 6,
-};
+EXPERT_OP(expert_glu, expert_glu_attributes, 7, 1, .infer = infer_expert_glu, .flops = expert_flops,
+          .cost_key = key_glu, .differentiate = differentiate_expert_glu, .loops = loops_expert_glu,
+          .take_part = take_part_expert_glu, .saved_inputs = 0x1f)
+EXPERT_OP(expert_glu_grad, expert_glu_grad_attributes, 7, 5, .infer = infer_expert_grad, .flops = expert_grad_flops,
+          .cost_key = key_expert_grad, .updates = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4)
 
 const struct tensor *expert_down(const struct node *node) {
     if (node->op == &op_expert_glu) return node->in[3];

@@ -142,7 +142,9 @@ static void chain_deliver_converted(struct gradients *gradients, const struct no
         chain_deliver(gradients, node, &op_convert, dy, &attributes);
 }
 
-static void differentiate_convert(struct gradients *gradients, const struct node *node) {
+/* The elements of the gradient are those of dy in their order: of a sum too, since everybody's result is everybody's,
+ * and the gradient of each part that of the sum. */
+static void differentiate_alike(struct gradients *gradients, const struct node *node) {
     if (gradient_wanted(gradients, node->in[0]))
         chain_deliver_converted(gradients, node, gradient_of(gradients, node->out[0]));
 }
@@ -154,7 +156,7 @@ const struct op op_convert = {
     .outputs = 1,
     .infer = infer_convert,
     .cost_key = op_key_nothing,
-    .differentiate = differentiate_convert,
+    .differentiate = differentiate_alike,
     .in_place_input = 1 + 0,
 };
 
@@ -190,19 +192,12 @@ static void parts_key(const struct parts_order *order, struct op_key *key) {
 
 static void key_parts(const struct node *node, struct op_key *key) { parts_key(&parts_of(node)->order, key); }
 
-static void differentiate_parts(struct gradients *gradients, const struct node *node, const struct op *back) {
+static void differentiate_parts(struct gradients *gradients, const struct node *node) {
     struct tensor *dy = gradient_of(gradients, node->out[0]);
     struct parts_attributes attributes = *parts_of(node);
+    const struct op *back = node->op == &op_to_parts ? &op_from_parts : &op_to_parts;
     attributes.to = dy->shape.dtype;
     if (gradient_wanted(gradients, node->in[0])) chain_deliver(gradients, node, back, dy, &attributes);
-}
-
-static void differentiate_to_parts(struct gradients *gradients, const struct node *node) {
-    differentiate_parts(gradients, node, &op_from_parts);
-}
-
-static void differentiate_from_parts(struct gradients *gradients, const struct node *node) {
-    differentiate_parts(gradients, node, &op_to_parts);
 }
 
 const struct op op_to_parts = {
@@ -212,7 +207,7 @@ const struct op op_to_parts = {
     .outputs = 1,
     .infer = infer_to_parts,
     .cost_key = key_parts,
-    .differentiate = differentiate_to_parts,
+    .differentiate = differentiate_parts,
 };
 
 const struct op op_from_parts = {
@@ -222,7 +217,7 @@ const struct op op_from_parts = {
     .outputs = 1,
     .infer = infer_from_parts,
     .cost_key = key_parts,
-    .differentiate = differentiate_from_parts,
+    .differentiate = differentiate_parts,
 };
 
 static const struct collective_attributes *attributes_of(const struct node *node) {
@@ -258,12 +253,6 @@ static enum status infer_all_reduce(const struct node *node, struct shape out[OP
     return check_sum(node);
 }
 
-/* Everybody's result is everybody's: the gradient of each part is that of the sum. */
-static void differentiate_all_reduce(struct gradients *gradients, const struct node *node) {
-    if (gradient_wanted(gradients, node->in[0]))
-        chain_deliver_converted(gradients, node, gradient_of(gradients, node->out[0]));
-}
-
 static enum status infer_reduce_scatter(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_stack(node));
     out[0] = parts_one_of(&node->in[0]->shape);
@@ -271,14 +260,11 @@ static enum status infer_reduce_scatter(const struct node *node, struct shape ou
 }
 
 /* By a collective of the same attributes. */
-static void contribute(struct gradients *gradients, const struct node *node, const struct op *op) {
+static void differentiate_back(struct gradients *gradients, const struct node *node) {
+    const struct op *back = node->op == &op_reduce_scatter ? &op_all_gather : &op_all_to_all;
     struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
     if (gradient_wanted(gradients, x))
-        gradient_contribute(gradients, x, chain_add_backward(gradients, op, node, dy, node->attributes, NULL));
-}
-
-static void differentiate_reduce_scatter(struct gradients *gradients, const struct node *node) {
-    contribute(gradients, node, &op_all_gather);
+        gradient_contribute(gradients, x, chain_add_backward(gradients, back, node, dy, node->attributes, NULL));
 }
 
 static enum status infer_all_gather(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -316,10 +302,6 @@ static enum status infer_all_to_all(const struct node *node, struct shape out[OP
     return check_stack(node);
 }
 
-static void differentiate_all_to_all(struct gradients *gradients, const struct node *node) {
-    contribute(gradients, node, &op_all_to_all);
-}
-
 #define COLLECTIVE_OP(op_name, KIND, ...)                                                                              \
     const struct op op_##op_name = {.name = #op_name,                                                                  \
                                     .attribute_bytes = sizeof(struct collective_attributes),                           \
@@ -327,12 +309,11 @@ static void differentiate_all_to_all(struct gradients *gradients, const struct n
                                     .outputs = 1,                                                                      \
                                     .infer = infer_##op_name,                                                          \
                                     .collective = OP_COLLECTIVE_##KIND,                                                \
-                                    .differentiate = differentiate_##op_name,                                          \
                                     __VA_ARGS__};
-COLLECTIVE_OP(all_reduce, ALL_REDUCE, .in_place_input = 1 + 0)
-COLLECTIVE_OP(reduce_scatter, REDUCE_SCATTER)
-COLLECTIVE_OP(all_gather, ALL_GATHER)
-COLLECTIVE_OP(all_to_all, ALL_TO_ALL)
+COLLECTIVE_OP(all_reduce, ALL_REDUCE, .differentiate = differentiate_alike, .in_place_input = 1 + 0)
+COLLECTIVE_OP(reduce_scatter, REDUCE_SCATTER, .differentiate = differentiate_back)
+COLLECTIVE_OP(all_gather, ALL_GATHER, .differentiate = differentiate_all_gather)
+COLLECTIVE_OP(all_to_all, ALL_TO_ALL, .differentiate = differentiate_back)
 
 /* ---- collectives of the gradient alone ---- */
 
@@ -460,16 +441,10 @@ struct tensor *ops_reduce_out(struct graph *graph, const char *name, struct tens
     return ops_convert(graph, name, sum, x->shape);
 }
 
-static enum status check_dimension(const struct tensor *x, int dimension) {
-    return dimension >= 0 && dimension < x->shape.rank
-               ? STATUS_OK
-               : status_set(STATUS_BAD_INPUT, "%s has no dimension %d", x->name, dimension);
-}
-
 struct tensor *ops_gather(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
                           int dimension, bool partial) {
     if (!x || part.parts == 1) return x;
-    BUG_IF(check_dimension(x, dimension) != STATUS_OK, "%s: %s", name, status_message());
+    BUG_IF(dimension < 0 || dimension >= x->shape.rank, "%s: %s has no dimension %d", name, x->name, dimension);
     const struct collective_attributes attributes = {.part = part, .partial = partial};
     struct tensor *stack =
         chain_add(graph, &op_all_gather, inner_name(graph, name, "gathered"), whole(graph, name, x), &attributes);
@@ -493,7 +468,7 @@ struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, 
 struct tensor *ops_all_to_all(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
                               int to) {
     if (!x || part.parts == 1) return x;
-    BUG_IF(check_dimension(x, from) != STATUS_OK, "%s: %s", name, status_message());
+    BUG_IF(from < 0 || from >= x->shape.rank, "%s: %s has no dimension %d", name, x->name, from);
     const struct collective_attributes attributes = {.part = part};
     struct tensor *stack = stack_parts(graph, name, x, parts_order_of(&part, to), x->shape.dtype);
     stack = chain_add(graph, &op_all_to_all, inner_name(graph, name, "all_to_all"), stack, &attributes);

@@ -100,7 +100,8 @@ static void take_part_head(void *attributes, char letter, const struct index_par
 static bool collective_parts_head_loss(struct graph *graph, const char *name, char letter,
                                        const struct index_part *part, const void *attributes,
                                        struct tensor *in[OP_INPUTS_MAX]) {
-    const struct collective_attributes all = {.part = {part->parts, part->position, part->stride}};
+    const struct collective_attributes all = {
+        .part = {.parts = part->parts, .position = part->position, .stride = part->stride}};
     if (letter != 'v') return false;
     struct tensor *own =
         ops_apply(graph, &op_head_statistics, graph_format(graph, "%s.statistics", name), in, attributes);
@@ -110,24 +111,36 @@ static bool collective_parts_head_loss(struct graph *graph, const char *name, ch
     return true;
 }
 
-const struct op op_head_loss = {
-    .name = "head_loss",
-    .attribute_bytes = sizeof(struct head_attributes),
-    .inputs = 5,
-    .optional = 2,
-    .outputs = 1,
-    .infer = infer_head_loss,
-    .work = OP_WORK_LOSS,
-    .cost_key = key_head,
-    .example = example_head,
-    .flops = head_loss_flops,
-    .differentiate_loss = differentiate_head_loss,
-    .loops = loops_head_loss,
-    .take_part = take_part_head,
-    .collective_parts = collective_parts_head_loss,
-    .saved_inputs = 0x1f,
-    .updates = 1u << 0,
-};
+#define HEAD_OP(op_name, ...)                                                                                          \
+    const struct op op_##op_name = {                                                                                   \
+        .name = #op_name,                                                                                              \
+        .attribute_bytes = sizeof(struct head_attributes),                                                             \
+        .inputs = 5,                                                                                                   \
+        .optional = 2,                                                                                                 \
+        .outputs = 1,                                                                                                  \
+        .infer = infer_##op_name,                                                                                      \
+        .work = OP_WORK_LOSS,                                                                                          \
+        .cost_key = key_head,                                                                                          \
+        .example = example_head,                                                                                       \
+        .flops = head_loss_flops,                                                                                      \
+        .loops = loops_head_loss,                                                                                      \
+        .take_part = take_part_head,                                                                                   \
+        .collective_parts = collective_parts_head_loss,                                                                \
+        .saved_inputs = 0x1f,                                                                                          \
+        __VA_ARGS__,                                                                                                   \
+    };
+#define HEAD_GRAD_OP(op_name, ...)                                                                                     \
+    const struct op op_##op_name = {                                                                                   \
+        .name = #op_name,                                                                                              \
+        .attribute_bytes = sizeof(struct head_loss_grad_attributes),                                                   \
+        .infer = infer_##op_name,                                                                                      \
+        .work = OP_WORK_LOSS_GRAD,                                                                                     \
+        .cost_key = key_head_grad,                                                                                     \
+        .example = example_head,                                                                                       \
+        .flops = head_grad_flops,                                                                                      \
+        __VA_ARGS__,                                                                                                   \
+    };
+HEAD_OP(head_loss, .differentiate_loss = differentiate_head_loss, .updates = 1u << 0)
 
 static void infer_gradients(const struct node *node, const struct head_loss_grad_attributes *attributes,
                             struct shape *out) {
@@ -150,20 +163,8 @@ static double head_grad_flops(const struct node *node) {
     return head_flops(node) * (1 + attributes->dx + attributes->dweight);
 }
 
-const struct op op_head_loss_grad = {
-    .name = "head_loss_grad",
-    .attribute_bytes = sizeof(struct head_loss_grad_attributes),
-    .inputs = 5,
-    .optional = 2,
-    .outputs = 4,
-    .infer = infer_head_loss_grad,
-    .work = OP_WORK_LOSS_GRAD,
-    .cost_key = key_head_grad,
-    .example = example_head,
-    .flops = head_grad_flops,
-    .updates = 1u << 0 | 1u << 2 | 1u << 3,
-    .reads_scalars = true,
-};
+HEAD_GRAD_OP(head_loss_grad, .inputs = 5, .optional = 2, .outputs = 4, .updates = 1u << 0 | 1u << 2 | 1u << 3,
+             .reads_scalars = true)
 
 static enum status infer_head_log_probability(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = with_columns(as_accumulator(node->in[0]->shape), 1);
@@ -174,23 +175,7 @@ static void differentiate_head_log_probability(struct gradients *gradients, cons
     add_rule(gradients, &op_head_log_probability_grad, node, NULL);
 }
 
-const struct op op_head_log_probability = {
-    .name = "head_log_probability",
-    .attribute_bytes = sizeof(struct head_attributes),
-    .inputs = 5,
-    .optional = 2,
-    .outputs = 1,
-    .infer = infer_head_log_probability,
-    .work = OP_WORK_LOSS,
-    .cost_key = key_head,
-    .example = example_head,
-    .flops = head_loss_flops,
-    .differentiate = differentiate_head_log_probability,
-    .loops = loops_head_loss,
-    .take_part = take_part_head,
-    .collective_parts = collective_parts_head_loss,
-    .saved_inputs = 0x1f,
-};
+HEAD_OP(head_log_probability, .differentiate = differentiate_head_log_probability)
 
 static enum status infer_head_log_probability_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct head_loss_grad_attributes *attributes = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
@@ -200,19 +185,7 @@ static enum status infer_head_log_probability_grad(const struct node *node, stru
     return STATUS_OK;
 }
 
-const struct op op_head_log_probability_grad = {
-    .name = "head_log_probability_grad",
-    .attribute_bytes = sizeof(struct head_loss_grad_attributes),
-    .inputs = 6,
-    .optional = 3,
-    .outputs = 3,
-    .infer = infer_head_log_probability_grad,
-    .work = OP_WORK_LOSS_GRAD,
-    .cost_key = key_head_grad,
-    .example = example_head,
-    .flops = head_grad_flops,
-    .updates = 1u << 1 | 1u << 2,
-};
+HEAD_GRAD_OP(head_log_probability_grad, .inputs = 6, .optional = 3, .outputs = 3, .updates = 1u << 1 | 1u << 2)
 
 static enum status infer_head_statistics(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *x = &node->in[0]->shape;

@@ -50,21 +50,6 @@ static void differentiate_norm(struct gradients *gradients, const struct node *n
                       OPERANDS(x, weight, bias));
 }
 
-const struct op op_rms_norm = {
-    .name = "rms_norm",
-    .attribute_bytes = sizeof(struct norm_attributes),
-    .inputs = 2,
-    .outputs = 2,
-    .infer = infer_norm,
-    .work = OP_WORK_NORM,
-    .cost_key = op_key_nothing,
-    .differentiate = differentiate_norm,
-    .loops = loops_norm,
-    .saved_inputs = 1u << 0 | 1u << 1,
-    .saved_outputs = 1u << 1,
-    .light = true,
-};
-
 /* Mean and rstd, or rstd alone, stand before the addend. */
 static enum status infer_norm_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     int statistics = node->op == &op_layer_norm_grad ? 2 : 1;
@@ -83,47 +68,37 @@ static enum status infer_norm_grad(const struct node *node, struct shape out[OP_
     return STATUS_OK;
 }
 
-const struct op op_rms_norm_grad = {
-    .name = "rms_norm_grad",
-    .attribute_bytes = sizeof(struct norm_grad_attributes),
-    .inputs = 5,
-    .optional = 1,
-    .outputs = 2,
-    .infer = infer_norm_grad,
-    .work = OP_WORK_NORM_GRAD,
-    .cost_key = op_key_nothing,
-    .updates = 1u << 1,
-    .in_place_input = 1 + 4,
-};
-
-const struct op op_layer_norm = {
-    .name = "layer_norm",
-    .attribute_bytes = sizeof(struct norm_attributes),
-    .inputs = 3,
-    .optional = 1,
-    .outputs = 3,
-    .infer = infer_norm,
-    .work = OP_WORK_NORM,
-    .cost_key = op_key_nothing,
-    .differentiate = differentiate_norm,
-    .loops = loops_norm,
-    .saved_inputs = 1u << 0 | 1u << 1,
-    .saved_outputs = 1u << 1 | 1u << 2,
-    .light = true,
-};
-
-const struct op op_layer_norm_grad = {
-    .name = "layer_norm_grad",
-    .attribute_bytes = sizeof(struct norm_grad_attributes),
-    .inputs = 6,
-    .optional = 1,
-    .outputs = 3,
-    .infer = infer_norm_grad,
-    .work = OP_WORK_NORM_GRAD,
-    .cost_key = op_key_nothing,
-    .updates = 1u << 1 | 1u << 2,
-    .in_place_input = 1 + 5,
-};
+/* With so many statistics for each group of features, next to y and before the addend of the gradient. */
+#define NORM_OPS(op_name, input_count, optional_count, statistics)                                                     \
+    const struct op op_##op_name = {                                                                                   \
+        .name = #op_name,                                                                                              \
+        .attribute_bytes = sizeof(struct norm_attributes),                                                             \
+        .inputs = (input_count),                                                                                       \
+        .optional = (optional_count),                                                                                  \
+        .outputs = 1 + (statistics),                                                                                   \
+        .infer = infer_norm,                                                                                           \
+        .work = OP_WORK_NORM,                                                                                          \
+        .cost_key = op_key_nothing,                                                                                    \
+        .differentiate = differentiate_norm,                                                                           \
+        .loops = loops_norm,                                                                                           \
+        .saved_inputs = 1u << 0 | 1u << 1,                                                                             \
+        .saved_outputs = (1u << (1 + (statistics))) - 2,                                                               \
+        .light = true,                                                                                                 \
+    };                                                                                                                 \
+    const struct op op_##op_name##_grad = {                                                                            \
+        .name = #op_name "_grad",                                                                                      \
+        .attribute_bytes = sizeof(struct norm_grad_attributes),                                                        \
+        .inputs = 4 + (statistics),                                                                                    \
+        .optional = 1,                                                                                                 \
+        .outputs = (input_count),                                                                                      \
+        .infer = infer_norm_grad,                                                                                      \
+        .work = OP_WORK_NORM_GRAD,                                                                                     \
+        .cost_key = op_key_nothing,                                                                                    \
+        .updates = (1u << (input_count)) - 2,                                                                          \
+        .in_place_input = 4 + (statistics),                                                                            \
+    };
+NORM_OPS(rms_norm, 2, 0, 1)
+NORM_OPS(layer_norm, 3, 1, 2)
 
 struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                             struct norm_attributes attributes) {

@@ -29,7 +29,8 @@ int update_rule_moments(enum update_rule rule) {
     return count;
 }
 
-static enum status infer_gradient_sum(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+/* Of a gradient, and another one where there is one. */
+static enum status infer_gradient(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = node->in[0]->shape;
     return check_shape(node, 1, out[0]);
 }
@@ -38,7 +39,7 @@ const struct op op_gradient_sum = {
     .name = "gradient_sum",
     .inputs = 2,
     .outputs = 1,
-    .infer = infer_gradient_sum,
+    .infer = infer_gradient,
     .in_place_input = 1 + 0,
 };
 
@@ -58,9 +59,9 @@ const struct op op_squared_sums = {
     .by_elements = true,
 };
 
-static enum status infer_squared_norm(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    (void)node;
-    out[0] = vector_of(DTYPE_F64, 1);
+/* The norm's square; the norm itself, and the factor. */
+static enum status infer_figures(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = vector_of(DTYPE_F64, node->op == &op_clip_factor ? 2 : 1);
     return STATUS_OK;
 }
 
@@ -68,21 +69,15 @@ const struct op op_squared_norm = {
     .name = "squared_norm",
     .inputs = 1,
     .outputs = 1,
-    .infer = infer_squared_norm,
+    .infer = infer_figures,
 };
-
-static enum status infer_clip_factor(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    (void)node;
-    out[0] = vector_of(DTYPE_F64, 2);
-    return STATUS_OK;
-}
 
 const struct op op_clip_factor = {
     .name = "clip_factor",
     .attribute_bytes = sizeof(struct clip_attributes),
     .inputs = 1,
     .outputs = 1,
-    .infer = infer_clip_factor,
+    .infer = infer_figures,
     .cost_key = op_key_nothing,
 };
 
@@ -145,17 +140,12 @@ UPDATE_OP(lion, 1, .infer = infer_update, .work = OP_WORK_OPTIMIZER, .by_element
 UPDATE_OP(sgd, 1, .infer = infer_update, .work = OP_WORK_OPTIMIZER, .by_elements = true)
 UPDATE_OP(muon, 1, .infer = infer_muon, .work = OP_WORK_MATRIX_UPDATE, .flops = muon_flops, .by_parameter = true)
 
-static enum status infer_gradient_reduce(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    out[0] = node->in[0]->shape;
-    return STATUS_OK;
-}
-
 const struct op op_gradient_reduce = {
     .name = "gradient_reduce",
     .attribute_bytes = sizeof(struct collective_attributes),
     .inputs = 1,
     .outputs = 1,
-    .infer = infer_gradient_reduce,
+    .infer = infer_gradient,
     .collective = OP_COLLECTIVE_ALL_REDUCE,
     .by_elements = true,
     .in_place_input = 1 + 0,

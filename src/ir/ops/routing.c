@@ -169,17 +169,15 @@ static enum status infer_dispatch_grad(const struct node *node, struct shape out
 }
 
 /* The fraction of rows sorted by expert that hold slots; the others pad tiles. */
-static double touched_slots(const struct tensor *rows, const struct tensor *places) {
-    return (double)shape_elements(&places->shape) / (double)shape_rows(&rows->shape);
-}
-
-static double touched_dispatch_grad(const struct node *node, int operand) {
-    return operand == 0 ? touched_slots(node->in[0], node->in[1]) : 1;
+static double touched_slots(const struct node *node, int operand) {
+    int rows = node->op == &op_combine_grad ? 1 : 0, places = node->op == &op_dispatch_grad ? 1 : 2 + rows;
+    if (operand != rows) return 1;
+    return (double)shape_elements(&node->in[places]->shape) / (double)shape_rows(&node->in[rows]->shape);
 }
 
 const struct op op_dispatch_grad = {
     .name = "dispatch_grad",
-    .touched = touched_dispatch_grad,
+    .touched = touched_slots,
     .attribute_bytes = sizeof(struct dispatch_attributes),
     .inputs = 3,
     .optional = 1,
@@ -219,13 +217,9 @@ static bool loops_combine(const struct node *node, int way, struct op_loops *out
     return way == 0 && features_of(node) > 0;
 }
 
-static double touched_combine(const struct node *node, int operand) {
-    return operand == 0 ? touched_slots(node->in[0], node->in[2]) : 1;
-}
-
 const struct op op_combine = {
     .name = "combine",
-    .touched = touched_combine,
+    .touched = touched_slots,
     .attribute_bytes = sizeof(struct dispatch_attributes),
     .inputs = 4,
     .optional = 1,
@@ -247,13 +241,9 @@ static enum status infer_combine_grad(const struct node *node, struct shape out[
     return check_shape(node, 2, out[1]);
 }
 
-static double touched_combine_grad(const struct node *node, int operand) {
-    return operand == 1 ? touched_slots(node->in[1], node->in[3]) : 1;
-}
-
 const struct op op_combine_grad = {
     .name = "combine_grad",
-    .touched = touched_combine_grad,
+    .touched = touched_slots,
     .attribute_bytes = sizeof(struct dispatch_attributes),
     .inputs = 4,
     .outputs = 2,
@@ -318,7 +308,8 @@ struct routing ops_route(struct graph *graph, const char *name, struct tensor *l
                          struct route_attributes attributes) {
     struct tensor *in[OP_INPUTS_MAX] = {logits, targets};
     struct node *node = logits ? graph_add(graph, &op_route, name, in, &attributes, NULL) : NULL;
-    return node ? (struct routing){node->out[0], node->out[1], node->out[2], node->out[3]} : (struct routing){NULL};
+    if (!node) return (struct routing){.weights = NULL};
+    return (struct routing){node->out[0], node->out[1], node->out[2], node->out[3]};
 }
 
 struct tensor *ops_dispatch(struct graph *graph, const char *name, struct tensor *x, struct routing routing,
