@@ -17,43 +17,20 @@ void executable_free(struct executable *executable) {
     mem_free(executable);
 }
 
-static enum status create_kernels(struct executable *executable) {
-    const struct graph *graph = executable->graph;
-    for (size_t i = 0; i < graph->nodes.count; i++)
-        if (!graph->nodes.items[i]->op->collective)
-            TRY(backend_kernel_create(executable->backend, graph->nodes.items[i], &executable->kernels[i]));
-    return STATUS_OK;
-}
-
-/* The program is not there yet, so every update gets one. */
-static enum status create_host_kernels(struct executable *executable) {
-    const struct graph *graph = executable->graph;
-    const struct backend *host = executable->backend->host;
-    if (!host) return STATUS_OK;
-    executable->host_kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
-    if (!executable->host_kernels) return STATUS_FAILED;
+/* Kernels of all nodes, or of updates alone, by node id, and the workspaces that they need. */
+static enum status create_kernels(const struct backend *backend, const struct graph *graph, bool updates,
+                                  struct kernel ***kernels, const int64_t **workspaces) {
+    int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
+    *workspaces = bytes;
+    *kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
+    if (!bytes || !*kernels) return STATUS_FAILED;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct node *node = graph->nodes.items[i];
-        if (node->phase == PHASE_UPDATE && !node->op->collective)
-            TRY(backend_kernel_create(host, node, &executable->host_kernels[i]));
+        if (node->op->collective || (updates && node->phase != PHASE_UPDATE)) continue;
+        TRY(backend_kernel_create(backend, node, &(*kernels)[i]));
+        bytes[i] = (*kernels)[i]->workspace_bytes;
     }
     return STATUS_OK;
-}
-
-static enum status list_workspace(struct kernel *const *kernels, size_t count, const int64_t **out) {
-    int64_t *bytes = mem_array(count, sizeof *bytes);
-    for (size_t i = 0; bytes && i < count; i++)
-        bytes[i] = kernels[i] ? kernels[i]->workspace_bytes : 0;
-    *out = bytes;
-    return bytes ? STATUS_OK : STATUS_FAILED;
-}
-
-static enum status list_workspaces(struct executable *executable) {
-    size_t count = executable->graph->nodes.count;
-    struct workspace_table *table = &executable->workspace;
-    table->count = (int)count;
-    TRY(list_workspace(executable->kernels, count, &table->bytes));
-    return executable->host_kernels ? list_workspace(executable->host_kernels, count, &table->host_bytes) : STATUS_OK;
 }
 
 enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
@@ -64,13 +41,15 @@ enum status executable_create(const struct backend *backend, struct graph *graph
         return STATUS_FAILED;
     }
     *executable = (struct executable){.backend = backend, .graph = graph, .threads = plan->threads};
-    executable->kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
+    struct workspace_table *table = &executable->workspace;
+    table->count = (int)graph->nodes.count;
     enum status status;
-    TRY_GOTO(status, executable->kernels ? STATUS_OK : STATUS_FAILED, failed);
     if (backend->pin_products) TRY_GOTO(status, backend->pin_products(plan->recipe.products), failed);
-    TRY_GOTO(status, create_kernels(executable), failed);
-    TRY_GOTO(status, create_host_kernels(executable), failed);
-    TRY_GOTO(status, list_workspaces(executable), failed);
+    TRY_GOTO(status, create_kernels(backend, graph, false, &executable->kernels, &table->bytes), failed);
+    /* The program is not there yet, so every update gets one. */
+    if (backend->host)
+        TRY_GOTO(status, create_kernels(backend->host, graph, true, &executable->host_kernels, &table->host_bytes),
+                 failed);
     TRY_GOTO(status, executable_compile(executable, plan, resident ? resident->program : NULL, &executable->program),
              failed);
     *out = executable;

@@ -55,32 +55,23 @@ static void runner_operations_close(struct runner *runner) {
     mem_free(runner->operations);
 }
 
-static enum status runner_collective(struct runner *runner, const struct instruction *instruction) {
-    struct comm_operation *operation = runner->operations[instruction->collective];
-    comm_start(operation);
-    return comm_wait(operation);
-}
-
-static double longest_of(const struct program *program, const struct instruction *instruction) {
-    static const double FLOPS_PER_S = 1e9, BYTES_PER_S = 1e8, DISK_BYTES_PER_S = 1e7;
-    struct op_cost cost = {.flops = 0};
-    bool disk = false;
-    if (instruction->node) op_cost(instruction->node, &cost);
-    for (int i = 0; i < OPERANDS_MAX && !instruction->node; i++) {
-        const struct operand *operand = &instruction->operands[i];
-        if (operand->buffer < 0) continue;
-        cost.bytes += (double)operand->bytes;
-        disk |= program->buffers.items[operand->buffer].tier == TIER_DISK;
-    }
-    return cost.flops / FLOPS_PER_S + cost.bytes / (disk ? DISK_BYTES_PER_S : BYTES_PER_S);
-}
-
 /* Seconds of the longest instruction at rates that any machine surpasses by far: 1 GFLOP/s, 100 MB/s in memory, 10 MB/s
  * of a disk. */
 static double runner_find_longest(const struct program *program) {
+    static const double FLOPS_PER_S = 1e9, BYTES_PER_S = 1e8, DISK_BYTES_PER_S = 1e7;
     double longest_s = 0;
-    for (size_t i = 0; i < program->instructions.count; i++) {
-        double seconds = longest_of(program, &program->instructions.items[i]);
+    for (size_t n = 0; n < program->instructions.count; n++) {
+        const struct instruction *instruction = &program->instructions.items[n];
+        struct op_cost cost = {.flops = 0};
+        bool disk = false;
+        if (instruction->node) op_cost(instruction->node, &cost);
+        for (int i = 0; i < OPERANDS_MAX && !instruction->node; i++) {
+            const struct operand *operand = &instruction->operands[i];
+            if (operand->buffer < 0) continue;
+            cost.bytes += (double)operand->bytes;
+            disk |= program->buffers.items[operand->buffer].tier == TIER_DISK;
+        }
+        double seconds = cost.flops / FLOPS_PER_S + cost.bytes / (disk ? DISK_BYTES_PER_S : BYTES_PER_S);
         if (seconds > longest_s) longest_s = seconds;
     }
     return longest_s;
@@ -149,26 +140,6 @@ static const struct backend *backend_of(const struct runner *runner, const struc
     return instruction->tier == TIER_HOST && backend->host ? backend->host : backend;
 }
 
-static void write_zeros(struct runner *runner, const struct instruction *instruction, int64_t repetition,
-                        void *stream) {
-    const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
-    backend_of(runner, instruction)->zero(runner_address(runner, target, repetition), target->bytes, stream);
-}
-
-static void take_part(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
-    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    backend_of(runner, instruction)
-        ->copy(runner_address(runner, to, repetition), runner_address(runner, from, repetition), to->bytes, stream);
-}
-
-static void add_sums(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
-    const struct backend *backend = backend_of(runner, instruction);
-    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    const void *added = from->buffer >= 0 ? runner_address(runner, from, repetition) : NULL;
-    int64_t count = to->bytes / (int64_t)sizeof(float);
-    backend->add(runner_address(runner, to, repetition), added, count, instruction->opcode == OPCODE_ADD_BF16, stream);
-}
-
 static struct tier_place place_of(const struct runner *runner, const struct operand *operand) {
     const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
     return (struct tier_place){&runner->arenas[buffer->tier], buffer->offset};
@@ -185,18 +156,24 @@ static enum status copy_buffer(struct runner *runner, const struct instruction *
 
 enum status runner_enqueue(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream) {
     const struct instruction *instruction = &runner->executable->program->instructions.items[first];
+    const struct backend *backend = backend_of(runner, instruction);
+    const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
+    void *from = runner_address(runner, &instruction->operands[0], repetition),
+         *to = runner_address(runner, target, repetition);
     switch (instruction->opcode) {
     case OPCODE_KERNEL: return call_kernels(runner, first, last, repetition, stream);
-    case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
+    case OPCODE_ZERO: backend->zero(to, target->bytes, stream); break;
     case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
-    case OPCODE_TAKE: take_part(runner, instruction, repetition, stream); break;
-    case OPCODE_ADD:
-    case OPCODE_ADD_BF16: add_sums(runner, instruction, repetition, stream); break;
+    case OPCODE_TAKE: backend->copy(to, from, target->bytes, stream); break;
+    case OPCODE_ADD: backend->add(to, from, target->bytes / (int64_t)sizeof(float), false, stream); break;
+    case OPCODE_ADD_BF16: backend->add(to, from, target->bytes / (int64_t)sizeof(float), true, stream); break;
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER:
     case OPCODE_ALL_TO_ALL:
-    case OPCODE_BROADCAST: return runner_collective(runner, instruction);
+    case OPCODE_BROADCAST:
+        comm_start(runner->operations[instruction->collective]);
+        return comm_wait(runner->operations[instruction->collective]);
     case OPCODE_ELSEWHERE: BUG("an instruction of other ranks");
     }
     return STATUS_OK;
@@ -204,18 +181,13 @@ enum status runner_enqueue(struct runner *runner, int32_t first, int32_t last, i
 
 void runner_keep_failure(struct runner *runner) {
     pthread_mutex_lock(&runner->lock);
-    if (!runner->failed) {
-        snprintf(runner->message, sizeof runner->message, "%s", status_message());
-        snprintf(runner->hint, sizeof runner->hint, "%s", status_hint_text());
-    }
+    if (!runner->failed) status_save(STATUS_FAILED, &runner->failure);
     runner->failed = true;
     pthread_mutex_unlock(&runner->lock);
 }
 
 enum status runner_status(struct runner *runner) {
-    if (!runner->failed) return STATUS_OK;
-    enum status status = status_set(STATUS_FAILED, "%s", runner->message);
-    return runner->hint[0] ? status_hint(status, "%s", runner->hint) : status;
+    return runner->failed ? status_restore(&runner->failure) : STATUS_OK;
 }
 
 enum status runner_name_failure(const struct instruction *instruction, enum status status) {
@@ -248,23 +220,22 @@ named:
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
-/* Each issue has an event of its own, which no other thread touches. */
-static void record(const struct runner *runner, int32_t index, int64_t repetition, int64_t start_ns) {
-    const struct instruction *instruction = &runner->executable->program->instructions.items[index];
-    int64_t end_ns = leaves_out(runner, instruction) ? start_ns : clock_now_ns();
-    struct timeline_event *event = timeline_find(runner->recorder, index, repetition);
+/* Recording waits for the stream before and after the instruction, which is then single. Each issue has an event of its
+ * own, which no other thread touches. */
+static void execute_issue(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream) {
+    if (!runner->recorder || !(runner->parts & PART_STEP)) {
+        runner_execute(runner, first, last, repetition, stream);
+        return;
+    }
+    runner_finish_stream(runner, stream);
+    int64_t start_ns = clock_now_ns();
+    runner_execute(runner, first, last, repetition, stream);
+    runner_finish_stream(runner, stream);
+    bool left_out = leaves_out(runner, &runner->executable->program->instructions.items[first]);
+    int64_t end_ns = left_out ? start_ns : clock_now_ns();
+    struct timeline_event *event = timeline_find(runner->recorder, first, repetition);
     event->start_s = (double)(start_ns - runner->began_ns) * 1e-9;
     event->end_s = (double)(end_ns - runner->began_ns) * 1e-9;
-}
-
-/* Recording waits for the stream before and after the instruction, which is then single. */
-static void execute_issue(struct runner *runner, int32_t first, int32_t last, int64_t repetition, void *stream) {
-    bool recorded = runner->recorder && (runner->parts & PART_STEP);
-    if (recorded) runner_finish_stream(runner, stream);
-    int64_t start_ns = recorded ? clock_now_ns() : 0;
-    runner_execute(runner, first, last, repetition, stream);
-    if (recorded) runner_finish_stream(runner, stream);
-    if (recorded) record(runner, first, repetition, start_ns);
 }
 
 int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
@@ -338,19 +309,13 @@ enum status runner_finish(struct runner *runner) {
     return runner->pending ? run_parts(runner, 0, NULL) : runner_status(runner);
 }
 
-static enum status allocate(struct runner *runner) {
-    const struct program *program = runner->executable->program;
-    runner->ended = mem_array(program->instructions.count, sizeof *runner->ended);
-    if (program->tier_bytes[TIER_DISK] > 0 && runner->ended) {
-        runner->bounce_buffer = mem_aligned(DISK_ALIGNMENT, RUNNER_BOUNCE_BYTES);
-        return runner->bounce_buffer ? STATUS_OK : STATUS_FAILED;
-    }
-    return runner->ended ? STATUS_OK : STATUS_FAILED;
-}
-
 /* All that a rank makes by itself. */
 static enum status make_parts(struct runner *runner) {
-    TRY(allocate(runner));
+    const struct program *program = runner->executable->program;
+    bool disk = program->tier_bytes[TIER_DISK] > 0;
+    runner->ended = mem_array(program->instructions.count, sizeof *runner->ended);
+    if (disk) runner->bounce_buffer = mem_aligned(DISK_ALIGNMENT, RUNNER_BOUNCE_BYTES);
+    if (!runner->ended || (disk && !runner->bounce_buffer)) return STATUS_FAILED;
     TRY(runner_streams_open(runner));
     TRY(runner_graph_segments_open(runner));
     TRY(batches_find(runner->executable, &runner->batches));

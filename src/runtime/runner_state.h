@@ -22,7 +22,7 @@ struct worker {
     int64_t required;
 };
 
-enum { RUNNER_MESSAGE_BYTES = 1024, RUNNER_BOUNCE_BYTES = 1 << 20 };
+enum { RUNNER_BOUNCE_BYTES = 1 << 20 };
 
 /* Which instructions a step executes. */
 enum { PART_STEP = 1, PART_DEFERRED = 2 };
@@ -68,8 +68,8 @@ struct runner {
     int streams_left;    /* which have not ended the present step */
     pthread_cond_t step_ended;
     bool stopping;
-    atomic_bool failed; /* a kernel, a copy or the device failed; nothing more is executed */
-    char message[RUNNER_MESSAGE_BYTES], hint[RUNNER_MESSAGE_BYTES];
+    atomic_bool failed;         /* a kernel, a copy or the device failed; nothing more is executed */
+    struct status_copy failure; /* the first one */
     struct worker workers[STREAMS_MAX];
 };
 

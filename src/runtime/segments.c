@@ -7,21 +7,11 @@ struct batch {
     int count;
 };
 
-struct operand_range {
-    enum tier tier;
-    int64_t begin, end;
-};
-
-static struct operand_range range_of(const struct program *program, const struct operand *operand) {
-    const struct buffer *buffer = &program->buffers.items[operand->buffer];
-    int64_t begin = buffer->offset + operand->offset;
-    return (struct operand_range){buffer->tier, begin, begin + operand->bytes};
-}
-
 static bool operands_clash(const struct program *program, const struct operand *a, const struct operand *b) {
     if (a->buffer < 0 || b->buffer < 0 || (a->access == ACCESS_READ && b->access == ACCESS_READ)) return false;
-    struct operand_range x = range_of(program, a), y = range_of(program, b);
-    return x.tier == y.tier && x.begin < y.end && y.begin < x.end;
+    const struct buffer *x = &program->buffers.items[a->buffer], *y = &program->buffers.items[b->buffer];
+    int64_t x_begin = x->offset + a->offset, y_begin = y->offset + b->offset;
+    return x->tier == y->tier && x_begin < y_begin + b->bytes && y_begin < x_begin + a->bytes;
 }
 
 static bool instructions_clash(const struct program *program, const struct instruction *a,
@@ -53,6 +43,15 @@ static bool may_join(const struct executable *executable, const struct batch *ba
     return true;
 }
 
+/* By instruction, whether another waits for it; NULL when out of memory. */
+static bool *find_waited(const struct program *program) {
+    bool *waited = mem_array(program->instructions.count, sizeof *waited);
+    for (size_t i = 0; waited && i < program->instructions.count; i++)
+        for (int32_t w = 0; w < program->instructions.items[i].wait_count; w++)
+            waited[program->instructions.items[i].waits[w]] = true;
+    return waited;
+}
+
 static void find_batches(const struct executable *executable, const struct section *section, int stream,
                          const bool *waited, int32_t *last) {
     struct batch batch = {.count = 0};
@@ -69,19 +68,14 @@ static void find_batches(const struct executable *executable, const struct secti
 
 enum status batches_find(const struct executable *executable, int32_t **last) {
     const struct program *program = executable->program;
-    size_t count = program->instructions.count;
-    *last = mem_array(count, sizeof **last);
-    bool *waited = mem_array(count, sizeof *waited);
-    for (size_t i = 0; *last && waited && i < count; i++) {
-        const struct instruction *instruction = &program->instructions.items[i];
+    bool *waited = find_waited(program);
+    *last = mem_array(program->instructions.count, sizeof **last);
+    enum status status = *last && waited ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; status == STATUS_OK && i < program->instructions.count; i++)
         (*last)[i] = (int32_t)i;
-        for (int32_t w = 0; w < instruction->wait_count; w++)
-            waited[instruction->waits[w]] = true;
-    }
-    for (size_t s = 0; *last && waited && s < program->sections.count; s++)
+    for (size_t s = 0; status == STATUS_OK && s < program->sections.count; s++)
         for (int stream = 0; stream < program->streams; stream++)
             find_batches(executable, &program->sections.items[s], stream, waited, *last);
-    enum status status = *last && waited ? STATUS_OK : STATUS_FAILED;
     mem_free(waited);
     return status;
 }
@@ -146,28 +140,17 @@ static int compare(const void *a, const void *b) {
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static void sort(struct graph_segments *graph_segments) {
-    if (graph_segments->all.count > 1)
-        qsort(graph_segments->all.items, graph_segments->all.count, sizeof *graph_segments->all.items, compare);
-    for (size_t s = 0; s < graph_segments->all.count; s++)
-        graph_segments->at[graph_segments->all.items[s].first] = (int32_t)s;
-}
-
 enum status graph_segments_find(const struct program *program, struct graph_segments *out) {
     size_t count = program->instructions.count;
-    struct finder finder = {.program = program, .out = out};
+    struct finder finder = {.program = program, .waited = find_waited(program), .out = out};
     *out = (struct graph_segments){.at = mem_array(count, sizeof *out->at)};
-    finder.waited = mem_array(count, sizeof *finder.waited);
     enum status status;
     TRY_GOTO(status, out->at && finder.waited ? STATUS_OK : STATUS_FAILED, done);
-    for (size_t i = 0; i < count; i++) {
-        const struct instruction *instruction = &program->instructions.items[i];
-        out->at[i] = -1;
-        for (int32_t w = 0; w < instruction->wait_count; w++)
-            finder.waited[instruction->waits[w]] = true;
-    }
+    memset(out->at, -1, count * sizeof *out->at);
     TRY_GOTO(status, find_segments(&finder), done);
-    sort(out);
+    if (out->all.count > 1) qsort(out->all.items, out->all.count, sizeof *out->all.items, compare);
+    for (size_t s = 0; s < out->all.count; s++)
+        out->at[out->all.items[s].first] = (int32_t)s;
 done:
     mem_free(finder.waited);
     return status;

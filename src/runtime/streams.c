@@ -15,18 +15,6 @@ bool runner_on_host(const struct program *program, const struct instruction *ins
            program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer].tier == TIER_DISK;
 }
 
-static enum status create_events(struct runner *runner) {
-    const struct program *program = runner->executable->program;
-    runner->events = mem_array(program->instructions.count, sizeof *runner->events);
-    if (!runner->events) return STATUS_FAILED;
-    for (size_t i = 0; i < program->instructions.count; i++)
-        for (int32_t w = 0; w < program->instructions.items[i].wait_count; w++) {
-            void **event = &runner->events[program->instructions.items[i].waits[w]];
-            if (!*event) TRY(streams_of(runner)->create_event(event));
-        }
-    return STATUS_OK;
-}
-
 /* Whether the copy goes through a staging buffer. */
 static bool needs_staging(const struct runner *runner, const struct instruction *instruction) {
     const struct program *program = runner->executable->program;
@@ -43,10 +31,15 @@ enum status runner_streams_open(struct runner *runner) {
     TRY(streams->enter());
     for (int s = 0; s < program->streams; s++)
         TRY(streams->create(&runner->streams[s]));
-    TRY(create_events(runner));
+    runner->events = mem_array(program->instructions.count, sizeof *runner->events);
+    if (!runner->events) return STATUS_FAILED;
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         struct copy_staging *staging = &runner->stagings[instruction->stream];
+        for (int32_t w = 0; w < instruction->wait_count; w++) {
+            void **event = &runner->events[instruction->waits[w]];
+            if (!*event) TRY(streams->create_event(event));
+        }
         if (needs_staging(runner, instruction) && !staging->place[0])
             TRY(copy_staging_open(runner->executable->backend, staging));
     }
@@ -128,13 +121,6 @@ static void await(struct worker *worker, int32_t instruction, int64_t step, int6
     worker->sleeps = false;
 }
 
-/* With the lock held: whether the worker sleeps for what is there by now. It counts as awake from then on. */
-static bool take_ready(struct runner *runner, struct worker *worker) {
-    if (!worker->sleeps || runner->ended[worker->awaited] < worker->required) return false;
-    worker->sleeps = false;
-    return true;
-}
-
 /* Tells the other workers that the stream's instructions from one to another are issued. They are woken without the
  * lock, which they need at once. */
 static void notify(struct runner *runner, int stream, int32_t first, int32_t last) {
@@ -143,8 +129,11 @@ static void notify(struct runner *runner, int stream, int32_t first, int32_t las
     pthread_mutex_lock(&runner->lock);
     for (int32_t i = first; i <= last; i++)
         if (program->instructions.items[i].stream == stream) runner->ended[i]++;
-    for (int s = 0; s < program->streams; s++)
-        ready[s] = take_ready(runner, &runner->workers[s]);
+    for (int s = 0; s < program->streams; s++) {
+        struct worker *worker = &runner->workers[s];
+        ready[s] = worker->sleeps && runner->ended[worker->awaited] >= worker->required;
+        if (ready[s]) worker->sleeps = false; /* it counts as awake from now on */
+    }
     pthread_mutex_unlock(&runner->lock);
     for (int s = 0; s < program->streams; s++)
         if (ready[s]) pthread_cond_signal(&runner->workers[s].wake);
@@ -195,13 +184,6 @@ static bool await_step(struct worker *worker, int64_t steps) {
     return begun;
 }
 
-static void end_step(struct runner *runner) {
-    pthread_mutex_lock(&runner->lock);
-    bool last = --runner->streams_left == 0;
-    pthread_mutex_unlock(&runner->lock);
-    if (last) pthread_cond_signal(&runner->step_ended);
-}
-
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct runner *runner = worker->runner;
@@ -210,7 +192,10 @@ static void *work(void *argument) {
         runner->executable->backend->set_threads(runner->executable->threads);
     for (int64_t step = 0; await_step(worker, step); step++) {
         issue_step(worker, step);
-        end_step(runner);
+        pthread_mutex_lock(&runner->lock);
+        bool last = --runner->streams_left == 0;
+        pthread_mutex_unlock(&runner->lock);
+        if (last) pthread_cond_signal(&runner->step_ended);
     }
     return NULL;
 }

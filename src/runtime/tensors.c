@@ -1,29 +1,16 @@
 /* A program's tensors as the CPU sees them: copies of what only a device has, and reading and writing between steps. */
 #include "runtime/runner_state.h"
 
-/* CPU copies of device-only inputs and results, and the step's values for the device. */
-
-static bool has_mirror(const struct tensor *tensor) {
-    bool result = tensor->kind == TENSOR_RESULT && !tensor->parameter;
-    return tensor->kind == TENSOR_INPUT || result || tensor->kept;
-}
-
 static enum status create_mirror(struct runner *runner, const struct tensor *tensor) {
     struct tensor_run run;
+    bool result = tensor->kind == TENSOR_RESULT && !tensor->parameter;
+    if (tensor->kind != TENSOR_INPUT && !result && !tensor->kept) return STATUS_OK;
     const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
     if (!buffer || runner->arenas[buffer->tier].mapped || runner->mirrors[buffer->id]) return STATUS_OK;
     return runner->executable->backend->memory->take(TIER_HOST, buffer->bytes, &runner->mirrors[buffer->id]);
 }
 
 enum { VALUES_BYTES = 2 * SCALAR_COUNT * sizeof(double) };
-
-/* Those of the step, then those that the step before left. */
-static enum status send_values(struct runner *runner) {
-    double values[2][SCALAR_COUNT] = {{0}};
-    if (runner->scalars) memcpy(values[0], runner->scalars, sizeof values[0]);
-    memcpy(values[1], runner->left, sizeof values[1]);
-    return runner->executable->backend->memory->write(runner->values, values, VALUES_BYTES);
-}
 
 enum status runner_mirrors_open(struct runner *runner) {
     const struct graph *graph = runner->executable->graph;
@@ -35,7 +22,7 @@ enum status runner_mirrors_open(struct runner *runner) {
     runner->mirrors = mem_array(runner->executable->program->buffers.count, sizeof *runner->mirrors);
     if (!runner->mirrors) return STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count; i++)
-        if (has_mirror(graph->tensors.items[i])) TRY(create_mirror(runner, graph->tensors.items[i]));
+        TRY(create_mirror(runner, graph->tensors.items[i]));
     return STATUS_OK;
 }
 
@@ -48,8 +35,11 @@ void runner_mirrors_close(struct runner *runner) {
 
 enum status runner_mirrors_send(struct runner *runner) {
     const struct program *program = runner->executable->program;
+    double values[2][SCALAR_COUNT] = {{0}}; /* of the step; then those that the step before left */
     if (!runner->values) return STATUS_OK;
-    TRY(send_values(runner));
+    if (runner->scalars) memcpy(values[0], runner->scalars, sizeof values[0]);
+    memcpy(values[1], runner->left, sizeof values[1]);
+    TRY(runner->executable->backend->memory->write(runner->values, values, VALUES_BYTES));
     for (size_t b = 0; (runner->parts & PART_STEP) && b < program->buffers.count; b++) {
         const struct buffer *buffer = &program->buffers.items[b];
         if (!runner->mirrors[b] || buffer->kind != BUFFER_INPUTS) continue;
@@ -101,58 +91,36 @@ enum status runner_read_operand(const struct runner *runner, const struct operan
                       to, operand->bytes, 0);
 }
 
-/* A range of a tier; on the disk also the whole blocks around it that fit into the bounce buffer. */
-struct disk_range {
+/* A range of a tier. */
+struct tier_range {
     const struct arena *arena;
-    int64_t begin, end;             /* what is left of the range */
-    int64_t block_begin, block_end; /* moved */
+    int64_t begin, end;
 };
 
-static void settle_blocks(struct disk_range *disk_range) {
-    disk_range->block_begin = disk_range->begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
-    int64_t end = (disk_range->end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
-    int64_t max = disk_range->block_begin + RUNNER_BOUNCE_BYTES;
-    disk_range->block_end = end < max ? end : max;
-}
-
-static int64_t present_bytes(const struct disk_range *disk_range) {
-    return (disk_range->end < disk_range->block_end ? disk_range->end : disk_range->block_end) - disk_range->begin;
-}
-
-static enum status load_bounce_buffer(const struct runner *runner, const struct disk_range *disk_range) {
-    return arena_read(disk_range->arena, disk_range->block_begin, runner->bounce_buffer,
-                      disk_range->block_end - disk_range->block_begin, 0);
-}
-
-static enum status read_disk(struct runner *runner, struct disk_range disk_range, char *to) {
-    while (disk_range.begin < disk_range.end) {
-        settle_blocks(&disk_range);
-        TRY(load_bounce_buffer(runner, &disk_range));
-        int64_t bytes = present_bytes(&disk_range);
-        memcpy(to, (char *)runner->bounce_buffer + (disk_range.begin - disk_range.block_begin), (size_t)bytes);
-        to += bytes;
-        disk_range.begin += bytes;
+/* By way of the bounce buffer, in whole blocks: to `to` or, where that is NULL, from `from`. In the blocks at both ends
+ * of what is written the neighbours' bytes stay as they are. */
+static enum status move_disk(struct runner *runner, struct tier_range range, char *to, const char *from) {
+    char *bounce = runner->bounce_buffer;
+    for (int64_t bytes; range.begin < range.end; range.begin += bytes) {
+        int64_t begin = range.begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
+        int64_t end = (range.end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
+        if (end > begin + RUNNER_BOUNCE_BYTES) end = begin + RUNNER_BOUNCE_BYTES;
+        bytes = (range.end < end ? range.end : end) - range.begin;
+        bool whole = range.begin == begin && range.begin + bytes == end;
+        if (to || !whole) TRY(arena_read(range.arena, begin, bounce, end - begin, 0));
+        if (to) {
+            memcpy(to, bounce + (range.begin - begin), (size_t)bytes);
+            to += bytes;
+        } else {
+            memcpy(bounce + (range.begin - begin), from, (size_t)bytes);
+            TRY(arena_write(range.arena, begin, bounce, end - begin, 0));
+            from += bytes;
+        }
     }
     return STATUS_OK;
 }
 
-/* In the blocks at both ends the neighbours' bytes stay as they are. */
-static enum status write_disk(struct runner *runner, struct disk_range disk_range, const char *from) {
-    while (disk_range.begin < disk_range.end) {
-        settle_blocks(&disk_range);
-        int64_t bytes = present_bytes(&disk_range);
-        bool whole = disk_range.begin == disk_range.block_begin && disk_range.begin + bytes == disk_range.block_end;
-        if (!whole) TRY(load_bounce_buffer(runner, &disk_range));
-        memcpy((char *)runner->bounce_buffer + (disk_range.begin - disk_range.block_begin), from, (size_t)bytes);
-        TRY(arena_write(disk_range.arena, disk_range.block_begin, runner->bounce_buffer,
-                        disk_range.block_end - disk_range.block_begin, 0));
-        from += bytes;
-        disk_range.begin += bytes;
-    }
-    return STATUS_OK;
-}
-
-static struct disk_range find_range(const struct runner *runner, const struct tensor *tensor, int64_t offset,
+static struct tier_range find_range(const struct runner *runner, const struct tensor *tensor, int64_t offset,
                                     int64_t bytes) {
     struct tensor_run run;
     const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
@@ -160,18 +128,18 @@ static struct disk_range find_range(const struct runner *runner, const struct te
     int64_t element = dtype_bytes(tensor->shape.dtype), start = offset - run.first * element;
     BUG_IF(start < 0 || start + bytes > run.elements * element, "bytes of %s that another rank has", tensor->name);
     int64_t begin = buffer->offset + run.offset + start;
-    return (struct disk_range){.arena = &runner->arenas[buffer->tier], .begin = begin, .end = begin + bytes};
+    return (struct tier_range){&runner->arenas[buffer->tier], begin, begin + bytes};
 }
 
 enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to) {
-    struct disk_range disk_range = find_range(runner, tensor, offset, bytes);
-    if (disk_range.arena->tier == TIER_DISK) return read_disk(runner, disk_range, to);
-    return arena_read(disk_range.arena, disk_range.begin, to, bytes, 0);
+    struct tier_range range = find_range(runner, tensor, offset, bytes);
+    if (range.arena->tier == TIER_DISK) return move_disk(runner, range, to, NULL);
+    return arena_read(range.arena, range.begin, to, bytes, 0);
 }
 
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from) {
-    struct disk_range disk_range = find_range(runner, tensor, offset, bytes);
-    if (disk_range.arena->tier == TIER_DISK) return write_disk(runner, disk_range, from);
-    return arena_write(disk_range.arena, disk_range.begin, from, bytes, 0);
+    struct tier_range range = find_range(runner, tensor, offset, bytes);
+    if (range.arena->tier == TIER_DISK) return move_disk(runner, range, NULL, from);
+    return arena_write(range.arena, range.begin, from, bytes, 0);
 }

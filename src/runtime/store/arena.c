@@ -23,6 +23,13 @@ static enum status write_memory(const struct arena *to, int64_t offset, const vo
     return STATUS_OK;
 }
 
+/* The status of a tier that the system refuses, whose message says what it has not. */
+static enum status refused(const struct arena *arena, enum status status) {
+    char text[SIZE_TEXT];
+    status = status_prefix(status, "%s for the %s arena", size_print(arena->bytes, text), tier_name(arena->tier));
+    return status_hint(status, "lower --device-memory and --host-memory, or close other programs");
+}
+
 /* Tiers in this machine's memory. */
 
 static enum status open_memory(struct arena *arena, const struct arena_settings *settings) {
@@ -51,26 +58,18 @@ struct shared_memory {
     struct comm_shared_segment shared_segment;
 };
 
-static enum status take(struct arena *arena, struct shared_memory *shared) {
-    char text[SIZE_TEXT];
+static enum status open_shared_segment(struct arena *arena, const struct arena_settings *settings) {
+    struct shared_memory *shared = mem_array(1, sizeof *shared);
+    TRY(comm_agree(settings->shared_by, shared ? STATUS_OK : STATUS_FAILED));
+    shared->comm = settings->shared_by;
     enum status status = comm_shared_segment_open(shared->comm, arena->bytes, &shared->shared_segment);
     if (status == STATUS_OK && !shared->shared_segment.shared) {
         comm_shared_segment_close(shared->comm, &shared->shared_segment);
         status = status_set(STATUS_FAILED, "the system gives the ranks of a node no common memory");
     }
-    if (status == STATUS_OK) return STATUS_OK;
-    status = status_prefix(status, "%s for the %s arena", size_print(arena->bytes, text), tier_name(arena->tier));
-    return status_hint(status, "lower --device-memory and --host-memory, or close other programs");
-}
-
-static enum status open_shared_segment(struct arena *arena, const struct arena_settings *settings) {
-    struct shared_memory *shared = mem_array(1, sizeof *shared);
-    TRY(comm_agree(settings->shared_by, shared ? STATUS_OK : STATUS_FAILED));
-    shared->comm = settings->shared_by;
-    enum status status = take(arena, shared);
     if (status != STATUS_OK) {
         mem_free(shared);
-        return status;
+        return refused(arena, status);
     }
     arena->base = shared->shared_segment.base;
     arena->mapped = true;

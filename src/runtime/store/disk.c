@@ -28,33 +28,26 @@ void disk_request_begin(struct disk_request *request, int channel, bool write, i
     set_request_bytes(request);
 }
 
-static enum disk_progress attempt_again(struct disk_request *request) {
-    if (++request->attempts == DISK_ATTEMPTS_MAX) return DISK_BROKEN;
-    (void)nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
-    set_request_bytes(request);
-    return DISK_ONWARDS;
-}
-
 enum disk_progress disk_request_advance(struct disk_request *request) {
     int64_t moved = request->result;
     BUG_IF(moved > request->request_bytes, "%lld bytes moved of %lld", (long long)moved,
            (long long)request->request_bytes);
-    if (moved == -EINTR || moved == -EAGAIN || (moved > 0 && moved < DISK_ALIGNMENT)) return attempt_again(request);
-    if (moved <= 0) return DISK_BROKEN;
-    moved -= moved % DISK_ALIGNMENT;
-    request->at += moved;
-    request->data += moved;
-    request->attempts = 0;
-    if (request->at == request->end) return DISK_DONE;
+    if (moved == -EINTR || moved == -EAGAIN || (moved > 0 && moved < DISK_ALIGNMENT)) {
+        if (++request->attempts == DISK_ATTEMPTS_MAX) return DISK_BROKEN;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+    } else {
+        if (moved <= 0) return DISK_BROKEN;
+        moved -= moved % DISK_ALIGNMENT;
+        request->at += moved;
+        request->data += moved;
+        request->attempts = 0;
+        if (request->at == request->end) return DISK_DONE;
+    }
     set_request_bytes(request);
     return DISK_ONWARDS;
 }
 
 static const char elsewhere[] = "free some, lower --disk's size (--disk DIR:SIZE), or name another directory";
-
-static int disk_file_create_unnamed(const char *folder) {
-    return fault_point(FAULT_OPEN) ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-}
 
 int disk_file_create_unlinked(const char *folder) {
     uint64_t number[2];
@@ -83,7 +76,7 @@ static enum status create(const char *folder, int *out) {
     if (!file_is_folder(folder))
         return status_hint(status_set(STATUS_BAD_INPUT, "%s: not a directory, so no place for the disk tier", folder),
                            "give --disk a directory");
-    int file = disk_file_create_unnamed(folder);
+    int file = fault_point(FAULT_OPEN) ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     /* EISDIR and ENOENT: kernels and filesystems that take the flag for a plain attempt to open the directory. */
     if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT))
         file = disk_file_create_unlinked(folder);
@@ -104,20 +97,14 @@ static int64_t free_bytes(int file) {
     return bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes;
 }
 
-/* 0 or an errno. */
-static int allocate(int file, int64_t bytes) {
-    for (;;) {
-        if (!fault_point(FAULT_WRITE) && fallocate(file, 0, 0, bytes) == 0) return 0;
-        if (errno != EINTR) return errno;
-    }
-}
-
 /* A filesystem that cannot reserve (some network and user-space ones) gets a file of the right size with holes: the
  * space is free now, but a later write may still fail for lack of it, with a message of its own. The free space is
  * checked first in any case, so that a size far too large is refused before the disk is full. */
 static enum status reserve(const char *folder, int file, int64_t bytes) {
     int64_t left = free_bytes(file);
-    int error = bytes > left ? ENOSPC : allocate(file, bytes);
+    int error = bytes > left ? ENOSPC : EINTR;
+    while (error == EINTR)
+        error = !fault_point(FAULT_WRITE) && fallocate(file, 0, 0, bytes) == 0 ? 0 : errno;
     if (error == EOPNOTSUPP) error = ftruncate(file, bytes) == 0 ? 0 : errno;
     if (error == 0) return STATUS_OK;
     char need[SIZE_TEXT], have[SIZE_TEXT];
