@@ -118,23 +118,20 @@ const struct kernel_version kernel_versions[] = {
 };
 const int kernel_version_count = sizeof kernel_versions / sizeof *kernel_versions;
 
-const char *kernel_version_last(const char *backend, int version) {
+static const struct kernel_version unknown_version = {0};
+
+static const struct kernel_version *find_version(const char *backend, int version) {
     for (int i = 0; i < kernel_version_count; i++)
         if (kernel_versions[i].version == version && strcmp(kernel_versions[i].backend, backend) == 0)
-            return kernel_versions[i].last;
-    return NULL;
+            return &kernel_versions[i];
+    return &unknown_version;
 }
 
-static bool changed_only_balance(const char *backend, int version) {
-    for (int i = 0; i < kernel_version_count; i++)
-        if (kernel_versions[i].version == version && strcmp(kernel_versions[i].backend, backend) == 0)
-            return kernel_versions[i].only_balance;
-    return false;
-}
+const char *kernel_version_last(const char *backend, int version) { return find_version(backend, version)->last; }
 
 bool kernel_versions_alike(const char *backend, int from, int to) {
     bool alike = from <= to;
     for (int version = from + 1; alike && version <= to; version++)
-        alike = changed_only_balance(backend, version);
+        alike = find_version(backend, version)->only_balance;
     return alike;
 }

@@ -31,9 +31,12 @@ const struct attention_kernels *attention_kernels_of(const struct node *node) {
     return pairs ? pairs : &simd->attention;
 }
 
+static void *head_at(const struct tensor *tensor, void *data, int64_t row, int64_t head, int64_t head_dim) {
+    return (char *)operand_row(tensor, data, row) + head * head_dim * dtype_bytes(tensor->shape.dtype);
+}
+
 void *attention_head_data(const struct tensor *tensor, void *data, struct head_place place, int64_t head_dim) {
-    int64_t row = place.sequence * tensor->shape.dims[1];
-    return (char *)operand_row(tensor, data, row) + place.head * head_dim * dtype_bytes(tensor->shape.dtype);
+    return head_at(tensor, data, place.sequence * tensor->shape.dims[1], place.head, head_dim);
 }
 
 float *attention_row_values(const struct node *node, void *values, int64_t length, struct head_place place) {
@@ -317,26 +320,17 @@ static size_t row_bytes(const struct tensor *tensor) {
     return (size_t)(shape_columns(&tensor->shape) * dtype_bytes(tensor->shape.dtype));
 }
 
-static void append_row(const struct cache_run *run, int which, int64_t token) {
-    const struct node *node = run->node;
-    memcpy(operand_row(node->out[which], run->call->out[which], run->rows[token]),
-           operand_row(node->in[which], run->call->in[which], token), row_bytes(node->in[which]));
-}
-
 static void take_token(const struct cache_run *run, int64_t token) {
     const struct node *node = run->node;
     int64_t all = cache_of(node)->texts * cache_of(node)->positions;
     BUG_IF(run->rows[token] < -1 || run->rows[token] >= all, "%s: row %d of the caches", node->name, run->rows[token]);
     if (run->rows[token] < 0) {
-        memset(operand_row(node->out[0], run->call->out[0], token), 0, row_bytes(node->out[0]));
+        memset(out_row(node, run->call, 0, token), 0, row_bytes(node->out[0]));
         return;
     }
-    append_row(run, 1, token);
-    append_row(run, 2, token);
-}
-
-static void *head_at(const struct tensor *tensor, void *data, int64_t row, int64_t head, int64_t head_dim) {
-    return (char *)operand_row(tensor, data, row) + head * head_dim * dtype_bytes(tensor->shape.dtype);
+    for (int i = 1; i <= 2; i++)
+        memcpy(out_row(node, run->call, i, run->rows[token]), in_row(node, run->call, i, token),
+               row_bytes(node->in[i]));
 }
 
 static void query_task(const void *context, int64_t task, int thread) {
@@ -424,23 +418,21 @@ static inline void sum_heads(bool bf16, const void *dy, int64_t count, int64_t h
 }
 
 /* The uses of a head lie side by side. */
-static void select_grad_row(const struct node *node, const char *dy, char *dx) {
-    const struct select_heads_attributes *own = selection_of(node);
-    int64_t i = 0, bytes = own->head_dim * dtype_bytes(dtype_of(node));
-    for (int64_t head = 0; head < own->heads; head++) {
-        int64_t first = i;
-        while (i < own->selected && select_heads_find(own, i) == head)
-            i++;
-        if (dtype_of(node) == DTYPE_BF16)
-            sum_heads(true, dy + first * bytes, i - first, own->head_dim, dx + head * bytes);
-        else
-            sum_heads(false, dy + first * bytes, i - first, own->head_dim, dx + head * bytes);
-    }
-}
-
 static void select_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++)
-        select_grad_row(node, in_row(node, call, 0, row), out_row(node, call, 0, row));
+    const struct select_heads_attributes *own = selection_of(node);
+    int64_t bytes = own->head_dim * dtype_bytes(dtype_of(node));
+    for (int64_t row = begin; row < end; row++) {
+        const char *dy = in_row(node, call, 0, row);
+        char *dx = out_row(node, call, 0, row);
+        for (int64_t head = 0, first = 0, i = 0; head < own->heads; head++, first = i) {
+            while (i < own->selected && select_heads_find(own, i) == head)
+                i++;
+            if (dtype_of(node) == DTYPE_BF16)
+                sum_heads(true, dy + first * bytes, i - first, own->head_dim, dx + head * bytes);
+            else
+                sum_heads(false, dy + first * bytes, i - first, own->head_dim, dx + head * bytes);
+        }
+    }
 }
 
 CPU_ROWS_KERNEL(select_heads_grad, select_grad_rows)

@@ -9,18 +9,6 @@ struct query_run {
     int64_t begin, end, first, last, row;
 };
 
-static struct query_run query_run_at(int64_t begin, int64_t length, int64_t keys, int64_t tile) {
-    struct query_run run = {.begin = begin, .end = begin + length, .first = begin / tile * tile};
-    run.last = (run.end + tile - 1) / tile * tile;
-    if (run.last > keys) run.last = keys;
-    return run;
-}
-
-/* Rows of tiles that hold the run. */
-static int64_t run_rows(const struct query_run *run, int64_t tile) {
-    return (run->last - run->first + tile - 1) / tile * tile;
-}
-
 /* Rows [head_dim] of the run's tiles, or a number each, in the workspace; elements take at most 4 bytes. */
 struct padded {
     const struct query_run *run;
@@ -65,9 +53,11 @@ static struct part_run part_run_of(const struct node *node, int q, int64_t tile)
     struct part_run run = {
         .node = node, .simd = attention_kernels_of(node), .count = found.count, .keys = length * part->parts};
     for (int r = 0; r < found.count; r++) {
-        run.runs[r] = query_run_at(found.begin[r], found.length, run.keys, tile);
-        run.runs[r].row = r * found.length;
-        int64_t rows = run_rows(&run.runs[r], tile);
+        int64_t begin = found.begin[r], end = begin + found.length, first = begin / tile * tile;
+        int64_t rows = (end + tile - 1) / tile * tile - first; /* of tiles that hold the run */
+        int64_t last = first + rows < run.keys ? first + rows : run.keys;
+        run.runs[r] =
+            (struct query_run){.begin = begin, .end = end, .first = first, .last = last, .row = r * found.length};
         if (rows > run.rows) run.rows = rows;
     }
     return run;
@@ -78,12 +68,6 @@ static float *thread_floats(const struct part_run *run, int thread) {
 }
 
 /* ---- forward ---- */
-
-static int64_t forward_floats(const struct node *node, int64_t rows) {
-    int64_t dim = attention_of(node)->head_dim;
-    return 2 * aligned_floats(rows * dim) + aligned_floats(rows) +
-           aligned_floats(attention_kernels_of(node)->workspace(dim));
-}
 
 static void attend(const struct part_run *run, const struct query_run *queries, struct head_place place, float *q) {
     const struct node *node = run->node;
@@ -113,7 +97,8 @@ static void head_task(const void *context, int64_t task, int thread) {
 
 static struct part_run forward_run(const struct node *node) {
     struct part_run run = part_run_of(node, 0, attention_kernels_of(node)->queries);
-    run.own = forward_floats(node, run.rows);
+    int64_t dim = attention_of(node)->head_dim;
+    run.own = 2 * aligned_floats(run.rows * dim) + aligned_floats(run.rows) + aligned_floats(run.simd->workspace(dim));
     return run;
 }
 
@@ -212,60 +197,32 @@ static int64_t heads_floats(int64_t count) {
     return aligned_floats((count * (int64_t)sizeof(struct attention_head) + 3) / 4);
 }
 
-/* Those of a head, of its runs one after the other. */
-struct head_runs {
-    struct attention_head *heads;
-    float *rows;
-    int64_t each; /* floats of a run */
-};
-
-static void open_runs(const struct part_run *run, struct head_place place, const struct head_runs *runs) {
-    for (int r = 0; r < run->count; r++)
-        runs->heads[r] = open_head(run, &run->runs[r], place, grad_rows_at(run, runs->rows + r * runs->each));
-}
-
-/* The last run first, as the tiles of a run are. */
-static void add_runs(const struct part_run *run, const struct head_runs *runs, int64_t key_tile, float *workspace) {
-    for (int r = run->count - 1; r >= 0; r--)
-        add_pairs(run, &run->runs[r], &runs->heads[r], key_tile, workspace);
-}
-
-static void close_runs(const struct part_run *run, struct head_place place, const struct head_runs *runs) {
-    for (int r = 0; r < run->count; r++)
-        close_head(run, &run->runs[r], place, grad_rows_at(run, runs->rows + r * runs->each).dq);
-}
-
-static struct head_runs runs_of(const struct part_run *run, const struct head_runs *all, int64_t head) {
-    int64_t before = head * run->count;
-    return (struct head_runs){all->heads + before, all->rows + before * all->each, all->each};
-}
-
+/* Heads that share keys, of each its runs one after the other. The last run comes first, as the tiles of a run do. */
 static void key_head_task(const void *context, int64_t task, int thread) {
     const struct part_run *run = context;
     const struct attention_attributes *attributes = attention_of(run->node);
     int64_t group = attributes->heads / attributes->kv_heads, count = group * run->count;
     float *own = thread_floats(run, thread), *rows = own + heads_floats(count);
-    struct head_runs all = {(struct attention_head *)(void *)own, rows, grad_rows_floats(run->node, run->rows)};
-    float *workspace = rows + count * all.each;
+    struct attention_head *heads = (struct attention_head *)(void *)own;
+    int64_t each = grad_rows_floats(run->node, run->rows);
+    float *workspace = rows + count * each;
     struct head_place shared = {task / attributes->kv_heads, task % attributes->kv_heads};
     struct head_place place = {shared.sequence, shared.head * group};
     struct attention_head keys = open_keys(run, place, shared);
-    for (int64_t h = 0; h < group; h++) {
-        struct head_runs runs = runs_of(run, &all, h);
-        open_runs(run, (struct head_place){place.sequence, place.head + h}, &runs);
-    }
+    for (int64_t i = 0; i < count; i++)
+        heads[i] =
+            open_head(run, &run->runs[i % run->count], (struct head_place){place.sequence, place.head + i / run->count},
+                      grad_rows_at(run, rows + i * each));
     for (int64_t key_tile = 0; key_tile * run->simd->tile < run->keys; key_tile++) {
         run->simd->grad_start(&keys, key_tile, workspace);
-        for (int64_t h = 0; h < group; h++) {
-            struct head_runs runs = runs_of(run, &all, h);
-            add_runs(run, &runs, key_tile, workspace);
-        }
+        for (int64_t h = 0; h < group; h++)
+            for (int r = run->count - 1; r >= 0; r--)
+                add_pairs(run, &run->runs[r], &heads[h * run->count + r], key_tile, workspace);
         run->simd->grad_finish(&keys, key_tile, workspace);
     }
-    for (int64_t h = 0; h < group; h++) {
-        struct head_runs runs = runs_of(run, &all, h);
-        close_runs(run, (struct head_place){place.sequence, place.head + h}, &runs);
-    }
+    for (int64_t i = 0; i < count; i++)
+        close_head(run, &run->runs[i % run->count], (struct head_place){place.sequence, place.head + i / run->count},
+                   grad_rows_at(run, rows + i * each).dq);
 }
 
 static struct part_run gradient_run(const struct node *node) {

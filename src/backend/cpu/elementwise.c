@@ -3,13 +3,17 @@
 #include "base/base.h"
 #include "base/half.h"
 
-static void add_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->add(dtype_of(node), columns_of(node), in_row(node, call, 0, row), in_row(node, call, 1, row),
-                        out_row(node, call, 0, row));
-}
+/* Defines the kernel that makes `row` by one call of a vector kernel; that takes a node's operands so. */
+#define SIMD_ROWS_KERNEL(name, ...)                                                                                    \
+    static void name##_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {     \
+        for (int64_t row = begin; row < end; row++)                                                                    \
+            cpu_simd()->__VA_ARGS__;                                                                                   \
+    }                                                                                                                  \
+    CPU_ROWS_KERNEL(name, name##_rows)
+#define IN(input) in_row(node, call, input, row)
+#define OUT(output) out_row(node, call, output, row)
 
-CPU_ROWS_KERNEL(add, add_rows)
+SIMD_ROWS_KERNEL(add, add(dtype_of(node), columns_of(node), IN(0), IN(1), OUT(0)))
 
 /* Operands that are left out are NULL. */
 WIDE_VECTORS static void add_bias_fp32(int64_t columns, const float *x, const float *bias, const float *residual,
@@ -41,14 +45,8 @@ static void add_bias_rows(const struct node *node, const struct kernel_call *cal
 
 CPU_ROWS_KERNEL(add_bias, add_bias_rows)
 
-static void scale_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    float factor = (float)NODE_ATTRIBUTES(node, scale_attributes)->factor;
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->scale(columns_of(node), dtype_of(node), in_row(node, call, 0, row), factor, dtype_of(node),
-                          out_row(node, call, 0, row));
-}
-
-CPU_ROWS_KERNEL(scale, scale_rows)
+SIMD_ROWS_KERNEL(scale, scale(columns_of(node), dtype_of(node), IN(0),
+                              (float)NODE_ATTRIBUTES(node, scale_attributes)->factor, dtype_of(node), OUT(0)))
 
 /* Activation functions, alone and times another operand. */
 
@@ -56,35 +54,9 @@ static enum activation function_of(const struct node *node) {
     return NODE_ATTRIBUTES(node, activation_attributes)->function;
 }
 
-static void activation_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->activation(dtype_of(node), function_of(node), columns_of(node), in_row(node, call, 0, row),
-                               out_row(node, call, 0, row));
-}
-
-CPU_ROWS_KERNEL(activation, activation_rows)
-
-static void activation_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->activation_grad(dtype_of(node), function_of(node), columns_of(node), in_row(node, call, 0, row),
-                                    in_row(node, call, 1, row), out_row(node, call, 0, row));
-}
-
-CPU_ROWS_KERNEL(activation_grad, activation_grad_rows)
-
-static void gated_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->gated(dtype_of(node), function_of(node), columns_of(node), in_row(node, call, 0, row),
-                          in_row(node, call, 1, row), out_row(node, call, 0, row));
-}
-
-CPU_ROWS_KERNEL(gated_activation, gated_rows)
-
-static void gated_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->gated_grad(dtype_of(node), function_of(node), columns_of(node), in_row(node, call, 0, row),
-                               in_row(node, call, 1, row), in_row(node, call, 2, row), out_row(node, call, 0, row),
-                               out_row(node, call, 1, row));
-}
-
-CPU_ROWS_KERNEL(gated_activation_grad, gated_grad_rows)
+SIMD_ROWS_KERNEL(activation, activation(dtype_of(node), function_of(node), columns_of(node), IN(0), OUT(0)))
+SIMD_ROWS_KERNEL(activation_grad,
+                 activation_grad(dtype_of(node), function_of(node), columns_of(node), IN(0), IN(1), OUT(0)))
+SIMD_ROWS_KERNEL(gated_activation, gated(dtype_of(node), function_of(node), columns_of(node), IN(0), IN(1), OUT(0)))
+SIMD_ROWS_KERNEL(gated_activation_grad,
+                 gated_grad(dtype_of(node), function_of(node), columns_of(node), IN(0), IN(1), IN(2), OUT(0), OUT(1)))

@@ -7,42 +7,32 @@
 #include "backend/cpu/matmul/matmul.h"
 #include "backend/cpu/matmul/parts.h"
 
-static void add_fixed_sizes(struct expert_pieces *pieces, int64_t max) {
-    for (int64_t rows = pieces->tile; pieces->wholes < PIECE_WHOLE_SIZES && (pieces->wholes == 0 || rows <= max);
-         rows *= PIECE_WHOLE_STEP)
-        pieces->whole[pieces->wholes++] = rows;
-    for (int i = 0; i < pieces->wholes; i++) {
-        int64_t rows = pieces->whole[i] - pieces->tile + PIECE_ROWS_STEP;
-        for (; rows < pieces->whole[i]; rows += PIECE_ROWS_STEP)
-            pieces->rows[pieces->sizes++] = rows;
-        pieces->rows[pieces->sizes++] = pieces->whole[i];
-    }
-    pieces->max = pieces->rows[pieces->sizes - 1];
-}
-
 struct expert_pieces expert_pieces_of(int64_t tile, int64_t max, bool any) {
     struct expert_pieces pieces = {.any = any, .tile = tile, .step = smaller(tile, PIECE_ROWS_STEP)};
-    if (any)
-        pieces.max = smaller(PIECE_ROWS_MAX, rounded_up(max, pieces.step));
-    else
-        add_fixed_sizes(&pieces, max);
+    pieces.max = smaller(PIECE_ROWS_MAX, rounded_up(max, pieces.step));
+    if (any) return pieces;
+    for (int64_t rows = tile; pieces.wholes < PIECE_WHOLE_SIZES && (pieces.wholes == 0 || rows <= max);
+         rows *= PIECE_WHOLE_STEP)
+        pieces.whole[pieces.wholes++] = rows;
+    for (int i = 0; i < pieces.wholes; i++) {
+        int64_t rows = pieces.whole[i] - tile + PIECE_ROWS_STEP;
+        for (; rows < pieces.whole[i]; rows += PIECE_ROWS_STEP)
+            pieces.rows[pieces.sizes++] = rows;
+        pieces.rows[pieces.sizes++] = pieces.whole[i];
+    }
+    pieces.max = pieces.rows[pieces.sizes - 1];
     return pieces;
-}
-
-static int fixed_size(const struct expert_pieces *pieces, int64_t rows) {
-    int64_t tiles = rounded_up(rows, pieces->tile);
-    int whole = pieces->wholes - 1, size = 0;
-    while (pieces->whole[whole] > tiles)
-        whole--;
-    int64_t wanted = smaller(rows, pieces->whole[whole]);
-    while (pieces->rows[size] < wanted)
-        size++;
-    return size;
 }
 
 int64_t expert_pieces_first(const struct expert_pieces *pieces, int64_t rows, int *size) {
     if (pieces->any) return equal_part(rows, pieces->max, pieces->step);
-    *size = fixed_size(pieces, rows);
+    int64_t tiles = rounded_up(rows, pieces->tile);
+    int whole = pieces->wholes - 1;
+    while (pieces->whole[whole] > tiles)
+        whole--;
+    int64_t wanted = smaller(rows, pieces->whole[whole]);
+    for (*size = 0; pieces->rows[*size] < wanted;)
+        ++*size;
     return pieces->rows[*size];
 }
 
@@ -61,7 +51,8 @@ enum expert_product {
 
 struct expert_kernel {
     struct kernel kernel;
-    int products, threads;
+    enum expert_product products; /* those before it */
+    int threads;
     struct expert_pieces pieces;
     int64_t products_bytes;                             /* of a workspace: the most that a GEMM needs */
     int64_t pairs_bytes, active_bytes;                  /* by the largest piece: gate and up; an activation */
@@ -157,7 +148,7 @@ static enum status create_products(struct expert_kernel *expert, int64_t tile, i
     expert->threads = parallel_threads();
     expert->pieces = expert_pieces_of(tile, max, matmul_is_ready(&first));
     const struct expert_pieces *pieces = &expert->pieces;
-    for (int product = 0; product < expert->products; product++) {
+    for (enum expert_product product = 0; product < expert->products; product++) {
         for (int size = 0; size < pieces->sizes; size++) {
             struct matmul_spec spec = spec_of(node, product, pieces->rows[size]);
             TRY(matmul_create(&spec, &expert->ready[product][size]));
@@ -173,7 +164,7 @@ static enum status create_products(struct expert_kernel *expert, int64_t tile, i
 
 static void expert_release(struct kernel *kernel) {
     struct expert_kernel *expert = (struct expert_kernel *)kernel;
-    for (int product = 0; product < expert->products; product++)
+    for (enum expert_product product = 0; product < expert->products; product++)
         for (int size = 0; size < expert->pieces.sizes; size++)
             matmul_free(expert->ready[product][size]);
     mem_free(kernel);
@@ -260,14 +251,6 @@ static void add_gradient(const struct expert_piece *piece, enum expert_product p
     if (to) multiply(piece, product, kn ? in : dout, kn ? dout : in, NULL, to);
 }
 
-static void run_piece(const struct expert_piece *piece) {
-    const struct expert_view *view = piece->view;
-    bool with_bias = view->glu && !view->glu->down_bias_elsewhere;
-    make_active(piece, piece->call->in[0]);
-    multiply(piece, PRODUCT_OUT, piece->active, piece->call->in[view->down], with_bias ? weight_of(piece, 3) : NULL,
-             rows_of(piece, view->result, piece->call->out[0]));
-}
-
 /* Outputs are the gradients of x, of the weights, and of biases. */
 static void grad_piece(const struct expert_piece *piece) {
     const struct kernel_call *call = piece->call;
@@ -319,10 +302,14 @@ static enum status expert_run(const struct kernel *of, const struct kernel_call 
     if (call->out[0]) keep_others(of->node, call, view.previous);
     for (piece.row = range[0]; piece.row < range[1]; piece.row += piece.rows) {
         piece.rows = expert_pieces_first(&kernel->pieces, range[1] - piece.row, &piece.size);
-        if (view.gradient)
+        if (view.gradient) {
             grad_piece(&piece);
-        else
-            run_piece(&piece);
+        } else {
+            bool with_bias = view.glu && !view.glu->down_bias_elsewhere;
+            make_active(&piece, call->in[0]);
+            multiply(&piece, PRODUCT_OUT, piece.active, call->in[view.down], with_bias ? weight_of(&piece, 3) : NULL,
+                     rows_of(&piece, view.result, call->out[0]));
+        }
     }
     return STATUS_OK;
 }

@@ -75,23 +75,6 @@ static int64_t first_of_tiles(const struct head_kernel *head) {
     return head->slices ? head_slices_tokens(head->slices) : 0;
 }
 
-static enum status make_slices(struct head_kernel *head) {
-    struct head_tiles *tiles = &head->tiles;
-    if (!head_slices_apply(head->kernel.node)) return STATUS_OK;
-    TRY(head_slices_create(head->kernel.node, &head->slices));
-    int64_t rest = tiles->rows - first_of_tiles(head), count = (rest + REST_TOKENS - 1) / REST_TOKENS;
-    tiles->tile = count > 0 ? (rest + count - 1) / count : 0;
-    tiles->last = count > 0 ? rest - (count - 1) * tiles->tile : 0;
-    return STATUS_OK;
-}
-
-static enum status make_tiles(struct head_kernel *head, bool gradient) {
-    const struct head_tiles *tiles = &head->tiles;
-    if (tiles->tile == 0) return STATUS_OK;
-    TRY(create_products(head, gradient, tiles->tile, head->products));
-    return tiles->last != tiles->tile ? create_products(head, gradient, tiles->last, head->final) : STATUS_OK;
-}
-
 /* Logits of a tile and what slices need are not there at once. */
 static void lay_out(struct head_kernel *head, bool gradient) {
     struct head_workspace *workspace = &head->workspace;
@@ -114,9 +97,6 @@ static int64_t column_of(const struct head_tile *tile, int32_t target) {
     BUG_IF(target >= part->tokens, "target %d of a vocabulary of %lld", target, (long long)part->tokens);
     return target >= part->first && target < part->first + part->rows ? target - part->first : -1;
 }
-
-/* The gradient of a token's loss, which is less its log-probability. */
-static float scale_of(const struct head_tile *tile, int64_t row) { return tile->dy ? -tile->dy[row] : tile->scale; }
 
 void head_write_target(float softcap, float scale, double logit, double lse, enum dtype dtype, void *out) {
     double bent = softcap > 0 ? logit / (double)softcap : 0;
@@ -192,7 +172,8 @@ static void head_rows(const void *context, int64_t begin, int64_t end) {
             write_statistics(tile, row, logits, column);
         else
             tile->losses[row] = row_loss(tile, row, column, &lse);
-        if (gradient) write_gradient(head, scale_of(tile, row), logits, column, lse, gradient);
+        float scale = tile->dy ? -tile->dy[row] : tile->scale; /* a token's loss is less its log-probability */
+        if (gradient) write_gradient(head, scale, logits, column, lse, gradient);
     }
 }
 
@@ -211,15 +192,6 @@ static void tile_products_run(const struct head_tile *tile, struct matmul *const
     if (out[HEAD_DBIAS])
         sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->tiles.vocab, tile->gradients,
                     gradient_row(tile->head), out[HEAD_DBIAS]);
-}
-
-static void tile_logits_run(const struct head_tile *tile, struct matmul *const *products,
-                            const struct kernel_call *call, int64_t first, void *workspace) {
-    struct matmul_operands logits = {.a = operand_row(tile->head->kernel.node->in[0], call->in[0], first),
-                                     .b = call->in[1],
-                                     .bias = call->in[3],
-                                     .c = tile->logits};
-    if (products[HEAD_LOGITS]) matmul_run(products[HEAD_LOGITS], &logits, workspace);
 }
 
 /* `statistics`: what is made of the logits of all tokens; else their losses are. */
@@ -241,17 +213,14 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
         tile.own = statistics ? statistics + first * HEAD_STATISTICS : NULL;
         tile.dy = dy ? dy + first : NULL;
         if (call->in[4]) tile.statistics = (const float *)call->in[4] + first * HEAD_STATISTICS;
-        tile_logits_run(&tile, products, call, first, workspace);
+        struct matmul_operands logits = {.a = operand_row(head->kernel.node->in[0], call->in[0], first),
+                                         .b = call->in[1],
+                                         .bias = call->in[3],
+                                         .c = tile.logits};
+        if (products[HEAD_LOGITS]) matmul_run(products[HEAD_LOGITS], &logits, workspace);
         parallel_for(tile.rows, parallel_rows(tiles->vocab), head_rows, &tile);
         if (gradient) tile_products_run(&tile, products, call, first, workspace);
     }
-}
-
-static void add_loss(const double *losses, int64_t count, double *out) {
-    double total = 0;
-    for (int64_t i = 0; i < count; i++)
-        total += losses[i];
-    *out += total;
 }
 
 static enum status head_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -259,7 +228,10 @@ static enum status head_run(const struct kernel *kernel, const struct kernel_cal
     const struct op *op = kernel->node->op;
     const double *losses = workspace_at(call, head->workspace.losses);
     head_tiles(head, call, head_makes_gradients(kernel->node), op == &op_head_statistics ? call->out[0] : NULL);
-    if (op == &op_head_loss || op == &op_head_loss_grad) add_loss(losses, head->tiles.rows, call->out[0]);
+    double total = 0;
+    for (int64_t i = 0; i < head->tiles.rows && (op == &op_head_loss || op == &op_head_loss_grad); i++)
+        total += losses[i];
+    if (op == &op_head_loss || op == &op_head_loss_grad) *(double *)call->out[0] += total;
     for (int64_t i = 0; i < head->tiles.rows && op == &op_head_log_probability; i++)
         ((float *)call->out[0])[i] = (float)(0 - losses[i]);
     return STATUS_OK;
@@ -272,8 +244,17 @@ static enum status head_create(const struct node *node, struct kernel **out) {
     head->settings = head_settings_of(node);
     head->kernel.release = head_release;
     head->tiles = head_tiles_of(node, &limits);
-    enum status status = gradient ? make_slices(head) : STATUS_OK;
-    if (status == STATUS_OK) status = make_tiles(head, gradient);
+    struct head_tiles *tiles = &head->tiles;
+    enum status status = STATUS_OK;
+    if (gradient && head_slices_apply(node)) status = head_slices_create(node, &head->slices);
+    if (head->slices) {
+        int64_t rest = tiles->rows - first_of_tiles(head), count = (rest + REST_TOKENS - 1) / REST_TOKENS;
+        tiles->tile = count > 0 ? (rest + count - 1) / count : 0;
+        tiles->last = count > 0 ? rest - (count - 1) * tiles->tile : 0;
+    }
+    if (status == STATUS_OK && tiles->tile > 0) status = create_products(head, gradient, tiles->tile, head->products);
+    if (status == STATUS_OK && tiles->last != tiles->tile)
+        status = create_products(head, gradient, tiles->last, head->final);
     if (status == STATUS_OK) lay_out(head, gradient);
     return kernel_finish(&head->kernel, status, out);
 }
@@ -284,27 +265,24 @@ CPU_KERNEL_MAKER(head_log_probability, head_create)
 CPU_KERNEL_MAKER(head_log_probability_grad, head_create)
 CPU_KERNEL_MAKER(head_statistics, head_create)
 
-/* Those of one token from those of all parts, `apart` elements from one to the next. */
-static void join_row(const float *parts, int64_t count, int64_t apart, float *out) {
-    float largest = parts[STATISTIC_LARGEST];
-    double sum = 0, target = 0;
-    for (int64_t p = 1; p < count; p++)
-        largest = fmaxf(largest, parts[p * apart + STATISTIC_LARGEST]);
-    for (int64_t p = 0; p < count; p++) {
-        const float *part = parts + p * apart;
-        sum += (double)part[STATISTIC_SUM] * exp((double)part[STATISTIC_LARGEST] - (double)largest);
-        target += (double)part[STATISTIC_TARGET];
-    }
-    out[STATISTIC_LARGEST] = largest;
-    out[STATISTIC_SUM] = (float)sum;
-    out[STATISTIC_TARGET] = (float)target;
-}
-
+/* The statistics of tokens from those of all parts. */
 static void join_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    int64_t apart = shape_elements(&node->out[0]->shape);
-    for (int64_t row = begin; row < end; row++)
-        join_row((const float *)call->in[0] + row * HEAD_STATISTICS, node->in[0]->shape.dims[0], apart,
-                 (float *)call->out[0] + row * HEAD_STATISTICS);
+    int64_t apart = shape_elements(&node->out[0]->shape), count = node->in[0]->shape.dims[0];
+    for (int64_t row = begin; row < end; row++) {
+        const float *parts = (const float *)call->in[0] + row * HEAD_STATISTICS;
+        float *out = (float *)call->out[0] + row * HEAD_STATISTICS, largest = parts[STATISTIC_LARGEST];
+        double sum = 0, target = 0;
+        for (int64_t p = 1; p < count; p++)
+            largest = fmaxf(largest, parts[p * apart + STATISTIC_LARGEST]);
+        for (int64_t p = 0; p < count; p++) {
+            const float *part = parts + p * apart;
+            sum += (double)part[STATISTIC_SUM] * exp((double)part[STATISTIC_LARGEST] - (double)largest);
+            target += (double)part[STATISTIC_TARGET];
+        }
+        out[STATISTIC_LARGEST] = largest;
+        out[STATISTIC_SUM] = (float)sum;
+        out[STATISTIC_TARGET] = (float)target;
+    }
 }
 
 CPU_ROWS_KERNEL(join_statistics, join_rows)

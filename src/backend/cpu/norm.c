@@ -50,43 +50,36 @@ static float *partial_row(float *partials, int64_t row, int64_t group) {
     return partials ? partials + row / SUM_ROWS * group : NULL;
 }
 
-static char *group_data(void *row, int64_t group_bytes, int64_t index) {
-    return row ? (char *)row + index * group_bytes : NULL;
-}
+static char *group_data(void *row, int64_t offset) { return row ? (char *)row + offset : NULL; }
 
-static void norm_grad_groups(const struct norm_run *run, int64_t index, struct norm_grad_row *partial) {
+static void norm_grad_rows(const void *context, int64_t begin, int64_t end) {
+    const struct norm_run *run = context;
     const struct node *node = run->node;
     const struct kernel_call *call = run->call;
     const struct norm_operands *at = &run->operands;
     enum dtype dtype = node->in[1]->shape.dtype;
     int64_t bytes = run->group * dtype_bytes(dtype);
-    void *dy = operand_row(node->in[0], call->in[0], index), *x = operand_row(node->in[1], call->in[1], index);
-    void *addend = operand_row(node->in[at->addend], call->in[at->addend], index);
-    void *dx = operand_row(node->out[0], call->out[0], index);
-    for (int64_t i = 0; i < run->groups; i++) {
-        struct norm_grad_row row = *partial;
-        row.dy = group_data(dy, bytes, i);
-        row.x = group_data(x, bytes, i);
-        row.addend = group_data(addend, bytes, i);
-        row.dx = group_data(dx, bytes, i);
-        row.mean = at->mean >= 0 ? ((const float *)call->in[at->mean])[index * run->groups + i] : 0;
-        row.rstd = ((const float *)call->in[at->rstd])[index * run->groups + i];
-        at->row(dtype, run->group, &row);
-    }
-}
-
-static void norm_grad_rows(const void *context, int64_t begin, int64_t end) {
-    const struct norm_run *run = context;
-    struct norm_grad_row partial = {
-        .weight = run->call->in[2],
-        .one_plus = NODE_ATTRIBUTES(run->node, norm_grad_attributes)->one_plus,
+    struct norm_grad_row row = {
+        .weight = call->in[2],
+        .one_plus = NODE_ATTRIBUTES(node, norm_grad_attributes)->one_plus,
         .dweight = partial_row(run->dweights, begin, run->group),
         .dbias = partial_row(run->dbiases, begin, run->group),
     };
-    if (partial.dweight) memset(partial.dweight, 0, (size_t)run->group * sizeof(float));
-    if (partial.dbias) memset(partial.dbias, 0, (size_t)run->group * sizeof(float));
-    for (int64_t i = begin; i < end; i++)
-        norm_grad_groups(run, i, &partial);
+    if (row.dweight) memset(row.dweight, 0, (size_t)run->group * sizeof(float));
+    if (row.dbias) memset(row.dbias, 0, (size_t)run->group * sizeof(float));
+    for (int64_t index = begin; index < end; index++) {
+        void *dy = in_row(node, call, 0, index), *x = in_row(node, call, 1, index);
+        void *addend = in_row(node, call, at->addend, index), *dx = out_row(node, call, 0, index);
+        for (int64_t i = 0; i < run->groups; i++) {
+            row.dy = group_data(dy, i * bytes);
+            row.x = group_data(x, i * bytes);
+            row.addend = group_data(addend, i * bytes);
+            row.dx = group_data(dx, i * bytes);
+            row.mean = at->mean >= 0 ? ((const float *)call->in[at->mean])[index * run->groups + i] : 0;
+            row.rstd = ((const float *)call->in[at->rstd])[index * run->groups + i];
+            at->row(dtype, run->group, &row);
+        }
+    }
 }
 
 static int64_t partial_elements(const struct node *node) {

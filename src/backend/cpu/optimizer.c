@@ -22,19 +22,23 @@ CPU_KERNEL(gradient_sum, gradient_sum_run)
 
 enum { SQUARES_A_TASK = 16 * GRADIENT_NORM_BLOCK }; /* elements that are worth a block */
 
-static void squared_sums_body(const void *context, int64_t begin, int64_t end) {
-    const struct kernel_call *call = context;
-    const float *gradient = call->in[0];
-    double *sums = call->out[0];
+/* Sums of squares, block by block. */
+struct squares {
+    const float *values;
+    double *sums;
+};
+
+static void squares_body(const void *context, int64_t begin, int64_t end) {
+    const struct squares *squares = context;
     for (int64_t i = begin; i < end; i += GRADIENT_NORM_BLOCK) {
-        int64_t left = end - i;
-        sums[i / GRADIENT_NORM_BLOCK] =
-            cpu_simd()->squared_sum(left < GRADIENT_NORM_BLOCK ? left : GRADIENT_NORM_BLOCK, gradient + i);
+        int64_t left = end - i < GRADIENT_NORM_BLOCK ? end - i : GRADIENT_NORM_BLOCK;
+        squares->sums[i / GRADIENT_NORM_BLOCK] = cpu_simd()->squared_sum(left, squares->values + i);
     }
 }
 
 static enum status squared_sums_run(const struct kernel *kernel, const struct kernel_call *call) {
-    parallel_for(kernel_elements(kernel, call), SQUARES_A_TASK, squared_sums_body, call);
+    const struct squares squares = {call->in[0], call->out[0]};
+    parallel_for(kernel_elements(kernel, call), SQUARES_A_TASK, squares_body, &squares);
     return STATUS_OK;
 }
 
@@ -124,14 +128,6 @@ static bool is_tall(const struct muon_kernel *kernel) { return kernel->sizes.row
 
 /* ---- GEMMs ---- */
 
-static enum status create_products(struct muon_kernel *kernel) {
-    for (enum muon_product i = 0; i < MUON_PRODUCTS; i++) {
-        const struct matmul_spec spec = muon_product_spec(&kernel->sizes, i);
-        TRY(matmul_create(&spec, &kernel->products[i]));
-    }
-    return STATUS_OK;
-}
-
 static void multiply(const struct muon_kernel *kernel, const struct kernel_call *call, enum muon_product product,
                      const void *a, const void *b, float *c) {
     const struct matmul_operands operands = {.a = a, .b = b, .c = c};
@@ -145,21 +141,12 @@ struct muon_work {
     struct update_step step;
     struct update_run run;
     void *x;
-    double *norms; /* sums of squares, of blocks */
 };
 
 static void move_body(const void *context, int64_t begin, int64_t end) {
     const struct muon_work *work = context;
     struct update_run run = update_run_from(&work->run, begin);
     cpu_simd()->update(UPDATE_MUON, end - begin, &work->step, &run);
-}
-
-static void squares_body(const void *context, int64_t begin, int64_t end) {
-    const struct muon_work *work = context;
-    for (int64_t i = begin; i < end; i += GRADIENT_NORM_BLOCK) {
-        int64_t left = end - i < GRADIENT_NORM_BLOCK ? end - i : GRADIENT_NORM_BLOCK;
-        work->norms[i / GRADIENT_NORM_BLOCK] = cpu_simd()->squared_sum(left, work->run.direction + i);
-    }
 }
 
 static void follow_body(const void *context, int64_t begin, int64_t end) {
@@ -192,12 +179,10 @@ static void mix(int64_t count, struct mixing mixing) { parallel_for(count, paral
 /* ---- the update ---- */
 
 /* 1 / |direction|, in the order of blocks. */
-static float scale_of(const struct muon_work *work, int64_t count) {
-    double sum = 0;
-    parallel_for(count, SQUARES_A_TASK, squares_body, work);
-    for (int64_t block = 0; block < gradient_norm_blocks(count); block++)
-        sum += work->norms[block];
-    return (float)(1 / fmax(sqrt(sum), 1e-7));
+static float scale_of(const float *direction, int64_t count, double *sums) {
+    const struct squares squares = {direction, sums};
+    parallel_for(count, SQUARES_A_TASK, squares_body, &squares);
+    return (float)(1 / fmax(sqrt(sum_of(sums, gradient_norm_blocks(count))), 1e-7));
 }
 
 /* One step of Newton and Schulz. */
@@ -221,8 +206,7 @@ static enum status muon_run(const struct kernel *of, const struct kernel_call *c
     struct muon_work work = {.kernel = kernel,
                              .step = update_step_of(of->node, call),
                              .run = update_run_of(of->node, call),
-                             .x = workspace_at(call, kernel->sizes.x),
-                             .norms = workspace_at(call, kernel->sizes.norms)};
+                             .x = workspace_at(call, kernel->sizes.x)};
     if (isnan(clip)) {
         update_nothing(count, &work.run);
         return STATUS_OK;
@@ -230,7 +214,7 @@ static enum status muon_run(const struct kernel *of, const struct kernel_call *c
     work.step.clip = (float)clip;
     work.run.direction = workspace_at(call, kernel->sizes.sums);
     parallel_for(count, parallel_rows(1), move_body, &work);
-    float scale = scale_of(&work, count);
+    float scale = scale_of(work.run.direction, count, workspace_at(call, kernel->sizes.norms));
     mix(count, (struct mixing){kernel->sizes.dtype, .scales = true, .b = scale, .y = work.run.direction, .x = work.x});
     for (int step = 0; step < MUON_STEPS; step++)
         make_orthogonal(kernel, call, work.x);
@@ -250,7 +234,11 @@ enum status cpu_muon_create(const struct node *node, struct kernel **out) {
     if (!kernel) return STATUS_FAILED;
     kernel->kernel.release = muon_release;
     kernel->sizes = muon_sizes_of(node);
-    enum status status = create_products(kernel);
+    enum status status = STATUS_OK;
+    for (enum muon_product i = 0; i < MUON_PRODUCTS && status == STATUS_OK; i++) {
+        const struct matmul_spec spec = muon_product_spec(&kernel->sizes, i);
+        status = matmul_create(&spec, &kernel->products[i]);
+    }
     kernel->kernel.workspace_bytes =
         kernel->sizes.end + workspace_align(matmul_max_workspace_bytes(kernel->products, MUON_PRODUCTS));
     return kernel_finish(&kernel->kernel, status, out);

@@ -131,24 +131,14 @@ static void route_grad_rows(const struct node *node, const struct kernel_call *c
 
 CPU_ROWS_KERNEL(route_grad, route_grad_rows)
 
-static void zero_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++)
-        memset(out_row(node, call, 0, row), 0, (size_t)(columns_of(node) * dtype_bytes(dtype_of(node))));
+static void zero_row(const struct node *node, const struct kernel_call *call, int64_t row) {
+    memset(out_row(node, call, 0, row), 0, (size_t)(columns_of(node) * dtype_bytes(dtype_of(node))));
 }
 
-static void zero_all(const void *context, int64_t begin, int64_t end) {
+static void zero_rows(const void *context, int64_t begin, int64_t end) {
     const struct node_call *run = context;
-    zero_rows(run->node, run->call, begin, end);
-}
-
-/* Zeros in the rows of output 0, then `tokens` for the tokens of input 0. */
-static enum status fill_rows(const struct kernel *kernel, const struct kernel_call *call, parallel_body *tokens) {
-    const struct node *node = kernel->node;
-    const struct node_call run = {node, call};
-    int64_t block = parallel_rows(columns_of(node));
-    parallel_for(shape_rows(&node->out[0]->shape), block, zero_all, &run);
-    parallel_for(shape_rows(&node->in[0]->shape), block, tokens, &run);
-    return STATUS_OK;
+    for (int64_t row = begin; row < end; row++)
+        zero_row(run->node, run->call, row);
 }
 
 static void dispatch_tokens(const void *context, int64_t begin, int64_t end) {
@@ -161,23 +151,18 @@ static void dispatch_tokens(const void *context, int64_t begin, int64_t end) {
         memcpy(out_row(node, run->call, 0, places[i]), in_row(node, run->call, 0, i / count), bytes);
 }
 
-static enum status dispatch_run(const struct kernel *kernel, const struct kernel_call *call) {
-    return fill_rows(kernel, call, dispatch_tokens);
-}
-
-CPU_KERNEL(dispatch, dispatch_run)
-
 /* out = the sum over a token's slots of rows, times weights where there are any, + addend; in parts that are summed in
  * fp32. */
 enum { SUM_COLUMNS = 512 };
 
-static void sum_slots(const struct node *node, const struct kernel_call *call, int places_input, int weights_input,
-                      int addend, int64_t row) {
+static void sum_slots(const struct node *node, const struct kernel_call *call, int64_t row) {
+    bool weighed = node->op == &op_combine; /* whose input 1 is the weights */
+    int places_input = weighed ? 2 : 1, addend = places_input + 1;
     const struct tensor *rows = node->in[0];
     enum dtype dtype = dtype_of(node);
     int64_t count = shape_columns(&node->in[places_input]->shape), columns = columns_of(node);
     const int32_t *places = (const int32_t *)call->in[places_input] + row * count;
-    const float *weights = weights_input < 0 ? NULL : (const float *)call->in[weights_input] + row * count;
+    const float *weights = weighed ? (const float *)call->in[1] + row * count : NULL;
     for (int64_t first = 0; first < columns; first += SUM_COLUMNS) {
         float sums[SUM_COLUMNS] = {0}, scaled[SUM_COLUMNS];
         int64_t width = columns - first < SUM_COLUMNS ? columns - first : SUM_COLUMNS;
@@ -193,19 +178,13 @@ static void sum_slots(const struct node *node, const struct kernel_call *call, i
     }
 }
 
-static void dispatch_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+static void slots_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)
-        sum_slots(node, call, 1, -1, 2, row);
+        sum_slots(node, call, row);
 }
 
-CPU_ROWS_KERNEL(dispatch_grad, dispatch_grad_rows)
-
-static void combine_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++)
-        sum_slots(node, call, 2, 1, 3, row);
-}
-
-CPU_ROWS_KERNEL(combine, combine_rows)
+CPU_ROWS_KERNEL(dispatch_grad, slots_rows)
+CPU_ROWS_KERNEL(combine, slots_rows)
 
 static void combine_grad_tokens(const void *context, int64_t begin, int64_t end) {
     const struct node_call *run = context;
@@ -222,11 +201,19 @@ static void combine_grad_tokens(const void *context, int64_t begin, int64_t end)
     }
 }
 
-static enum status combine_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    return fill_rows(kernel, call, combine_grad_tokens);
+/* Zeros in the rows of output 0, then the rows of the tokens of input 0. */
+static enum status fill_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct node *node = kernel->node;
+    const struct node_call run = {node, call};
+    int64_t block = parallel_rows(columns_of(node));
+    parallel_for(shape_rows(&node->out[0]->shape), block, zero_rows, &run);
+    parallel_for(shape_rows(&node->in[0]->shape), block,
+                 node->op == &op_dispatch ? dispatch_tokens : combine_grad_tokens, &run);
+    return STATUS_OK;
 }
 
-CPU_KERNEL(combine_grad, combine_grad_run)
+CPU_KERNEL(dispatch, fill_run)
+CPU_KERNEL(combine_grad, fill_run)
 
 /* sigmoid(gate) of a token. */
 static float gate_of(const struct tensor *gate, const void *data, int64_t row) {
@@ -274,9 +261,8 @@ enum { BLOCK_TOKENS = 64 };
 /* The softmax of a token's logits, in fp32. */
 static void probabilities_of(const struct tensor *logits, const void *data, int64_t row, float *out) {
     int64_t experts = shape_columns(&logits->shape);
-    cpu_simd()->scale(experts, logits->shape.dtype, operand_row(logits, (void *)data, row), 1, DTYPE_F32, out);
-    struct logits_sum sum = cpu_simd()->sum_exp(experts, out);
-    cpu_simd()->softmax(DTYPE_F32, experts, out, (float)((double)sum.largest + log(sum.sum)), 1, 0, out);
+    read_logits(logits, data, row, out);
+    cpu_simd()->softmax(DTYPE_F32, experts, out, log_sum_exp(experts, out), 1, 0, out);
 }
 
 static int64_t token_blocks(const struct node *node) {
@@ -344,7 +330,7 @@ static void expert_load_grad_rows(const struct node *node, const struct kernel_c
         float values[ROUTING_EXPERTS_MAX];
         double mean = 0;
         if (targets[row] == TARGET_PADDING) {
-            memset(out_row(node, call, 0, row), 0, (size_t)(experts * dtype_bytes(dtype_of(node))));
+            zero_row(node, call, row);
             continue;
         }
         probabilities_of(node->in[1], call->in[1], row, values);
