@@ -328,10 +328,7 @@ void SIMD_NAME(simd_attention_grad_pair)(const struct attention_head *head, int6
     pair_scores(head, &pair, work.gradients, ahead_of(&pair, head->dy, head->dy_stride, head->dv, head->dv_stride),
                 work.turned_values, work.dscores);
     if (pair.sight == SEES_PART) pair_mask(head, &pair, work.probabilities);
-    if (head->softcap > 0)
-        pair_gradients(true, head, &pair, &work);
-    else
-        pair_gradients(false, head, &pair, &work);
+    WITH_CONSTANT(capped, head->softcap > 0, pair_gradients(capped, head, &pair, &work));
     pair_scatter(head, &pair, work.probabilities, work.gradients, work.dv);
     pair_scatter(head, &pair, work.dscores, work.queries, work.dk);
 }
@@ -421,16 +418,9 @@ INLINE void query_mix(bool bf16, const struct attention_query *query, const floa
 }
 
 void SIMD_NAME(simd_attention_query)(const struct attention_query *query, float *scores) {
-    bool bf16 = query->dtype == DTYPE_BF16;
-    if (bf16)
-        query_scores(true, query, scores);
-    else
-        query_scores(false, query, scores);
+    WITH_CONSTANT(bf16, query->dtype == DTYPE_BF16, query_scores(bf16, query, scores));
     if (query->softcap > 0) query_cap(query->keys, query->softcap, scores);
     float factor = 1.0f / query_exponentials(query->keys, query->sink, scores);
     if (query->rounds) query_round(query->keys, scores);
-    if (bf16)
-        query_mix(true, query, scores, factor);
-    else
-        query_mix(false, query, scores, factor);
+    WITH_CONSTANT(bf16, query->dtype == DTYPE_BF16, query_mix(bf16, query, scores, factor));
 }

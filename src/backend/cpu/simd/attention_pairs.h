@@ -465,10 +465,7 @@ static UNIT void block_make(const struct attention_head *head, const struct tile
                   work->products, PAIRS_BLOCK, false);
     if (pair->sight == SEES_PART)
         block_mask(head, pair->q0 + query, left < PAIRS_BLOCK ? left : PAIRS_BLOCK, pair->k0 + key, work->scores);
-    if (scores_change(head))
-        block_gradients(true, head, work, query, key);
-    else
-        block_gradients(false, head, work, query, key);
+    WITH_CONSTANT(change, scores_change(head), block_gradients(change, head, work, query, key));
 }
 
 /* sums [key][columns] += scores (rows of keys) times pairs of queries. */

@@ -149,10 +149,9 @@ static inline __attribute__((unused)) void tile_copy(const struct attention_head
                                                      int64_t stride, int64_t start, int64_t max, float factor,
                                                      float *tile) {
     int64_t rows = positions_from(head, start, max), columns = tile_columns(head->head_dim);
-    if (head->dtype == DTYPE_BF16)
-        copy_rows(true, head->head_dim, (const uint16_t *)from + start * stride, stride, rows, factor, tile);
-    else
-        copy_rows(false, head->head_dim, (const float *)from + start * stride, stride, rows, factor, tile);
+    WITH_CONSTANT(bf16, head->dtype == DTYPE_BF16,
+                  copy_rows(bf16, head->head_dim, (const char *)from + start * stride * (bf16 ? 2 : 4), stride, rows,
+                            factor, tile));
     memset(tile + rows * columns, 0, (size_t)((max - rows) * columns) * sizeof *tile);
 }
 
@@ -169,10 +168,9 @@ static inline __attribute__((unused)) void tile_store(const struct attention_hea
                                                       int64_t start, int64_t max, float factor, void *to,
                                                       int64_t stride) {
     int64_t rows = positions_from(head, start, max);
-    if (head->dtype == DTYPE_BF16)
-        store_rows(true, head->head_dim, tile, rows, factor, (uint16_t *)to + start * stride, stride);
-    else
-        store_rows(false, head->head_dim, tile, rows, factor, (float *)to + start * stride, stride);
+    WITH_CONSTANT(
+        bf16, head->dtype == DTYPE_BF16,
+        store_rows(bf16, head->head_dim, tile, rows, factor, (char *)to + start * stride * (bf16 ? 2 : 4), stride));
 }
 
 static inline __attribute__((unused)) void tile_turn(int64_t head_dim, const float *tile, int64_t rows, float *turned) {
@@ -223,8 +221,5 @@ INLINE void delta_rows(bool bf16, const struct attention_head *head, int64_t beg
 }
 
 static inline __attribute__((unused)) void tile_deltas(const struct attention_head *head, int64_t begin, int64_t end) {
-    if (head->dtype == DTYPE_BF16)
-        delta_rows(true, head, begin, end);
-    else
-        delta_rows(false, head, begin, end);
+    WITH_CONSTANT(bf16, head->dtype == DTYPE_BF16, delta_rows(bf16, head, begin, end));
 }

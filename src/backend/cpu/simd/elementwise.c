@@ -7,10 +7,7 @@ INLINE void add_row(bool bf16, int64_t n, const void *a, const void *b, void *ou
 }
 
 void SIMD_NAME(simd_add)(enum dtype dtype, int64_t n, const void *a, const void *b, void *out) {
-    if (dtype == DTYPE_BF16)
-        add_row(true, n, a, b, out);
-    else
-        add_row(false, n, a, b, out);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16, add_row(bf16, n, a, b, out));
 }
 
 INLINE void accumulate_row(bool bf16, int64_t n, const void *x, float *sum) {
@@ -19,10 +16,7 @@ INLINE void accumulate_row(bool bf16, int64_t n, const void *x, float *sum) {
 }
 
 void SIMD_NAME(simd_accumulate)(enum dtype dtype, int64_t n, const void *x, float *sum) {
-    if (dtype == DTYPE_BF16)
-        accumulate_row(true, n, x, sum);
-    else
-        accumulate_row(false, n, x, sum);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16, accumulate_row(bf16, n, x, sum));
 }
 
 INLINE void scale_row(int64_t n, bool from_bf16, const void *a, float factor, bool to_bf16, void *out) {
@@ -31,14 +25,8 @@ INLINE void scale_row(int64_t n, bool from_bf16, const void *a, float factor, bo
 }
 
 void SIMD_NAME(simd_scale)(int64_t n, enum dtype from, const void *a, float factor, enum dtype to, void *out) {
-    if (from == DTYPE_BF16 && to == DTYPE_BF16)
-        scale_row(n, true, a, factor, true, out);
-    else if (from == DTYPE_BF16)
-        scale_row(n, true, a, factor, false, out);
-    else if (to == DTYPE_BF16)
-        scale_row(n, false, a, factor, true, out);
-    else
-        scale_row(n, false, a, factor, false, out);
+    WITH_CONSTANT(from_bf16, from == DTYPE_BF16,
+                  WITH_CONSTANT(to_bf16, to == DTYPE_BF16, scale_row(n, from_bf16, a, factor, to_bf16, out)));
 }
 
 /* Activation functions with their derivatives. */
@@ -123,10 +111,7 @@ INLINE void gated_grad_row(enum activation function, bool bf16, int64_t n, const
 /* Calls ROW with the function and the dtype as constants, so that each pair has its own code. */
 #define FUNCTION_CASE(name, ...)                                                                                       \
     case ACTIVATION_##name:                                                                                            \
-        if (dtype == DTYPE_BF16)                                                                                       \
-            ROW(ACTIVATION_##name, true);                                                                              \
-        else                                                                                                           \
-            ROW(ACTIVATION_##name, false);                                                                             \
+        WITH_CONSTANT(bf16, dtype == DTYPE_BF16, ROW(ACTIVATION_##name, bf16));                                        \
         break;
 #define FOR_FUNCTION                                                                                                   \
     switch (function) { ACTIVATION_LIST(FUNCTION_CASE) }
@@ -209,18 +194,12 @@ INLINE void glu_grad_row(bool bf16, int64_t n, float alpha, float limit, const v
 }
 
 void SIMD_NAME(simd_glu)(enum dtype dtype, int64_t n, float alpha, float limit, const void *z, void *y) {
-    if (dtype == DTYPE_BF16)
-        glu_row(true, n, alpha, limit, z, y);
-    else
-        glu_row(false, n, alpha, limit, z, y);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16, glu_row(bf16, n, alpha, limit, z, y));
 }
 
 void SIMD_NAME(simd_glu_grad)(enum dtype dtype, int64_t n, float alpha, float limit, const void *dy, const void *z,
                               void *dz) {
-    if (dtype == DTYPE_BF16)
-        glu_grad_row(true, n, alpha, limit, dy, z, dz);
-    else
-        glu_grad_row(false, n, alpha, limit, dy, z, dz);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16, glu_grad_row(bf16, n, alpha, limit, dy, z, dz));
 }
 
 /* The rotation of a head by a row of the table of angles. */
@@ -237,10 +216,7 @@ INLINE void rope_row(bool bf16, int64_t half, float sign, const void *x, const f
 }
 
 void SIMD_NAME(simd_rope)(enum dtype dtype, int64_t half, float sign, const void *x, const float *table, void *y) {
-    if (dtype == DTYPE_BF16)
-        rope_row(true, half, sign, x, table, y);
-    else
-        rope_row(false, half, sign, x, table, y);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16, rope_row(bf16, half, sign, x, table, y));
 }
 
 /* ---- rows of logits: the loss's log of the sum of exponentials, and its gradient ---- */
@@ -281,14 +257,8 @@ INLINE void softmax_row(bool bf16, bool has_cap, int64_t n, const float *logits,
 
 void SIMD_NAME(simd_softmax)(enum dtype dtype, int64_t n, const float *logits, float lse, float scale, float softcap,
                              void *out) {
-    if (dtype == DTYPE_BF16 && softcap > 0)
-        softmax_row(true, true, n, logits, lse, scale, softcap, out);
-    else if (dtype == DTYPE_BF16)
-        softmax_row(true, false, n, logits, lse, scale, softcap, out);
-    else if (softcap > 0)
-        softmax_row(false, true, n, logits, lse, scale, softcap, out);
-    else
-        softmax_row(false, false, n, logits, lse, scale, softcap, out);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16,
+                  WITH_CONSTANT(has_cap, softcap > 0, softmax_row(bf16, has_cap, n, logits, lse, scale, softcap, out)));
 }
 
 void SIMD_NAME(simd_soft_cap)(int64_t n, float softcap, float *logits) {

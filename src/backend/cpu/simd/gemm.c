@@ -94,10 +94,9 @@ INLINE void tile_finish(tile_sums sum, const struct gemm_result *result, int64_t
         float part[GEMM_TILE_ROWS * GEMM_COLUMNS];
         tile_store(sum, part);
         finish_part(part, result, row, column);
-    } else if (result->dtype == DTYPE_BF16)
-        finish_whole(sum, result, row, column, true);
-    else
-        finish_whole(sum, result, row, column, false);
+    } else {
+        WITH_CONSTANT(bf16, result->dtype == DTYPE_BF16, finish_whole(sum, result, row, column, bf16));
+    }
 }
 
 INLINE void fetch_result(const struct gemm_result *result, int64_t row, int64_t column) {
@@ -191,38 +190,6 @@ INLINE void pack_along(bool bf16, const struct gemm_packing *packing) {
     }
 }
 
-#if SIMD_LANES == 16
-#define FIRST_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define LAST_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif SIMD_LANES == 8
-#define FIRST_HALVES 0, 8, 1, 9, 2, 10, 3, 11
-#define LAST_HALVES 4, 12, 5, 13, 6, 14, 7, 15
-#else
-#define FIRST_HALVES 0, 4, 1, 5
-#define LAST_HALVES 2, 6, 3, 7
-#endif
-
-/* One round of a transposition: row i is dealt with row i + LANES / 2. After log2(LANES) rounds rows are columns. */
-INLINE void deal(const vf from[LANES], vf to[LANES]) {
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES / 2; i++) {
-        to[2 * i] = __builtin_shufflevector(from[i], from[i + LANES / 2], FIRST_HALVES);
-        to[2 * i + 1] = __builtin_shufflevector(from[i], from[i + LANES / 2], LAST_HALVES);
-    }
-}
-
-INLINE void transpose(vf rows[LANES]) {
-    vf other[LANES];
-    deal(rows, other);
-    deal(other, rows);
-    if (LANES == 4) return;
-    deal(rows, other);
-    if (LANES == 16)
-        deal(other, rows);
-    else
-        memcpy(rows, other, sizeof other);
-}
-
 /* A square of LANES lines and steps; `left` lines and steps are there. */
 INLINE void pack_square(bool bf16, const void *from, int64_t at, int64_t stride, int64_t lines, int64_t steps,
                         int64_t width, float *to) {
@@ -230,7 +197,7 @@ INLINE void pack_square(bool bf16, const void *from, int64_t at, int64_t stride,
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
         square[i] = i < lines ? load(from, at + i * stride, steps, bf16) : (vf){0};
-    transpose(square);
+    vf_turn(square);
     if (steps >= LANES) {
 #pragma GCC unroll 16
         for (int i = 0; i < LANES; i++)
@@ -262,15 +229,12 @@ INLINE void pack_across(bool bf16, const struct gemm_packing *packing) {
 }
 
 void SIMD_NAME(simd_gemm_pack)(const struct gemm_packing *packing) {
-    bool bf16 = packing->dtype == DTYPE_BF16;
-    if (packing->stride == 1 && bf16)
-        pack_along(true, packing);
-    else if (packing->stride == 1)
-        pack_along(false, packing);
-    else if (bf16)
-        pack_across(true, packing);
-    else
-        pack_across(false, packing);
+    WITH_CONSTANT(bf16, packing->dtype == DTYPE_BF16, {
+        if (packing->stride == 1)
+            pack_along(bf16, packing);
+        else
+            pack_across(bf16, packing);
+    });
 }
 
 INLINE void finish_row(int64_t n, const float *sums, bool bias_bf16, const void *bias, bool bf16, const void *addend,
@@ -297,10 +261,7 @@ INLINE void finish(const struct gemm_result *result, const float *sums, int64_t 
 }
 
 void SIMD_NAME(simd_gemm_finish)(const struct gemm_result *result, const float *sums, int64_t sums_row) {
-    if (result->dtype == DTYPE_BF16)
-        finish(result, sums, sums_row, true);
-    else
-        finish(result, sums, sums_row, false);
+    WITH_CONSTANT(bf16, result->dtype == DTYPE_BF16, finish(result, sums, sums_row, bf16));
 }
 
 /* GEMMs of packed pairs of bf16 by the processor's tiles (AMX): four tiles of sums, 32 rows by 32 columns, stay in

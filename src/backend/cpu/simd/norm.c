@@ -59,14 +59,9 @@ INLINE void rms_row(bool bf16, bool one_plus, int64_t n, double epsilon, const v
 
 void SIMD_NAME(simd_rms_norm)(enum dtype dtype, int64_t n, struct norm_attributes attributes, const void *x,
                               const void *weight, void *y, float *rstd) {
-    if (dtype == DTYPE_BF16 && attributes.one_plus)
-        rms_row(true, true, n, attributes.epsilon, x, weight, y, rstd);
-    else if (dtype == DTYPE_BF16)
-        rms_row(true, false, n, attributes.epsilon, x, weight, y, rstd);
-    else if (attributes.one_plus)
-        rms_row(false, true, n, attributes.epsilon, x, weight, y, rstd);
-    else
-        rms_row(false, false, n, attributes.epsilon, x, weight, y, rstd);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16,
+                  WITH_CONSTANT(one_plus, attributes.one_plus,
+                                rms_row(bf16, one_plus, n, attributes.epsilon, x, weight, y, rstd)));
 }
 
 INLINE void layer_row(bool bf16, int64_t n, double epsilon, const void *x, const void *weight, const void *bias,
@@ -85,10 +80,7 @@ INLINE void layer_row(bool bf16, int64_t n, double epsilon, const void *x, const
 
 void SIMD_NAME(simd_layer_norm)(enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight,
                                 const void *bias, void *y, float *mean, float *rstd) {
-    if (dtype == DTYPE_BF16)
-        layer_row(true, n, epsilon, x, weight, bias, y, mean, rstd);
-    else
-        layer_row(false, n, epsilon, x, weight, bias, y, mean, rstd);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16, layer_row(bf16, n, epsilon, x, weight, bias, y, mean, rstd));
 }
 
 /* Of g h and g over the row, where h = (x - mean) rstd and g = dy weight. */
@@ -141,19 +133,10 @@ INLINE void norm_grad_row(bool bf16, bool one_plus, bool centered, int64_t n, co
 }
 
 void SIMD_NAME(simd_rms_norm_grad)(enum dtype dtype, int64_t n, const struct norm_grad_row *row) {
-    if (dtype == DTYPE_BF16 && row->one_plus)
-        norm_grad_row(true, true, false, n, row);
-    else if (dtype == DTYPE_BF16)
-        norm_grad_row(true, false, false, n, row);
-    else if (row->one_plus)
-        norm_grad_row(false, true, false, n, row);
-    else
-        norm_grad_row(false, false, false, n, row);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16,
+                  WITH_CONSTANT(one_plus, row->one_plus, norm_grad_row(bf16, one_plus, false, n, row)));
 }
 
 void SIMD_NAME(simd_layer_norm_grad)(enum dtype dtype, int64_t n, const struct norm_grad_row *row) {
-    if (dtype == DTYPE_BF16)
-        norm_grad_row(true, false, true, n, row);
-    else
-        norm_grad_row(false, false, true, n, row);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16, norm_grad_row(bf16, false, true, n, row));
 }

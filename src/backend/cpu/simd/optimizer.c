@@ -367,32 +367,25 @@ INLINE void update_loop(struct update_form form, int64_t n, const struct update_
 }
 
 INLINE void update_by(enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run) {
-    if (run->bf16_weight && run->bf16_moments)
-        update_loop((struct update_form){.rule = rule, .moments = true, .weight = true}, n, step, run);
-    else if (run->bf16_weight)
-        update_loop((struct update_form){.rule = rule, .weight = true}, n, step, run);
-    else if (run->upper && run->bf16_moments)
-        update_loop((struct update_form){.rule = rule, .moments = true, .halves = true}, n, step, run);
-    else if (run->upper)
-        update_loop((struct update_form){.rule = rule, .halves = true}, n, step, run);
-    else if (run->rounded && run->bf16_moments)
-        update_loop((struct update_form){.rule = rule, .moments = true, .rounds = true}, n, step, run);
-    else if (run->rounded)
-        update_loop((struct update_form){.rule = rule, .rounds = true}, n, step, run);
-    else if (run->bf16_moments)
-        update_loop((struct update_form){.rule = rule, .moments = true}, n, step, run);
-    else
-        update_loop((struct update_form){.rule = rule}, n, step, run);
+    WITH_CONSTANT(moments, run->bf16_moments, {
+        if (run->bf16_weight)
+            update_loop((struct update_form){.rule = rule, .moments = moments, .weight = true}, n, step, run);
+        else if (run->upper)
+            update_loop((struct update_form){.rule = rule, .moments = moments, .halves = true}, n, step, run);
+        else if (run->rounded)
+            update_loop((struct update_form){.rule = rule, .moments = moments, .rounds = true}, n, step, run);
+        else
+            update_loop((struct update_form){.rule = rule, .moments = moments}, n, step, run);
+    });
 }
 
 INLINE void update_run(enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run) {
     if (rule == UPDATE_ADAMW) update_by(UPDATE_ADAMW, n, step, run);
     if (rule == UPDATE_LION) update_by(UPDATE_LION, n, step, run);
     if (rule == UPDATE_SGD) update_by(UPDATE_SGD, n, step, run);
-    if (rule == UPDATE_MUON && run->bf16_moments)
-        update_loop((struct update_form){.rule = UPDATE_MUON, .moments = true}, n, step, run);
-    else if (rule == UPDATE_MUON)
-        update_loop((struct update_form){.rule = UPDATE_MUON}, n, step, run);
+    if (rule != UPDATE_MUON) return;
+    WITH_CONSTANT(bf16, run->bf16_moments,
+                  update_loop((struct update_form){.rule = UPDATE_MUON, .moments = bf16}, n, step, run));
 }
 
 /* ---- updates of moments in 8 bits ---- */
@@ -459,10 +452,7 @@ INLINE void mix_loop(bool bf16, int64_t n, float a, float b, const float *y, voi
 }
 
 void SIMD_NAME(simd_mix)(enum dtype dtype, int64_t n, float a, float b, const float *y, void *x) {
-    if (dtype == DTYPE_BF16)
-        mix_loop(true, n, a, b, y, x);
-    else
-        mix_loop(false, n, a, b, y, x);
+    WITH_CONSTANT(bf16, dtype == DTYPE_BF16, mix_loop(bf16, n, a, b, y, x));
 }
 
 /* Sixteen sums side by side, in as many vectors as they take. */

@@ -29,6 +29,18 @@
 
 #define INLINE static inline __attribute__((always_inline, unused))
 
+/* The statement with `name` as a constant that says whether the condition holds: each of both has its own code. */
+#define WITH_CONSTANT(name, condition, ...)                                                                            \
+    do {                                                                                                               \
+        if (condition) {                                                                                               \
+            const bool name = true;                                                                                    \
+            __VA_ARGS__;                                                                                               \
+        } else {                                                                                                       \
+            const bool name = false;                                                                                   \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+    } while (0)
+
 enum { LANES = SIMD_LANES, WIDE_LANES = LANES / 2 };
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef float vf4 __attribute__((vector_size(16)));

@@ -212,9 +212,6 @@ void SIMD_NAME(simd_unpack)(const struct quantized_weight *weight, int64_t first
             continue;
         }
         fill_table(weight, block, bf16, &table);
-        if (to_bf16)
-            look_up(weight, &table, at, here, true, place);
-        else
-            look_up(weight, &table, at, here, false, place);
+        WITH_CONSTANT(in_bf16, to_bf16, look_up(weight, &table, at, here, in_bf16, place));
     }
 }

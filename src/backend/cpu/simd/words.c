@@ -150,17 +150,11 @@ INLINE void pack_lines(const struct word_source *source, bool bf16, int64_t word
 }
 
 void SIMD_NAME(simd_pack_steps)(const struct word_source *source, int64_t words, int64_t width, float *to) {
-    if (source->dtype == DTYPE_BF16)
-        pack_steps(source, true, words, width, to);
-    else
-        pack_steps(source, false, words, width, to);
+    WITH_CONSTANT(bf16, source->dtype == DTYPE_BF16, pack_steps(source, bf16, words, width, to));
 }
 
 void SIMD_NAME(simd_pack_lines)(const struct word_source *source, int64_t words, float *to) {
-    if (source->dtype == DTYPE_BF16)
-        pack_lines(source, true, words, to);
-    else
-        pack_lines(source, false, words, to);
+    WITH_CONSTANT(bf16, source->dtype == DTYPE_BF16, pack_lines(source, bf16, words, to));
 }
 
 /* GEMMs of words, for matrices of which one side is short: tiles of as many rows as there are, by
