@@ -24,12 +24,6 @@ static struct entry *entry_of(const struct gradients *gradients, const struct te
     return &gradients->entries[tensor->id];
 }
 
-/* The gradient of a view is the same columns of its base's gradient: nodes that write it fill the base's. */
-static struct tensor *matching_view(struct gradients *gradients, const struct tensor *view) {
-    struct tensor *base = entry_of(gradients, view->base)->gradient;
-    return base ? graph_view(gradients->graph, base, view->base_column, shape_columns(&view->shape)) : NULL;
-}
-
 struct tensor *gradient_of(struct gradients *gradients, struct tensor *tensor) {
     return tensor ? entry_of(gradients, tensor)->gradient : NULL;
 }
@@ -71,9 +65,10 @@ struct tensor *gradient_target(struct gradients *gradients, struct tensor *tenso
         return gradient;
     }
     BUG_IF(entry_of(gradients, tensor)->gradient, "%s: columns that are used twice", tensor->name);
+    /* The same columns of its base's gradient: nodes that write it fill the base's. */
     struct entry *base = entry_of(gradients, tensor->base);
     if (!base->gradient) base->gradient = gradient_target(gradients, tensor->base);
-    return matching_view(gradients, tensor);
+    return graph_view(graph, base->gradient, tensor->base_column, shape_columns(&tensor->shape));
 }
 
 static bool reads(const struct node *node, const struct tensor *tensor) {

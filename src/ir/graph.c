@@ -303,7 +303,7 @@ int32_t graph_count_blocks(const struct graph *graph) {
 }
 
 static bool is_whole_activation(const struct tensor *tensor) {
-    return tensor && tensor->kind == TENSOR_ACTIVATION && !tensor->base && !tensor->kept;
+    return tensor_is_activation(tensor) && !tensor->base && !tensor->kept;
 }
 
 int node_in_place_input(const struct node *node) {

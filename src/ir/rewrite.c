@@ -67,7 +67,7 @@ static bool find_own(const struct tiling *tiling, const struct run *run) {
     for (int32_t n = run->forward; n < run->backward_end; n = next_node(run, n))
         for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
             struct tensor *made = graph->nodes.items[n]->out[i] ? tensor_storage(graph->nodes.items[n]->out[i]) : NULL;
-            if (made && made->kind == TENSOR_ACTIVATION && !made->kept) tiling->own[made->id] = number;
+            if (tensor_is_activation(made) && !made->kept) tiling->own[made->id] = number;
         }
     for (int32_t n = 0; n < (int32_t)graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
@@ -81,11 +81,6 @@ static bool find_own(const struct tiling *tiling, const struct run *run) {
     return any;
 }
 
-static void forget_own(const struct tiling *tiling, const struct run *run) {
-    for (size_t i = 0; i < tiling->tensors; i++)
-        if (tiling->own[i] == own_number(run)) tiling->own[i] = 0;
-}
-
 /* The run that begins with a node, if it does anything to cut it into tiles. */
 static bool find_run(const struct tiling *tiling, int32_t first, struct run *out) {
     const struct graph *graph = tiling->graph;
@@ -96,7 +91,8 @@ static bool find_run(const struct tiling *tiling, int32_t first, struct run *out
     *out = (struct run){.forward = first, .forward_end = end};
     if (end == first) return false;
     bool whole = find_backward(graph, out) && find_own(tiling, out);
-    if (!whole) forget_own(tiling, out);
+    for (size_t i = 0; i < tiling->tensors && !whole; i++)
+        if (tiling->own[i] == own_number(out)) tiling->own[i] = 0;
     return whole;
 }
 
@@ -143,7 +139,7 @@ static enum status add_tile_node(struct tiling *tiling, const struct node *node,
         made->in[i] = in_tile(tiling, node->in[i], rows);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
         made->out[i] = in_tile(tiling, node->out[i], rows);
-        bool produced = made->out[i] && made->out[i]->kind == TENSOR_ACTIVATION;
+        bool produced = tensor_is_activation(made->out[i]);
         if (produced) made->out[i]->producer = tensor_storage(made->out[i])->producer = made;
     }
     TRY(graph_status(graph));
@@ -191,20 +187,15 @@ static void find_again(const struct tiling *tiling, const struct run *run, bool 
     }
 }
 
-static enum status weave_forward(struct tiling *tiling, const struct run *run, const struct rows *rows) {
-    for (int32_t n = run->forward; n < run->forward_end; n++)
-        TRY(add_tile_node(tiling, tiling->graph->nodes.items[n], PHASE_FORWARD, NULL, rows));
-    forget_tile(tiling, run);
-    return STATUS_OK;
-}
-
-static enum status weave_backward(struct tiling *tiling, const struct run *run, const bool *again,
-                                  const struct rows *rows) {
+static enum status weave_tile(struct tiling *tiling, const struct run *run, enum phase phase, const bool *again,
+                              const struct rows *rows) {
     struct node *const *nodes = tiling->graph->nodes.items;
+    bool forward = phase == PHASE_FORWARD;
     for (int32_t n = run->forward; n < run->forward_end; n++)
-        if (again[n - run->forward]) TRY(add_tile_node(tiling, nodes[n], PHASE_BACKWARD, nodes[n], rows));
-    for (int32_t n = run->backward; n < run->backward_end; n++)
-        TRY(add_tile_node(tiling, nodes[n], PHASE_BACKWARD, nodes[n]->of, rows));
+        if (forward || again[n - run->forward])
+            TRY(add_tile_node(tiling, nodes[n], phase, forward ? NULL : nodes[n], rows));
+    for (int32_t n = run->backward; n < run->backward_end && !forward; n++)
+        TRY(add_tile_node(tiling, nodes[n], phase, nodes[n]->of, rows));
     forget_tile(tiling, run);
     return STATUS_OK;
 }
@@ -219,7 +210,7 @@ static enum status weave_run(struct tiling *tiling, const struct run *run, enum 
     enum status status = STATUS_OK;
     for (int64_t first = 0; first < tokens && status == STATUS_OK; first += tiling->rows) {
         const struct rows rows = {first, first + tiling->rows < tokens ? tiling->rows : tokens - first};
-        status = phase == PHASE_FORWARD ? weave_forward(tiling, run, &rows) : weave_backward(tiling, run, again, &rows);
+        status = weave_tile(tiling, run, phase, again, &rows);
     }
     mem_free(again);
     return status;
@@ -234,28 +225,18 @@ static enum status find_runs(struct tiling *tiling) {
     return STATUS_OK;
 }
 
-/* The run whose phase begins with a node; NULL: none. */
-static const struct run *run_at(const struct tiling *tiling, int32_t node, enum phase *phase) {
-    for (size_t r = 0; r < tiling->runs.count; r++) {
-        const struct run *run = &tiling->runs.items[r];
-        *phase = run->forward == node ? PHASE_FORWARD : PHASE_BACKWARD;
-        if (run->forward == node || (run->backward == node && run->backward < run->backward_end)) return run;
-    }
-    return NULL;
-}
-
 static enum status weave(struct tiling *tiling) {
     const struct graph *graph = tiling->graph;
     for (int32_t n = 0, next; n < (int32_t)graph->nodes.count; n = next) {
-        enum phase phase;
-        const struct run *run = run_at(tiling, n, &phase);
-        next = n + 1;
-        if (!run) {
-            TRY(vec_push(&tiling->woven, graph->nodes.items[n]));
-            continue;
+        next = n;
+        for (size_t r = 0; r < tiling->runs.count && next == n; r++) {
+            const struct run *run = &tiling->runs.items[r];
+            bool forward = run->forward == n;
+            if (!forward && (run->backward != n || run->backward == run->backward_end)) continue;
+            TRY(weave_run(tiling, run, forward ? PHASE_FORWARD : PHASE_BACKWARD));
+            next = forward ? run->forward_end : run->backward_end;
         }
-        TRY(weave_run(tiling, run, phase));
-        next = phase == PHASE_FORWARD ? run->forward_end : run->backward_end;
+        if (next == n) TRY(vec_push(&tiling->woven, graph->nodes.items[next++]));
     }
     return STATUS_OK;
 }
@@ -333,8 +314,6 @@ struct recomputation {
     VEC(struct node *) woven; /* the new list of nodes */
 };
 
-static bool is_activation(const struct tensor *tensor) { return tensor && tensor->kind == TENSOR_ACTIVATION; }
-
 static void note_reader(struct reading *reading, const struct node *node) {
     if (node->phase == PHASE_FORWARD) reading->forward = true;
     if (node->phase != PHASE_BACKWARD) return;
@@ -351,7 +330,7 @@ static void find_readings(const struct recomputation *chosen) {
     for (size_t n = 0; n < graph->nodes.count; n++)
         for (int i = 0; i < OP_INPUTS_MAX; i++) {
             struct tensor *in = graph->nodes.items[n]->in[i];
-            if (is_activation(in)) note_reader(&chosen->readings[tensor_storage(in)->id], graph->nodes.items[n]);
+            if (tensor_is_activation(in)) note_reader(&chosen->readings[tensor_storage(in)->id], graph->nodes.items[n]);
         }
 }
 
@@ -363,7 +342,7 @@ static const struct reading *reading_of(const struct recomputation *chosen, stru
 static bool inputs_last(const struct recomputation *chosen, const struct node *node, int32_t before) {
     bool last = true;
     for (int i = 0; i < OP_INPUTS_MAX; i++) {
-        if (!is_activation(node->in[i])) continue;
+        if (!tensor_is_activation(node->in[i])) continue;
         const struct reading *reading = reading_of(chosen, node->in[i]);
         last &= reading->last >= before && reading->last_block == node->block;
         last &= !chosen->instead[tensor_storage(node->in[i])->id];
@@ -416,7 +395,7 @@ static enum status add_again(struct recomputation *chosen, const struct node *no
 static enum status read_again(const struct recomputation *chosen, struct node *node) {
     for (int i = 0; i < OP_INPUTS_MAX; i++) {
         struct tensor *in = node->in[i];
-        if (!is_activation(in) || (size_t)in->id >= chosen->tensors) continue;
+        if (!tensor_is_activation(in) || (size_t)in->id >= chosen->tensors) continue;
         if (in->base && chosen->instead[in->base->id] && !chosen->instead[in->id])
             chosen->instead[in->id] = graph_view_again(chosen->graph, chosen->instead[in->base->id], in);
         if (chosen->instead[in->id]) node->in[i] = chosen->instead[in->id];

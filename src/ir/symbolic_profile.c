@@ -4,13 +4,11 @@
 
 static bool in_pass(const struct node *node) { return node->phase <= PHASE_BACKWARD; }
 
-static bool is_activation(const struct tensor *tensor) { return tensor && tensor->kind == TENSOR_ACTIVATION; }
-
 /* The forward node that a node's work is counted for. */
 static const struct node *owner_of(const struct node *node) { return node->of ? node->of : node; }
 
 static struct value_profile *value_at(const struct symbolic_profile *profile, struct tensor *tensor) {
-    if (!is_activation(tensor)) return NULL;
+    if (!tensor_is_activation(tensor)) return NULL;
     int32_t value = profile->value_of[tensor_storage(tensor)->id];
     return value < 0 ? NULL : &profile->values.items[value];
 }
@@ -39,13 +37,11 @@ static enum status add_value(struct symbolic_profile *profile, const struct node
 
 static enum status make_outputs(struct symbolic_profile *profile, const struct node *node) {
     for (int i = 0; i < node->op->outputs; i++) {
-        struct tensor *out = node->out[i];
-        if (!is_activation(out)) continue;
-        struct value_profile *value = value_at(profile, out);
+        struct value_profile *value = value_at(profile, node->out[i]);
         if (value)
             value->last = node->id; /* other columns of it were made before */
-        else
-            TRY(add_value(profile, node, tensor_storage(out)));
+        else if (tensor_is_activation(node->out[i]))
+            TRY(add_value(profile, node, tensor_storage(node->out[i])));
     }
     return STATUS_OK;
 }

@@ -168,6 +168,10 @@ static inline struct shape tensor_whole_shape(const struct tensor *tensor) {
 
 /* The tensor that owns the bytes. */
 static inline struct tensor *tensor_storage(struct tensor *tensor) { return tensor->base ? tensor->base : tensor; }
+/* Whether there is a tensor, of this kind. */
+static inline bool tensor_is_activation(const struct tensor *tensor) {
+    return tensor && tensor->kind == TENSOR_ACTIVATION;
+}
 /* Whether there is something between its rows: other columns of its base. */
 static inline bool tensor_has_gaps(const struct tensor *tensor) {
     return tensor_row_stride(tensor) > shape_columns(&tensor->shape);

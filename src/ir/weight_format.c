@@ -38,8 +38,8 @@ bool weight_format_fits(enum weight_format format, int64_t block, int64_t column
 static int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 static int64_t section(int64_t at) { return divided_up(at, WEIGHT_SECTION_BYTES) * WEIGHT_SECTION_BYTES; }
 
-static bool has_pairs(enum weight_format format) {
-    return format != WEIGHT_INT8 && format != WEIGHT_W8A16 && format != WEIGHT_W8A16_ASYM;
+static int64_t codes_per_byte(enum weight_format format) {
+    return format == WEIGHT_INT8 || format == WEIGHT_W8A16 || format == WEIGHT_W8A16_ASYM ? 1 : 2;
 }
 
 struct weight_layout weight_layout_of(enum weight_format format, int64_t block, int64_t rows, int64_t columns) {
@@ -52,7 +52,7 @@ struct weight_layout weight_layout_of(enum weight_format format, int64_t block, 
         .rows = rows,
         .columns = columns,
         .block = length,
-        .codes_bytes = has_pairs(format) ? divided_up(numbers, 2) : numbers,
+        .codes_bytes = divided_up(numbers, codes_per_byte(format)),
         .scales = divided_up(numbers, length),
         .scale_bytes = format == WEIGHT_NF4 || format == WEIGHT_MXFP4 ? 1 : (int64_t)sizeof(float),
     };
@@ -210,10 +210,6 @@ bool weight_part_fits(const struct tensor *tensor) {
     return true;
 }
 
-static bool has_bytes(const struct weight_layout *layout) {
-    return layout->format == WEIGHT_INT8 || layout->format == WEIGHT_W8A16 || layout->format == WEIGHT_W8A16_ASYM;
-}
-
 static bool first_is_high(const struct weight_layout *layout) {
     return layout->format == WEIGHT_NF4 || layout->format == WEIGHT_NF4_WIDE;
 }
@@ -267,7 +263,7 @@ static int code_at(const struct weight_layout *layout, const unsigned char *code
 /* `count` codes from number `from` of `codes` on to number `at` of `out`. */
 static void take_codes(const struct weight_layout *layout, const unsigned char *codes, int64_t from, int64_t at,
                        int64_t count, unsigned char *out) {
-    if (has_bytes(layout)) {
+    if (codes_per_byte(layout->format) == 1) {
         memcpy(out + at, codes + from, (size_t)count);
         return;
     }
@@ -280,12 +276,10 @@ static void take_codes(const struct weight_layout *layout, const unsigned char *
         put_code(layout, out, at + done, code_at(layout, codes, from + done));
 }
 
-static int64_t codes_per_byte(const struct weight_layout *layout) { return has_bytes(layout) ? 1 : 2; }
-
 /* The codes of `count` numbers from `from` of the whole on to number `at` of `out`. */
 static enum status take_run(struct weight_part_reader *reader, int64_t from, int64_t at, int64_t count,
                             unsigned char *out) {
-    int64_t per = codes_per_byte(&reader->from), left, here;
+    int64_t per = codes_per_byte(reader->from.format), left, here;
     for (int64_t done = 0; done < count; done += here) {
         const unsigned char *codes;
         int64_t first = (from + done) % per;
@@ -304,7 +298,7 @@ static unsigned char code_of_zero(const struct weight_layout *layout) {
 
 static enum status read_codes(struct weight_part_reader *reader, const struct weight_piece *piece) {
     int64_t begin, bytes = weight_piece_overlap(piece, 0, reader->to.codes_bytes, &begin), run;
-    int64_t per = codes_per_byte(&reader->to), all = reader->to.rows * reader->to.columns;
+    int64_t per = codes_per_byte(reader->to.format), all = reader->to.rows * reader->to.columns;
     if (bytes == 0) return STATUS_OK;
     unsigned char *out = weight_piece_at(piece, begin);
     int64_t first = begin * per, end = (begin + bytes) * per < all ? (begin + bytes) * per : all;
@@ -317,19 +311,13 @@ static enum status read_codes(struct weight_part_reader *reader, const struct we
     return STATUS_OK;
 }
 
-static enum status find_offset(struct weight_part_reader *reader) {
-    const struct weight_piece piece = {reader->from.offset_at, sizeof reader->offset, (unsigned char *)&reader->offset};
-    if (reader->has_offset) return STATUS_OK;
-    TRY(reader->whole.read(reader->whole.payload, &piece));
-    reader->has_offset = true;
-    return STATUS_OK;
-}
-
 static enum status nf4_scale(struct weight_part_reader *reader, int64_t block, unsigned char code, float *out) {
     int64_t at = reader->from.groups_at + block / WEIGHT_GROUP_BLOCKS * (int64_t)sizeof *out, left;
+    const struct weight_piece piece = {reader->from.offset_at, sizeof reader->offset, (unsigned char *)&reader->offset};
     const unsigned char *bytes;
     float group;
-    TRY(find_offset(reader));
+    if (!reader->has_offset) TRY(reader->whole.read(reader->whole.payload, &piece));
+    reader->has_offset = true;
     TRY(look(reader, &reader->groups, at, &bytes, &left));
     memcpy(&group, bytes, sizeof group);
     float scale = weight_scale_map[code] * group;
@@ -377,19 +365,11 @@ static enum status read_part(void *payload, const struct weight_piece *piece) {
     return read_scales(reader, piece, to->zeros_at, 1, &reader->zeros, 1);
 }
 
-static enum status open_read_buffer(struct read_buffer *read_buffer, int64_t begin, int64_t bytes, int64_t capacity) {
+/* Without memory its data is NULL. */
+static struct read_buffer open_read_buffer(int64_t begin, int64_t bytes, int64_t capacity) {
     if (capacity > bytes) capacity = bytes;
-    *read_buffer = (struct read_buffer){
+    return (struct read_buffer){
         .begin = begin, .end = begin + bytes, .capacity = capacity, .data = mem_array((size_t)capacity, 1)};
-    return read_buffer->data ? STATUS_OK : STATUS_FAILED;
-}
-
-static enum status open_read_buffers(struct weight_part_reader *reader) {
-    const struct weight_layout *from = &reader->from;
-    TRY(open_read_buffer(&reader->codes, 0, from->codes_bytes, CODES_CAPACITY));
-    TRY(open_read_buffer(&reader->scales, from->scales_at, from->scales * from->scale_bytes, SCALES_CAPACITY));
-    TRY(open_read_buffer(&reader->groups, from->groups_at, from->groups * (int64_t)sizeof(float), SCALES_CAPACITY));
-    return open_read_buffer(&reader->zeros, from->zeros_at, from->zeros_at > 0 ? from->scales : 0, SCALES_CAPACITY);
 }
 
 enum status weight_part_open(const struct tensor *tensor, struct weight_source whole, struct weight_part_reader **out) {
@@ -397,16 +377,23 @@ enum status weight_part_open(const struct tensor *tensor, struct weight_source w
     const struct weight_code code = weight_part_whole(tensor);
     struct weight_part_reader *reader = mem_array(1, sizeof *reader);
     if (!reader) return STATUS_FAILED;
-    *reader = (struct weight_part_reader){.whole = whole,
-                                          .numbers = numbers_of(tensor),
-                                          .from = weight_code_layout(&code),
-                                          .to = weight_code_layout(&tensor->code)};
-    enum status status = open_read_buffers(reader);
-    if (status == STATUS_OK)
+    const struct weight_layout from = weight_code_layout(&code);
+    *reader = (struct weight_part_reader){
+        .whole = whole,
+        .numbers = numbers_of(tensor),
+        .from = from,
+        .to = weight_code_layout(&tensor->code),
+        .codes = open_read_buffer(0, from.codes_bytes, CODES_CAPACITY),
+        .scales = open_read_buffer(from.scales_at, from.scales * from.scale_bytes, SCALES_CAPACITY),
+        .groups = open_read_buffer(from.groups_at, from.groups * (int64_t)sizeof(float), SCALES_CAPACITY),
+        .zeros = open_read_buffer(from.zeros_at, from.zeros_at > 0 ? from.scales : 0, SCALES_CAPACITY),
+    };
+    if (reader->codes.data && reader->scales.data && reader->groups.data && reader->zeros.data) {
         *out = reader;
-    else
-        weight_part_close(reader);
-    return status;
+        return STATUS_OK;
+    }
+    weight_part_close(reader);
+    return STATUS_FAILED;
 }
 
 void weight_part_close(struct weight_part_reader *reader) {

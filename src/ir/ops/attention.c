@@ -450,22 +450,15 @@ static double touched_select_heads(const struct node *node, int operand) {
     return (double)different / (double)attributes->heads;
 }
 
-const struct op op_select_heads = {
-    .name = "select_heads",
-    .touched = touched_select_heads,
-    .attribute_bytes = sizeof(struct select_heads_attributes),
-    .inputs = 1,
-    .outputs = 1,
-    .infer = infer_selection,
-    .cost_key = key_selection,
-    .differentiate = differentiate_select_heads,
-};
-
-const struct op op_select_heads_grad = {
-    .name = "select_heads_grad",
-    .attribute_bytes = sizeof(struct select_heads_attributes),
-    .inputs = 1,
-    .outputs = 1,
-    .infer = infer_selection,
-    .cost_key = key_selection,
-};
+#define SELECT_OP(which, ...)                                                                                          \
+    const struct op op_##which = {                                                                                     \
+        .name = #which,                                                                                                \
+        .attribute_bytes = sizeof(struct select_heads_attributes),                                                     \
+        .inputs = 1,                                                                                                   \
+        .outputs = 1,                                                                                                  \
+        .infer = infer_selection,                                                                                      \
+        .cost_key = key_selection,                                                                                     \
+        __VA_ARGS__,                                                                                                   \
+    };
+SELECT_OP(select_heads, .touched = touched_select_heads, .differentiate = differentiate_select_heads)
+SELECT_OP(select_heads_grad, .touched = NULL)

@@ -118,55 +118,33 @@ static void differentiate_function(struct gradients *gradients, const struct nod
                       OPERANDS(gate, up));
 }
 
-const struct op op_activation = {
-    .name = "activation",
-    .attribute_bytes = sizeof(struct activation_attributes),
-    .inputs = 1,
-    .outputs = 1,
-    .infer = infer_alike,
-    .cost_key = key_activation,
-    .differentiate = differentiate_function,
-    .loops = loops_alike,
-    .saved_inputs = 1u << 0,
-    .by_rows = true,
-    .light = true,
-};
-
-const struct op op_activation_grad = {
-    .name = "activation_grad",
-    .attribute_bytes = sizeof(struct activation_attributes),
-    .inputs = 2,
-    .outputs = 1,
-    .infer = infer_alike,
-    .cost_key = key_activation,
-    .in_place_input = 1 + 0,
-    .by_rows = true,
-};
-
-const struct op op_gated_activation = {
-    .name = "gated_activation",
-    .attribute_bytes = sizeof(struct activation_attributes),
-    .inputs = 2,
-    .outputs = 1,
-    .infer = infer_alike,
-    .cost_key = key_activation,
-    .differentiate = differentiate_function,
-    .loops = loops_alike,
-    .saved_inputs = 1u << 0 | 1u << 1,
-    .by_rows = true,
-    .light = true,
-};
-
-const struct op op_gated_activation_grad = {
-    .name = "gated_activation_grad",
-    .attribute_bytes = sizeof(struct activation_attributes),
-    .inputs = 3,
-    .outputs = 2,
-    .infer = infer_alike,
-    .cost_key = key_activation,
-    .in_place_input = 1 + 0,
-    .by_rows = true,
-};
+/* A function of one operand, or times another one, and the gradients of its operands. */
+#define FUNCTION_OPS(which, operands)                                                                                  \
+    const struct op op_##which = {                                                                                     \
+        .name = #which,                                                                                                \
+        .attribute_bytes = sizeof(struct activation_attributes),                                                       \
+        .inputs = operands,                                                                                            \
+        .outputs = 1,                                                                                                  \
+        .infer = infer_alike,                                                                                          \
+        .cost_key = key_activation,                                                                                    \
+        .differentiate = differentiate_function,                                                                       \
+        .loops = loops_alike,                                                                                          \
+        .saved_inputs = (1u << operands) - 1,                                                                          \
+        .by_rows = true,                                                                                               \
+        .light = true,                                                                                                 \
+    };                                                                                                                 \
+    const struct op op_##which##_grad = {                                                                              \
+        .name = #which "_grad",                                                                                        \
+        .attribute_bytes = sizeof(struct activation_attributes),                                                       \
+        .inputs = 1 + operands,                                                                                        \
+        .outputs = operands,                                                                                           \
+        .infer = infer_alike,                                                                                          \
+        .cost_key = key_activation,                                                                                    \
+        .in_place_input = 1 + 0,                                                                                       \
+        .by_rows = true,                                                                                               \
+    };
+FUNCTION_OPS(activation, 1)
+FUNCTION_OPS(gated_activation, 2)
 
 struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function) {
     struct activation_attributes attributes = {.function = function};

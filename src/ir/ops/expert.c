@@ -42,7 +42,7 @@ static struct wanted wanted_of(const struct node *node) {
     return (struct wanted){false, mlp->dx, MLP_WEIGHTS, mlp->dweight};
 }
 
-/* Gate, up and the gradient of what down reads are made again in any case. gate_up is two of the size of down. */
+/* Gate, up and the gradient of what down reads are recomputed in any case. gate_up is two of the size of down. */
 static double expert_grad_flops(const struct node *node) {
     const struct wanted wanted = wanted_of(node);
     int products = 3 + 2 * wanted.dx + wanted.dweight[0] + wanted.dweight[1];

@@ -177,12 +177,6 @@ static struct group_part along(struct group_part group, struct group_axis axis) 
     return (struct group_part){axis.parts, group.position / axis.stride % axis.parts, axis.stride, group.zigzag};
 }
 
-static void reduce_gradient(struct graph *graph, struct tensor *gradient, struct group_part group) {
-    const struct collective_attributes attributes = {.part = group, .edges = DTYPE_F32};
-    graph_add(graph, &op_gradient_reduce, graph_format(graph, "reduced.%s", gradient->name), OPERANDS(gradient),
-              &attributes, OPERANDS(gradient));
-}
-
 /* The accumulators of one parameter, in the order in which differentiation made them, added up in the first. */
 static struct tensor *complete_gradient(struct graph *graph, const struct tensor *parameter, size_t tensors) {
     struct tensor *sum = NULL;
@@ -216,13 +210,6 @@ static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter
     return state;
 }
 
-static struct tensor *scales_tensor(struct graph *graph, struct tensor *parameter, const char *moment) {
-    struct tensor *scales =
-        add_state(graph, parameter, graph_format(graph, "%s_absmax", moment), scales_of(&parameter->shape));
-    if (scales) scales->block_elements = UPDATE_SCALE_BLOCK;
-    return scales;
-}
-
 /* The rule's moments and the master, and with moments in 8 bits their scales. */
 static void add_states(struct graph *graph, struct tensor *parameter, enum update_rule rule,
                        const struct update_attributes *attributes, struct tensor *into[OP_OUTPUTS_MAX]) {
@@ -233,19 +220,19 @@ static void add_states(struct graph *graph, struct tensor *parameter, enum updat
         into[1 + moments] = state_tensor(graph, parameter, "master_low", DTYPE_U16);
     else if (attributes->has_master)
         into[1 + moments] = state_tensor(graph, parameter, "master", DTYPE_F32);
-    for (int i = 0; i < moments && attributes->moments == DTYPE_U8; i++)
-        into[2 + moments + i] = scales_tensor(graph, parameter, update_rule_moment(rule, i));
-}
-
-/* Muon is for what is updated whole. */
-static enum update_rule rule_of(const struct tensor *parameter, enum update_rule rule) {
-    return rule == UPDATE_MUON && !parameter->updated_whole ? UPDATE_ADAMW : rule;
+    for (int i = 0; i < moments && attributes->moments == DTYPE_U8; i++) {
+        const char *role = graph_format(graph, "%s_absmax", update_rule_moment(rule, i));
+        struct tensor *scales = add_state(graph, parameter, role, scales_of(&parameter->shape));
+        if (scales) scales->block_elements = UPDATE_SCALE_BLOCK;
+        into[2 + moments + i] = scales;
+    }
 }
 
 static void add_update(struct graph *graph, const struct trained *trained, uint32_t number, struct tensor *clip,
                        const struct optimizer_options *options) {
     struct tensor *parameter = trained->parameter;
-    enum update_rule rule = rule_of(parameter, options->rule);
+    bool apart = options->rule == UPDATE_MUON && !parameter->updated_whole; /* Muon is for what is updated whole */
+    enum update_rule rule = apart ? UPDATE_ADAMW : options->rule;
     struct update_attributes attributes = {
         .beta1 = rule == UPDATE_MUON ? options->muon_momentum : options->beta1,
         .beta2 = options->beta2,
@@ -317,15 +304,6 @@ static const char *axis_suffix(struct graph *graph, struct group_axis axis) {
     return axis.stride == 0 ? "" : graph_format(graph, ".%lld", (long long)axis.stride);
 }
 
-/* Of each parameter's part on this rank, [parameters of the axis]. */
-static struct tensor *add_own_norms(struct graph *graph, const struct trained *trained, int count,
-                                    struct group_axis axis) {
-    const char *name = graph_format(graph, "squared_norms.own%s", axis_suffix(graph, axis));
-    struct tensor *own = add_results(graph, name, count_alike(trained, count, axis));
-    if (own) add_squared_norms(graph, trained, count, axis, own);
-    return own;
-}
-
 /* The squares of the parts of all ranks along an axis are one more column: a sum over ranks, each in parameter order.
  */
 static void add_part_norms(struct graph *graph, struct tensor *own, struct group_axis axis, struct group_part group,
@@ -365,8 +343,11 @@ static struct tensor *add_clipping(struct graph *graph, const struct trained *tr
     struct tensor *norms = add_results(graph, "squared_norms", wholes + parts);
     if (!norms) return NULL;
     add_squared_norms(graph, trained, count, whole, norms);
-    for (int a = 0; a < parts; a++)
-        own[a] = add_own_norms(graph, trained, count, axes[a]);
+    for (int a = 0; a < parts; a++) { /* of each parameter's part on this rank, [parameters of the axis] */
+        const char *name = graph_format(graph, "squared_norms.own%s", axis_suffix(graph, axes[a]));
+        own[a] = add_results(graph, name, count_alike(trained, count, axes[a]));
+        if (own[a]) add_squared_norms(graph, trained, count, axes[a], own[a]);
+    }
     for (int a = 0; a < parts; a++)
         add_part_norms(graph, own[a], axes[a], options->group, norms, wholes + a);
     struct tensor *clip = add_results(graph, "clip", 2);
@@ -383,8 +364,11 @@ static int add_finish(struct graph *graph, size_t tensors, struct group_part gro
         if (parameter->kind != TENSOR_PARAMETER || !parameter->trainable) continue;
         struct tensor *gradient = complete_gradient(graph, parameter, tensors);
         if (!gradient) continue; /* the loss does not depend on it */
+        const struct collective_attributes reduced = {.part = along(group, parameter->gradient_parts),
+                                                      .edges = DTYPE_F32};
         if (parameter->gradient_parts.parts > 0)
-            reduce_gradient(graph, gradient, along(group, parameter->gradient_parts));
+            graph_add(graph, &op_gradient_reduce, graph_format(graph, "reduced.%s", gradient->name), OPERANDS(gradient),
+                      &reduced, OPERANDS(gradient));
         out[count++] = (struct trained){parameter, gradient, add_squares(graph, gradient, parameter)};
     }
     return count;
