@@ -78,19 +78,15 @@ void launch_places_remove(struct launch_places *places) {
 }
 
 /* A process of another namespace has no number here, but holds its lock. */
-static bool is_dead(const char *path, pid_t process) {
-    struct stat info;
-    bool own = lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
-    return own && kill(process, 0) != 0 && errno == ESRCH;
-}
-
 static void remove_dead(const char *parent, const char *name) {
     pid_t process;
     if (!read_name(name, &process)) return;
     char *path = path_join(parent, name);
+    struct stat info;
     int lock;
-    bool locked = false;
-    if (path && is_dead(path, process) && folder_lock(path, &lock, &locked) == STATUS_OK) {
+    bool locked = false, mine = path && lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+    bool dead = mine && kill(process, 0) != 0 && errno == ESRCH;
+    if (dead && folder_lock(path, &lock, &locked) == STATUS_OK) {
         if (locked) (void)folder_remove(path);
         close(lock);
     }

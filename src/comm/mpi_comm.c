@@ -84,11 +84,9 @@ static enum status refuse(const char *name, const char *path, const char *why) {
     return status_hint(status, "on Debian: apt-get install %s; BALLAST_MPI=self starts without MPI", package);
 }
 
-/* UCX, below MPICH, takes SIGHUP for itself, to begin its debugging output. */
-static void keep_signals(void) { (void)setenv("UCX_DEBUG_SIGNO", "0", 0); }
-
 static enum status open_plugin(const char *name, const char *path, const struct wire **out) {
-    keep_signals();
+    (void)setenv("UCX_DEBUG_SIGNO", "0",
+                 0); /* UCX, below MPICH, takes SIGHUP for itself, to begin its debugging output */
     void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!plugin) return refuse(name, path, dlerror());
     wire_plugin_function *function;

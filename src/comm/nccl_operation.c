@@ -4,8 +4,9 @@
 #include "collective/schedule.h"
 #include "comm/nccl_comm.h"
 
+enum nccl_step { STEP_GROUP, STEP_ADD, STEP_ROUND_BF16, STEP_PACK_BF16, STEP_UNPACK, STEP_ADD_PACKED, STEP_COPY_BYTES };
 struct device_step {
-    enum { STEP_GROUP, STEP_ADD, STEP_ROUND_BF16, STEP_PACK_BF16, STEP_UNPACK, STEP_ADD_PACKED, STEP_COPY_BYTES } kind;
+    enum nccl_step kind;
     struct nccl_communicator *communicator; /* groups of calls: theirs */
     int first, count;                       /* groups: calls */
     void *to;
@@ -48,79 +49,54 @@ static enum status add_step(struct nccl_operation *operation, struct device_step
     return step.elements > 0 ? vec_push(&operation->steps, step) : STATUS_OK;
 }
 
-/* What a message brings or takes, piece by piece: in data, and in staging behind each other. */
-typedef enum status piece_visitor(struct nccl_operation *operation, const struct schedule_message *message, char *data,
-                                  char *staging, int64_t bytes, bool absent);
-
-static enum status call_for_pieces(struct nccl_operation *operation, const struct comm_schedule *schedule, int index,
-                                   piece_visitor *visitor, bool absent) {
+/* What a message brings or takes, piece by piece: in data, and in staging behind each other. Its calls, of which a send
+ * and its receive are cut into the same pieces, as NCCL asks; or a kernel's steps of this kind. */
+static enum status add_pieces(struct nccl_operation *operation, const struct comm_schedule *schedule, int index,
+                              enum nccl_step kind) {
     const struct schedule_message *message = &schedule->messages.items[index];
+    bool staged = message->place == PLACE_STAGING, packs = kind == STEP_PACK_BF16;
     char *staging = (char *)operation->spec.staging + message->staging;
     for (int i = 0; i < message->pieces; i++) {
         struct schedule_piece piece = schedule->pieces.items[message->first_piece + i];
-        TRY(visitor(operation, message, data_at(operation, piece.offset), staging, piece.bytes, absent));
-        staging += operation->spec.round_bf16 ? piece.bytes / 2 : piece.bytes;
+        int64_t staging_bytes = operation->spec.round_bf16 ? piece.bytes / 2 : piece.bytes;
+        char *data = data_at(operation, piece.offset), *there = staged ? staging : data;
+        if (kind == STEP_GROUP)
+            TRY(vec_push(&operation->calls,
+                         (struct nccl_call){.kind = message->receive ? NCCL_RECEIVE : NCCL_SEND,
+                                            .from = message->receive ? NULL : there,
+                                            .to = message->receive ? there : NULL,
+                                            .bytes = staged ? staging_bytes : piece.bytes,
+                                            .peer = mesh_group_rank(&operation->spec.group, message->peer)}));
+        else
+            TRY(add_step(operation, (struct device_step){.kind = kind,
+                                                         .to = packs ? staging : data,
+                                                         .from = packs ? data : staging,
+                                                         .elements = kind == STEP_COPY_BYTES
+                                                                         ? piece.bytes
+                                                                         : piece.bytes / (int64_t)sizeof(float)}));
+        staging += staging_bytes;
     }
     return STATUS_OK;
-}
-
-/* A send and its receive are cut into the same pieces, as NCCL asks. */
-static enum status add_call(struct nccl_operation *operation, const struct schedule_message *message, char *data,
-                            char *staging, int64_t bytes, bool absent) {
-    (void)absent;
-    bool staged = message->place == PLACE_STAGING;
-    char *there = staged ? staging : data;
-    struct nccl_call call = {.kind = message->receive ? NCCL_RECEIVE : NCCL_SEND,
-                             .bytes = staged && operation->spec.round_bf16 ? bytes / 2 : bytes,
-                             .peer = mesh_group_rank(&operation->spec.group, message->peer)};
-    if (message->receive)
-        call.to = there;
-    else
-        call.from = there;
-    return vec_push(&operation->calls, call);
-}
-
-static enum status pack_piece(struct nccl_operation *operation, const struct schedule_message *message, char *data,
-                              char *staging, int64_t bytes, bool absent) {
-    (void)message, (void)absent;
-    return add_step(operation, (struct device_step){.kind = STEP_PACK_BF16,
-                                                    .to = staging,
-                                                    .from = data,
-                                                    .elements = bytes / (int64_t)sizeof(float)});
-}
-
-/* `absent`: this rank has nothing to add to what came. */
-static enum status merge_piece(struct nccl_operation *operation, const struct schedule_message *message, char *data,
-                               char *staging, int64_t bytes, bool absent) {
-    (void)message;
-    bool packed = operation->spec.round_bf16;
-    int64_t elements = bytes / (int64_t)sizeof(float);
-    struct device_step step = {.to = data, .from = staging, .elements = elements};
-    if (packed)
-        step.kind = absent ? STEP_UNPACK : STEP_ADD_PACKED;
-    else if (absent)
-        step.kind = STEP_COPY_BYTES, step.elements = bytes;
-    else
-        step.kind = STEP_ADD;
-    return add_step(operation, step);
 }
 
 static enum status add_transfer(struct nccl_operation *operation, const struct comm_schedule *schedule, int index) {
     const struct schedule_transfer *transfer = &schedule->transfers.items[index];
     for (int m = 0; m < transfer->messages; m++)
-        TRY(call_for_pieces(operation, schedule, transfer->first_message + m, add_call, false));
+        TRY(add_pieces(operation, schedule, transfer->first_message + m, STEP_GROUP));
     return STATUS_OK;
 }
 
 static enum status translate(struct nccl_operation *operation, const struct comm_schedule *schedule,
                              const struct schedule_step *step) {
+    bool packed = operation->spec.round_bf16, absent = step->side == MERGE_MINE_ABSENT; /* nothing to add */
     switch (step->kind) {
     case STEP_POST:
     case STEP_SEND: return add_transfer(operation, schedule, step->index);
     case STEP_FINISH: return close_group(operation, all_ranks(operation));
-    case STEP_PACK: return call_for_pieces(operation, schedule, step->index, pack_piece, false);
+    case STEP_PACK: return add_pieces(operation, schedule, step->index, STEP_PACK_BF16);
     case STEP_MERGE:
-        return call_for_pieces(operation, schedule, step->index, merge_piece, step->side == MERGE_MINE_ABSENT);
+        if (packed) return add_pieces(operation, schedule, step->index, absent ? STEP_UNPACK : STEP_ADD_PACKED);
+        return add_pieces(operation, schedule, step->index, absent ? STEP_COPY_BYTES : STEP_ADD);
     case STEP_ROUND:
         return add_step(operation, (struct device_step){.kind = STEP_ROUND_BF16,
                                                         .to = data_at(operation, step->to),
