@@ -47,33 +47,29 @@ struct tensor *build_linear(struct builder *builder, const char *name, const cha
 
 static bool is_parameter(const struct tensor *tensor) { return tensor->kind == TENSOR_PARAMETER && !tensor->base; }
 
-/* How many parameters match the pattern; they are frozen. */
-static int freeze(struct graph *graph, const char *pattern) {
-    int matched = 0;
+/* Freezes the parameters that match the pattern; one that matches none is refused. */
+static enum status freeze(struct graph *graph, const char *pattern) {
+    const char *some = "";
+    bool matched = false;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         struct tensor *tensor = graph->tensors.items[i];
-        if (!is_parameter(tensor) || fnmatch(pattern, tensor->name, 0) != 0) continue;
+        if (!is_parameter(tensor)) continue;
+        some = tensor->name;
+        if (fnmatch(pattern, tensor->name, 0) != 0) continue;
         tensor->trainable = false;
-        matched++;
+        matched = true;
     }
-    return matched;
-}
-
-static enum status unmatched(const struct graph *graph, const char *pattern) {
-    const char *some = "";
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        if (is_parameter(graph->tensors.items[i])) some = graph->tensors.items[i]->name;
+    if (matched) return STATUS_OK;
     status_set(STATUS_BAD_INPUT, "freeze: '%.200s' matches no weight of the model", pattern);
     return status_hint(STATUS_BAD_INPUT, "names are such as %s; `ballast inspect` lists the file's", some);
 }
 
-/* Applies every pattern; one that matches nothing is refused. */
 static enum status freeze_all(struct graph *graph, const char *patterns) {
     for (const char *at = patterns; *at;) {
         size_t length = strcspn(at, ",");
         char *pattern = mem_format("%.*s", (int)length, at);
         if (!pattern) return STATUS_FAILED;
-        enum status status = freeze(graph, pattern) > 0 ? STATUS_OK : unmatched(graph, pattern);
+        enum status status = freeze(graph, pattern);
         mem_free(pattern);
         TRY(status);
         at += length + (at[length] == ',');
@@ -158,22 +154,19 @@ static enum status hint_layers(const struct model *model) {
     return status_hint(STATUS_BAD_INPUT, "linear layers of the model: %s", text);
 }
 
-static bool takes_adapter(const struct graph *graph, const struct adapter_target *target) {
-    char layer[ADAPTER_LAYER_BYTES];
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        if (layer_of(graph->tensors.items[i], layer) && adapter_matches(layer, target)) return true;
-    return false;
-}
-
 /* `field` names the targets. */
 static enum status check_targets(const struct model *model, const char *field) {
     struct adapter_target target;
     struct graph *graph;
+    char layer[ADAPTER_LAYER_BYTES];
     bool good = true;
     if (strcmp(model->config.adapter.targets, all_linear) == 0) return STATUS_OK;
     TRY(model_build_small_graph(model, &graph));
-    for (const char *left = model->config.adapter.targets; good && adapter_take_target(&left, &target);)
-        good = takes_adapter(graph, &target);
+    for (const char *left = model->config.adapter.targets; good && adapter_take_target(&left, &target);) {
+        good = false;
+        for (size_t i = 0; i < graph->tensors.count && !good; i++)
+            good = layer_of(graph->tensors.items[i], layer) && adapter_matches(layer, &target);
+    }
     graph_free(graph);
     if (good) return STATUS_OK;
     status_set(STATUS_BAD_INPUT, "%s: '%.*s' is not a linear layer that takes an adapter", field, (int)target.length,
@@ -189,26 +182,19 @@ static bool are_among(const char *targets, const char *others) {
     return true;
 }
 
-/* Whether both name the same layers, in whatever order; all-linear stands for the model's. */
-static enum status compare_adapters(const struct model *model, const struct adapter *wanted, bool *same) {
-    struct model other = *model;
-    const struct adapter *own = &model->config.adapter, *named = &other.config.adapter;
-    other.config.adapter = *wanted;
-    TRY(name_targets(&other));
-    *same = own->rank == named->rank && own->alpha == named->alpha && are_among(own->targets, named->targets) &&
-            are_among(named->targets, own->targets);
-    return STATUS_OK;
-}
-
 enum status model_set_adapter(struct model *model, const char *text, uint64_t seed) {
     struct adapter *own = &model->config.adapter, wanted;
     char own_text[ADAPTER_TEXT_BYTES], wanted_text[ADAPTER_TEXT_BYTES];
     if (!*text) return STATUS_OK;
     TRY(adapter_parse(text, &wanted));
-    if (own->rank > 0) {
-        bool same;
-        TRY(compare_adapters(model, &wanted, &same));
-        if (same) return STATUS_OK;
+    if (own->rank > 0) { /* the same layers, in whatever order; all-linear stands for the model's */
+        struct model other = *model;
+        const struct adapter *named = &other.config.adapter;
+        other.config.adapter = wanted;
+        TRY(name_targets(&other));
+        if (own->rank == named->rank && own->alpha == named->alpha && are_among(own->targets, named->targets) &&
+            are_among(named->targets, own->targets))
+            return STATUS_OK;
         (void)adapter_print(own, own_text), (void)adapter_print(&wanted, wanted_text);
         status_set(STATUS_BAD_INPUT, "lora: %.200s differs from the model's adapter, %.200s", wanted_text, own_text);
         return status_hint(STATUS_BAD_INPUT, "leave the option out to train that adapter further");
@@ -258,9 +244,7 @@ static enum status check_weights(const struct model *model, const struct graph *
         const struct safetensors_tensor *found = &model->adapter_weights->tensors.items[i];
         const struct tensor *tensor = graph_find(graph, found->name);
         if (!tensor || !adapter_owns(tensor->name))
-            return status_set(STATUS_BAD_INPUT,
-                              "%s: %s: unexpected tensor: no adapter that adapter_config.json asks for", found->file,
-                              found->name);
+            return SAFETENSORS_REFUSE(found, "unexpected tensor: no adapter that adapter_config.json asks for");
     }
     return STATUS_OK;
 }
@@ -299,18 +283,16 @@ static char *find_base(const char *folder, const char *base) {
 }
 
 static enum status open_base(const char *folder, const char *file, const char *base, struct model **out) {
-    static const char merge[] =
-        "merge it with the model it belongs to: ballast merge ADAPTER_DIR --base MODEL_DIR -o DIR";
-    if (!base)
-        return status_hint(status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: missing", file), "%s", merge);
-    char *found = find_base(folder, base);
+    char *found = base ? find_base(folder, base) : NULL;
     enum status status = STATUS_FAILED;
-    if (found && file_is_folder(found))
+    if (found && file_is_folder(found)) {
         status = model_open_base(file, found, out);
-    else if (found)
-        status = status_hint(
-            status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: '%.200s' is no directory here", file, base),
-            "%s", merge);
+    } else if (found || !base) {
+        status = base ? status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: '%.200s' is no directory here", file,
+                                   base)
+                      : status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: missing", file);
+        status_hint(status, "merge it with the model it belongs to: ballast merge ADAPTER_DIR --base MODEL_DIR -o DIR");
+    }
     mem_free(found);
     return status;
 }

@@ -39,11 +39,11 @@ static enum status read_strategy(const struct place *place, const json_t *weight
     enum { GROUP_MAX = 1 << 24 };
     const json_t *size = json_object_get(weights, "group_size");
     int64_t length = json_is_integer(size) ? json_integer_value(size) : 0;
-    if (stored_format_says(weights, "strategy", "channel"))
+    if (stored_format_is(weights, "strategy", "channel"))
         *block = 0;
-    else if (stored_format_says(weights, "strategy", "tensor"))
+    else if (stored_format_is(weights, "strategy", "tensor"))
         *block = WEIGHT_BLOCK_WHOLE;
-    else if (!stored_format_says(weights, "strategy", "group"))
+    else if (!stored_format_is(weights, "strategy", "group"))
         return refuse(place, "weights.strategy", "is none of group, channel and tensor, which are read");
     else if (length < 1 || length > GROUP_MAX)
         return refuse(place, "weights.group_size", "must be a number of weights");
@@ -59,15 +59,15 @@ static enum status read_integers(const struct place *place, const json_t *group,
     int64_t count = json_is_integer(bits) ? json_integer_value(bits) : 0;
     bool asymmetric = json_is_false(symmetric);
     if (!json_is_object(weights)) return refuse(place, "weights", "must be an object");
-    if (!stored_format_says(weights, "type", "int"))
+    if (!stored_format_is(weights, "type", "int"))
         return refuse(place, "weights.type", "is not int, which is read in this format");
     if (packed && count != 4 && count != 8)
         return refuse(place, "weights.num_bits", "is neither 4 nor 8, which are read");
     if (count < 1 || count > 8) return refuse(place, "weights.num_bits", "must be from 1 to 8");
     if (!is_unset(weights, "dynamic")) return refuse(place, "weights.dynamic", "the scales are not stored");
     /* GPTQ's order of columns: "weight" (or "static") changes how codes are found, not how they are stored. */
-    if (!is_unset(weights, "actorder") && !stored_format_says(weights, "actorder", "weight") &&
-        !stored_format_says(weights, "actorder", "static"))
+    if (!is_unset(weights, "actorder") && !stored_format_is(weights, "actorder", "weight") &&
+        !stored_format_is(weights, "actorder", "static"))
         return refuse(place, "weights.actorder", "columns in another order are not read");
     if (packed && count == 4)
         out->format = asymmetric ? WEIGHT_W4A16_ASYM : WEIGHT_W4A16;
@@ -87,7 +87,7 @@ static enum status check_compressed(const char *file, const json_t *object) {
     json_t *value;
     TRY(require_nothing(&top, object, "kv_cache_scheme", "keys and values are rounded too"));
     const json_t *sparsity = json_object_get(object, "sparsity_config");
-    if (!is_unset(object, "sparsity_config") && !stored_format_says(sparsity, "format", "dense"))
+    if (!is_unset(object, "sparsity_config") && !stored_format_is(sparsity, "format", "dense"))
         return refuse(&top, "sparsity_config", "sparse weights are not read");
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         bool known = false;
@@ -105,7 +105,7 @@ static enum status read_group(const struct place *place, const json_t *object, c
     /* Fields that would change what the numbers are, or what is computed with them. */
     TRY(require_nothing(place, group, "input_activations", "activations are rounded too"));
     TRY(require_nothing(place, group, "output_activations", "activations are rounded too"));
-    if (!is_unset(group, "format") && !stored_format_says(group, "format", all))
+    if (!is_unset(group, "format") && !stored_format_is(group, "format", all))
         return refuse(place, "format", "differs from that of all, and weights of one format are read");
     if (strcmp(all, "mxfp4-pack-quantized") != 0)
         return read_integers(place, group, strcmp(all, "pack-quantized") == 0, out);
@@ -120,7 +120,7 @@ enum status compressed_read_config(const char *file, const json_t *object, struc
     const char *name;
     json_t *group;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        known = known || stored_format_says(object, "format", formats[i]);
+        known = known || stored_format_is(object, "format", formats[i]);
     if (!known)
         return status_set(
             STATUS_BAD_INPUT,
@@ -208,8 +208,7 @@ static enum status check_dims(const struct safetensors_tensor *found, int64_t ro
     bool good = rows > 0 ? found->rank == 2 && found->dims[0] == rows && found->dims[1] == columns
                          : found->rank <= 1 && found->elements == (size_t)columns;
     if (good) return STATUS_OK;
-    status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s", found->file, found->name, found->dtype_name,
-               safetensors_print_dims(found, dims));
+    SAFETENSORS_REFUSE(found, "is %s %s", found->dtype_name, safetensors_print_dims(found, dims));
     return rows > 0 ? status_hint(STATUS_BAD_INPUT, "config.json asks for [%" PRId64 ", %" PRId64 "]", rows, columns)
                     : status_hint(STATUS_BAD_INPUT, "config.json asks for [%" PRId64 "]", columns);
 }
@@ -217,29 +216,12 @@ static enum status check_dims(const struct safetensors_tensor *found, int64_t ro
 static enum status check_dtype(const struct safetensors_tensor *found, enum safetensors_dtype wanted,
                                const char *text) {
     if (found->dtype == wanted) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: is %s, not %s", found->file, found->name, found->dtype_name, text);
+    return SAFETENSORS_REFUSE(found, "is %s, not %s", found->dtype_name, text);
 }
 
-static enum status check_codes(const struct stored_integers *of) {
-    const struct weight_layout *layout = &of->layout;
-    TRY(check_dtype(of->codes, of->packed ? SAFETENSORS_I32 : SAFETENSORS_I8, of->packed ? "I32" : "I8"));
-    return check_dims(of->codes, layout->rows, of->packed ? words_of(layout, layout->columns) : layout->columns);
-}
-
-static enum status check_scales(const struct stored_integers *of) {
-    const struct safetensors_tensor *scales = of->scales;
-    if (scales->dtype == SAFETENSORS_F64 || !safetensors_can_convert(scales->dtype, DTYPE_F32))
-        return check_dtype(scales, SAFETENSORS_F32, "F32, BF16 or F16");
-    return check_dims(scales, of->across > 0 ? of->layout.rows : 0, of->across > 0 ? of->across : 1);
-}
-
-/* One zero for all is never packed. */
-static enum status check_zeros(const struct stored_integers *of) {
-    if (!of->zeros) return STATUS_OK;
-    bool packed = of->packed && of->across > 0;
-    TRY(check_dtype(of->zeros, packed ? SAFETENSORS_I32 : SAFETENSORS_I8, packed ? "I32" : "I8"));
-    if (of->across == 0) return check_dims(of->zeros, 0, 1);
-    return check_dims(of->zeros, packed ? words_of(&of->layout, of->layout.rows) : of->layout.rows, of->across);
+static enum status check_integers(const struct safetensors_tensor *found, bool packed, int64_t rows, int64_t columns) {
+    TRY(check_dtype(found, packed ? SAFETENSORS_I32 : SAFETENSORS_I8, packed ? "I32" : "I8"));
+    return check_dims(found, rows, columns);
 }
 
 static enum status check_shape(const struct safetensors *set, const struct stored_integers *of) {
@@ -249,8 +231,7 @@ static enum status check_shape(const struct safetensors *set, const struct store
     TRY(check_dims(of->shape, 0, 2));
     TRY(safetensors_read(set, of->shape, 0, sizeof dims, dims));
     if (dims[0] == of->layout.rows && dims[1] == of->layout.columns) return STATUS_OK;
-    status_set(STATUS_BAD_INPUT, "%s: %s: says [%" PRId64 ", %" PRId64 "]", of->shape->file, of->shape->name, dims[0],
-               dims[1]);
+    SAFETENSORS_REFUSE(of->shape, "says [%" PRId64 ", %" PRId64 "]", dims[0], dims[1]);
     return status_hint(STATUS_BAD_INPUT, "config.json asks for [%" PRId64 ", %" PRId64 "]", of->layout.rows,
                        of->layout.columns);
 }
@@ -261,9 +242,15 @@ enum status compressed_check(const struct safetensors *set, const struct tensor 
     const struct safetensors_tensor *const all[] = {of.codes, of.scales, of.zeros, of.shape};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]) used[all[i] - set->tensors.items] = true;
-    TRY(check_codes(&of));
-    TRY(check_scales(&of));
-    TRY(check_zeros(&of));
+    const struct weight_layout *layout = &of.layout;
+    int64_t rows = of.across > 0 ? layout->rows : 0, across = of.across > 0 ? of.across : 1; /* of scales */
+    bool packed = of.packed && of.across > 0; /* one zero for all never is */
+    TRY(check_integers(of.codes, of.packed, layout->rows,
+                       of.packed ? words_of(layout, layout->columns) : layout->columns));
+    if (of.scales->dtype == SAFETENSORS_F64 || !safetensors_can_convert(of.scales->dtype, DTYPE_F32))
+        return check_dtype(of.scales, SAFETENSORS_F32, "F32, BF16 or F16");
+    TRY(check_dims(of.scales, rows, across));
+    if (of.zeros) TRY(check_integers(of.zeros, packed, packed ? words_of(layout, rows) : rows, across));
     return check_shape(set, &of);
 }
 

@@ -87,13 +87,6 @@ static enum status read_activation(const char *file, const json_t *object, const
     return status_hint(STATUS_BAD_INPUT, "supported: %s", names);
 }
 
-static enum status read_dropout(const char *file, const json_t *object, const struct config_key *key, double *out) {
-    double found = 0;
-    TRY(json_read_double(file, object, key->name, key->min, key->max, &found));
-    if (found > *out) *out = found;
-    return STATUS_OK;
-}
-
 static enum status parse_text(const struct config_key *key, json_t **out) {
     *out = json_loads(key->text, JSON_DECODE_ANY, NULL);
     return *out ? STATUS_OK : status_no_memory(strlen(key->text), "a JSON value");
@@ -136,12 +129,16 @@ static enum status check_architectures(const char *file, const json_t *object, c
 static enum status read_key(const char *file, const json_t *object, const struct config_key *key,
                             struct model_config *config) {
     void *field = (char *)config + key->offset;
+    double before = config->dropout;
     switch (key->use) {
     case CONFIG_INT: return json_read_int(file, object, key->name, (int64_t)key->min, (int64_t)key->max, field);
     case CONFIG_DOUBLE: return json_read_double(file, object, key->name, key->min, key->max, field);
     case CONFIG_BOOL: return json_read_bool(file, object, key->name, field);
     case CONFIG_ACTIVATION: return read_activation(file, object, key->name, field);
-    case CONFIG_DROPOUT: return read_dropout(file, object, key, field);
+    case CONFIG_DROPOUT: /* the largest of several */
+        TRY(json_read_double(file, object, key->name, key->min, key->max, &config->dropout));
+        if (before > config->dropout) config->dropout = before;
+        return STATUS_OK;
     case CONFIG_ARCHITECTURES: return check_architectures(file, object, key);
     case CONFIG_FIXED: return check_fixed(file, object, key);
     case CONFIG_IGNORED:

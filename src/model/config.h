@@ -92,6 +92,8 @@ extern const struct config_key config_common_keys[];
 /* Names of activations, and of rotary scalings, by index from 0; NULL after the last. */
 const char *config_activation_name(int index);
 const char *config_rope_type_name(int index);
+/* Of any but ROPE_SCALING_NONE. */
+const char *config_rope_scaling_name(enum rope_scaling scaling);
 
 /* How a family's configs say which layers have windows. */
 enum config_windows {

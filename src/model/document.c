@@ -55,17 +55,6 @@ enum status model_shape_check(const char *file, const json_t *shape, const struc
     return status_set(STATUS_BAD_INPUT, "%s: is for another model: %s", file, differences);
 }
 
-static const char *scaling_text(enum rope_scaling scaling) {
-    switch (scaling) {
-    case ROPE_SCALING_NONE: return "none";
-    case ROPE_SCALING_LINEAR: return "linear";
-    case ROPE_SCALING_LLAMA3: return "llama3";
-    case ROPE_SCALING_YARN: return "yarn";
-    case ROPE_SCALING_LONGROPE: return "longrope";
-    }
-    BUG("rope scaling %d", (int)scaling);
-}
-
 /* Files and bytes, and how many tensors have each dtype. */
 static json_t *summarise_weights(const struct safetensors *weights) {
     json_t *dtypes = json_object();
@@ -102,8 +91,9 @@ static json_t *summarise_config(const struct model_config *config) {
 }
 
 static json_t *summarise_rope(const struct rope_table_attributes *rope) {
-    return json_pack("{s:f, s:s, s:f}", "theta", rope->theta, "scaling", scaling_text(rope->scaling), "factor",
-                     rope->scaling == ROPE_SCALING_NONE ? 1.0 : rope->factor);
+    bool plain = rope->scaling == ROPE_SCALING_NONE;
+    return json_pack("{s:f, s:s, s:f}", "theta", rope->theta, "scaling",
+                     plain ? "none" : config_rope_scaling_name(rope->scaling), "factor", plain ? 1.0 : rope->factor);
 }
 
 static bool set(json_t *object, const char *key, json_t *value) {
@@ -257,19 +247,17 @@ static const char *print_part(const char *prose, FILE *out) {
     return prose + strlen(prose) + 1;
 }
 
-static void print_family(const struct model_family *family, FILE *out) {
-    fprintf(out, "\n## `%s`\n\n%s.\n\n- classes: `%s`\n", family->name, family->models, classes_of(family->keys));
-    print_settings(family->keys, out);
-    fprintf(out, "- `ballast init` starts from: %s\n", family->initial);
-    print_ffn(&family->ffn, out);
-}
-
 enum status model_print_document(FILE *out) {
     const char *prose = print_part((const char *)model_prose, out);
     for (int i = 0; i < model_family_count; i++)
         TRY(print_family_row(model_families[i], out));
-    for (int i = 0; i < model_family_count; i++)
-        print_family(model_families[i], out);
+    for (int i = 0; i < model_family_count; i++) {
+        const struct model_family *family = model_families[i];
+        fprintf(out, "\n## `%s`\n\n%s.\n\n- classes: `%s`\n", family->name, family->models, classes_of(family->keys));
+        print_settings(family->keys, out);
+        fprintf(out, "- `ballast init` starts from: %s\n", family->initial);
+        print_ffn(&family->ffn, out);
+    }
     prose = print_part(prose, out);
     print_names("activations", config_activation_name, out);
     print_names("`rope_type` in `rope_parameters` (transformers 5) or `rope_scaling` (before)", config_rope_type_name,

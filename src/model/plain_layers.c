@@ -154,19 +154,15 @@ enum status plain_layers_read(const char *file, const json_t *object, struct pla
 /* ---- matching ---- */
 
 /* A match that takes too long is none: the weight is then found to be missing or of another kind. */
-static bool begins_with(const struct plain_layers *layers, const pcre2_code *code, const char *name, size_t length) {
-    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-    if (!data) return false;
-    int found = pcre2_match(code, (PCRE2_SPTR)name, length, 0, PCRE2_ANCHORED, data, layers->limits);
-    pcre2_match_data_free(data);
-    return found >= 0;
-}
-
 static bool matches(const struct plain_layers *layers, const struct pattern *pattern, const char *name, size_t length) {
     size_t own = strlen(pattern->text);
     if (pattern->ends && length >= own && memcmp(name + length - own, pattern->text, own) == 0) return true;
-    if (pattern->code) return begins_with(layers, pattern->code, name, length);
-    return length == own && memcmp(name, pattern->text, own) == 0;
+    if (!pattern->code) return length == own && memcmp(name, pattern->text, own) == 0;
+    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+    if (!data) return false;
+    int found = pcre2_match(pattern->code, (PCRE2_SPTR)name, length, 0, PCRE2_ANCHORED, data, layers->limits);
+    pcre2_match_data_free(data);
+    return found >= 0;
 }
 
 static bool has(const struct plain_layers *layers, const struct pattern_list *list, const char *name, size_t length) {

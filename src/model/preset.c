@@ -4,54 +4,43 @@
 
 #include "base/text.h"
 
+#define PRESET(name, hub, type, text)                                                                                  \
+    { name, hub, "{\"model_type\": \"" type "\", " text "}" }
+#define SIZES(hidden, ffn, layers, heads, kv_heads)                                                                    \
+    "\"hidden_size\": " #hidden ", \"intermediate_size\": " #ffn ", \"num_hidden_layers\": " #layers                   \
+    ", \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kv_heads
+#define VOCAB(vocab, context) "\"vocab_size\": " #vocab ", \"max_position_embeddings\": " #context
+
 #define GPT2(name, hub, hidden, layers, heads)                                                                         \
-    {                                                                                                                  \
-        name, hub,                                                                                                     \
-            "{\"model_type\": \"gpt2\", \"vocab_size\": 50257, \"n_positions\": 1024, \"n_embd\": " #hidden            \
-            ", \"n_layer\": " #layers ", \"n_head\": " #heads "}"                                                      \
-    }
+    PRESET(name, hub, "gpt2",                                                                                          \
+           "\"vocab_size\": 50257, \"n_positions\": 1024, \"n_embd\": " #hidden ", \"n_layer\": " #layers              \
+           ", \"n_head\": " #heads)
 
 #define OPT(name, hub, hidden, layers, heads, more)                                                                    \
-    {                                                                                                                  \
-        name, hub,                                                                                                     \
-            "{\"model_type\": \"opt\", \"vocab_size\": 50272, \"max_position_embeddings\": 2048, "                     \
-            "\"activation_function\": "                                                                                \
-            "\"relu\", \"hidden_size\": " #hidden ", \"num_hidden_layers\": " #layers                                  \
-            ", \"num_attention_heads\": " #heads more "}"                                                              \
-    }
+    PRESET(name, hub, "opt",                                                                                           \
+           VOCAB(50272, 2048) ", \"activation_function\": \"relu\", \"hidden_size\": " #hidden                         \
+                              ", \"num_hidden_layers\": " #layers ", \"num_attention_heads\": " #heads more)
 
 /* `more` has what is not in each of them, each with a comma before it. */
 #define DECODER(type, name, hub, hidden, ffn, layers, heads, kv_heads, vocab, context, epsilon, theta, more)           \
-    {                                                                                                                  \
-        name, hub,                                                                                                     \
-            "{\"model_type\": \"" type "\", \"hidden_act\": \"silu\", \"hidden_size\": " #hidden                       \
-            ", \"intermediate_size\": " #ffn ", \"num_hidden_layers\": " #layers ", \"num_attention_heads\": " #heads  \
-            ", \"num_key_value_heads\": " #kv_heads ", \"vocab_size\": " #vocab                                        \
-            ", \"max_position_embeddings\": " #context ", \"rms_norm_eps\": " #epsilon                                 \
-            ", \"rope_theta\": " #theta more "}"                                                                       \
-    }
+    PRESET(name, hub, type,                                                                                            \
+           "\"hidden_act\": \"silu\", " SIZES(hidden, ffn, layers, heads, kv_heads) ", " VOCAB(                        \
+               vocab, context) ", \"rms_norm_eps\": " #epsilon ", \"rope_theta\": " #theta more)
 
 #define TIED ", \"tie_word_embeddings\": true"
 #define UNTIED ", \"tie_word_embeddings\": false"
 #define HEAD_DIM(size) ", \"head_dim\": " #size
+#define WINDOW(tokens) ", \"sliding_window\": " #tokens
 #define GEMMA2(name, hub, hidden, ffn, layers, heads, kv_heads, head_dim, scalar)                                      \
-    {                                                                                                                  \
-        name, hub,                                                                                                     \
-            "{\"model_type\": \"gemma2\", \"vocab_size\": 256000, \"max_position_embeddings\": 8192, "                 \
-            "\"hidden_size\": " #hidden ", \"intermediate_size\": " #ffn ", \"num_hidden_layers\": " #layers           \
-            ", \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kv_heads ", \"head_dim\": " #head_dim  \
-            ", \"query_pre_attn_scalar\": " #scalar "}"                                                                \
-    }
+    PRESET(name, hub, "gemma2",                                                                                        \
+           VOCAB(256000, 8192) ", " SIZES(hidden, ffn, layers, heads, kv_heads)                                        \
+               HEAD_DIM(head_dim) ", \"query_pre_attn_scalar\": " #scalar)
 
 /* The text model; from 4B up the published one has a vision tower next to it. */
 #define GEMMA3(name, hub, hidden, ffn, layers, heads, kv_heads, head_dim, scalar, vocab, context, window, more)        \
-    {                                                                                                                  \
-        name, hub,                                                                                                     \
-            "{\"model_type\": \"gemma3_text\", \"vocab_size\": " #vocab ", \"max_position_embeddings\": " #context     \
-            ", \"hidden_size\": " #hidden ", \"intermediate_size\": " #ffn ", \"num_hidden_layers\": " #layers         \
-            ", \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kv_heads ", \"head_dim\": " #head_dim  \
-            ", \"query_pre_attn_scalar\": " #scalar ", \"sliding_window\": " #window more "}"                          \
-    }
+    PRESET(name, hub, "gemma3_text",                                                                                   \
+           VOCAB(vocab, context) ", " SIZES(hidden, ffn, layers, heads, kv_heads)                                      \
+               HEAD_DIM(head_dim) ", \"query_pre_attn_scalar\": " #scalar WINDOW(window) more)
 
 #define LINEAR_ROPE(factor) ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": " #factor "}"
 #define GRANITE(scores, logits)                                                                                        \
@@ -63,17 +52,11 @@
     ", \"norm_topk_prob\": true"
 /* Experts in MXFP4, as published. */
 #define GPT_OSS(name, hub, layers, experts)                                                                            \
-    {                                                                                                                  \
-        name, hub,                                                                                                     \
-            "{\"model_type\": \"gpt_oss\", \"vocab_size\": 201088, \"max_position_embeddings\": 131072, "              \
-            "\"hidden_size\": 2880, \"intermediate_size\": 2880, \"num_hidden_layers\": " #layers                      \
-            ", \"num_attention_heads\": 64, \"num_key_value_heads\": 8, \"head_dim\": 64, "                            \
-            "\"num_local_experts\": " #experts                                                                         \
-            ", \"num_experts_per_tok\": 4, \"sliding_window\": 128, \"quantization_config\": {\"quant_method\": "      \
-            "\"mxfp4\"}}"                                                                                              \
-    }
+    PRESET(name, hub, "gpt_oss",                                                                                       \
+           VOCAB(201088, 131072) ", " SIZES(2880, 2880, layers, 64, 8)                                                 \
+               HEAD_DIM(64) ", \"num_local_experts\": " #experts ", \"num_experts_per_tok\": 4" WINDOW(                \
+                   128) ", \"quantization_config\": {\"quant_method\": \"mxfp4\"}")
 
-#define WINDOW(tokens) ", \"sliding_window\": " #tokens
 #define LLAMA3_ROPE(factor)                                                                                            \
     ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": " #factor                                             \
     ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192}"
@@ -187,16 +170,11 @@ const struct model_preset model_presets[] = {
 };
 const int model_preset_count = sizeof model_presets / sizeof *model_presets;
 
-static const char *without_owner(const char *hub) {
-    const char *slash = strrchr(hub, '/');
-    return slash ? slash + 1 : hub;
-}
-
 const struct model_preset *model_preset_find(const char *name) {
     for (int i = 0; i < model_preset_count; i++) {
         const struct model_preset *preset = &model_presets[i];
         if (strcasecmp(name, preset->name) == 0 || strcasecmp(name, preset->hub) == 0 ||
-            strcasecmp(name, without_owner(preset->hub)) == 0)
+            strcasecmp(name, path_name(preset->hub)) == 0)
             return preset;
     }
     return NULL;

@@ -311,14 +311,13 @@ struct tensor quantized_weight_whole(const struct tensor *tensor) {
     return whole;
 }
 
-static enum status fill(const struct weight_target *target, const struct weight_source *source) {
-    if (target->data)
-        return source->read(source->payload, &(struct weight_piece){target->first, target->elements, target->data});
-    int64_t max = target->elements < BYTE_STORE_PIECE ? target->elements : BYTE_STORE_PIECE;
-    int64_t end = target->first + target->elements, bytes;
+enum status weight_target_fill(const struct weight_target *target, const struct weight_source *source) {
+    int64_t element = dtype_bytes(target->dtype), first = target->first * element, all = target->elements * element;
+    if (target->data) return source->read(source->payload, &(struct weight_piece){first, all, target->data});
+    int64_t max = all < BYTE_STORE_PIECE ? all : BYTE_STORE_PIECE, end = first + all, bytes;
     unsigned char *buffer = mem_array((size_t)max, 1);
     enum status status = buffer ? STATUS_OK : STATUS_FAILED;
-    for (int64_t at = target->first; at < end && status == STATUS_OK; at += bytes) {
+    for (int64_t at = first; at < end && status == STATUS_OK; at += bytes) {
         bytes = end - at < max ? end - at : max;
         status = source->read(source->payload, &(struct weight_piece){at, bytes, buffer});
         if (status == STATUS_OK)
@@ -331,10 +330,10 @@ static enum status fill(const struct weight_target *target, const struct weight_
 /* `whole` is a source of what quantized_weight_whole says. */
 static enum status fill_own(const struct weight_target *target, const struct weight_source *whole) {
     struct weight_part_reader *reader;
-    if (!target->tensor->part) return fill(target, whole);
+    if (!target->tensor->part) return weight_target_fill(target, whole);
     TRY(weight_part_open(target->tensor, *whole, &reader));
     const struct weight_source part = weight_part_source(reader);
-    enum status status = fill(target, &part);
+    enum status status = weight_target_fill(target, &part);
     weight_part_close(reader);
     return status;
 }

@@ -35,6 +35,8 @@ enum status quantise_weight(const struct weight_code *code, const struct number_
 /* The weight that a tensor is a part of, as a tensor of its own; what is no part, itself. It borrows from `tensor`. */
 struct tensor quantized_weight_whole(const struct tensor *tensor);
 
+/* What the target has, from its source's pieces: into memory, or through a buffer to its store. */
+enum status weight_target_fill(const struct weight_target *target, const struct weight_source *source);
 /* From numbers of the whole weight, in its order. BAD_INPUT for one that is not finite. */
 enum status quantized_weight_quantise(const struct weight_target *target, const struct number_source *numbers);
 /* From files that have the whole weight in its format. */

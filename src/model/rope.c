@@ -61,6 +61,15 @@ static enum status read_type(const char *file, const json_t *object, int *out) {
     return status_hint(STATUS_BAD_INPUT, "supported: default, linear, llama3, yarn, longrope");
 }
 
+static int type_of(enum rope_scaling scaling) {
+    int type = 0;
+    while (types[type].scaling != scaling)
+        type++;
+    return type;
+}
+
+const char *config_rope_scaling_name(enum rope_scaling scaling) { return types[type_of(scaling)].name; }
+
 const char *config_rope_type_name(int index) { return index < TYPES ? types[index].name : NULL; }
 
 static const struct setting *find_setting(const char *name, unsigned type) {
@@ -248,13 +257,10 @@ static json_t *scaling_value(const struct rope_table_attributes *rope, int type)
 }
 
 json_t *config_write_rope(const struct rope_table_attributes *rope, json_t *object) {
-    int type = 0;
     object = config_put(object, "rope_theta", json_real(rope->theta));
     if (rope->partial != 0) object = config_put(object, partial_name, json_real(rope->partial));
     if (rope->scaling == ROPE_SCALING_NONE) return object;
-    while (types[type].scaling != rope->scaling)
-        type++;
-    return config_put(object, "rope_scaling", scaling_value(rope, type));
+    return config_put(object, "rope_scaling", scaling_value(rope, type_of(rope->scaling)));
 }
 
 enum status config_complete_rope(const char *file, struct model_config *config, struct rope_table_attributes *rope) {

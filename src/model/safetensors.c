@@ -113,8 +113,7 @@ struct reader {
 
 static enum status parse_dtype(const struct reader *reader, const json_t *info, struct safetensors_tensor *tensor) {
     const char *name = json_string_value(json_object_get(info, "dtype"));
-    if (!name)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: dtype: missing or not a string", reader->file, tensor->name);
+    if (!name) return SAFETENSORS_REFUSE(tensor, "dtype: missing or not a string");
     tensor->dtype = safetensors_dtype_find(name);
     tensor->dtype_name = scratch_format(&reader->set->memory, "%s", name);
     return tensor->dtype_name ? STATUS_OK : STATUS_FAILED;
@@ -122,8 +121,7 @@ static enum status parse_dtype(const struct reader *reader, const json_t *info, 
 
 static enum status parse_shape(const struct reader *reader, const json_t *info, struct safetensors_tensor *tensor) {
     const json_t *shape = json_object_get(info, "shape");
-    if (!json_is_array(shape))
-        return status_set(STATUS_BAD_INPUT, "%s: %s: shape: missing or not an array", reader->file, tensor->name);
+    if (!json_is_array(shape)) return SAFETENSORS_REFUSE(tensor, "shape: missing or not an array");
     size_t rank = json_array_size(shape);
     int64_t *dims = scratch_alloc(&reader->set->memory, rank, sizeof *dims);
     if (!dims) return STATUS_FAILED;
@@ -132,11 +130,9 @@ static enum status parse_shape(const struct reader *reader, const json_t *info, 
         const json_t *item = json_array_get(shape, i);
         dims[i] = json_integer_value(item);
         if (!json_is_integer(item) || dims[i] < 0)
-            return status_set(STATUS_BAD_INPUT, "%s: %s: shape: dimension %zu is not a size", reader->file,
-                              tensor->name, i);
+            return SAFETENSORS_REFUSE(tensor, "shape: dimension %zu is not a size", i);
         if (!mem_multiply(elements, (size_t)dims[i], &elements))
-            return status_set(STATUS_BAD_INPUT, "%s: %s: shape: more elements than 64 bits count", reader->file,
-                              tensor->name);
+            return SAFETENSORS_REFUSE(tensor, "shape: more elements than 64 bits count");
     }
     tensor->rank = (int)rank;
     tensor->dims = dims;
@@ -150,29 +146,27 @@ static enum status parse_offsets(const struct reader *reader, const json_t *info
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
         json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
-        return status_set(STATUS_BAD_INPUT, "%s: %s: data_offsets: must be two byte positions, begin and end",
-                          reader->file, tensor->name);
+        return SAFETENSORS_REFUSE(tensor, "data_offsets: must be two byte positions, begin and end");
     entry->begin = (size_t)json_integer_value(begin);
     entry->end = (size_t)json_integer_value(end);
     if (entry->end > reader->data_bytes) {
-        status_set(STATUS_BAD_INPUT, "%s: %s: data_offsets: ends at byte %zu of the data, but the file holds %zu",
-                   reader->file, tensor->name, entry->end, reader->data_bytes);
+        SAFETENSORS_REFUSE(tensor, "data_offsets: ends at byte %zu of the data, but the file holds %zu", entry->end,
+                           reader->data_bytes);
         return status_hint(STATUS_BAD_INPUT, "the file may be truncated");
     }
     return STATUS_OK;
 }
 
-static enum status check_size(const struct reader *reader, const struct entry *entry) {
+static enum status check_size(const struct entry *entry) {
     const struct safetensors_tensor *tensor = &entry->tensor;
     if (tensor->dtype == SAFETENSORS_UNKNOWN) return STATUS_OK;
     char dims[SHAPE_TEXT];
     size_t bits;
     if (!mem_multiply(tensor->elements, safetensors_dtype_bits(tensor->dtype), &bits))
-        return status_set(STATUS_BAD_INPUT, "%s: %s: shape: more bits than 64 bits count", reader->file, tensor->name);
+        return SAFETENSORS_REFUSE(tensor, "shape: more bits than 64 bits count");
     if (bits % 8 != 0 || bits / 8 != entry->end - entry->begin)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: data_offsets: %zu bytes, but %s %s takes %zu", reader->file,
-                          tensor->name, entry->end - entry->begin, tensor->dtype_name,
-                          safetensors_print_dims(tensor, dims), bits / 8 + (bits % 8 != 0));
+        return SAFETENSORS_REFUSE(tensor, "data_offsets: %zu bytes, but %s %s takes %zu", entry->end - entry->begin,
+                                  tensor->dtype_name, safetensors_print_dims(tensor, dims), bits / 8 + (bits % 8 != 0));
     return STATUS_OK;
 }
 
@@ -181,12 +175,11 @@ static enum status parse_tensor(struct reader *reader, const char *name, const j
     entry.tensor.name = scratch_format(&reader->set->memory, "%s", name);
     if (!entry.tensor.name) return STATUS_FAILED;
     if (!json_is_object(info))
-        return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object with dtype, shape and data_offsets",
-                          reader->file, name);
+        return SAFETENSORS_REFUSE(&entry.tensor, "must be an object with dtype, shape and data_offsets");
     TRY(parse_dtype(reader, info, &entry.tensor));
     TRY(parse_shape(reader, info, &entry.tensor));
     TRY(parse_offsets(reader, info, &entry));
-    TRY(check_size(reader, &entry));
+    TRY(check_size(&entry));
     entry.tensor.bytes = entry.end - entry.begin;
     entry.tensor.input = reader->set->inputs.count - 1;
     entry.tensor.offset = reader->data_offset + entry.begin;
@@ -194,13 +187,12 @@ static enum status parse_tensor(struct reader *reader, const char *name, const j
 }
 
 static enum status check_metadata(const struct reader *reader, json_t *metadata) {
-    if (!json_is_object(metadata))
-        return status_set(STATUS_BAD_INPUT, "%s: __metadata__: must be an object", reader->file);
+    const struct safetensors_tensor place = {.name = "__metadata__", .file = reader->file};
+    if (!json_is_object(metadata)) return SAFETENSORS_REFUSE(&place, "must be an object");
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value) {
-        if (!json_is_string(value))
-            return status_set(STATUS_BAD_INPUT, "%s: __metadata__: %s: must be a string", reader->file, key);
+        if (!json_is_string(value)) return SAFETENSORS_REFUSE(&place, "%s: must be a string", key);
     }
     return STATUS_OK;
 }
@@ -218,11 +210,10 @@ static enum status check_cover(const struct reader *reader) {
     for (size_t i = 0; i < reader->entries.count; i++) {
         const struct entry *entry = &reader->entries.items[i];
         if (entry->begin < covered)
-            return status_set(STATUS_BAD_INPUT, "%s: %s: data_offsets: overlaps the data of %s", reader->file,
-                              entry->tensor.name, entry[-1].tensor.name);
+            return SAFETENSORS_REFUSE(&entry->tensor, "data_offsets: overlaps the data of %s", entry[-1].tensor.name);
         if (entry->begin > covered)
-            return status_set(STATUS_BAD_INPUT, "%s: %s: data_offsets: leaves a hole of %zu bytes before it",
-                              reader->file, entry->tensor.name, entry->begin - covered);
+            return SAFETENSORS_REFUSE(&entry->tensor, "data_offsets: leaves a hole of %zu bytes before it",
+                                      entry->begin - covered);
         covered = entry->end;
     }
     if (covered == reader->data_bytes) return STATUS_OK;
@@ -305,7 +296,7 @@ static enum status sort_tensors(struct safetensors *set) {
     for (size_t i = 1; i < set->tensors.count; i++) {
         const struct safetensors_tensor *tensor = &set->tensors.items[i];
         if (compare_tensors(tensor - 1, tensor) == 0)
-            return status_set(STATUS_BAD_INPUT, "%s: %s: is also in %s", tensor->file, tensor->name, tensor[-1].file);
+            return SAFETENSORS_REFUSE(tensor, "is also in %s", tensor[-1].file);
     }
     return STATUS_OK;
 }
@@ -387,9 +378,7 @@ static enum status check_index(const char *index, json_t *weight_map, const stru
     for (size_t i = 0; i < set->tensors.count; i++) {
         const struct safetensors_tensor *tensor = &set->tensors.items[i];
         const char *shard = json_string_value(json_object_get(weight_map, tensor->name));
-        if (!shard)
-            return status_set(STATUS_BAD_INPUT, "%s: %s: is not in the weight_map of %s", tensor->file, tensor->name,
-                              index_name);
+        if (!shard) return SAFETENSORS_REFUSE(tensor, "is not in the weight_map of %s", index_name);
         if (strcmp(shard, path_name(tensor->file)) != 0)
             return status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: is in %s, not in %s", index, tensor->name,
                               path_name(tensor->file), shard);
@@ -429,21 +418,22 @@ done:
     return status;
 }
 
-static enum status open_found(const char *folder, const char *single, const char *index, struct safetensors **out) {
-    if (file_exists(single)) return safetensors_open(single, out);
-    if (!file_exists(index)) {
-        TRY(foreign_weights_refuse_folder(folder));
-        status_set(STATUS_BAD_INPUT, "%s: holds neither model.safetensors nor %s", folder, index_name);
-        return status_hint(STATUS_BAD_INPUT, "weights in other formats can be saved again with transformers: "
-                                             "model.save_pretrained(directory)");
-    }
-    struct safetensors *set = mem_array(1, sizeof *set);
-    return set ? finish(add_indexed(set, folder, index), set, out) : STATUS_FAILED;
-}
-
 enum status safetensors_open_folder(const char *folder, struct safetensors **out) {
     char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
-    enum status status = single && index ? open_found(folder, single, index, out) : STATUS_FAILED;
+    enum status status = STATUS_FAILED;
+    if (!single || !index) goto done;
+    if (file_exists(single)) {
+        status = safetensors_open(single, out);
+    } else if (file_exists(index)) {
+        struct safetensors *set = mem_array(1, sizeof *set);
+        if (set) status = finish(add_indexed(set, folder, index), set, out);
+    } else {
+        TRY_GOTO(status, foreign_weights_refuse_folder(folder), done);
+        status = status_hint(
+            status_set(STATUS_BAD_INPUT, "%s: holds neither model.safetensors nor %s", folder, index_name),
+            "weights in other formats can be saved again with transformers: model.save_pretrained(directory)");
+    }
+done:
     mem_free(single);
     mem_free(index);
     return status;
@@ -484,18 +474,8 @@ static enum status check_stack(const struct safetensors_tensor *whole, const str
     int64_t cuts = cuts_of(stack), count = stack->count;
     bool fits = whole->rank > 1 && whole->dims[0] == count / cuts && (cuts == 1 || whole->dims[1] % cuts == 0);
     if (fits || count == 0) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: shape is %s, but config.json asks for %lld parts", whole->file,
-                      whole->name, safetensors_print_dims(whole, dims), (long long)count);
-}
-
-/* Dimensions of its own, the first of them cut. */
-static enum status cut_rows(struct safetensors *set, int64_t cuts, struct safetensors_tensor *part) {
-    int64_t *dims = scratch_alloc(&set->memory, (size_t)part->rank, sizeof *dims);
-    if (!dims) return STATUS_FAILED;
-    memcpy(dims, part->dims, (size_t)part->rank * sizeof *dims);
-    dims[0] /= cuts;
-    part->dims = dims;
-    return STATUS_OK;
+    return SAFETENSORS_REFUSE(whole, "shape is %s, but config.json asks for %lld parts",
+                              safetensors_print_dims(whole, dims), (long long)count);
 }
 
 /* The part, to be sorted in later. */
@@ -510,7 +490,14 @@ static enum status add_part(struct safetensors *set, const struct safetensors_te
     out->rank--, out->dims++;
     out->elements /= count, out->bytes /= count;
     out->offset += index * out->bytes;
-    return cuts_of(&part->stack) > 1 ? cut_rows(set, cuts_of(&part->stack), out) : STATUS_OK;
+    if (cuts_of(&part->stack) == 1) return STATUS_OK;
+    int64_t *dims =
+        scratch_alloc(&set->memory, (size_t)out->rank, sizeof *dims); /* of its own, the first of them cut */
+    if (!dims) return STATUS_FAILED;
+    memcpy(dims, out->dims, (size_t)out->rank * sizeof *dims);
+    dims[0] /= cuts_of(&part->stack);
+    out->dims = dims;
+    return STATUS_OK;
 }
 
 enum status safetensors_unstack(struct safetensors *set, const struct safetensors_part *parts, size_t count) {

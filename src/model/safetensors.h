@@ -99,6 +99,9 @@ enum status safetensors_rename(struct safetensors *set, const struct safetensors
 const struct safetensors_tensor *safetensors_find(const struct safetensors *set, const char *name);
 /* Whether the tensor has exactly these dimensions. */
 bool safetensors_has_shape(const struct safetensors_tensor *tensor, const struct shape *shape);
+/* BAD_INPUT "FILE: NAME: …". */
+#define SAFETENSORS_REFUSE(tensor, ...)                                                                                \
+    status_prefix(status_set(STATUS_BAD_INPUT, __VA_ARGS__), "%s: %s", (tensor)->file, (tensor)->name)
 /* "[211, 30]", cut where it does not fit; returns `text`. */
 char *safetensors_print_dims(const struct safetensors_tensor *tensor, char text[SHAPE_TEXT]);
 

@@ -50,7 +50,7 @@ static const struct part *part_at(enum weight_format format, int number) {
 
 static bool is_true(const json_t *object, const char *key) { return json_is_true(json_object_get(object, key)); }
 
-bool stored_format_says(const json_t *object, const char *key, const char *value) {
+bool stored_format_is(const json_t *object, const char *key, const char *value) {
     const char *text = json_string_value(json_object_get(object, key));
     return text && strcmp(text, value) == 0;
 }
@@ -65,7 +65,7 @@ static enum status read_bitsandbytes(const char *file, const json_t *object, str
         out->format = WEIGHT_INT8;
         return STATUS_OK;
     }
-    if (!is_true(object, "load_in_4bit") || !stored_format_says(object, "bnb_4bit_quant_type", "nf4"))
+    if (!is_true(object, "load_in_4bit") || !stored_format_is(object, "bnb_4bit_quant_type", "nf4"))
         return status_set(STATUS_BAD_INPUT,
                           "%s: quantization_config: of bitsandbytes' formats nf4 and int8 are read (load_in_4bit with "
                           "bnb_4bit_quant_type nf4, or load_in_8bit)",
@@ -90,7 +90,7 @@ enum status stored_format_read_config(const char *file, const json_t *object, st
 
 enum status stored_format_read_experts(const char *file, const json_t *object, struct stored_format *out) {
     *out = (struct stored_format){WEIGHT_PLAIN, 0};
-    if (stored_format_says(object, "quant_method", "mxfp4")) {
+    if (stored_format_is(object, "quant_method", "mxfp4")) {
         out->format = WEIGHT_MXFP4;
         return STATUS_OK;
     }
@@ -165,8 +165,7 @@ static enum status check_size(const struct safetensors_tensor *found, const stru
     bool dtype = part->dtype == SAFETENSORS_UNKNOWN || found->dtype == part->dtype;
     bool size = bytes < 0 ? found->bytes <= STATE_BYTES_MAX : found->bytes == (size_t)bytes;
     if (dtype && size) return STATUS_OK;
-    status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s", found->file, found->name, found->dtype_name,
-               safetensors_print_dims(found, dims));
+    SAFETENSORS_REFUSE(found, "is %s %s", found->dtype_name, safetensors_print_dims(found, dims));
     return status_hint(STATUS_BAD_INPUT, "config.json asks for a tensor of %" PRId64 " bytes there", bytes);
 }
 
@@ -179,8 +178,7 @@ static enum status check_constant(const struct safetensors *set, const struct sa
     if (kind == PART_TAG) wanted = &zero;
     TRY(safetensors_read(set, found, 0, found->bytes, bytes));
     if (memcmp(bytes, wanted, found->bytes) == 0) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: is not what bitsandbytes' nf4 and int8 have there", found->file,
-                      found->name);
+    return SAFETENSORS_REFUSE(found, "is not what bitsandbytes' nf4 and int8 have there");
 }
 
 enum status stored_state_parse(const char *name, const char *text, size_t bytes, const struct weight_code *code,

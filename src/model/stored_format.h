@@ -48,7 +48,7 @@ enum status stored_weight_read(const struct safetensors *set, const struct tenso
 
 /* The same of what compressed-tensors stores: quantization_config, and integers in groups, of which a piece is filled
  * with zeros. For stored_format.c. */
-bool stored_format_says(const json_t *object, const char *key, const char *value);
+bool stored_format_is(const json_t *object, const char *key, const char *value);
 enum status compressed_read_config(const char *file, const json_t *object, struct stored_format *out);
 enum status compressed_check(const struct safetensors *set, const struct tensor *parameter, bool *used);
 enum status compressed_read(const struct safetensors *set, const struct tensor *parameter,

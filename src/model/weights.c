@@ -82,8 +82,7 @@ static enum status check_parameter(const struct safetensors_tensor *found, const
     if (!safetensors_has_shape(found, wanted)) {
         char dims[SHAPE_TEXT];
         struct safetensors_tensor expected = {.rank = wanted->rank, .dims = wanted->dims};
-        status_set(STATUS_BAD_INPUT, "%s: %s: shape is %s", found->file, found->name,
-                   safetensors_print_dims(found, dims));
+        SAFETENSORS_REFUSE(found, "shape is %s", safetensors_print_dims(found, dims));
         const char *message = status_message();
         return status_set(STATUS_BAD_INPUT, "%s, but %s asks for %s", message,
                           adapter_owns(found->name) ? "adapter_config.json" : "config.json",
@@ -91,8 +90,8 @@ static enum status check_parameter(const struct safetensors_tensor *found, const
     }
     bool good = safetensors_can_convert(found->dtype, DTYPE_F32);
     if (good) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: dtype %.30s is not supported for weights (F32, BF16, F16, F64 are)",
-                      found->file, found->name, found->dtype_name);
+    return SAFETENSORS_REFUSE(found, "dtype %.30s is not supported for weights (F32, BF16, F16, F64 are)",
+                              found->dtype_name);
 }
 
 /* A tensor that is no parameter: a known buffer, a tied head stored all the same, or refused. */
@@ -106,10 +105,9 @@ static enum status check_extra(const struct model *model, const struct safetenso
         bool equal = false;
         if (embedding) TRY(safetensors_equal(model->weights, found, embedding, &equal));
         if (equal) return STATUS_OK;
-        return status_set(STATUS_BAD_INPUT, "%s: %s: differs from the embedding, but config.json ties the two",
-                          found->file, found->name);
+        return SAFETENSORS_REFUSE(found, "differs from the embedding, but config.json ties the two");
     }
-    status_set(STATUS_BAD_INPUT, "%s: %s: unexpected tensor: no parameter of this model", found->file, found->name);
+    SAFETENSORS_REFUSE(found, "unexpected tensor: no parameter of this model");
     return status_hint(STATUS_BAD_INPUT, "config.json may not be the one that these weights were saved with");
 }
 
@@ -134,8 +132,7 @@ static enum status refuse_quantised(const struct model *model) {
         const struct safetensors_tensor *tensor = &model->weights->tensors.items[i];
         if (!is_quantised(tensor) || is_buffer(model, tensor->name) || weights_is_carried(model, tensor->name))
             continue;
-        status_set(STATUS_BAD_INPUT, "%s: %s: the weights are quantised (%s)", tensor->file, tensor->name,
-                   tensor->dtype_name);
+        SAFETENSORS_REFUSE(tensor, "the weights are quantised (%s)", tensor->dtype_name);
         return config_hint_quantised(STATUS_BAD_INPUT);
     }
     return STATUS_OK;
@@ -271,38 +268,38 @@ static void draw_block(const struct initial *initial, uint64_t first, size_t cou
     BUG("initial values of kind %d", initial->kind);
 }
 
-static void draw_rounded(const struct initial *initial, uint64_t first, size_t count, uint16_t *out) {
-    float values[DRAW_BLOCK];
-    draw_block(initial, first, count, values);
-    for (size_t i = 0; i < count; i++)
-        out[i] = bf16_from_float(values[i]);
-}
-
 /* Elements [first, first + count). */
 static void draw_values(const struct initial *initial, enum dtype dtype, int64_t first, int64_t count, void *out) {
 #pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < count; at += DRAW_BLOCK) {
         size_t here = (size_t)(count - at < DRAW_BLOCK ? count - at : DRAW_BLOCK);
-        if (dtype == DTYPE_BF16)
-            draw_rounded(initial, (uint64_t)(first + at), here, (uint16_t *)out + at);
-        else
-            draw_block(initial, (uint64_t)(first + at), here, (float *)out + at);
+        bool rounds = dtype == DTYPE_BF16;
+        float values[DRAW_BLOCK];
+        draw_block(initial, (uint64_t)(first + at), here, rounds ? values : (float *)out + at);
+        for (size_t i = 0; i < here && rounds; i++)
+            ((uint16_t *)out)[at + (int64_t)i] = bf16_from_float(values[i]);
     }
 }
 
-/* Elements [first, first + count) of what the tensor has. */
-static void draw_part(const struct initial *initial, const struct tensor *tensor, enum dtype dtype, int64_t first,
-                      int64_t count, void *out) {
-    int64_t run;
+struct drawn_target {
+    const struct initial *initial;
+    const struct weight_target *target;
+};
+
+/* What a piece has of the tensor. */
+static enum status read_drawn_target(void *payload, const struct weight_piece *piece) {
+    const struct drawn_target *drawn = payload;
+    enum dtype dtype = drawn->target->dtype;
+    int64_t element = dtype_bytes(dtype), count = piece->bytes / element, run;
     for (int64_t done = 0; done < count; done += run) {
-        int64_t whole = tensor_part_find(tensor, first + done, &run);
+        int64_t whole = tensor_part_find(drawn->target->tensor, piece->first / element + done, &run);
         if (run > count - done) run = count - done;
-        char *values = (char *)out + done * dtype_bytes(dtype);
         if (whole == TENSOR_NOWHERE)
-            memset(values, 0, (size_t)(run * dtype_bytes(dtype)));
+            memset(piece->out + done * element, 0, (size_t)(run * element));
         else
-            draw_values(initial, dtype, whole, run, values);
+            draw_values(drawn->initial, dtype, whole, run, piece->out + done * element);
     }
+    return STATUS_OK;
 }
 
 static bool is_quantized(const struct weight_target *target) { return target->tensor->code.format != WEIGHT_PLAIN; }
@@ -320,20 +317,8 @@ static enum status initialise(const struct model *model, const struct weight_tar
     if (quantized) return quantized_weight_quantise(target, &(struct number_source){read_drawn, &initial});
     BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", target->tensor->name,
            dtype_name(target->dtype));
-    if (target->data) {
-        draw_part(&initial, target->tensor, target->dtype, target->first, target->elements, target->data);
-        return STATUS_OK;
-    }
-    int64_t element = dtype_bytes(target->dtype), end = target->first + target->elements, count;
-    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
-    for (int64_t at = target->first; at < end && status == STATUS_OK; at += count) {
-        count = end - at < BYTE_STORE_PIECE / element ? end - at : BYTE_STORE_PIECE / element;
-        draw_part(&initial, target->tensor, target->dtype, at, count, buffer);
-        status = target->store->write(target->store->payload, target->stored_as, at * element, count * element, buffer);
-    }
-    mem_free(buffer);
-    return status;
+    struct drawn_target drawn = {&initial, target};
+    return weight_target_fill(target, &(struct weight_source){read_drawn_target, &drawn});
 }
 
 /* ---- in formats of fewer bits ---- */

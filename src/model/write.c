@@ -21,32 +21,21 @@ enum status model_set_ends(struct model *model, const uint32_t *ids, size_t coun
     return failed ? status_no_memory(0, "the tokens that end a text") : STATUS_OK;
 }
 
-/* Puts the end that config.json gets, where it gets one; false without memory. */
-static bool model_put_end(const struct model *model, json_t *config) {
-    return !model->ends_config || json_object_set(config, ends_key, json_array_get(model->ends, 0)) == 0;
-}
-
-/* Without a file transformers takes these from config.json. */
-static json_t *begin_config(const struct model *model) {
-    static const char *const keys[] = {"bos_token_id", "pad_token_id"};
-    json_t *object = json_object();
-    for (size_t i = 0; object && i < sizeof keys / sizeof *keys; i++) {
-        json_t *id = json_object_get(model->config_json, keys[i]);
-        if (json_is_integer(id)) (void)json_object_set(object, keys[i], id);
-    }
-    return object;
-}
-
+/* Without a file transformers takes the tokens that begin and fill a text from config.json. */
 static enum status read_config(const struct model *model, const char *name, json_t **out) {
+    static const char *const keys[] = {"bos_token_id", "pad_token_id"};
     char *path = path_join(model_companion_folder(model, name), name);
     if (!path) return STATUS_FAILED;
-    enum status status = STATUS_OK;
-    if (file_exists(path))
-        status = json_read_object(path, FILE_LIMIT_BYTES, out);
-    else if (!(*out = begin_config(model)))
-        status = status_no_memory(0, name);
+    bool exists = file_exists(path);
+    enum status status = exists ? json_read_object(path, FILE_LIMIT_BYTES, out) : STATUS_OK;
     mem_free(path);
-    return status;
+    if (exists) return status;
+    *out = json_object();
+    for (size_t i = 0; *out && i < sizeof keys / sizeof *keys; i++) {
+        json_t *id = json_object_get(model->config_json, keys[i]);
+        if (json_is_integer(id)) (void)json_object_set(*out, keys[i], id);
+    }
+    return *out ? STATUS_OK : status_no_memory(0, name);
 }
 
 /* Writes generation_config.json (`name`) with model->ends, which there are. */
@@ -122,23 +111,21 @@ static enum status write_config(const struct model *model, const char *path, con
     bool newer = json_object_get(config, "dtype") != NULL, older = json_object_get(config, "torch_dtype") != NULL;
     bool good = config && (!newer || json_object_set_new(config, "dtype", json_string(dtype)) == 0) &&
                 ((newer && !older) || json_object_set_new(config, "torch_dtype", json_string(dtype)) == 0) &&
-                model_put_end(model, config);
+                (!model->ends_config || json_object_set(config, ends_key, json_array_get(model->ends, 0)) == 0);
     enum status status = good ? json_write_summed(path, config, sums) : status_no_memory(0, "a config");
     json_decref(config);
     return status;
 }
 
-static enum status copy_file(const char *from, const char *to, const char *name, struct manifest *manifest) {
-    struct file_sums *sums;
-    if (!file_exists(from)) return STATUS_OK;
-    TRY(manifest_add_named(manifest, name, &sums));
-    return file_copy_summed(from, to, sums);
-}
-
 static enum status copy_companion(const char *from_folder, const char *to_folder, const char *name,
                                   struct manifest *manifest) {
     char *from = path_join(from_folder, name), *to = path_join(to_folder, name);
-    enum status status = from && to ? copy_file(from, to, name, manifest) : STATUS_FAILED;
+    struct file_sums *sums;
+    enum status status = from && to ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK && file_exists(from)) {
+        status = manifest_add_named(manifest, name, &sums);
+        if (status == STATUS_OK) status = file_copy_summed(from, to, sums);
+    }
     mem_free(from);
     mem_free(to);
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted long ago */
@@ -222,20 +209,19 @@ enum status model_list_items(const struct model *model, const struct weight_targ
     return STATUS_OK;
 }
 
-static enum status write_companion(const struct model *model, const char *folder, const char *name,
-                                   struct manifest *manifest) {
-    if (model->ends && strcmp(name, generation_name) == 0) return model_write_ends(model, folder, name, manifest);
-    return copy_companion(model_companion_folder(model, name), folder, name, manifest);
-}
-
 enum status model_write_settings(const struct model *model, const char *folder, const struct weight_target *sources,
                                  int count, struct manifest *manifest) {
     bool adapter = model->config.adapter.rank > 0;
     char *config = path_join(folder, adapter ? adapter_config_name : config_name);
     enum status status = config ? STATUS_OK : STATUS_FAILED;
     if (config && !adapter) status = write_config(model, config, written_dtype(sources, count), manifest);
-    for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
-        status = write_companion(model, folder, companions[i], manifest);
+    for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++) {
+        const char *name = companions[i];
+        if (model->ends && strcmp(name, generation_name) == 0)
+            status = model_write_ends(model, folder, name, manifest);
+        else
+            status = copy_companion(model_companion_folder(model, name), folder, name, manifest);
+    }
     if (model->folder && status == STATUS_OK)
         status = copy_templates(model_companion_folder(model, templates_name), folder, manifest);
     if (status == STATUS_OK && adapter) status = adapter_write_settings(model, config, manifest);

@@ -188,6 +188,15 @@ double decoder_initial_deviation(const struct model_config *config, const struct
     return config->initial_range;
 }
 
+/* Radford et al., section 2.3; Zhang et al., section 2.2. */
+double plain_initial_deviation(const struct model_config *config, const struct tensor *parameter) {
+    static const char *const outputs[] = {".c_proj.weight", ".out_proj.weight", ".fc2.weight"};
+    double deviation = decoder_initial_deviation(config, parameter);
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        if (name_ends(parameter->name, outputs[i])) deviation /= sqrt(2.0 * (double)config->layers);
+    return deviation;
+}
+
 static struct norm_attributes norm_of(const struct model_config *config) {
     return (struct norm_attributes){.epsilon = config->norm_epsilon, .one_plus = config->norm_one_plus};
 }
@@ -243,8 +252,9 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
                               has_bias, x);
 }
 
-struct tensor *decoder_gated_mlp(struct builder *builder, const char *name, int64_t ffn, bool has_bias,
-                                 struct tensor *normed, struct tensor *x) {
+/* With the names and biases of the layer's MLP or of another one, of so many inner features. */
+static struct tensor *decoder_gated_mlp(struct builder *builder, const char *name, int64_t ffn, bool has_bias,
+                                        struct tensor *normed, struct tensor *x) {
     struct graph *graph = builder->graph;
     int64_t hidden = builder->config->hidden;
     const char *gate_name = graph_format(graph, "%s.gate_proj", name),
@@ -288,13 +298,26 @@ static struct rope_tables add_tables(struct graph *graph, const struct model_con
     return tables;
 }
 
+/* residual + the sum over a token's experts of weight * expert(normed) */
+static struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,
+                                  struct tensor *residual);
+
+/* residual + sigmoid(shared_expert_gate(normed)) * shared_expert(normed) */
+static struct tensor *shared_expert(struct builder *builder, struct tensor *normed, struct tensor *residual) {
+    const struct model_config *config = builder->config;
+    struct tensor *y = decoder_gated_mlp(builder, "mlp.shared_expert", config->shared_ffn, false, normed, NULL);
+    struct tensor *gate = build_layer_linear(builder, "mlp.shared_expert_gate", normed, config->hidden, 1, false, NULL);
+    return ops_token_gate(builder->graph, build_node_name(builder, "mlp.shared_expert.add"), y, gate, residual);
+}
+
 static struct tensor *llama_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     const struct model_config *config = builder->config;
     struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
     x = decoder_attention(builder, decoder_project(builder, normed), table, x);
     normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
-    if (config->family->experts) return experts_mlp(builder, config->family->experts, normed, x);
-    return decoder_mlp(builder, normed, x);
+    if (!config->family->experts) return decoder_mlp(builder, normed, x);
+    x = experts_mlp(builder, config->family->experts, normed, x);
+    return config->shared_ffn > 0 ? shared_expert(builder, normed, x) : x;
 }
 
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
@@ -389,8 +412,8 @@ struct routing experts_route(struct builder *builder, const struct expert_names 
     return routing;
 }
 
-struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,
-                           struct tensor *residual) {
+static struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,
+                                  struct tensor *residual) {
     const struct model_config *config = builder->config;
     struct graph *graph = builder->graph;
     int64_t ffn = config->expert_ffn > 0 ? config->expert_ffn : config->ffn;

@@ -101,6 +101,8 @@ enum status decoder_read_positions(const char *file, const json_t *object, struc
 json_t *decoder_write_config(const struct model_config *config);
 /* Normal with initial_range; norm weights 1, biases 0. */
 double decoder_initial_deviation(const struct model_config *config, const struct tensor *parameter);
+/* And of GPT-2 and OPT: projections into the residual stream start smaller by the root of how many there are. */
+double plain_initial_deviation(const struct model_config *config, const struct tensor *parameter);
 extern const char decoder_initial[];
 
 /* RMSNorm of x by the present layer's NAME.weight [size]: over all features, or by head when size is head_dim. */
@@ -116,10 +118,7 @@ struct decoder_heads decoder_project(struct builder *builder, struct tensor *nor
  * the output's projection to x (NULL: to nothing). */
 struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
                                  struct tensor *x);
-/* x (NULL: nothing) + down_proj(f(gate_proj(normed)) * up_proj(normed)), with the names and biases of the layer's MLP
- * or of another one, of so many inner features. */
-struct tensor *decoder_gated_mlp(struct builder *builder, const char *name, int64_t ffn, bool has_bias,
-                                 struct tensor *normed, struct tensor *x);
+/* x (NULL: nothing) + down_proj(f(gate_proj(normed)) * up_proj(normed)) */
 struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, struct tensor *x);
 /* x + part, for families that change what is added. */
 struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part);
@@ -170,6 +169,3 @@ struct expert_names {
 extern const struct expert_names expert_names_mlp; /* "mlp.gate", "mlp.experts.0.gate_proj" */
 /* Where tokens go; adds the layer to the load where its balance is a part of the loss. */
 struct routing experts_route(struct builder *builder, const struct expert_names *names, struct tensor *normed);
-/* residual + the sum over a token's experts of weight * expert(normed) */
-struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,
-                           struct tensor *residual);

@@ -112,14 +112,6 @@ static struct tensor *build(const struct model_config *config, const char *prefi
     return build_head(&builder, ops_layer_norm(graph, "ln_f", x, weight, bias, config->norm_epsilon), wte);
 }
 
-/* Radford et al., section 2.3: projections into the residual stream start smaller by the root of how many there are. */
-static double initial_deviation(const struct model_config *config, const struct tensor *parameter) {
-    if (name_ends(parameter->name, ".bias")) return 0;
-    if (parameter->shape.rank == 1) return -1;
-    if (name_ends(parameter->name, ".c_proj.weight")) return config->initial_range / sqrt(2.0 * (double)config->layers);
-    return config->initial_range;
-}
-
 /* Causal masks, which older releases stored with the weights. */
 static const char *const buffers[] = {"h.#.attn.bias", "h.#.attn.masked_bias", NULL};
 
@@ -139,5 +131,5 @@ const struct model_family family_gpt2 = {
     .build = build,
     .plain_mlp = true,
     .write_config = write_config,
-    .initial_deviation = initial_deviation,
+    .initial_deviation = plain_initial_deviation,
 };

@@ -136,14 +136,6 @@ static struct tensor *build(const struct model_config *config, const char *prefi
     return build_head(&builder, x, embedding);
 }
 
-/* Zhang et al., section 2.2. */
-static double initial_deviation(const struct model_config *config, const struct tensor *parameter) {
-    if (name_ends(parameter->name, ".bias")) return 0;
-    if (parameter->shape.rank == 1) return -1;
-    bool output = name_ends(parameter->name, ".out_proj.weight") || name_ends(parameter->name, ".fc2.weight");
-    return output ? config->initial_range / sqrt(2.0 * (double)config->layers) : config->initial_range;
-}
-
 static const char *const buffers[] = {NULL};
 
 const struct model_family family_opt = {
@@ -161,5 +153,5 @@ const struct model_family family_opt = {
     .build = build,
     .plain_mlp = true,
     .write_config = write_config,
-    .initial_deviation = initial_deviation,
+    .initial_deviation = plain_initial_deviation,
 };

@@ -64,22 +64,6 @@ static void qwen2_moe_set_assumed(struct model_config *config) {
     config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
 }
 
-/* residual + sigmoid(shared_expert_gate(normed)) * shared_expert(normed) */
-static struct tensor *shared_expert(struct builder *builder, struct tensor *normed, struct tensor *residual) {
-    const struct model_config *config = builder->config;
-    struct tensor *y = decoder_gated_mlp(builder, "mlp.shared_expert", config->shared_ffn, false, normed, NULL);
-    struct tensor *gate = build_layer_linear(builder, "mlp.shared_expert_gate", normed, config->hidden, 1, false, NULL);
-    return ops_token_gate(builder->graph, build_node_name(builder, "mlp.shared_expert.add"), y, gate, residual);
-}
-
-static struct tensor *qwen2_moe_layer(struct builder *builder, struct tensor *x, struct tensor *table) {
-    const struct model_config *config = builder->config;
-    struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
-    x = decoder_attention(builder, decoder_project(builder, normed), table, x);
-    normed = decoder_norm(builder, "post_attention_layernorm", x, config->hidden);
-    return shared_expert(builder, normed, experts_mlp(builder, &expert_names_mlp, normed, x));
-}
-
 const struct model_family family_qwen2_moe = {
     .name = "qwen2_moe",
     .models = "Qwen1.5-MoE and Qwen2 with experts (57B-A14B)",
@@ -89,8 +73,8 @@ const struct model_family family_qwen2_moe = {
     .set_defaults = qwen2_moe_set_defaults,
     .set_assumed = qwen2_moe_set_assumed,
     .output_unbiased = true,
+    .experts = &expert_names_mlp,
     .windows = CONFIG_WINDOWS_REFUSED,
-    .layer = qwen2_moe_layer,
 };
 
 /* Qwen3 (Yang et al., arXiv 2505.09388): Llama whose queries and keys are normalised by head, as transformers'
