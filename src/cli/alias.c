@@ -26,7 +26,7 @@ const struct option_alias option_aliases[] = {
     RENAMED(OPT_master_weights, "master"),
     RENAMED(OPT_quantize_base, "base-dtype"),
     RENAMED(OPT_compare, "beside"),
-    /* the length of a run */
+    /* run length */
     ROW(OPT_steps,
         "max-steps num-steps n-steps train-steps training-steps total-steps max-train-steps max-iters iters iterations "
         "num-iterations max-steps-per-epoch train-iters",
@@ -49,7 +49,7 @@ const struct option_alias option_aliases[] = {
         "seq-len seq-length sequence-len sequence-length max-seq-length max-seq-len max-length block-size cutoff-len "
         "model-max-length context-length context n-ctx ctx-size",
         NULL),
-    /* the learning rate */
+    /* learning rate */
     ROW(OPT_learning_rate, "learning-rate max-lr peak-lr", NULL),
     ROW(OPT_min_lr_fraction,
         "min-lr min-lr-ratio final-lr-fraction learning-rate-decay-frac lr-min min-learning-rate end-lr "
@@ -62,7 +62,7 @@ const struct option_alias option_aliases[] = {
         NULL),
     ROW(OPT_COUNT, "warmup-ratio warmup-fraction lr-warmup-fraction warmup-tokens",
         "--warmup-steps N is the warm-up in steps"),
-    /* the optimizer */
+    /* optimizer */
     ROW(OPT_beta1, "adam-beta1", NULL),
     ROW(OPT_beta2, "adam-beta2", NULL),
     ROW(OPT_beta1, "betas adam-betas", "and --beta2"),
@@ -92,7 +92,7 @@ const struct option_alias option_aliases[] = {
         "DPO is the only preference method: --loss dpo --dpo-loss sigmoid|hinge|ipo|robust"),
     ROW(OPT_COUNT, "precompute-ref-log-probs reference-free sync-ref-model ref-model-mixup-alpha",
         "the reference is the model that training begins with; its log-probabilities are computed once"),
-    /* what is trained */
+    /* trained weights */
     ROW(OPT_lora,
         "lora-r lora-rank lora-alpha lora-target-modules lora-targets lora-modules use-lora use-peft peft adapter "
         "lora-attn-modules target-modules r alpha finetuning-type",
@@ -158,7 +158,7 @@ const struct option_alias option_aliases[] = {
         "sample-packing neat-packing no-packing multipack pack packed pack-dataset dataset-packing eval-packing "
         "packing-strategy sample-packing-group-size",
         "on by default: each example attends to itself alone"),
-    /* what is written */
+    /* output */
     ROW(OPT_save_every,
         "save-steps save-interval save-freq save-every-n-steps checkpoint-every checkpoint-interval "
         "checkpointing-steps "
@@ -189,7 +189,7 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_COUNT, "push-to-hub hub-model-id hf-token token revision model-revision trust-remote-code",
         "models are local directories: nothing is fetched or uploaded, and no code of a model runs"),
     ROW(OPT_config, "config-file config-name recipe yaml", "a JSON file"),
-    /* numbers, memory, machine */
+    /* data types, memory, machine */
     ROW(OPT_dtype, "bf16 bfloat16 bf16-full-eval", "bf16"),
     ROW(OPT_dtype, "fp32 float32 tf32", "fp32"),
     ROW(OPT_COUNT, "fp16 float16 half amp fp8 fp16-full-eval",
@@ -240,7 +240,7 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_backend, "gpu cuda cpu use-cpu no-cuda accelerator", "cpu, cuda or cuda:1"),
     ROW(OPT_seed, "random-seed data-seed rng-seed seed-everything seed-data", NULL),
     ROW(OPT_serve, "port dashboard", NULL),
-    /* text from a model */
+    /* text generation */
     ROW(OPT_tokens, "max-new-tokens max-tokens n-predict num-tokens new-tokens length", NULL),
     ROW(OPT_temperature, "temp", NULL),
     ROW(OPT_temperature, "do-sample greedy", "0 always takes the likeliest token"),
@@ -256,7 +256,7 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_COUNT, "num-beams beam", "there is no beam search; --temperature 0 takes the likeliest token"),
     ROW(OPT_COUNT, "interactive", "`ballast chat MODEL_DIR` talks to a model"),
     ROW(OPT_COUNT, "stream", "text is printed while it is made"),
-    /* a new model */
+    /* new models */
     ROW(OPT_arch, "model-type architecture family", NULL),
     ROW(OPT_hidden, "hidden-size n-embd d-model dim embed-dim model-dim", NULL),
     ROW(OPT_layers, "num-layers num-hidden-layers n-layer n-layers depth", NULL),
@@ -302,7 +302,7 @@ static bool serves(const struct command *command, const struct option_alias *ali
     return alias->option == OPT_COUNT || (option_table[alias->option]->commands & command->bit);
 }
 
-/* As the table has it: small, with "-"; false where it is too long to be there. */
+/* Converts a name to the table's form: lower case, with "-" for "_". False if it is too long for the table. */
 static bool make_name(const char *typed, char name[NAME_BYTES]) {
     if (strlen(typed) >= NAME_BYTES) return false;
     for (; *typed; typed++)
@@ -323,7 +323,7 @@ const struct option_alias *option_alias_find(const struct command *command, cons
     return other;
 }
 
-/* A list of one name as the command line or a config has it. */
+/* Prints a name as it stands on the command line, or with `config` as in a config file. */
 static const char *print_name(const char *name, bool config, char text[NAME_BYTES]) {
     const char *quote = config ? "\"" : "";
     snprintf(text, NAME_BYTES, "%s%s%s", config ? quote : "--", name, quote);

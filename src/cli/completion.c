@@ -1,9 +1,9 @@
-/* Completions for shells, from the table of options and the commands. */
+/* Generates shell completions from the commands and the table of options. */
 
 #include "cli/commands/command.h"
 #include "cli/help.h"
 
-/* Within single quotes of any of the shells. */
+/* Prints text for use within single quotes, in any of the shells. */
 static void print_quoted(FILE *out, const char *text) {
     for (; *text; text++) {
         if (*text == '\'')
@@ -13,7 +13,7 @@ static void print_quoted(FILE *out, const char *text) {
     }
 }
 
-/* The choices, separated by blanks. */
+/* Prints the option's choices, separated by blanks. */
 static void print_choices(FILE *out, const struct setting *option) {
     for (const char *at = option->choices; *at; at++)
         fputc(*at == '|' ? ' ' : *at, out);

@@ -3,7 +3,7 @@
 #include "cli/options.h"
 #include "train/train.h"
 
-/* Defines a rule: whether an option does nothing, by the options or by the run's data alone. */
+/* Defines a rule: whether an option has no effect. It depends either on the options or on the run's data. */
 #define RULE(name) static bool name(const struct options *options, const struct train_info *info)
 #define BY_OPTIONS(name, is_idle)                                                                                      \
     RULE(name) {                                                                                                       \
@@ -21,25 +21,25 @@ static bool is_text(const struct options *options, enum option_id id, const char
     return value && strcmp(value, text) == 0;
 }
 
-/* Uses the run's options: `resume` continues with options that its command line does not have. */
+/* These use the run's options, because `resume` also continues with options that its command line lacks. */
 BY_DATA(never_validates, info->options->valid_every == 0)
 BY_DATA(never_samples, info->options->sample_every == 0)
 BY_DATA(never_saves, info->options->save_every == 0)
 BY_DATA(is_not_wsd, info->options->schedule != LR_SCHEDULE_WSD)
 BY_DATA(is_constant, info->options->schedule == LR_SCHEDULE_CONSTANT)
 
-/* --schedule-steps sets the default of --warmup-steps too, until the run has begun. */
+/* Until the run begins, --schedule-steps also sets the default of --warmup-steps. */
 RULE(is_constant_after_warmup) {
     bool open = options->command->bit == COMMAND_TRAIN && !options_given(options, OPT_warmup_steps);
     return is_constant(options, info) && !open;
 }
 
 BY_DATA(has_no_step_left, info->done >= info->steps)
-/* Counts --temperature 0 alone, not a generation_config.json that asks for the likeliest token. */
+/* Considers only --temperature 0, not a generation_config.json that selects greedy decoding. */
 BY_OPTIONS(takes_the_likeliest, options_given(options, OPT_temperature) && options_float(options, OPT_temperature) <= 0)
 BY_OPTIONS(plans_generation, is_text(options, OPT_purpose, "generate"))
 BY_OPTIONS(plans_one_device, !options_given(options, OPT_devices) && !options_given(options, OPT_target_days))
-/* Only `plan` knows before the ranks start that there is one. */
+/* Only `plan` knows the number of ranks before they start. */
 BY_OPTIONS(plans_one_rank, options->command->bit == COMMAND_PLAN && options_int(options, OPT_ranks) <= 1)
 BY_OPTIONS(counts_no_failures, !options_given(options, OPT_mtbf))
 BY_OPTIONS(is_always_tied, is_text(options, OPT_arch, "gpt2") || is_text(options, OPT_arch, "opt"))
@@ -52,7 +52,7 @@ BY_DATA(has_other_validation, info->validation && !info->held_out)
 BY_DATA(has_no_examples, !info->examples)
 BY_DATA(ends_in_warmup, info->warmup_steps >= info->steps)
 
-/* `resume` shortened it, and its warm-up has the steps that it began with. */
+/* `resume` shortened the run, whose warm-up keeps its original number of steps. */
 RULE(ends_in_kept_warmup) {
     return options->command->bit == COMMAND_RESUME && !options_given(options, OPT_warmup_steps) &&
            ends_in_warmup(options, info);
@@ -62,7 +62,7 @@ BY_DATA(trains_on_ranks, info->plan != NULL && rank_place_ranks(&info->plan->cho
 BY_DATA(has_no_use_for_the_disk, info->plan && info->plan->programs.tier_bytes[TIER_DISK] == 0)
 BY_DATA(has_no_use_for_the_host, info->plan && info->plan->programs.tier_bytes[TIER_HOST] == 0)
 BY_DATA(computes_in_fp32, info->plan && info->plan->chosen.recipe.dtype == DTYPE_F32)
-/* In `report` it is a page of its own. */
+/* `report` writes a page without --serve. */
 BY_OPTIONS(shows_no_page, options->command->bit != COMMAND_REPORT && !options_given(options, OPT_serve))
 
 #define NO_EFFECT "has no effect: "

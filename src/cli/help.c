@@ -8,7 +8,7 @@
 
 enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
 
-/* Words of `text` in lines of at most HELP_WIDTH columns, each line indented; the first begins at `column`. */
+/* Wraps `text` at HELP_WIDTH columns and indents each line. The first line begins at `column`. */
 static void print_wrapped(FILE *out, const char *text, int indent, int column) {
     while (*text) {
         int length = (int)strcspn(text, " ");
@@ -35,7 +35,7 @@ static void print_left(const struct setting *option, char *left, size_t bytes) {
         snprintf(left, bytes, "  --%s%s%s", option->name, space, argument);
 }
 
-/* The command that a part of a help text is for, "plan: ...", and what follows; NULL: all commands. */
+/* Returns the command of a part of a help text ("plan: ..."), or NULL for all commands. `text` receives the rest. */
 static const struct command *command_of(const char *part, const char **text) {
     for (int i = 0; i < COMMAND_COUNT; i++) {
         size_t length = strlen(commands[i]->name);
@@ -46,8 +46,8 @@ static const struct command *command_of(const char *part, const char **text) {
     return NULL;
 }
 
-/* The part of `text` that is for the command: the one that begins with its name ("plan: ..."), else the common one.
- * NULL for `command` is the whole text. Parts are separated by "; ". */
+/* Copies the part of `text` for the command: the part that begins with its name ("plan: ..."), or else the common
+ * part. If `command` is NULL, copies the whole text. "; " separates parts. */
 static void part_of_command(const char *text, const struct command *command, char out[HELP_TEXT_BYTES]) {
     const size_t bytes = HELP_TEXT_BYTES;
     size_t used = 0;
@@ -200,7 +200,8 @@ void help_print_document(FILE *out) {
     }
 }
 
-/* The settings as parts of a JSON schema, from which scripts/formats.py makes those of recipes and run.json. */
+/* The settings as parts of a JSON schema. scripts/formats.py generates the schemas of recipes and run.json from
+ * them. */
 
 static json_t *names_to_json(const char *names) {
     json_t *array = json_array();
@@ -230,7 +231,7 @@ static json_t *description(const struct setting *setting, bool null) {
                         fallback[0] ? ": " : "", fallback);
 }
 
-/* A setting's schema; `null`: one that was not given may be null. */
+/* Returns a setting's schema. `null`: the value may be null, for a setting that was not given. */
 static json_t *describe(const struct setting *setting, bool null) {
     static const char *const types[] = {
         [SETTING_FLAG] = "boolean", [SETTING_INT] = "integer",  [SETTING_FLOAT] = "number",
@@ -248,7 +249,7 @@ static json_t *describe(const struct setting *setting, bool null) {
     return out;
 }
 
-/* Those that the struct has and `without` has not. */
+/* Describes the settings that `holder` has and `without` lacks. */
 static json_t *describe_all(const struct settings_holder *holder, const struct settings_holder *without) {
     json_t *properties = json_object(), *required = json_array();
     for (enum setting_id id = 0; id < SETTING_COUNT; id++) {

@@ -21,7 +21,7 @@ static char *show_prompt(EditLine *editor) {
     return (char *)edit->prompt;
 }
 
-/* The next character, by libedit's rules: 1, 0 at the end, -1 with errno. */
+/* Reads the next character. Returns, as libedit requires, 1, 0 at the end of input, or -1 with errno. */
 static int take_character(EditLine *editor, wchar_t *character) {
     struct line_edit *edit;
     mbstate_t state = {0};
@@ -30,17 +30,17 @@ static int take_character(EditLine *editor, wchar_t *character) {
     for (;;) {
         int taken = typed_lines_take_byte(edit->reader, &byte);
         if (taken != 1) return taken;
-        /* libedit shows its prompt before it takes the terminal over. What was typed as Ctrl-D in between is a zero. */
+        /* libedit shows its prompt before it switches the terminal's mode. A Ctrl-D typed in between arrives as 0. */
         if (byte == '\0') byte = CTRL_D;
         size_t used = mbrtowc(character, &byte, 1, &state);
         if (used == (size_t)-1)
-            state = (mbstate_t){0}; /* no character: passed over */
+            state = (mbstate_t){0}; /* skip an invalid sequence */
         else if (used != (size_t)-2)
             return 1;
     }
 }
 
-/* Without a locale that knows more than ASCII, libedit would drop what is typed beyond it. */
+/* In an ASCII locale, libedit would drop all other characters. */
 static void set_characters(void) {
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) (void)setlocale(LC_CTYPE, "C.UTF-8");
 }
@@ -63,7 +63,7 @@ struct line_edit *line_edit_open(struct typed_lines *reader) {
     el_set(edit->editor, EL_PROMPT, show_prompt);
     el_set(edit->editor, EL_EDITOR, "emacs");
     el_set(edit->editor, EL_HIST, history, edit->history);
-    el_source(edit->editor, NULL); /* ~/.editrc, where a person has one */
+    el_source(edit->editor, NULL); /* ~/.editrc, if it exists */
     return edit;
 }
 

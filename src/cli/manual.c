@@ -1,9 +1,10 @@
-/* Manual pages, from the table of options and the commands. */
+/* Generates manual pages from the commands and the table of options. */
 
 #include "cli/commands/command.h"
 #include "cli/help.h"
 
-/* Writes `text` as words of a paragraph: "-" is a minus, `code` is bold, and no line is taken for a request. */
+/* Prints `text` as part of a paragraph. "-" becomes a minus, `code` becomes bold, and no line can be read as a
+ * request. */
 static void print_text(FILE *out, const char *text) {
     bool bold = false;
     if (*text == '.' || *text == '\'') fputs("\\&", out);

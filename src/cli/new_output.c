@@ -11,7 +11,7 @@ static bool is_open_at(int descriptor, const struct stat *info) {
     return fstat(descriptor, &open) == 0 && open.st_dev == info->st_dev && open.st_ino == info->st_ino;
 }
 
-/* Replacing this file would lose what the command prints: `-o /dev/stdout > FILE`. */
+/* Replacing the file of `-o /dev/stdout > FILE` would lose what the command prints. */
 static enum status refuse_standard_output(const char *path, const struct stat *info) {
     if (!is_open_at(STDOUT_FILENO, info) && !is_open_at(STDERR_FILENO, info)) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: standard output or standard error is redirected to this file", path);
@@ -47,7 +47,7 @@ enum status new_file_write_json(const char *path, const json_t *value, size_t fl
     char *text = json_text(value, flags);
     if (!text) return STATUS_FAILED;
     size_t length = strlen(text);
-    text[length] = '\n'; /* over the NUL */
+    text[length] = '\n'; /* replaces the NUL */
     enum status status = new_file_write(path, text, length + 1);
     mem_free(text);
     return status;
@@ -72,7 +72,7 @@ static char *without_slashes(const char *path) {
     return mem_format("%.*s", (int)length, path);
 }
 
-/* Keeps the message of the failure, whatever removing the directory says. */
+/* Removes the directory, and keeps the message of the original failure. */
 static void remove_keeping_message(const char *folder, enum status status) {
     char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
     (void)folder_remove(folder);
@@ -84,7 +84,7 @@ static void remove_keeping_message(const char *folder, enum status status) {
 
 static const char beside_prefix[] = ".ballast-new-";
 
-/* Removes a directory that nobody has locked: the process that made it was killed. */
+/* Removes a directory if no process holds its lock: the process that created it was killed. */
 static void remove_abandoned(const char *path) {
     int lock;
     bool locked;
@@ -93,13 +93,13 @@ static void remove_abandoned(const char *path) {
     close(lock);
 }
 
-/* Removes such directories next to `beside`. One that cannot be removed stays; it does no harm. */
+/* Removes abandoned directories next to `beside`. One that cannot be removed does no harm. */
 static enum status remove_leftovers(const char *beside) {
     struct names names = {0};
     const char *slash = strrchr(beside, '/');
     char *parent = mem_format("%.*s.", slash ? (int)(slash - beside + 1) : 0, beside);
     if (!parent) return STATUS_FAILED;
-    /* A parent that does not exist yet, or may not be read, has none. */
+    /* A parent that does not exist yet has no leftovers. An unreadable one is skipped. */
     enum status status = access(parent, R_OK) == 0 ? folder_list(parent, &names) : STATUS_OK;
     for (size_t i = 0; i < names.count; i++) {
         if (!name_is_beside(names.items[i], beside_prefix)) continue;
@@ -112,7 +112,7 @@ static enum status remove_leftovers(const char *beside) {
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Before it is locked, another process may remove the directory as abandoned. */
+/* Between creation and locking, another process may remove the directory as abandoned. */
 static enum status create_locked(const char *beside, int *lock) {
     TRY(folder_create(beside));
     TRY(folder_lock(beside, lock, NULL));

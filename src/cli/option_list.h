@@ -1,7 +1,7 @@
-/* The options that only the program has, a row each, as the settings in plan/setting_list.h. */
+/* The options that are not settings, one row each, in the form of plan/setting_list.h. */
 #pragma once
 
-/* A new model. */
+/* New models. */
 #define OPTION_LIST_INIT(X)                                                                                            \
     X(like, NULL, "like", .type = SETTING_TEXT, .argument = "MODEL_DIR|PRESET", .commands = COMMAND_INIT,              \
       .group = GROUP_MODEL, .common = COMMANDS_ALL,                                                                    \
@@ -57,7 +57,7 @@
       .argument = "SECONDS", .commands = COMMANDS_RANKS, .group = GROUP_RANKS,                                         \
       .help = "Seconds without progress of a rank after which the others end with an error")
 
-/* What `plan` shows. */
+/* `plan`. */
 #define OPTION_LIST_PLAN(X)                                                                                            \
     X(purpose, NULL, "for", .type = SETTING_CHOICE, .choices = "train|generate", .fallback = "train",                  \
       .commands = COMMAND_PLAN, .group = GROUP_CLUSTER, .common = COMMAND_PLAN,                                        \
@@ -121,7 +121,7 @@
       .common = COMMAND_REPORT, .help = "Another run to show in the page's plots",                                     \
       .details = "`train` and `resume` need --serve for it.")
 
-/* Text from a model, and files. */
+/* Text generation, and other commands. */
 #define OPTION_LIST_TEXT(X)                                                                                            \
     X(prompt, NULL, "prompt", .type = SETTING_TEXT, .may_be_empty = true, .argument = "TEXT",                          \
       .commands = COMMAND_GENERATE, .group = GROUP_GENERATION, .common = COMMAND_GENERATE,                             \

@@ -68,7 +68,7 @@ char *option_print_commands(const struct setting *option, char list[OPTION_COMMA
     return list;
 }
 
-/* From the command line of a subcommand to its options and arguments. */
+/* Parses the command line of a subcommand. */
 
 enum status option_value_set(const struct setting *option, const char *where, const char *text,
                              struct option_value *value) {
@@ -96,7 +96,7 @@ static enum status unknown_option(const struct options *options, const char *nam
     return status_hint(status, "`ballast %s --help-all` lists all", options->command->name);
 }
 
-/* An option of another command; its name may also be another trainer's name for one of this command. */
+/* Refuses an option of another command. Another trainer may use its name for an option of this command. */
 static enum status foreign_option(const struct options *options, const struct setting *option) {
     char list[OPTION_COMMANDS_BYTES];
     const struct option_alias *alias = option_alias_find(options->command, option->name);
@@ -107,7 +107,7 @@ static enum status foreign_option(const struct options *options, const struct se
                        options->command->name);
 }
 
-/* Whether the next word is the option's value. */
+/* Whether the next argument is the option's value. */
 static bool follows(const struct setting *option, const struct arguments *arguments) {
     const char *next = arguments->next < arguments->count ? arguments->items[arguments->next] : "--";
     return option->bare ? setting_has_choice(option, next) : strncmp(next, "--", 2) != 0;
@@ -187,7 +187,7 @@ static enum status read_arguments(struct options *options, struct arguments *arg
     return STATUS_OK;
 }
 
-/* Of two options that exclude each other, the command line's wins over the config file's. */
+/* If two options exclude each other, the one on the command line wins over the config file's. */
 static enum status exclude_others(struct options *options) {
     for (int i = 0; i < OPT_COUNT; i++) {
         const char *excludes = option_table[i]->excludes;
@@ -244,7 +244,8 @@ static enum status check_arguments(const struct options *options) {
     return status_hint(status, "usage: ballast %s %s [options]", command->name, command->arguments);
 }
 
-/* Options from a --config file: a JSON object with options by their keys, or a run's run.json (step_options.c). */
+/* Reads options from a --config file: a JSON object with options by their keys, or a run's run.json
+ * (step_options.c). */
 
 enum { CONFIG_FILE_LIMIT_BYTES = 1 << 24 };
 
@@ -261,7 +262,7 @@ static enum status unknown_key(const char *path, const struct options *options, 
     return status;
 }
 
-/* The value as text for the command line's parser, so that both have the same rules; NULL: it has the wrong type. */
+/* Converts a value to text for the command line's parser, so that both follow the same rules. NULL: wrong type. */
 static const char *value_text(const struct setting *option, const json_t *value, struct scratch *memory) {
     bool text_type = option->type == SETTING_TEXT || option->type == SETTING_TEXTS || option->type == SETTING_LANES ||
                      option->type == SETTING_DATE || option->type == SETTING_CHOICE;
@@ -317,7 +318,7 @@ static enum status read_key(const char *path, const char *key, const json_t *jso
     enum option_id id = option_find_key(key);
     if (id == OPT_COUNT || id == OPT_config) return unknown_key(path, options, key);
     const struct setting *option = option_table[id];
-    /* One file may serve several commands. */
+    /* One file may serve several commands, so an option of another command is not an error. */
     if (!(option->commands & options->command->bit)) {
         log_note("note: %s: %s: not used by `ballast %s`", path, key, options->command->name);
         return STATUS_OK;
@@ -326,7 +327,7 @@ static enum status read_key(const char *path, const char *key, const json_t *jso
     return where ? options_set_json(where, id, json, SOURCE_CONFIG, options) : STATUS_FAILED;
 }
 
-/* Other trainers' formats. */
+/* Refuses config files in other trainers' formats. */
 static enum status check_format(const char *path, const char *command_name) {
     bool yaml = path_ends(path, ".yaml") || path_ends(path, ".yml");
     if (!yaml && !path_ends(path, ".toml")) return STATUS_OK;
@@ -349,7 +350,7 @@ enum status options_read_object(const char *path, json_t *object, struct options
     return options_is_run(object) ? options_read_run(path, object, options) : read_keys(path, object, options);
 }
 
-/* Fills what the command line left open from a config file. */
+/* Reads the options that the command line does not give from a config file. */
 static enum status options_read_config(const char *path, struct options *options) {
     json_t *object;
     TRY(check_format(path, options->command->name));

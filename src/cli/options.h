@@ -1,4 +1,4 @@
-/* The options and arguments that a subcommand was given: from the command line, the --config file and the table's
+/* Options and arguments of a subcommand. Values come from the command line, the --config file and the table's
  * defaults, in this order of precedence. */
 #pragma once
 
@@ -21,109 +21,110 @@ enum option_id {
 extern const struct setting *const option_table[OPT_COUNT];
 extern const char *const command_names[COMMAND_COUNT];
 
-/* By long name: of these commands, or, if they have none of that name, of others; OPT_COUNT when there is none. */
+/* Finds an option by its long name: among those of the commands, or else among all. OPT_COUNT if there is none. */
 enum option_id option_find(unsigned commands, const char *name);
-/* By a config file's key. */
+/* Finds an option by its key in a config file. */
 enum option_id option_find_key(const char *key);
 enum { OPTION_COMMANDS_BYTES = 128 };
-/* Writes the names of its commands, "train, resume"; returns `list`. */
+/* Writes the names of the option's commands ("train, resume") and returns `list`. */
 char *option_print_commands(const struct setting *option, char list[OPTION_COMMANDS_BYTES]);
-/* What help calls its value; "" of a flag. */
+/* Returns the name of the option's value in help ("N"), or "" for a flag. */
 const char *option_argument(const struct setting *option);
-/* Writes the key; returns `key`. */
+/* Writes the option's key in a config file and returns `key`. */
 char *option_key(const struct setting *option, char key[64]);
 
 struct command;
 
-/* SOURCE_RUN: a run.json as the config file, which has all settings, whether or not somebody chose them. */
+/* SOURCE_RUN: a run.json as the config file, which has all settings, including defaults. */
 enum option_source { SOURCE_NONE, SOURCE_DEFAULT, SOURCE_RUN, SOURCE_CONFIG, SOURCE_COMMAND_LINE };
 
 struct option_value {
     enum option_source source;
     struct setting_value value;
-    VEC(const char *) texts; /* of SETTING_TEXTS */
+    VEC(const char *) texts; /* for SETTING_TEXTS */
 };
 
 struct options {
     const struct command *command;
     struct option_value values[OPT_COUNT];
     VEC(const char *) arguments; /* positional */
-    struct scratch memory;       /* of texts from a config file */
-    bool help, help_all;         /* --help or -h, or --help-all was given: the rest is not checked */
+    struct scratch memory;       /* holds texts from a config file */
+    bool help, help_all;         /* --help, -h or --help-all was given; nothing else is checked */
 };
 
-/* Reads what stands after the subcommand. BAD_INPUT names the option and the rule (and the file, for a config's key).
- * Free in any case with options_free. */
+/* Parses the arguments after the subcommand. BAD_INPUT names the option and the rule, and for a config file its key.
+ * Free with options_free, also after a failure. */
 enum status options_parse(const struct command *command, int count, char **arguments, struct options *out);
 void options_free(struct options *options);
 
-/* Values; the type must be the option's. Without any source: 0, false, NULL. */
+/* Return an option's value; the option must have the function's type. Without a value: 0, false, NULL. */
 bool options_flag(const struct options *options, enum option_id id);
 int64_t options_int(const struct options *options, enum option_id id);
 double options_float(const struct options *options, enum option_id id);
 const char *options_text(const struct options *options, enum option_id id);
-/* True when the user gave it, on the command line or in the config file. */
+/* Whether the user gave the option, on the command line or in the config file. */
 bool options_given(const struct options *options, enum option_id id);
 
-/* Sets each setting that was given, and that the struct has (plan/settings.h). BAD_INPUT for lanes that are none. */
+/* Stores in a struct each of its settings (plan/settings.h) that was given. Returns BAD_INPUT for malformed lanes. */
 enum status options_take(const struct options *options, const struct settings_holder *holder, void *out);
 
-/* The parts of the parser, one file each. */
+/* Parts of the parser. */
 
 /* Sets a value from text; `where` ("--batch", "run.json: batch") begins messages. */
 enum status option_value_set(const struct setting *option, const char *where, const char *text,
                              struct option_value *value);
-/* The same from the file's object. */
+/* Sets options from the object in a config file. */
 enum status options_read_object(const char *path, json_t *object, struct options *options);
-/* Sets a value that a config file gives, unless the command line has it. */
+/* Sets a value from a config file, unless the command line gives the option. */
 enum status options_set_json(const char *where, enum option_id id, const json_t *json, enum option_source source,
                              struct options *options);
-/* Whether a config file is a run's run.json, and what is read from one. */
+/* Whether a config file is a run's run.json; and reads one. */
 bool options_is_run(const json_t *object);
 enum status options_read_run(const char *path, const json_t *object, struct options *options);
 
-/* Names that other trainers (transformers, Megatron-LM, torchtune, axolotl, llm.c) and Ballast 0.1 give the options
+/* Names of the options in other trainers (transformers, Megatron-LM, torchtune, axolotl, llm.c) and in Ballast 0.1
  * (alias.c). Ballast refuses them with a hint that names its own option. */
 
 struct option_alias {
-    enum option_id option; /* the option that takes the same value; OPT_COUNT: none, see the note */
+    enum option_id option; /* the option with the same value; OPT_COUNT: none, see the note */
     const char *names;     /* with "-", separated by blanks */
-    const char *note;      /* how its value or its use differs; NULL: it does not */
-    bool argument;         /* there is no option, since it is an argument; the note says which */
-    bool renamed;          /* the one name is Ballast 0.1's */
+    const char *note;      /* how its value or use differs; NULL: they do not */
+    bool argument;         /* it is an argument in Ballast; the note names it */
+    bool renamed;          /* the only name is that of Ballast 0.1 */
 };
 extern const struct option_alias option_aliases[];
 extern const int option_alias_count;
 
-/* By a name as it is typed or a config's key ("_" is as good as "-"); one whose option serves the command if there is
- * one. NULL: nobody calls an option so. */
+/* Finds an alias by a typed name or a config file's key ("_" equals "-"). Prefers an alias whose option the command
+ * has. Returns NULL if no trainer uses the name. */
 const struct option_alias *option_alias_find(const struct command *command, const char *name);
 
-/* Whether a list of words, separated by blanks, has the word. */
+/* Whether a list of words, separated by blanks, contains a word. */
 bool option_alias_lists(const char *list, const char *name);
 
-/* Adds what does it here as the hint, and returns `status`. `config`: the name is a config's key. */
+/* Adds Ballast's own option as the hint, and returns `status`. `config`: the name is a key in a config file. */
 enum status option_alias_hint(enum status status, const struct command *command, const struct option_alias *alias,
                               bool config);
 
-/* Options that were given and have no effect (effect.c): said once each, as a warning. */
+/* Warnings about options that were given and have no effect (effect.c), once per option. */
 
 struct train_info;
 
-/* When it can be told that an option has no effect: by the options alone, or when the run's data are open. */
+/* When a rule can decide: from the options alone, or after the run's data are open. */
 enum effect_phase { EFFECT_OF_OPTIONS, EFFECT_OF_DATA };
 
 struct option_effect {
     enum option_id option;
     enum effect_phase phase;
-    /* Whether it does nothing; asked only where it was given. `info` is NULL at the first phase. */
+    /* Whether the option has no effect. Called only if it was given. `info` is NULL in the first phase. */
     bool (*is_idle)(const struct options *options, const struct train_info *info);
-    const char *why; /* after "--NAME " */
+    const char *why; /* follows "--NAME " in the warning */
 };
 extern const struct option_effect option_effects[];
 extern const int option_effect_count;
 
-/* Warns of those that do nothing by the options alone. */
+/* Warns about options without an effect, judging by the options alone. */
 void option_effects_warn(const struct options *options);
-/* The same of those that do nothing with these data. `options` is a struct options: it is an event of train.h. */
+/* Warns about options that have no effect with the run's data. `options` is a struct options: this is a callback of
+ * train.h. */
 void option_effects_warn_data(const void *options, const struct train_info *info);

@@ -19,15 +19,16 @@
 #include "text/chat/chat.h"
 #include "text/tokenizer/tokenizer.h"
 
-/* As `ps` and `top` show the process: after the second start it would be that of the link, "exe". */
+/* Sets the name that `ps` and `top` show. After the second start it would be that of the link, "exe". */
 static void take_name(char **arguments) {
     if (!arguments[0]) return;
     const char *slash = strrchr(arguments[0], '/');
     (void)prctl(PR_SET_NAME, slash ? slash + 1 : arguments[0]);
 }
 
-/* The library reads it when it is loaded, before main, hence the second start. Where threads are to be bound to cores
- * it has by then bound this one, and all threads of the second start would share its core. */
+/* OpenMP reads its environment when it is loaded, before main, so the program has to start again. If the environment
+ * binds threads to cores, it does not: OpenMP has already bound this thread, and all threads of a second start would
+ * share its core. */
 void limit_spinning(char **arguments) {
     static const char *const settled[] = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_PROC_BIND", "OMP_PLACES",
                                           "GOMP_CPU_AFFINITY"};
@@ -38,11 +39,8 @@ void limit_spinning(char **arguments) {
         execv("/proc/self/exe", arguments);
 }
 
-/* The whole program: finds the subcommand, runs it, and turns its status into messages and an exit status. */
+/* The program: finds the subcommand, runs it, and turns its status into messages and an exit status. */
 
-/* Calls `run` with the arguments and returns its result. Where `ulimit -s` leaves less than COMMAND_STACK_BYTES, the
- * call is made in a thread with a stack of that size, and all further threads get one. The libraries' code generators
- * need hundreds of KiB. */
 enum { COMMAND_STACK_BYTES = 8 << 20 };
 
 struct call {
@@ -76,7 +74,7 @@ static int start(struct call *call, pthread_t *thread) {
     return error;
 }
 
-/* The thread gets the signals, so that they interrupt its system calls: this one blocks them before that one begins. */
+/* Signals must interrupt the system calls of the new thread, so this thread blocks them before it starts that one. */
 int command_stack_run(int (*run)(int count, char **arguments), int count, char **arguments) {
     struct call call = {.run = run, .count = count, .arguments = arguments, .result = STATUS_FAILED};
     pthread_t thread;
@@ -106,7 +104,7 @@ static const struct command *command_find(const char *name) {
     return NULL;
 }
 
-/* Commands of other programs, with Ballast's way to do the same. */
+/* Commands of other programs, with Ballast's equivalents. */
 static const struct {
     const char *names, *hint;
 } other_commands[] = {
@@ -147,7 +145,7 @@ static enum status unknown_command(const char *name) {
 }
 
 static enum status run_here(const struct command *command, const struct options *options) {
-    /* A closed pipe (`| head`) does not end training: metrics.jsonl has all that is printed. */
+    /* A closed pipe (`| head`) does not end training, because metrics.jsonl also records what is printed. */
     if (command->bit & (COMMAND_TRAIN | COMMAND_RESUME)) signal(SIGPIPE, SIG_IGN);
     log_set_quiet(options_flag(options, OPT_quiet));
     if (!options_flag(options, OPT_quiet) && ranks_talk()) progress_view_open(stderr);
@@ -212,7 +210,7 @@ static enum status print_manual(const char *name) {
 }
 static enum status print_completion(const char *name) { return completion_print(name ? name : "", stdout); }
 
-/* Other texts than a command's help: `ballast help NAME`. `named`: takes one more argument. */
+/* Texts of `ballast help NAME` that are not a command's help. `named`: takes one more argument. */
 static const struct {
     const char *name;
     bool named;
@@ -242,7 +240,7 @@ static enum status run_help(int count, char **arguments) {
     return STATUS_OK;
 }
 
-/* What is no command of the list. */
+/* Handles help, version and unknown commands. */
 static enum status run_other(int count, char **arguments) {
     if (count == 0) {
         enum status status = status_set(STATUS_BAD_INPUT, "no command given");
@@ -258,15 +256,15 @@ static enum status run_other(int count, char **arguments) {
     return unknown_command(name);
 }
 
-/* Ranks agree on what came of a command's options. Of all else rank 0 alone answers: if another rank failed too, mpirun
- * might kill rank 0 before it has told the error. */
+/* All ranks run a command and agree on the result of parsing its options. Only rank 0 handles anything else: if
+ * another rank failed too, mpirun could kill rank 0 before it reports the error. */
 static enum status dispatch(int count, char **arguments) {
     const struct command *command = count > 0 ? command_find(arguments[0]) : NULL;
     if (command) return run_command(command, count - 1, arguments + 1);
     return ranks_talk() ? run_other(count, arguments) : STATUS_OK;
 }
 
-/* Output that did not arrive, on a full disk for example, is a failure. */
+/* Reports a failure if standard output could not be written, for example on a full disk. */
 static enum status finish_output(enum status status) {
     bool failed = fflush(stdout) != 0 || ferror(stdout);
     if (!failed || status != STATUS_OK) return status;
@@ -286,7 +284,7 @@ int cli_run(int count, char **arguments) {
     if (status == STATUS_OK) status = finish_output(dispatch(count, arguments));
     live_line_wipe();
     bool stopped = status_is_stop(status);
-    /* Before the other ranks end: mpirun kills this one as soon as one of them has ended with a status. */
+    /* Report before the other ranks end: mpirun kills this one as soon as another exits with a status. */
     if (stopped && ranks_should_report(status)) report(status);
     enum status end = ranks_close(status);
     if ((!stopped || end != status) && ranks_should_report(end)) report(end);

@@ -19,21 +19,21 @@
 
 static const int64_t same_request_ns = 100000000;
 
-/* Those that ask for a stop. A scheduler sends SIGUSR1 before a job's time is over, and mpirun passes it on. */
+/* Signals that request a stop. A scheduler sends SIGUSR1 before a job's time limit, and mpirun forwards it. */
 static const struct {
     int number;
-    bool repeats; /* several of it are one request */
+    bool repeats; /* several signals are one request */
 } stops[] = {{SIGINT, false}, {SIGTERM, false}, {SIGHUP, true}, {SIGUSR1, true}, {SIGUSR2, true}};
 enum { STOPS = sizeof stops / sizeof *stops };
 
-static atomic_int received; /* which of them, from 1 */
+static atomic_int received; /* index in `stops`, plus 1; 0: none */
 static atomic_llong received_ns, step_now, step_saved;
 static bool installed;
-static struct sigaction before[STOPS]; /* what was set before */
+static struct sigaction before[STOPS]; /* the handlers to restore */
 
-/* A handler may call nothing that is not async-signal-safe: no printf. */
+/* A message that a signal handler builds. A handler may only call async-signal-safe functions, so not printf. */
 struct text {
-    char bytes[256]; /* ends with a 0 */
+    char bytes[256]; /* NUL-terminated */
     size_t used;
 };
 
@@ -58,7 +58,7 @@ static void put_lost(struct text *text) {
     if (saved > 0) put_number(text, saved);
 }
 
-/* Below a live line; of several ranks, one does. */
+/* Prints a line below the live line, on rank 0 only. */
 static void print(const struct text *message) {
     struct text line = {0};
     if (!ranks_talk()) return;
@@ -98,7 +98,8 @@ static int find_stop(int number) {
     return i;
 }
 
-/* mpirun, which ends the ranks of a job whose rank has died: nobody asked for a stop, and nobody is to hear of one. */
+/* Whether mpirun sent the signal, which it does to end a job after the death of a rank. Nobody requested a stop, so
+ * none is reported. */
 static bool is_from_launcher(const siginfo_t *info) { return launch_joined() && info->si_pid == getppid(); }
 
 static void note_signal(int number, siginfo_t *info, void *context) {
@@ -115,8 +116,8 @@ static void note_signal(int number, siginfo_t *info, void *context) {
     errno = kept;
 }
 
-/* Before there is anything to save. A signal from mpirun is no stop that somebody asked for: mpirun itself is ending.
- */
+/* Ends the process before there is anything to save. A signal from mpirun is not a requested stop: mpirun itself is
+ * ending. */
 static void end_at_once(int number, siginfo_t *info, void *context) {
     (void)context;
     struct text text = {0};
@@ -137,7 +138,8 @@ static void install(void (*handler)(int number, siginfo_t *info, void *context),
     }
 }
 
-/* For a rank of --ranks, before it joins its parent. Until the first step a signal then ends the rank with a report. */
+/* Prepares a rank of --ranks, before it joins its parent. Until the first step, a signal ends the rank with a
+ * report. */
 static void stop_signal_join(void) {
     struct sigaction ignored[STOPS];
     if (launch_is_rank()) install(end_at_once, ignored);
@@ -162,14 +164,14 @@ void stop_signal_end(void) {
     installed = false;
 }
 
-/* What this process is: MPI begins once in a process. */
+/* This process's place in the job. A process can initialize MPI only once. */
 static struct {
-    int rank;          /* as the launcher numbers them; -1: alone */
+    int rank;          /* the launcher's number; -1: alone */
     struct comm *comm; /* NULL: alone, or not open */
     int core_sharers;
 } job = {.rank = -1};
 
-/* ---- Who talks ---- */
+/* ---- Output of ranks ---- */
 
 static void drop_line(bool warning, const char *text) { (void)warning, (void)text; }
 
@@ -196,7 +198,7 @@ void ranks_give(struct plan_options *out) {
     out->core_sharers = job.core_sharers;
 }
 
-/* srun sets the first of these for its tasks alone; a batch script has the others too. */
+/* Only srun's tasks have the first variable; a batch script has the others too. */
 static void warn_of_lone_tasks(void) {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *task = getenv("SLURM_PROCID");
     if (job.rank >= 0 || !tasks || atoi(tasks) < 2 || !task || atoi(task) != 0) return;
@@ -224,7 +226,7 @@ static const char *run_folder(const struct options *options) {
     return options->command->bit == COMMAND_TRAIN ? options_text(options, OPT_output) : NULL;
 }
 
-/* Ranks that failed by themselves have said it. */
+/* Adds a hint about the newest checkpoint, unless a failed rank already reported one. */
 static enum status hint_checkpoint(const struct options *options, enum status status) {
     const char *folder = run_folder(options);
     if (status != STATUS_FAILED || !folder || status_hint_text()[0]) return status;
@@ -257,9 +259,9 @@ enum status ranks_launch(const struct options *options, int count, char **given)
     return hint_checkpoint(options, status);
 }
 
-/* ---- A member ---- */
+/* ---- A rank ---- */
 
-/* What may be another on each rank: its device and memory, and what is only looked at. */
+/* Whether ranks may have different values of an option: device, memory, and options that only affect output. */
 static bool is_of_a_rank(enum option_id id) {
     static const enum option_id own[] = {OPT_backend, OPT_device_bytes, OPT_host_bytes, OPT_disk_folder, OPT_config,
                                          OPT_json,    OPT_quiet,        OPT_serve,      OPT_compare};
@@ -282,7 +284,7 @@ static uint64_t hash_value(const struct option_value *value) {
     return hash;
 }
 
-/* After the options. */
+/* Indices after those of the options. */
 enum { COMPARED_ARGUMENTS = OPT_COUNT, COMPARED_COMMAND, COMPARED };
 
 static void hash_options(const struct options *options, uint64_t hash[COMPARED]) {
@@ -294,7 +296,7 @@ static void hash_options(const struct options *options, uint64_t hash[COMPARED])
     hash[COMPARED_COMMAND] = add_text(0, options->command->name);
 }
 
-/* All at once, and one after the other only where that fails. */
+/* Compares all options at once, and one by one only if they differ. */
 static enum status check_options(const struct options *options) {
     uint64_t hash[COMPARED];
     char what[80];
@@ -310,7 +312,7 @@ static enum status check_options(const struct options *options) {
     return comm_check_same(job.comm, "the model or data that they are given", &hash[COMPARED_ARGUMENTS], sizeof *hash);
 }
 
-/* Piece by piece: a program with debug information would take hundreds of MiB on every rank. */
+/* Reads the file in pieces: a program with debug information would take hundreds of MiB on every rank. */
 static enum status hash_file(const char *path, uint64_t *hash) {
     enum { PIECE_BYTES = 1 << 16 };
     struct file_input input;
@@ -329,7 +331,7 @@ static enum status hash_file(const char *path, uint64_t *hash) {
     return status;
 }
 
-/* The linker's or compiler's identity of a program is not everywhere: its bytes are. */
+/* Compares the bytes of the program's file, because not every build has a build ID. */
 static enum status check_program(void) {
     uint64_t hash;
     TRY(hash_file("/proc/self/exe", &hash));
@@ -345,7 +347,7 @@ static enum status check_count(const struct options *options) {
     return status_hint(status, "mpirun and srun say how many: leave --ranks out; or start ballast without them");
 }
 
-/* MPI's own beginning waits for all ranks, and for ever. */
+/* MPI_Init waits for all ranks without a timeout. */
 static void give_up(int number) {
 #define NOT_ALL "the ranks have not all begun: one hangs, or is another program"
     static const char line[] = "ballast: error: " NOT_ALL "\n";
@@ -356,7 +358,7 @@ static void give_up(int number) {
 }
 
 static enum status open_in_time(const struct comm_settings *settings) {
-    enum { PATIENCE = 4 }; /* times what a rank may be silent once all are there: files are read, and nodes set up */
+    enum { PATIENCE = 4 }; /* a multiple of --rank-timeout: at the start, files are read and nodes set up */
     char hint[256];
     mpi_library_explain_start(hint, sizeof hint);
     launch_expect_death(hint);
@@ -409,7 +411,8 @@ enum status ranks_close(enum status status) {
     return closed == STATUS_OK ? status : closed;
 }
 
-/* What is wrong is mostly wrong on all ranks: the lower ones come first, and end the others before these say it too. */
+/* Delays the report by rank. Most errors occur on all ranks; the lowest reports first, and ends the others before
+ * they report too. */
 static void give_way(void) {
     enum { STEP_MS = 500, STEPS_MAX = 8 };
     long ms = STEP_MS * (job.rank < STEPS_MAX ? job.rank : STEPS_MAX);

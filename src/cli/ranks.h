@@ -1,17 +1,18 @@
 /* The program on several ranks.
  *
- * A process is one of three: alone; the parent of `--ranks N`, which starts the program again on N ranks and tells what
- * came of them; or a rank, of such a parent or of an mpirun or srun. Commands that train and evaluate (COMMANDS_RANKS)
- * are carried out by all ranks together. Any other is rank 0's, and the other ranks do nothing, so that a script may
- * have `srun ballast inspect run` too.
+ * A process has one of three roles: alone; the parent of `--ranks N`, which starts the program again on N ranks and
+ * reports their result; or a rank, started by such a parent or by mpirun or srun. All ranks together execute the
+ * commands that train and evaluate (COMMANDS_RANKS). Rank 0 executes other commands, and the other ranks do nothing, so
+ * a script may contain `srun ballast inspect run`.
  *
- * Rank 0 alone talks: the others' standard output goes nowhere, and they keep warnings and notes to themselves. An
- * error is told by the one rank that comm_speaks names, through the parent where there is one.
+ * Only rank 0 prints. The other ranks discard their standard output, warnings and notes. The rank that comm_speaks
+ * selects reports an error, through the parent if there is one.
  *
- *     ranks_join();                               first of all
- *     ranks_open(&options, parsed);               MPI begins; nothing where the process is alone
+ *     ranks_join();                               before anything else
+ *     ranks_open(&options, parsed);               opens MPI; does nothing if the process is alone
  *     … the command …
- *     status = ranks_close(status);               MPI ends, where all went well; of a stop is told before
+ *     if (stopped && ranks_should_report(status)) …;       a stop is reported before MPI closes
+ *     status = ranks_close(status);               closes MPI, unless the command failed
  *     if (ranks_should_report(status)) …;                  this process prints the error
  *     ranks_leave(status);                        ends the other ranks after a failure */
 #pragma once
@@ -21,43 +22,46 @@
 #include "comm/comm.h"
 #include "session/options.h"
 
-/* SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 while the program trains: the `stop` of its train_events. The first asks
- * for a stop, and stderr says so at once. A second SIGINT or SIGTERM ends the process with STATUS_QUIT and says what is
- * lost. A second of the others asks for nothing new: shells and terminals send several SIGHUP, and schedulers SIGUSR1;
- * so does one within a tenth of a second after the first, as timeout(1) sends two. The last two count as SIGTERM: they
- * are what mpirun passes on to its ranks without ending them. */
+/* Handles SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 during training, as the `stop` of train_events.
+ *
+ * The first signal requests a stop and prints a message on stderr at once. A second SIGINT or SIGTERM ends the
+ * process with STATUS_QUIT and reports which steps are lost. A second signal of the other kinds has no effect,
+ * because shells and terminals send several SIGHUP, and schedulers several SIGUSR1. Neither has a second signal
+ * within a tenth of a second, because timeout(1) sends two. SIGUSR1 and SIGUSR2 count as SIGTERM: mpirun forwards
+ * them to its ranks without ending the ranks. */
 
-/* As struct train_events has it; the payload is not used. The first call, before the first step, installs the handlers:
- * until then, while a model is loaded, a signal ends the process. An ignored signal (nohup) stays ignored. */
+/* The `stop` of struct train_events; does not use the payload. The first call, before the first step, installs the
+ * handlers. Until then, while a model is loaded, a signal ends the process. An ignored signal (nohup) stays ignored. */
 enum status stop_signal_poll(void *payload, int64_t step, int64_t saved_step);
-/* Puts back what was set before the first call. */
+/* Restores the handlers that were installed before the first call. */
 void stop_signal_end(void);
 
-/* Which ranks carry the command out, by its bit. */
+/* The role of this process for a command. */
 enum ranks_part { RANKS_ALONE, RANKS_PARENT, RANKS_MEMBER, RANKS_IDLE };
 
-/* Joins the parent of --ranks, where it has one. All but rank 0 fall silent. FAILED where the parent is gone. */
+/* Joins the parent of --ranks, if there is one. Silences all ranks but rank 0. FAILED if the parent is gone. */
 enum status ranks_join(void);
-/* Whether it is alone, or rank 0. May be called by a signal handler. */
+/* Whether this process prints: it is alone, or rank 0. Async-signal-safe. */
 bool ranks_talk(void);
-/* What this process is for the command; of options that were refused, RANKS_PARENT never. */
+/* Returns this process's role for the command. Never RANKS_PARENT if the options were refused. */
 enum ranks_part ranks_part(const struct options *options, enum status parsed);
 
-/* The parent: starts `ballast NAME arguments` on as many ranks as --ranks says and returns what came of them. A failure
- * names the last checkpoint of the run. */
+/* In the parent: starts `ballast NAME arguments` on --ranks ranks and returns their status. The hint of a failure
+ * names the run's last checkpoint. */
 enum status ranks_launch(const struct options *options, int count, char **arguments);
 
-/* A member: opens MPI and agrees with the other ranks on `parsed`, what came of the command line on each. BAD_INPUT, on
- * all ranks, where they are not of the same program or have other options, and where --ranks is another number. */
+/* In a rank: opens MPI and agrees with the other ranks on `parsed`, the status of parsing the command line. Returns
+ * BAD_INPUT on all ranks if they run different programs, have different options, or if --ranks is not their number. */
 enum status ranks_open(const struct options *options, enum status parsed);
-/* The job's ranks, and how many share this one's cores; without ranks nothing is set. */
+/* Sets the job's ranks, and the number of ranks that share this one's cores. Sets nothing if the process is alone. */
 void ranks_give(struct plan_options *out);
-/* NULL: alone. */
+/* NULL if the process is alone. */
 struct comm *ranks_comm(void);
 
-/* MPI's end, unless `status` is a failure. */
+/* Closes MPI, unless `status` is a failure. Returns `status`, or the failure of closing. */
 enum status ranks_close(enum status status);
-/* Reports to the parent where that tells; else whether this process does. */
+/* Whether this process should print the result. With --ranks, sends it to the parent, which prints it, and returns
+ * false. */
 bool ranks_should_report(enum status status);
-/* Returns unless other ranks are to be ended. */
+/* Ends the other ranks after a failure. Returns if MPI is not open. */
 void ranks_leave(enum status status);

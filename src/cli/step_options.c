@@ -10,9 +10,9 @@
 #include "cli/ranks.h"
 #include "session/checkpoint/run_folder.h"
 
-/* A run's run.json as a --config file: `ballast train --config RUN_DIR/run.json -o DIR` repeats the run. Its plan is
- * taken as --plan takes one, so that the bits are the same or it is refused; its model and data stand in for arguments
- * that are not given; its options and memory are settings like those of any config file. */
+/* A run's run.json as a --config file: `ballast train --config RUN_DIR/run.json -o DIR` repeats the run. Its plan
+ * counts as --plan, so the run either has the same bits or is refused. Its model and data replace missing arguments.
+ * Its options and memory are settings like those of any config file. */
 
 static enum option_id find_field(const char *field) {
     for (int i = 0; i < OPT_COUNT; i++)
@@ -20,7 +20,7 @@ static enum option_id find_field(const char *field) {
     return OPT_COUNT;
 }
 
-/* chat_time_s, as the command line has it. */
+/* Converts chat_time_s to the date of --chat-date. */
 static json_t *date_of(const json_t *seconds) {
     char text[32];
     time_t time = (time_t)json_integer_value(seconds);
@@ -29,7 +29,7 @@ static json_t *date_of(const json_t *seconds) {
     return strftime(text, sizeof text, "%Y-%m-%d", &date) > 0 ? json_string(text) : NULL;
 }
 
-/* Bytes as KiB, exactly: the parser refuses small sizes without a unit. */
+/* Converts bytes to an exact number of KiB, because the parser refuses small sizes without a unit. */
 static json_t *size_of(const json_t *bytes) {
     int64_t value = (int64_t)json_integer_value(bytes);
     if (value <= 0 || value >= (int64_t)1 << 40) return json_incref((json_t *)(uintptr_t)bytes);
@@ -38,7 +38,7 @@ static json_t *size_of(const json_t *bytes) {
     return json_string(text);
 }
 
-/* DIR or DIR:SIZE. */
+/* Returns the value of --disk: DIR or DIR:SIZE. */
 static json_t *disk_of(const json_t *memory) {
     const json_t *bytes = json_object_get(memory, "disk_bytes");
     const char *folder = json_string_value(json_object_get(memory, "disk_folder"));
@@ -51,7 +51,7 @@ static json_t *disk_of(const json_t *memory) {
     return text;
 }
 
-/* The value of a field as a config file has it; NULL when out of memory. */
+/* Converts the value of a field to that of a config file. NULL when out of memory. */
 static json_t *value_of(const json_t *object, const struct setting *setting, const json_t *value) {
     const char *field = setting->key;
     char name[SETTING_PRINT_BYTES];
@@ -63,7 +63,7 @@ static json_t *value_of(const json_t *object, const struct setting *setting, con
     return json_incref((json_t *)(uintptr_t)value);
 }
 
-/* Whether the value says "not given". */
+/* Whether the value means "not given". */
 static bool is_open(const char *field, const json_t *value) {
     bool size = strcmp(field, "device_bytes") == 0 || strcmp(field, "host_bytes") == 0;
     return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||
@@ -85,7 +85,7 @@ static enum status take_field(const char *path, const char *part, const json_t *
     return status;
 }
 
-/* Earlier versions wrote 0 or -1 for what was not given. */
+/* Whether it is the 0 or -1 that earlier versions wrote for "not given". */
 static bool is_old_absence(const char *field, const json_t *value) {
     bool number =
         strcmp(field, "epochs") == 0 || strcmp(field, "schedule_steps") == 0 || strcmp(field, "chat_time_s") == 0;
@@ -93,7 +93,7 @@ static bool is_old_absence(const char *field, const json_t *value) {
            (strcmp(field, "warmup_steps") == 0 && json_number_value(value) < 0);
 }
 
-/* The library takes seconds, the command line days. */
+/* Refuses a time within a day: the library takes seconds, the command line days. */
 static enum status require_day(const char *path, const json_t *object, const struct options *options) {
     enum { DAY_S = 24 * 60 * 60 };
     int64_t time_s = (int64_t)json_integer_value(json_object_get(object, "chat_time_s"));
@@ -107,7 +107,7 @@ static enum status take_options(const char *path, const json_t *object, struct o
     const char *field;
     json_t *value;
     TRY(require_day(path, object, options));
-    bool by_epochs = json_number_value(json_object_get(object, "epochs")) > 0; /* of which steps are the outcome */
+    bool by_epochs = json_number_value(json_object_get(object, "epochs")) > 0; /* steps then follow from them */
     json_object_foreach((json_t *)(uintptr_t)object, field, value) {
         if (strcmp(field, "data") == 0 || is_old_absence(field, value)) continue;
         if (strcmp(field, "steps") == 0 && by_epochs) continue;
@@ -120,7 +120,7 @@ static enum status take_memory(const char *path, const json_t *object, struct op
     const char *field;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, field, value) {
-        if (strcmp(field, "disk_bytes") == 0) continue; /* comes with its directory */
+        if (strcmp(field, "disk_bytes") == 0) continue; /* read with its directory */
         TRY(take_field(path, "memory", object, field, options));
     }
     return STATUS_OK;
@@ -133,7 +133,7 @@ static enum status add_argument(const char *path, const char *field, const json_
     return copy ? vec_push(&options->arguments, copy) : STATUS_FAILED;
 }
 
-/* The model, then the data. */
+/* Adds the model, then the data. */
 static enum status take_arguments(const char *path, const json_t *object, struct options *options) {
     const json_t *data = json_object_get(json_object_get(object, "options"), "data"), *value;
     size_t i;
@@ -143,8 +143,8 @@ static enum status take_arguments(const char *path, const json_t *object, struct
     return STATUS_OK;
 }
 
-/* Whether the steps after the change have other bits than in a run that has the new value from its first step on. An
- * option that is given decides for itself. */
+/* Whether a changed field makes the run's bits differ from those of a run with the new value from its first step on.
+ * An option on the command line replaces the run's value, so the change does not matter. */
 static bool alters_bits(const char *field, const json_t *of_run, const struct options *options) {
     enum option_id id = find_field(field);
     if (id < OPT_COUNT && option_table[id]->same_bits) return false;
@@ -167,7 +167,8 @@ static enum status refuse_changed(const char *path, const json_t *object, const 
     return STATUS_OK;
 }
 
-/* Those that are no options are read elsewhere: the plan as --plan is, model and changes below. */
+/* Refuses unknown fields. Fields that are not options are read elsewhere: the plan as --plan, model and changes
+ * below. */
 static enum status refuse_unknown(const char *path, const json_t *object) {
     static const char *const run[] = {"version", "model", "options", "plan", "changes", "recipe_changes", "memory"};
     static const char *const plan[] = {"version", "recipe", "policy", "threads"};
@@ -187,7 +188,7 @@ static enum status check_run(const char *path, const json_t *object, const struc
     return refuse_changed(path, object, options);
 }
 
-/* What `ballast resume` would refuse: above all fields of another type. */
+/* Refuses what `ballast resume` would refuse, above all fields of the wrong type. */
 static enum status check_fields(const char *path, const json_t *object) {
     struct run_settings settings;
     enum status status = run_settings_from_json(path, object, &settings);
@@ -212,7 +213,7 @@ enum status options_read_run(const char *path, const json_t *object, struct opti
     return plan->value.text ? STATUS_OK : STATUS_FAILED;
 }
 
-/* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the directory's name. */
+/* Parses "DIR" or "DIR:SIZE". If the text after the last colon is not a size, it belongs to the directory's name. */
 static enum status read_disk(const char *text, struct memory_options *out) {
     const char *colon = strrchr(text, ':');
     int64_t bytes = 0;
@@ -254,7 +255,7 @@ enum status step_options_read_training(const struct options *options, struct tra
 void text_options_read(const struct options *options, bool answers, struct generate_options *out) {
     generate_options_init(out);
     if (answers) out->tokens = 0;
-    (void)options_take(options, &text_settings, out); /* without lanes */
+    (void)options_take(options, &text_settings, out); /* cannot fail: no setting of this struct is a list of lanes */
     out->ignore_end = options_flag(options, OPT_ignore_end);
     out->stops = options->values[OPT_stop].texts.items;
     out->stop_count = options->values[OPT_stop].texts.count;

@@ -8,7 +8,7 @@
 #include "cli/step_options.h"
 #include "generate/chat.h"
 
-/* The reader must not be moved until it is closed. */
+/* The reader must stay at its address until it is closed. */
 static enum status typed_lines_open(struct typed_lines *out) {
     *out = (struct typed_lines){.terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
     if (pipe2(out->wake, O_CLOEXEC | O_NONBLOCK) != 0)
@@ -24,11 +24,11 @@ static void typed_lines_close(struct typed_lines *reader) {
     mem_free(reader->line);
 }
 
-/* For a signal's handler: ends the wait for a line. */
+/* Ends the wait for a line. Async-signal-safe. */
 static void typed_lines_interrupt(const struct typed_lines *reader) {
     int error = errno;
     ssize_t unused = write(reader->wake[1], "", 1);
-    (void)unused; /* where the pipe is full, the wait ends all the same */
+    (void)unused; /* a full pipe ends the wait too */
     errno = error;
 }
 
@@ -88,8 +88,8 @@ static enum line_event read_plainly(struct typed_lines *reader) {
     return bytes == 0 ? LINE_END : keep(reader, reader->line, bytes);
 }
 
-/* The next line without its newline, valid until the next call. `prompt` is shown at a terminal. Interrupts that came
- * before the call do not count. */
+/* Reads the next line, without its newline; it is valid until the next call. Shows `prompt` at a terminal. Ignores
+ * interrupts that came before the call. */
 static enum line_event typed_lines_next(struct typed_lines *reader, const char *prompt, const char **line) {
     const char *edited;
     size_t bytes;
@@ -143,7 +143,8 @@ static void report_finish(const struct chat_session *session, const struct chat_
         log_note("cut off after %lld tokens (--tokens)", (long long)result->tokens);
 }
 
-/* Reports a text that cannot be answered; at a terminal the conversation goes on. */
+/* Answers a message. At a terminal, only warns about a message that cannot be answered, and the conversation
+ * continues. */
 static enum status answer(struct chat_session *session, const struct typed_lines *reader, const char *text) {
     struct chat_answer answer;
     interrupted = 0;
@@ -169,7 +170,7 @@ static bool is_command(const char *line, const char *name) {
     return strncmp(line, name, length) == 0 && (line[length] == '\0' || line[length] == ' ');
 }
 
-/* What a line asks for; `*ended` for the end. */
+/* Executes one input line, a message or a command. Sets `*ended` if it ends the conversation. */
 static enum status take_line(struct chat_session *session, const struct typed_lines *reader, const char *line,
                              bool *ended) {
     if (line[strspn(line, " \t")] == '\0') return STATUS_OK;

@@ -7,10 +7,10 @@
 #include "cli/step_options.h"
 #include "generate/batch.h"
 
-/* The options, and what was opened for them. */
+/* The options, and the objects opened for them. */
 struct request {
     const struct options *options;
-    const char *text, *file; /* the prompt, or the file of prompts; the other is NULL */
+    const char *text, *file; /* the prompt or the file of prompts; one of them is NULL */
     struct writer_model model;
     struct prompt_encoder encoder;
     struct prompts prompts;
@@ -35,7 +35,7 @@ static enum status write_one(struct request *request) {
     return STATUS_OK;
 }
 
-/* Standard output, or a file. */
+/* Writes a line to a file, or to standard output if `file` is NULL. */
 static enum status put_line(struct file_writer *file, const char *line) {
     if (!file) {
         bool written = printf("%s\n", line) >= 0 && fflush(stdout) == 0;
@@ -45,7 +45,7 @@ static enum status put_line(struct file_writer *file, const char *line) {
     return file_writer_flush(file);
 }
 
-/* The prompt's fields, the text, its counts and why it ended. */
+/* Returns an object with the prompt's fields, the text, token counts and the reason why it ended. */
 static json_t *text_to_json(const struct batch_text *text) {
     json_t *line = json_pack("{s:s%, s:I, s:I, s:s}", "text", text->text, text->bytes, "prompt_tokens",
                              (json_int_t)text->result->prompt_tokens, "tokens", (json_int_t)text->result->tokens,
@@ -58,7 +58,7 @@ static json_t *text_to_json(const struct batch_text *text) {
     return NULL;
 }
 
-/* The new tokens. */
+/* Returns the list of new tokens. */
 static json_t *ids_to_json(const struct batch_text *text) {
     json_t *list = json_array();
     int failed = !list;
@@ -69,10 +69,10 @@ static json_t *ids_to_json(const struct batch_text *text) {
     return NULL;
 }
 
-/* Where texts go: lines of a file or of stdout, and with --json into the document. */
+/* Destination of texts: lines of a file or of stdout, and with --json the document. */
 struct text_output {
     struct file_writer *file; /* NULL: none */
-    json_t *document;         /* an array; NULL: lines are printed */
+    json_t *document;         /* an array; NULL: print lines */
 };
 
 static enum status put_text(void *payload, const struct batch_text *text) {
@@ -117,14 +117,14 @@ static enum status write_many(struct request *request) {
     enum status status;
     TRY_GOTO(status, path ? file_writer_open_named(path, &file) : STATUS_OK, done);
     status = write_texts(request, &output);
-    enum status closed = path ? file_writer_close(&file) : STATUS_OK; /* what was written before a failure stays */
+    enum status closed = path ? file_writer_close(&file) : STATUS_OK; /* keeps the texts written before a failure */
     if (status == STATUS_OK) status = closed;
 done:
     json_decref(output.document);
     return status;
 }
 
-/* OK when the first line of the file is one of ours. */
+/* Returns OK if the first line of the file is one that `generate` writes. */
 static enum status read_texts(const char *path) {
     enum { FIRST_LINE_BYTES = 1 << 20 };
     struct file_input input;
@@ -157,7 +157,7 @@ static enum status check(const struct request *request) {
     return STATUS_OK;
 }
 
-/* Prompts are checked before memory is taken. */
+/* Opens the model and checks the prompts before it allocates memory for weights. */
 static enum status open_request(struct request *request) {
     const struct options *options = request->options;
     struct plan_options plan;

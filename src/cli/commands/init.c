@@ -24,7 +24,7 @@ static enum status add(struct parameters *out, const struct tensor *tensor, cons
     return vec_push(&out->list, target);
 }
 
-/* The parameters' values are drawn while they are written. */
+/* Lists the unquantized parameters. Their values are generated while they are written. */
 static enum status list_plain(const struct graph *graph, const struct byte_store *store, struct parameters *out) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
@@ -35,7 +35,7 @@ static enum status list_plain(const struct graph *graph, const struct byte_store
     return STATUS_OK;
 }
 
-/* Those in fewer bits lie in several tensors each. */
+/* Lists the quantized parameters, each of which is stored as several tensors. */
 static enum status list_quantized(struct graph *graph, struct stored_writer *writer, const struct byte_store *store,
                                   struct parameters *out) {
     size_t parameters = graph->tensors.count;
@@ -66,7 +66,7 @@ static enum status write_weights(const struct new_model *wanted, const struct mo
     return status;
 }
 
-/* transformers takes the family's own tokenizer class, which splits otherwise, unless this file names another. */
+/* Without this file, transformers uses the family's own tokenizer class, which splits text differently. */
 static enum status write_tokenizer_config(const char *folder, int64_t context) {
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:I, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "bos_token", end_of_text,
@@ -95,7 +95,7 @@ static enum status write_tokenizer(const char *text_path, const struct model_con
     return write_tokenizer_config(folder, config->context);
 }
 
-/* The special token comes first in a tokenizer that tokenizer_train makes. */
+/* tokenizer_train gives the special token the id 0. */
 static enum status set_end_of_text(struct model *model) {
     bool good = json_object_set_new(model->config_json, "bos_token_id", json_integer(0)) == 0 &&
                 json_object_set_new(model->config_json, "eos_token_id", json_integer(0)) == 0;
@@ -172,7 +172,7 @@ enum status new_model_write(const struct new_model *wanted, const char *folder, 
     return status;
 }
 
-/* An option for a field that the family's config has no key for. */
+/* Refuses an option for a field that the family's config lacks. */
 static enum status check_field(const struct options *options, enum option_id id, const struct model_family *family,
                                size_t field_offset) {
     if (!options_given(options, id) || model_family_has(family, field_offset)) return STATUS_OK;
@@ -182,7 +182,7 @@ static enum status check_field(const struct options *options, enum option_id id,
                       option_table[id]->name, family->name, option_table[id]->name);
 }
 
-/* Refuses formats whose markup the tokenizer would learn as if it were text. */
+/* Refuses formats whose markup the tokenizer would learn as text. */
 static enum status check_text_path(const char *path) {
     const char *dot = path ? strrchr(path, '.') : NULL;
     if (!dot || (strcmp(dot, ".jsonl") != 0 && strcmp(dot, ".json") != 0 && strcmp(dot, ".bin") != 0)) return STATUS_OK;

@@ -1,5 +1,5 @@
-/* `ballast inspect`: a document for each kind of thing, printed as lines or JSON, and the check of files against their
- * checksums. */
+/* `ballast inspect`: makes a document for each kind of file or directory and prints it as lines or JSON. --verify
+ * compares files with their checksums. */
 #include <jansson.h>
 
 #include "base/file.h"
@@ -16,7 +16,7 @@
 
 enum { KEY_WIDTH = 20, TEXT_BYTES = 512 };
 
-/* A scalar, or a short list of them, in one line. */
+/* Prints a scalar, or a short list of scalars, in one line. */
 static char *value_text(const json_t *value, char text[TEXT_BYTES]) {
     text[0] = '\0';
     if (json_is_string(value)) snprintf(text, TEXT_BYTES, "%s", json_string_value(value));
@@ -36,7 +36,7 @@ static char *value_text(const json_t *value, char text[TEXT_BYTES]) {
     return text;
 }
 
-/* Rows with a name explain themselves. */
+/* Prints column headings, unless rows have names. */
 static void print_heads(const json_t *row) {
     const char *key;
     json_t *value;
@@ -103,7 +103,7 @@ static void print_object(const json_t *object, int indent) {
 
 static void inspect_print(const json_t *object) { print_object(object, 0); }
 
-/* What `inspect` shows of one file: weights, tokens, a tokenizer, a plan, a cluster. */
+/* Documents for files: weights, tokens, tokenizers, plans, clusters. */
 
 static const size_t JSON_LIMIT_BYTES = (size_t)256 << 20;
 
@@ -180,7 +180,7 @@ static enum status inspect_tokenizer(const char *path, json_t **out) {
     return *out ? STATUS_OK : status_no_memory(0, "a summary");
 }
 
-/* Checked as `train --plan` checks it; what else the file says of the plan is shown too. */
+/* Checks the plan as `train --plan` does. Also shows the file's other fields. */
 static enum status inspect_plan(const char *path, json_t *object, json_t **out) {
     struct plan plan;
     TRY(plan_from_json(path, object, &plan));
@@ -193,7 +193,7 @@ static enum status inspect_plan(const char *path, json_t *object, json_t **out) 
     return STATUS_OK;
 }
 
-/* With the sources of its figures, where the file gives them. */
+/* Includes the sources of the figures, if the file gives them. */
 static enum status inspect_cluster(const char *path, const json_t *object, json_t **out) {
     struct cluster cluster;
     TRY(cluster_from_json(path, object, &cluster));
@@ -235,11 +235,11 @@ static enum status inspect_json_file(const char *path, json_t **out) {
     return status;
 }
 
-/* What `inspect` shows of a directory: a model, a checkpoint, a run. */
+/* Documents for directories: models, checkpoints, runs. */
 
 enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 
-/* A checkpoint is a model with its position and plan next to the weights. */
+/* Adds the position and the plan, which a checkpoint has next to the weights. */
 static enum status add_state(const char *folder, json_t *summary) {
     char *path = path_join(folder, "state.json");
     json_t *state = NULL;
@@ -268,7 +268,7 @@ static enum status inspect_model(const char *folder, json_t **out) {
     return STATUS_OK;
 }
 
-/* The last whole line of metrics.jsonl that has a loss; NULL when there is none. */
+/* Returns the last complete line of metrics.jsonl that has a loss, or NULL. */
 static json_t *last_step(const char *folder) {
     json_t *last = NULL;
     char *path = path_join(folder, "metrics.jsonl");
@@ -331,7 +331,7 @@ static enum status list_problems(struct checkpoint_examination *found, json_t *p
     return status;
 }
 
-/* One directory: {"name", "checksums", "files", "bytes", "problems": [text]}. */
+/* Adds the result for a directory: {"name", "checksums", "files", "bytes", "problems": [text]}. */
 static enum status verify_folder(const char *folder, const char *name, json_t *folders) {
     struct checkpoint_examination found;
     json_t *problems = json_array();
@@ -403,8 +403,8 @@ static enum status judge(const char *folder, const json_t *folders) {
         "%s: has no checksums to compare with" HINT "--verify takes a run or a checkpoint that Ballast wrote", folder);
 }
 
-/* Compares the files of a checkpoint, of a run's checkpoints and model, or of any directory with a manifest with their
- * checksums, and prints what it finds. BAD_INPUT when something is damaged, or when there are no checksums at all. */
+/* Compares files with their checksums, and prints the result. `folder` is a checkpoint, a run (its checkpoints and
+ * model), or any directory with a manifest. Returns BAD_INPUT if a file is damaged, or if there are no checksums. */
 static enum status inspect_verify(const char *folder, bool json) {
     if (!file_is_folder(folder))
         return status_set(STATUS_BAD_INPUT,

@@ -13,7 +13,7 @@
 #include "report/console/plan_table.h"
 #include "session/plan.h"
 
-/* Explains what "available" leaves out. */
+/* Explains the reserve that "available" excludes. */
 static void print_reserve(void) {
     char process[SIZE_TEXT];
     printf("available: to this process within its cgroup, less %s for each process and %.0f%% left free;\n"
@@ -21,7 +21,7 @@ static void print_reserve(void) {
            size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
 }
 
-/* As text, or into the document that is printed. */
+/* Prints the sharding strategies, or adds them to the document. */
 static enum status explain_strategies(const struct session_plan *plan, json_t *document) {
     struct plan_strategies strategies;
     if (!plan_strategies_are_known(plan)) return STATUS_OK;
@@ -43,7 +43,7 @@ static enum status explain_strategies(const struct session_plan *plan, json_t *d
     return status;
 }
 
-/* The same of the layout that the solver chose. */
+/* Prints the layout that the solver chose, or adds it to the document. */
 static enum status explain_layout(const struct session_plan *plan, json_t *document) {
     struct layout_report report;
     if (!layout_report_applies(plan)) return STATUS_OK;
@@ -99,7 +99,7 @@ static enum status choose_described_dtype(const struct cluster *cluster, bool gi
                        "use --dtype fp32");
 }
 
-/* Where --cluster describes a device that is not in this machine, the plan is made for that device. */
+/* If --cluster describes a device that this machine lacks, plans for that device. */
 static enum status find_described(const struct options *options, struct plan_options *plan) {
     struct cluster cluster;
     if (!SETTINGS_HAVE(plan, cluster_path) || options_given(options, OPT_backend)) return STATUS_OK;
@@ -111,7 +111,8 @@ static enum status find_described(const struct options *options, struct plan_opt
     return STATUS_OK;
 }
 
-/* Nodes of as many ranks as the cluster file's links were measured on, where those divide the ranks. */
+/* The default number of nodes gives each node as many ranks as in the cluster file, if that number divides the
+ * ranks. */
 static enum status count_nodes(const struct options *options, const struct plan_options *plan, int ranks, int *out) {
     struct cluster cluster = {.rates.links.mesh.per_node = ranks};
     *out = (int)options_int(options, OPT_nodes);
@@ -122,7 +123,7 @@ static enum status count_nodes(const struct options *options, const struct plan_
     return STATUS_OK;
 }
 
-/* The ranks to plan for, of which none is here. */
+/* Reads the number of ranks to plan for; they do not run now. */
 static enum status read_ranks(const struct options *options, struct plan_options *plan) {
     int ranks = (int)options_int(options, OPT_ranks), nodes;
     if (!options_given(options, OPT_ranks)) {
@@ -138,8 +139,8 @@ static enum status read_ranks(const struct options *options, struct plan_options
     return STATUS_OK;
 }
 
-/* A search compiles programs one after the other: each takes what the one before gave back, in place of new pages,
- * which the system clears. Large blocks lie on the heap too, and its end is kept. */
+/* Makes malloc reuse freed memory. A search compiles one program after another, and the system would have to clear
+ * new pages for each. Large blocks therefore come from the heap too, and its end is not trimmed. */
 static void keep_freed_memory(void) {
 #ifdef __GLIBC__
     enum { KEPT_BYTES = 1 << 30 };
@@ -163,7 +164,7 @@ static enum status run(const struct options *options) {
     keep_freed_memory();
     requested.outline = true;
     requested.by_sum = strcmp(options_text(options, OPT_objective), "sum") == 0;
-    TRY(step_options_read_training(options, &training)); /* the optimizer's, which are part of the recipe */
+    TRY(step_options_read_training(options, &training)); /* the optimizer's options belong to the recipe */
     TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &requested,
                       &training, &session, &plan));
     struct step_summary prediction;

@@ -10,7 +10,7 @@
 #include "session/plan.h"
 #include "session/session.h"
 
-/* The measurements; only the cluster and its rates without a model. */
+/* The measurements. Without a model, only those of the cluster. */
 struct profiling {
     struct plan_options requested;
     struct session session;
@@ -19,7 +19,7 @@ struct profiling {
     struct profile_row *rows; /* found.report.operators */
 };
 
-/* The command measures anew and stores what it finds for later commands. */
+/* The command measures again, and stores the results for later commands. */
 static const struct measuring measuring = {.anew = true};
 
 /* Refuses options that need a model. */
@@ -47,12 +47,13 @@ static enum status refuse_without_model(const struct options *options) {
     return STATUS_OK;
 }
 
-/* One rank measures for all, as many at once as there are on its host, and tells of it. */
+/* Whether this rank prints the measurements. Rank 0 measures for all ranks, with as many processes as its host has
+ * ranks. */
 static bool reports(const struct profiling *profiling) {
     return !profiling->requested.comm || profiling->requested.comm->rank == 0;
 }
 
-/* Calls of each operator in a step. */
+/* Counts the calls of each operator in a step. */
 static enum status count_calls(struct profiling *profiling) {
     const struct program *program = programs_main(&profiling->plan.programs)->program;
     const struct profile_report *report = &profiling->found.report;
@@ -97,7 +98,7 @@ static json_t *row_to_json(const struct profile_row *row) {
                      activity_name(profiled->activity), "flops", cost.flops, "bytes", cost.bytes);
 }
 
-/* The cluster's document with the model's operators. */
+/* Returns the cluster's document, with the model's operators. */
 static json_t *document(const struct profiling *profiling) {
     json_t *object = cluster_to_json(&profiling->found.cluster);
     if (!object || !profiling->rows) return object;
@@ -132,7 +133,7 @@ static enum status put_out(const struct options *options, struct profiling *prof
     return STATUS_OK;
 }
 
-/* The links between ranks, where there are several: all of them measure it together. */
+/* Measures the links between ranks. All ranks take part. */
 static enum status measure_links(struct profiling *profiling) {
     struct comm *comm = profiling->requested.comm;
     struct machine machine;

@@ -18,8 +18,8 @@ static enum status read_run(const char *folder, const char *beside, json_t **out
     return status;
 }
 
-/* The plan's step, simulated. What stands in the way, a model that is elsewhere or a disk that is not named, leaves the
- * page without it. */
+/* Adds the simulated step of the plan. If that is not possible, because the model has moved or --disk is missing,
+ * the page shows no prediction. */
 static enum status predict(const struct options *options, json_t *document) {
     struct prediction prediction;
     json_t *timeline = NULL;
@@ -45,7 +45,7 @@ static enum status write_page(const char *path, const json_t *document) {
     return status;
 }
 
-/* Next to what it shows: RUN_DIR/report.html, plan.json's plan.html. */
+/* Returns the default path: RUN_DIR/report.html, or plan.html for plan.json. */
 static char *default_output(const char *source, bool folder) {
     if (folder) return path_join(source, "report.html");
     size_t length = strlen(source);
@@ -53,7 +53,7 @@ static char *default_output(const char *source, bool folder) {
     return mem_format("%.*s.html", (int)length, source);
 }
 
-/* A file that is there is replaced only if it is a page. */
+/* Returns OK if an existing file is a page, which may be replaced. */
 static enum status read_page(const char *path) {
     static const char start[] = "<!doctype html>";
     char *text;
@@ -76,7 +76,7 @@ static enum status serve_run(const char *address, const char *run_folder, const 
     sigprocmask(SIG_BLOCK, &stops, &before);
     enum status status = server_open(address, run_folder, beside, &server);
     if (status == STATUS_OK) {
-        fprintf(stderr, "page: %s\n", server_url(server)); /* with --quiet too: it names a free port */
+        fprintf(stderr, "page: %s\n", server_url(server)); /* with --quiet too: it shows the chosen port */
         sigwait(&stops, &number);
         server_close(server);
     }
@@ -84,7 +84,7 @@ static enum status serve_run(const char *address, const char *run_folder, const 
     return status;
 }
 
-/* A directory without a run is refused: the server would answer 503 to the end. */
+/* Refuses a directory without a run, for which the server would only ever answer 503. */
 static enum status serve_existing(const char *address, const char *run_folder, const char *beside) {
     json_t *document;
     TRY(read_run(run_folder, beside, &document));

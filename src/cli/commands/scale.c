@@ -15,17 +15,17 @@
 
 static const double DAY_S = 86400;
 
-/* What is asked, and what came of it. */
+/* The request and its results. */
 struct scale_plan {
     struct choice_request request;
-    double price;                /* of a device an hour; 0: not given */
-    double tokens;               /* of the whole training; 0: not given */
+    double price;                /* price of a device per hour; 0: not given */
+    double tokens;               /* tokens of the whole training; 0: not given */
     double target_days;          /* 0: not given */
-    struct failures failures;    /* node_mtbf_s 0: none are counted */
-    struct choices pareto_front; /* for request.devices; empty where --devices was not given */
+    struct failures failures;    /* node_mtbf_s 0: no failures */
+    struct choices pareto_front; /* for request.devices; empty without --devices */
     struct choice curve[CHOICE_CURVE_MAX];
     int curve_count;
-    const struct choice *target; /* of the curve: the fewest that end in time; NULL: none do, or none are asked */
+    const struct choice *target; /* the fewest devices of the curve that meet target_days; NULL: none, or no target */
 };
 
 static const char *const scale_plan_recompute_names[RECOMPUTE_COUNT] = {[RECOMPUTE_NONE] = "none",
@@ -43,36 +43,36 @@ static int64_t nodes_of(const struct scale_plan *plan, const struct choice *choi
     return (choice->devices + node - 1) / node;
 }
 
-/* Of work between two checkpoints: a step at least. */
+/* Seconds of work between two checkpoints, at least one step. */
 static double scale_plan_checkpoint_every_s(const struct scale_plan *plan, const struct choice *choice) {
     return fmax(failures_best_interval_s(&plan->failures, nodes_of(plan, choice)), choice->forecast.step_s);
 }
 
-/* Of the time, the part that is work which lasts. */
+/* Fraction of the time spent on work that no failure discards. */
 static double scale_plan_useful(const struct scale_plan *plan, const struct choice *choice) {
     if (plan->failures.node_mtbf_s <= 0) return 1;
     return failures_useful_part(&plan->failures, nodes_of(plan, choice), scale_plan_checkpoint_every_s(plan, choice));
 }
 
-/* Of the data sheet's rate, FLOPs of the model. */
+/* Model FLOPs as a fraction of the data sheet's rate. */
 static double scale_plan_mfu(const struct scale_plan *plan, const struct choice *choice) {
     return choice->forecast.flops / choice->forecast.step_s / (double)choice->devices /
            plan->request.cluster.device.limits.bf16_flops_per_s;
 }
 
-/* INFINITY where failures leave no time. */
+/* Days of the whole training. INFINITY if failures leave no time for it. */
 static double scale_plan_days(const struct scale_plan *plan, const struct choice *choice) {
     return plan->tokens / scale_plan_step_tokens(plan) * choice->forecast.step_s / scale_plan_useful(plan, choice) /
            DAY_S;
 }
 
-/* Of a million tokens. */
+/* Price of a million tokens. */
 static double scale_plan_price(const struct scale_plan *plan, const struct choice *choice) {
     double seconds = choice->forecast.step_s / scale_plan_useful(plan, choice);
     return plan->price / 3600 * (double)choice->devices * seconds / scale_plan_step_tokens(plan) * 1e6;
 }
 
-/* --- columns of the tables --- */
+/* --- table columns --- */
 
 #define CELL(name) static enum status name(const void *context, const struct choice *choice, struct text_buffer *out)
 
@@ -139,9 +139,10 @@ static size_t find_columns(const struct scale_plan *plan, struct scale_column ou
     return count;
 }
 
-/* --- what is drawn --- */
+/* --- drawings --- */
 
-/* The fastest layout for --devices; else the fewest devices that end in time, or the most that were looked at. */
+/* The layout to draw: the fastest for --devices, else the fewest devices that meet the target, else the most devices
+ * of the curve. */
 static const struct choice *chosen_of(const struct scale_plan *plan) {
     if (plan->pareto_front.list.count > 0) return choices_fastest(&plan->pareto_front);
     if (plan->target) return plan->target;
@@ -177,7 +178,7 @@ static enum status read_start(const char *path, const char *start, const char *k
 static enum status read_page(const char *path) { return read_start(path, "<!doctype html>", "page"); }
 static enum status read_drawing(const char *path) { return read_start(path, "<svg", "drawing"); }
 
-/* BAD_INPUT where --page or --svg would write over a file of another kind: before anything is computed. */
+/* Before any computation, returns BAD_INPUT if --page or --svg would overwrite a file of another kind. */
 static enum status scale_plan_check_outputs(const struct options *options) {
     const char *folder = options_text(options, OPT_svg);
     if (options_given(options, OPT_page)) TRY(new_file_check(options_text(options, OPT_page), "a page", read_page));
@@ -204,7 +205,7 @@ static enum status write_page(const char *path, const struct scale_plan *plan, c
     return status;
 }
 
-/* Writes what --page and --svg ask for. */
+/* Writes the page of --page and the drawings of --svg. */
 static enum status scale_plan_show(const struct options *options, const struct scale_plan *plan) {
     if (!options_given(options, OPT_page) && !options_given(options, OPT_svg)) return STATUS_OK;
     char *name = mem_format("%s on %s", options->arguments.items[0], options_text(options, OPT_cluster_path));
@@ -223,7 +224,7 @@ bool scale_plan_is_requested(const struct options *options) {
     return options_given(options, OPT_devices) || options_given(options, OPT_target_days);
 }
 
-/* "1T", "300B", "2.5e9". */
+/* Parses a number of tokens: "1T", "300B", "2.5e9". */
 static enum status read_tokens(const char *text, double *out) {
     static const char units[] = "KMBT";
     char *end;
@@ -284,7 +285,7 @@ static enum status read_cluster(const struct options *options, struct choice_req
         "clusters/h100x8.json has all that is needed");
 }
 
-/* Options that a plan for many devices heeds; any other would do nothing there. */
+/* The options that apply to a plan for many devices. Others have no effect there and are refused. */
 static const enum option_id heeded[] = {OPT_config,      OPT_json,  OPT_cluster_path,    OPT_devices,
                                         OPT_price,       OPT_batch, OPT_sequence_length, OPT_train_tokens,
                                         OPT_target_days, OPT_mtbf,  OPT_checkpoint_time, OPT_restart_time,
@@ -328,9 +329,7 @@ static enum status read_request(const struct options *options, struct scale_plan
     return STATUS_OK;
 }
 
-/* Share of the time that is work which no failure undoes. */
-/* Of the whole training; INFINITY where failures leave no time. */
-/* The curve ends at --devices where that is more than CURVE_DEVICES. */
+/* The curve ends at CURVE_DEVICES, or at --devices if that is larger. */
 static int64_t curve_devices_max(const struct scale_plan *plan) {
     enum { CURVE_DEVICES = 4096 };
     return plan->request.devices > CURVE_DEVICES ? plan->request.devices : CURVE_DEVICES;
@@ -340,7 +339,8 @@ static bool is_in_time(const struct scale_plan *plan, const struct choice *choic
     return scale_plan_days(plan, choice) <= plan->target_days;
 }
 
-/* Puts the fewest devices between two numbers of the curve that end in time before the `index`-th, which does. */
+/* The `index`-th point of the curve meets the target. Inserts before it the fewest devices, after the previous
+ * point, that meet it too. */
 static enum status look_between(struct scale_plan *plan, int index, const struct calibration *calibration) {
     int64_t node = plan->request.cluster.network.devices;
     int64_t devices = index > 0 ? plan->curve[index - 1].devices + node : node;
@@ -368,7 +368,7 @@ static enum status find_target(struct scale_plan *plan, const struct calibration
     return STATUS_OK;
 }
 
-/* --- as text --- */
+/* --- text --- */
 
 static void print_head(const struct scale_plan *plan, const char *names) {
     printf("%s  tensor  pipeline   data  partition          recompute  micro  GB/device      step    MFU    "
@@ -434,9 +434,9 @@ static void print_text(const struct options *options, const struct scale_plan *p
     print_target(plan);
 }
 
-/* --- as JSON --- */
+/* --- JSON --- */
 
-/* Null where it is not known or not finite. */
+/* Returns null if the value is unknown or not finite. */
 static json_t *float_or_null(bool known, double value) {
     return known && isfinite(value) ? json_real(value) : json_null();
 }

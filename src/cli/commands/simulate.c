@@ -108,14 +108,14 @@ done:
     return status;
 }
 
-/* Seconds of the recorded step by the run's clock; below 0: none was recorded. */
+/* Measured seconds of the recorded step; negative if none was recorded. */
 static double measured_s(const struct prediction *prediction) {
     const json_t *seconds = json_object_get(prediction->measured, "wall_s");
     if (!json_is_number(seconds)) seconds = json_object_get(prediction->measured, "step_s");
     return json_is_number(seconds) ? json_number_value(seconds) : -1;
 }
 
-/* Which step that is; 0: not known. */
+/* Number of the recorded step; 0: unknown. */
 static json_int_t measured_step(const struct prediction *prediction) {
     return json_integer_value(json_object_get(prediction->measured, "step"));
 }
@@ -163,7 +163,7 @@ static void print_streams(const struct prediction *prediction) {
                step->streams[s].waiting_s);
 }
 
-/* The costs may have been measured again since the plan was made. */
+/* Prints the plan's own prediction if it differs, because costs may have been measured again since. */
 static void print_planned(const struct prediction *prediction) {
     double step = prediction->timeline->step_s, planned = prediction->planned.step_s;
     if (planned > 0 && fabs(step / planned - 1) > 5e-4)
@@ -205,7 +205,7 @@ static enum status is_trace(const char *path) {
     return trace ? STATUS_OK : STATUS_BAD_INPUT;
 }
 
-/* Next to the run's timeline.json, where `ballast report` and `--serve` find it. */
+/* Writes predicted.json next to the run's timeline.json, for `ballast report` and `--serve`. */
 static enum status keep(const struct prediction *prediction) {
     if (!prediction->measured_path) return STATUS_OK;
     char *path = path_join(prediction->path, "predicted.json");

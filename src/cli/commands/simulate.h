@@ -1,5 +1,5 @@
-/* What `ballast simulate` and `ballast report` foretell: a plan's or a run's step, from its program and what this
- * machine was measured to do. */
+/* Predicts the step of a plan or run from its program and measurements of this machine, for `ballast simulate` and
+ * `ballast report`. */
 #pragma once
 
 #include <jansson.h>
@@ -10,26 +10,26 @@
 #include "session/machine_costs.h"
 #include "session/plan.h"
 
-/* What is simulated, and all that is found out about it. */
+/* A simulated step, with its inputs and results. */
 struct prediction {
     const char *path;            /* the plan file or the run's directory */
-    const char *model;           /* directory; in `memory` or the options */
-    struct plan decided;         /* of that file or run */
-    struct plan_options machine; /* of these the machine's alone: cluster file, disk (the option's, else the run's) */
+    const char *model;           /* directory; stored in `memory` or the options */
+    struct plan decided;         /* the plan of that file or run */
+    struct plan_options machine; /* only the machine's options: cluster file, disk (by option, else the run's) */
     struct scratch memory;
-    const char *measured_path; /* in `memory`; NULL: a plan */
-    json_t *measured;          /* the run's timeline.json; NULL: it has none */
+    const char *measured_path; /* stored in `memory`; NULL for a plan file */
+    json_t *measured;          /* the run's timeline.json; NULL: none */
     struct session session;
     struct session_plan plan;
     struct machine_costs costs;
     struct stage_steps stages;
-    const struct timeline *timeline; /* of `stages` */
+    const struct timeline *timeline; /* part of `stages` */
     struct step_summary step;
-    struct step_summary planned; /* what the plan file, or the run's, said when it was made; empty: nothing */
+    struct step_summary planned; /* the prediction stored in the plan file or run; empty: none */
 };
 
-/* Of the command's first argument, with its --model, --disk and --cluster; a run knows its disk. BAD_INPUT names file
- * and field. It measures what was not measured on this machine before, for some seconds. The caller frees in any case.
- */
+/* Predicts the step of the command's first argument, with --model, --disk and --cluster. A run has a disk of its
+ * own. Takes some seconds to measure operators that were not measured on this machine before. BAD_INPUT names file
+ * and field. The caller calls prediction_free, also after a failure. */
 enum status prediction_make(const struct options *options, struct prediction *out);
 void prediction_free(struct prediction *prediction);

@@ -1,4 +1,4 @@
-/* `ballast train` and `ballast resume`, and what watches their runs: the console, and with --serve the page. */
+/* `ballast train` and `ballast resume`, with their console output and, with --serve, the page. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -16,13 +16,13 @@
 
 struct run_views {
     struct console *console;
-    struct server *server; /* NULL: not asked for */
-    struct console_account
-        complete;               /* of a run that had all its steps before; no directory: there was something to do */
-    struct train_events events; /* the console's, what tells of options without an effect, and signals that stop */
+    struct server *server;           /* NULL: no --serve */
+    struct console_account complete; /* a run that was complete before; without a directory if there were steps to do */
+    struct train_events events;      /* those of the console, warnings about options without an effect, stop signals */
 };
 
-/* Before anything else is done, so that a port that is taken is told at once. The caller closes in any case. */
+/* Opens the server before any other work, so that a port in use is reported at once. The caller calls
+ * run_views_close, also after a failure. */
 static enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out) {
     *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_quiet) || !ranks_talk())};
     if (!out->console) return STATUS_FAILED;
@@ -32,7 +32,7 @@ static enum status run_views_open(const struct options *options, const char *run
     out->events.stop = stop_signal_poll;
     if (!options_given(options, OPT_serve) || !ranks_talk()) return STATUS_OK;
     TRY(server_open(options_text(options, OPT_serve), run_folder, options_text(options, OPT_compare), &out->server));
-    fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: a free port is known from here alone */
+    fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: it shows the chosen port */
     return STATUS_OK;
 }
 
@@ -40,7 +40,7 @@ static json_t *number_or_null(bool known, double value) {
     return known && isfinite(value) ? json_real(value) : json_null();
 }
 
-/* The steps and losses of this process. */
+/* Returns the steps and losses of this process. */
 static json_t *steps_to_json(const struct console_account *account) {
     bool stepped = account->steps > 0, validated = account->valid_step > 0;
     double seconds = (double)(clock_now_ns() - account->began_ns) * 1e-9;
@@ -54,14 +54,14 @@ static json_t *steps_to_json(const struct console_account *account) {
         "best_val_step", validated ? json_integer(account->best_step) : json_null());
 }
 
-/* Paths that are not UTF-8 are null. */
+/* Frees the path. A path that is not UTF-8 becomes null. */
 static json_t *path_to_json(char *path) {
     json_t *text = path ? json_string(path) : NULL;
     mem_free(path);
     return text ? text : json_null();
 }
 
-/* The last error, which may name such a path: what is not UTF-8 is fixed. */
+/* Returns the last error. It may contain a path that is not UTF-8, whose invalid bytes are replaced. */
 static json_t *message_to_json(void) {
     struct text_buffer text = {0};
     const char *message = status_message();
@@ -88,7 +88,7 @@ static json_t *outcome_to_json(const struct console_account *account, enum statu
     return NULL;
 }
 
-/* Says that `train --continue` found a run with all its steps done. */
+/* Reports that `train --continue` found a complete run. */
 static void run_views_report_complete(struct run_views *views, const char *run_folder, int64_t steps) {
     struct console_account *account = &views->complete;
     *account = (struct console_account){.begun_steps = steps, .run_steps = steps, .began_ns = clock_now_ns()};
@@ -97,8 +97,8 @@ static void run_views_report_complete(struct run_views *views, const char *run_f
              (long long)steps);
 }
 
-/* With --json, what the run came to on stdout: finished, stopped or failed; nothing where it did not begin. Returns
- * `status`, with its message as it is, or how the printing failed. */
+/* With --json, prints the result of the run on stdout: finished, stopped or failed. Prints nothing if the run did
+ * not begin. Returns `status` with its message, or the failure of printing. */
 static enum status run_views_put_out(const struct options *options, const struct run_views *views, enum status status) {
     const struct console_account *done = &views->complete;
     const struct console_account *account = done->run_folder[0] ? done : console_account(views->console);
