@@ -24,7 +24,7 @@ static enum status encode_text(struct prompt_encoder *encoder, const char *text,
     return chat_prompt_encode_text(&encoder->prompt, encoder->system, text, ids);
 }
 
-/* Takes over the source (NULL: out of memory). */
+/* Appends a prompt, and takes ownership of `source` (NULL: out of memory). */
 static enum status add_prompt(json_t *source, struct prompts *prompts, struct prompt **out) {
     if (!source) return status_no_memory(0, "a prompt");
     if (vec_push(prompts, (struct prompt){.source = source}) != STATUS_OK) {
@@ -84,7 +84,7 @@ static enum status add_text_line(struct prompt_encoder *encoder, const char *pat
     return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", path, (long long)number) : status;
 }
 
-/* Cuts the text at the ends of its lines. */
+/* Adds a prompt for each line. Modifies `text`. */
 static enum status add_lines(struct prompt_encoder *encoder, const char *path, char *text, size_t bytes,
                              struct prompts *prompts) {
     bool json = path_ends(path, ".jsonl");
@@ -118,7 +118,7 @@ void prompts_free(struct prompts *prompts) {
     vec_free(prompts);
 }
 
-/* What became of a prompt. */
+/* The result of a prompt. */
 struct outcome {
     struct kept_text kept;
     struct generate_result result;
@@ -128,10 +128,10 @@ struct outcome {
 struct batch {
     struct writer *writer;
     struct prompts *prompts;
-    struct outcome *outcomes;     /* by prompt */
-    struct written_text *writing; /* by place in the caches; decoder NULL: free */
+    struct outcome *outcomes;     /* one per prompt */
+    struct written_text *writing; /* one per slot of the caches; decoder NULL: free */
     int64_t places, taken;
-    size_t begun, emitted; /* prompts that were begun; whose text went to the sink */
+    size_t begun, emitted; /* prompts that were begun; prompts whose text went to the sink */
     struct generate_result *total;
 };
 
@@ -163,7 +163,7 @@ static enum status take_logits(struct batch *batch, int64_t place, const float *
     return STATUS_OK;
 }
 
-/* Tokens of texts that take a step together. */
+/* The tokens of texts that advance in one decoding step. */
 struct together {
     struct decoding_token tokens[DECODE_TEXTS];
     size_t count;
@@ -192,7 +192,7 @@ static enum status advance(struct batch *batch, int64_t place, struct together *
     return together->count < DECODE_TEXTS ? STATUS_OK : step(batch, together);
 }
 
-/* A token of each text. */
+/* Advances each text by one token. */
 static enum status advance_all(struct batch *batch) {
     struct together together = {.count = 0};
     for (int64_t place = 0; place < batch->places; place++) {

@@ -6,7 +6,7 @@
 #include "generate/writer.h"
 #include "session/model_tokenizer.h"
 
-/* Appends {"role", "content"}; the text must be UTF-8. */
+/* Appends {"role", "content"}. The text must be UTF-8. */
 static enum status chat_prompt_add_message(json_t *messages, const char *role, const char *content) {
     json_t *message = json_pack("{s:s, s:s}", "role", role, "content", content);
     if (!message) return status_set(STATUS_BAD_INPUT, "the %s's text is not valid UTF-8", role);
@@ -42,17 +42,18 @@ enum status chat_prompt_encode_text(struct chat_prompt *prompt, const char *syst
     return chat_prompt_encode(prompt, messages, NULL, ids);
 }
 
-/* An answer that no template has a word of. */
+/* A dummy answer that occurs in no template. */
 static const char answer_text[] = "ballastanswer";
 
-/* The token that stands behind an answer_text; -1: it is none of the added ones, or the template takes no such turn. */
+/* Finds the token that follows answer_text in the rendered template. -1: it is not an added token, or the template
+ * refuses such a turn. */
 static enum status find_turn_end(struct chat_prompt *prompt, int64_t *token) {
     json_auto_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "hello", "role",
                                       "assistant", "content", answer_text);
     if (!messages) return status_no_memory(0, "a conversation");
     enum status status = render(prompt, messages, NULL, false);
     *token = -1;
-    if (status == STATUS_BAD_INPUT) return STATUS_OK; /* what is wrong shows with what is really said */
+    if (status == STATUS_BAD_INPUT) return STATUS_OK; /* the real conversation will show the error, if it has one */
     TRY(status);
     const struct text_buffer *text = &prompt->output.text;
     const char *found = memmem(text->items, text->count, answer_text, sizeof answer_text - 1);
@@ -135,7 +136,7 @@ static enum status encode(struct chat_session *session, const json_t *turns, str
     return chat_prompt_encode(&session->prompt, messages, NULL, ids);
 }
 
-/* Turns are a user's text and its answer. */
+/* A turn is a user message and its answer. */
 static enum status encode_to_fit(struct chat_session *session, json_t *turns, struct token_ids *ids, int64_t *dropped) {
     int64_t positions = session->writer.decoding.positions;
     TRY(encode(session, turns, ids));
@@ -157,13 +158,13 @@ static size_t common_tokens(const struct token_ids *a, const struct token_ids *b
     return common;
 }
 
-/* `ids` becomes what the caches are of, also after a failure. */
+/* Sets `ids` to the tokens in the caches, also after a failure. */
 static enum status write_answer(struct chat_session *session, struct token_ids *ids, struct kept_text *kept,
                                 struct chat_answer *answer) {
     struct writer *writer = &session->writer;
     int64_t left = writer->decoding.positions - (int64_t)ids->count;
     size_t common = common_tokens(&session->ids, ids);
-    if (common == ids->count) common--; /* the last token's logits are wanted */
+    if (common == ids->count) common--; /* the last token is computed again for its logits */
     size_t there = decoding_keep(&writer->decoding, 0, common);
     vec_free(&session->ids);
     session->ids = TAKE(*ids);

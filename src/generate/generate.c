@@ -35,8 +35,8 @@ enum status generate_options_check(const struct generate_options *options) {
 static const char file_name[] = "generation_config.json";
 enum { FILE_LIMIT_BYTES = 1 << 20 };
 
-/* Keys that change nothing in what is written here: lengths are --tokens' and --stop's matter, the rest is about speed,
- * memory, what Python's caller gets back, encoders, or beams (without `num_beams`, which is below). */
+/* Keys that do not change the texts of Ballast. --tokens and --stop control lengths. The other keys concern speed,
+ * memory, return values in Python, encoders, or beam search (without `num_beams`, which is below). */
 static const char *const harmless[] = {
     "_from_model_config",
     "transformers_version",
@@ -82,7 +82,7 @@ static const char *const harmless[] = {
     "generation_kwargs",
 };
 
-/* Keys that change what is written unless they have this value (or null). */
+/* Keys that change texts unless they have this value (or null). */
 static const struct neutral_key {
     const char *name, *value; /* JSON */
 } neutral[] = {
@@ -126,7 +126,7 @@ static bool is_among(const char *key, const char *const *names, size_t count) {
     return false;
 }
 
-/* 1 and 1.0 are one value here. */
+/* Compares values. 1 equals 1.0. */
 static bool has_value(const json_t *value, const char *text) {
     if (json_is_null(value)) return true;
     json_auto_t *wanted = json_loads(text, JSON_DECODE_ANY, NULL);
@@ -244,7 +244,8 @@ static void note_ends(const struct generation_config *config, char note[GENERATI
         text_add(note, GENERATION_NOTE_BYTES, "%s%" PRIu32, i == 0 ? ", eos_token_id " : " ", config->ends.items[i]);
 }
 
-/* Sets what is not given to the file's value, else to the default. `note` gets what is the file's. */
+/* Sets an option that is not given to the file's value, or else to the default. Adds a value from the file to
+ * `note`. */
 static void take(const struct generation_config *config, enum setting_id id, struct generate_options *options,
                  char note[GENERATION_NOTE_BYTES]) {
     const struct setting *setting = &setting_table[id];

@@ -1,9 +1,8 @@
-/* Texts from a model: prompts are computed in chunks, then one token at a time, with the keys and values of what came
- * before in caches.
+/* Generates texts from a model. A prompt is processed in chunks, new tokens one at a time, with key-value caches.
  *
- * Files, in the order to read them: generate (options and results, and what a model's directory says of both); writer
- * (logits from caches, the next token drawn from them, a model that writes, and a text on its way); batch (many texts
- * at a time); chat (conversations). */
+ * Files, in the order to read them: generate (options, results, and generation_config.json); writer (logits from the
+ * caches, sampling, a model ready to generate, and a text in progress); batch (many texts at a time); chat
+ * (conversations). */
 #pragma once
 
 #include <signal.h>
@@ -13,36 +12,36 @@
 #include "session/options.h"
 #include "text/tokenizer/tokenizer.h"
 
-/* Names, legal values and defaults stand in plan/settings.h. generation_config_apply fills what was not given: with
- * what the model's generation_config.json says, else the default. */
+/* Options of text generation. plan/settings.h has names, ranges and defaults. generation_config_apply sets the
+ * options that were not given, from the model's generation_config.json or else to the defaults. */
 struct generate_options {
-    struct settings_given given; /* of the numbers from temperature to repetition_penalty */
-    /* At most so many new ones; fewer when an end-of-text token or a stop comes. 0: as many as the caches hold besides
-     * the prompt, at least 1 */
+    struct settings_given given; /* for temperature to repetition_penalty */
+    /* Maximum new tokens. 0: as many as the caches hold in addition to the prompt, at least 1. */
     int64_t tokens;
-    double temperature; /* 0 takes the likeliest token */
-    int64_t top_k;      /* 0: all; else draws among the k likeliest */
-    double top_p;       /* 1: all; else draws among the fewest likeliest that hold this much probability */
-    /* 1: none. Divides the logits of tokens that are in the prompt or the text, if they are positive, else multiplies
-     * them (Keskar et al., arXiv 1909.05858, section 4.1) */
+    double temperature; /* divides the logits; 0: greedy decoding */
+    int64_t top_k;      /* samples from the k most likely tokens; 0: all */
+    double top_p;       /* samples from the fewest most likely tokens with this total probability; 1: all */
+    /* Penalty for tokens already in the prompt or text: divides positive logits and multiplies negative ones (Keskar
+     * et al., arXiv 1909.05858, section 4.1). 1: none. */
     double repetition_penalty;
-    bool ignore_end; /* false: go on after an end-of-text token */
-    /* None: a text ends before the first of these strings (none empty). Borrowed. */
+    bool ignore_end; /* continue after an end-of-text token */
+    /* A text ends before the first of these strings, none of which is empty. Borrowed. */
     const char *const *stops;
     size_t stop_count;
-    /* NULL: texts end when it is not 0 any more. Borrowed */
+    /* Texts end when this becomes nonzero; NULL: never. Borrowed. */
     const volatile sig_atomic_t *interrupted;
 };
 extern const struct settings_holder text_settings;
-/* Nothing given, the default number of tokens. */
+/* Sets the default number of tokens; all other options are not given. */
 void generate_options_init(struct generate_options *out);
-/* BAD_INPUT for what the sampler does not check. */
+/* Returns BAD_INPUT for values that the sampler does not check. */
 enum status generate_options_check(const struct generate_options *options);
 
-/* New text as soon as it is whole characters and no part of a stop; `bytes` bytes, not NUL-terminated. False stops. */
+/* Receives new text, as soon as it consists of whole characters and cannot be part of a stop: `bytes` bytes, not
+ * NUL-terminated. Return false to end the text. */
 typedef bool generate_sink(void *payload, const char *text, size_t bytes);
 
-/* Why a text ended: an end-of-text token, one of the stops, as many tokens as asked for, or interrupted. */
+/* Why a text ended: an end-of-text token, one of the stops, the maximum number of tokens, or an interrupt. */
 #define GENERATE_FINISH_LIST(X) X(END, "end") X(STOP, "stop") X(LENGTH, "length") X(INTERRUPTED, "interrupted")
 enum generate_finish {
 #define GENERATE_FINISH_ENUM(name, text) GENERATE_FINISH_##name,
@@ -53,24 +52,23 @@ const char *generate_finish_name(enum generate_finish finish);
 
 struct generate_result {
     int64_t prompt_tokens, tokens;
-    double prompt_seconds; /* of the prompt, to the first new token */
-    double seconds;        /* of the new tokens after it */
+    double prompt_seconds; /* until the first new token */
+    double seconds;        /* after the first new token */
     enum generate_finish finish;
 };
 
-/* generation_config.json of a model's directory: what ends a text, and how its authors want tokens to be drawn.
+/* generation_config.json of a model's directory: end tokens, and the authors' sampling options.
  *
- * Read are eos_token_id, do_sample, temperature, top_p, top_k and repetition_penalty. A key that changes what
- * transformers would write and is not supported, or is not known, is told of by a warning; keys that change nothing
- * here (lengths, caches, what is returned, …) are passed over: the table in generate.c has all of them. */
+ * Ballast reads eos_token_id, do_sample, temperature, top_p, top_k and repetition_penalty. It warns about unknown
+ * keys, and about unsupported keys that would change transformers' texts. It ignores keys that have no effect here,
+ * such as lengths, caches and return values. The table in generate.c lists all of them. */
 
 struct generation_config {
-    struct token_ids
-        ends; /* tokens that end a text: those of the file, else of config.json or the tokenizer; may be none */
-    size_t ends_given;           /* how many of them, from the first on, are the file's */
-    bool has_ends;               /* whether the file says it, be it none */
+    struct token_ids ends;       /* end tokens of the file, else of config.json or the tokenizer; may be empty */
+    size_t ends_given;           /* the first so many come from the file */
+    bool has_ends;               /* the file lists end tokens, possibly none */
     bool greedy;                 /* do_sample is false */
-    struct settings_given given; /* which of these four the file says (plan/settings.h) */
+    struct settings_given given; /* which of these four the file has (plan/settings.h) */
     double temperature, top_p, repetition_penalty;
     int64_t top_k;
 };
@@ -88,7 +86,7 @@ void generation_config_free(struct generation_config *config);
 bool generation_config_is_end(const struct generation_config *config, uint32_t token);
 
 enum { GENERATION_NOTE_BYTES = 512 };
-/* Sets what the options leave open: to what the file says, else to the defaults of generate_options. `note` tells what
- * is taken from the file, "" where nothing is. */
+/* Sets the options that are not given, to the file's values or else to the defaults of generate_options. `note`
+ * lists the values from the file, or is "". */
 void generation_config_apply(const struct generation_config *config, struct generate_options *options,
                              char note[GENERATION_NOTE_BYTES]);

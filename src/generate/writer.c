@@ -33,7 +33,7 @@ bool decoding_continues(const struct decoding *decoding, int64_t text, size_t co
            count == cached->start + cached->filled + 1;
 }
 
-/* A program's inputs, one entry for each of its tokens. */
+/* Inputs of a program, one entry per token. */
 struct inputs {
     int32_t *tokens, *positions, *rows;
     int64_t count;
@@ -62,7 +62,7 @@ static enum status compute(struct runner *runner, const struct inputs *inputs, s
     return runner_step(runner, scalars);
 }
 
-/* The next tokens of a text, at most a chunk of them; returns how many through `used`. */
+/* Processes the next tokens of a text, at most one chunk, and returns their number in `used`. */
 static enum status read_chunk(struct decoding *decoding, int64_t text, const uint32_t *ids, size_t left, size_t *used) {
     struct cached_text *cached = &decoding->texts[text];
     struct inputs inputs = find_inputs(decoding->engine, PROGRAM_PREFILL);
@@ -145,7 +145,7 @@ static uint32_t likeliest(const float *logits, int64_t vocab) {
     return (uint32_t)best;
 }
 
-/* How many of the sorted choices stay. */
+/* Returns how many of the sorted choices top_k and top_p keep. */
 static int64_t cut_tail(const struct sampler *sampler) {
     int64_t count = sampler->vocab, top_k = sampler->options->top_k;
     if (top_k > 0 && top_k < count) count = top_k;
@@ -158,7 +158,7 @@ static int64_t cut_tail(const struct sampler *sampler) {
     return used;
 }
 
-/* However often a token is there, it counts once. */
+/* Penalizes a token once, however often it occurs. */
 static enum status score(struct sampler *sampler, const struct sampler_input *input) {
     for (int64_t i = 0; i < sampler->vocab; i++)
         if (isnan(input->logits[i]))
@@ -212,7 +212,7 @@ static void put_out(struct stop_text *text, size_t count) {
     text->held.count -= count;
 }
 
-/* Where the first stop begins; -1: nowhere. */
+/* Returns the position of the first stop, or -1. */
 static int64_t find_stop(const struct stop_text *text) {
     for (size_t at = 0; at < text->held.count; at++)
         for (size_t i = 0; i < text->stop_count; i++) {
@@ -223,7 +223,7 @@ static int64_t find_stop(const struct stop_text *text) {
     return -1;
 }
 
-/* The length of the longest end that a stop may begin with. */
+/* Returns the length of the longest suffix that may be the beginning of a stop. */
 static size_t open_end(const struct stop_text *text) {
     size_t max = 0;
     for (size_t i = 0; i < text->stop_count; i++) {
@@ -302,7 +302,7 @@ static enum status finish(struct written_text *text, enum generate_finish finish
     text->finished = true;
     text->finish = finish;
     TRY(tokenizer_decoder_finish(text->decoder, sink));
-    if (text->out.stopped) text->finish = GENERATE_FINISH_STOP; /* by what was only known now */
+    if (text->out.stopped) text->finish = GENERATE_FINISH_STOP; /* found in the remaining bytes */
     stop_text_finish(&text->out);
     return STATUS_OK;
 }
