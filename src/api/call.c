@@ -1,4 +1,5 @@
-/* Around every public call: one call at a time, the process's state, the last error, log and progress. */
+/* Common to all public calls: exclusion, process state, the last error, log, progress, ranks, and conversion of
+ * options. */
 #include <fenv.h>
 #include <float.h>
 #include <omp.h>
@@ -21,7 +22,7 @@ SAME(BALLAST_STOPPED, STATUS_INTERRUPTED);
 volatile sig_atomic_t library_stopped;
 
 static atomic_bool busy;
-static atomic_int first_process; /* that made a call; 0: none has */
+static atomic_int first_process; /* pid of the first call; 0: none yet */
 
 const char *ballast_version(void) { return BALLAST_VERSION; }
 
@@ -60,7 +61,7 @@ void ballast_set_log(ballast_log_callback *callback, void *payload) {
     pthread_mutex_unlock(&log_target.lock);
 }
 
-/* Written by ballast_set_progress before the listener is set, which locks. */
+/* ballast_set_progress writes it before it sets the listener, which takes a lock. */
 static struct {
     ballast_progress_callback *callback;
     void *payload;
@@ -79,7 +80,7 @@ void ballast_set_progress(ballast_progress_callback *callback, void *payload) {
     if (callback) progress_listen(pass_progress, NULL);
 }
 
-/* A number below the smallest normal one is 0 where the processor flushes. */
+/* Whether the processor flushes subnormal numbers to zero. */
 static bool flushes_to_zero(void) {
     volatile float min = FLT_MIN;
     volatile float below = min / 4;
@@ -98,7 +99,7 @@ static enum status check_process(const char *name) {
     return STATUS_OK;
 }
 
-/* The C locale for this thread alone. */
+/* Sets the C locale for this thread only. */
 static enum status enter_locale(locale_t *before) {
     static _Atomic(locale_t) plain;
     if (!atomic_load(&plain)) {
@@ -150,13 +151,13 @@ enum status library_require_version(int version, int known, const char *name) {
     return status_hint(status, "set it by the struct's initialiser, from the ballast.h of ballast %s", BALLAST_VERSION);
 }
 
-/* ballast_ranks_…: the process as a rank of a job. */
+/* ballast_ranks_…: this process as a rank of a job. */
 
-/* MPI begins once in a process. */
+/* A process can initialize MPI only once. */
 static struct comm *opened;
 static int core_sharers;
 
-/* The ranks that ballast_ranks_open opened, if any, for a call that they carry out together. */
+/* Adds the ranks of ballast_ranks_open, if any, to the options of a call that they execute together. */
 static void give_ranks(struct plan_options *out) {
     out->comm = opened;
     out->core_sharers = core_sharers;
@@ -194,7 +195,7 @@ enum ballast_status ballast_ranks_open(const struct ballast_ranks_options *optio
 
 int ballast_ranks_should_report(void) { return comm_speaks(opened); }
 
-/* A failure of a rank that is alone ends nobody. */
+/* Ends the other ranks after a failure, if there are any. */
 static enum status close_ranks(enum status status) {
     bool failed = status != STATUS_OK && !status_is_stop(status);
     if (failed && opened && mesh_ranks(&opened->mesh) > 1) comm_abort(opened, (int)status);
@@ -209,7 +210,7 @@ enum ballast_status ballast_ranks_close(enum ballast_status status) {
     return closed == BALLAST_OK ? status : closed;
 }
 
-/* The public option structs: their initialisers, and their fields as internal options. */
+/* The public option structs: initializers, and conversion to internal options. */
 
 #define INITIALISER(name, MACRO)                                                                                       \
     void ballast_##name##_init(struct ballast_##name *out) { *out = (struct ballast_##name)BALLAST_##MACRO##_INIT; }
@@ -226,7 +227,8 @@ INITIALISER(text, TEXT)
 INITIALISER(ranks_options, RANKS_OPTIONS)
 INITIALISER(tier_memory, TIER_MEMORY)
 
-/* Where the public structs have settings (plan/settings.h). A number below 0 and a NULL text are not given. */
+/* The fields of the public structs that are settings (plan/settings.h). A negative number or a NULL string means
+ * "not given". */
 #define PLAN_PLACE(field, ...) [SETTING_##field] = SETTING_PLACE(struct ballast_plan_options, field),
 #define TRAIN_PLACE(field, ...) [SETTING_##field] = SETTING_PLACE(struct ballast_train_options, field),
 #define RESUME_PLACE(field, ...) [SETTING_##field] = SETTING_PLACE(struct ballast_resume_options, field),
@@ -244,7 +246,7 @@ static enum status require_text(const struct setting *setting, const char *name,
     return status_set(STATUS_BAD_INPUT, "%s: is empty", name);
 }
 
-/* Whether the field gives a value; then it is checked, and a choice's found. */
+/* Sets `given` if the field has a value, then checks the value and looks up a choice. */
 static enum status read_field(enum setting_storage storage, const struct setting *setting, const char *name,
                               struct setting_value *value, bool *given) {
     *given = storage == STORED_INT64    ? value->int_value >= 0
@@ -258,7 +260,7 @@ static enum status read_field(enum setting_storage storage, const struct setting
     return setting_check_choice(setting, name, value->text);
 }
 
-/* Takes what a public struct gives, which messages call `where`, into an internal one. */
+/* Copies the settings that are given from a public to an internal struct. Messages call the public struct `where`. */
 static enum status take(const struct settings_holder *from, const void *public, const char *where,
                         const struct settings_holder *to, void *out) {
     for (enum setting_id id = 0; id < SETTING_COUNT; id++) {

@@ -1,9 +1,10 @@
-/* The public calls (include/ballast.h) over the modules below: each maps the public structs to internal ones, holds to
- * what the header promises around a call, and does the work by session, generate and train, as the subcommands do.
+/* Implements the public calls (include/ballast.h) on top of the modules below. Each call converts the public structs to
+ * internal ones, keeps the header's promises about the process, and works through session, generate and train, as the
+ * subcommands do.
  *
  * Files, in the order to read them:
- *   call      around every call: one at a time, the process's state, the last error; log, stop; ballast_ranks_…;
- *             option structs: initialisers, and their fields to internal options
+ *   call      common to all calls: exclusion, process state, the last error; log, stop; ballast_ranks_…; initializers
+ *             and conversion of option structs
  *   train     ballast_train, ballast_resume, the trainer, ballast_evaluate
  *   plan      ballast_plan, and the session
  *   text      ballast_generate, and the writer */
@@ -30,34 +31,34 @@
     })
 struct library_call {
     bool begun;
-    locale_t locale; /* the thread's, to be put back: numbers are written and read as in C meanwhile */
-    int threads;     /* likewise OpenMP's */
+    locale_t locale; /* the thread's locale, to be restored; the call uses the C locale */
+    int threads;     /* OpenMP's number of threads, to be restored */
 };
-/* BAD_INPUT where another call is under way, or the process is not as the header asks. */
+/* Begins a public call. Returns BAD_INPUT if another call is in progress, or if the process does not meet the
+ * header's requirements. */
 enum status library_begin(const char *name, struct library_call *out);
-/* What the caller returns; the message is cleared where that is BALLAST_OK. */
+/* Ends a public call. Returns the status for its caller, and clears the message if that is BALLAST_OK. */
 enum ballast_status library_end(const struct library_call *call, enum status status);
 
 /* 1 after ballast_stop(), until a run or a text begins. */
 extern volatile sig_atomic_t library_stopped;
 
-/* BAD_INPUT "NAME: is NULL". */
+/* Returns BAD_INPUT "NAME: is NULL" for NULL. */
 enum status library_require(const void *pointer, const char *name);
-/* BAD_INPUT "NAME.version: …" where it is another than this library's. */
+/* Returns BAD_INPUT "NAME.version: …" if the version is not this library's. */
 enum status library_require_version(int version, int known, const char *name);
 
-/* From public to internal options, over the defaults. NULL: nothing is given. Texts and lists stay borrowed. BAD_INPUT
- * naming the field. `decided`: a run says what is left open. */
+/* Convert public options to internal ones, over the defaults. NULL: no option is given. Strings and lists stay
+ * borrowed. BAD_INPUT names the field. `decided`: a run gives the remaining values. */
 enum status library_read_plan(const struct ballast_plan_options *given, bool decided, struct plan_options *out);
 enum status library_read_training(const struct ballast_train_options *given, struct train_options *out);
 enum status library_read_resume(const struct ballast_resume_options *given, struct plan_options *plan,
                                 struct train_options *out);
 enum status library_read_evaluation(const struct ballast_evaluate_options *given, struct eval_options *out);
-/* But for chat, system and chat_time_s, which are about the prompt. */
+/* Converts all options but chat, system and chat_time_s, which concern the prompt. */
 enum status library_read_text(const struct ballast_generate_options *given, struct generate_options *out);
-/* plan.json of a plan whose model was given as `model`: a directory, a run's, or a preset's name (plan_document_make).
- */
+/* Makes plan.json (plan_document_make). `model` is the caller's: a directory, a run's directory, or a preset's name. */
 enum status library_plan_document(const char *model, const struct session_plan *plan,
                                   const struct step_summary *prediction, json_t **out);
-/* 0 where it is not given. */
+/* Checks a time. Sets 0 if it is not given. */
 enum status library_read_time(const char *name, int64_t given, int64_t *out);

@@ -1,4 +1,4 @@
-/* ballast_plan, and the session, which plans without training. */
+/* ballast_plan, and ballast_session_…, which plans without training. */
 #include <jansson.h>
 #include <math.h>
 
@@ -16,9 +16,9 @@ SAME(BALLAST_TIER_DISK, TIER_DISK);
 struct ballast_session {
     struct session session;
     struct session_plan plan;
-    struct step_summary prediction; /* step_s 0: not made yet */
-    char *model;                    /* as it was given */
-    char *json;                     /* the text returned last; NULL: none */
+    struct step_summary prediction; /* step_s 0: not predicted yet */
+    char *model;                    /* the caller's `model` */
+    char *json;                     /* the string returned last; NULL: none */
 };
 
 static enum status read_options(const char *model, const struct ballast_plan_options *plan,

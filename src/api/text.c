@@ -1,4 +1,4 @@
-/* ballast_generate, and the writer, which keeps a model loaded for several texts. */
+/* ballast_generate, and ballast_writer_…, which keeps a model loaded for several texts. */
 #include "api/library.h"
 #include "generate/batch.h"
 
@@ -52,12 +52,12 @@ static enum status open_model(const char *model, const struct ballast_plan_optio
     struct plan_options planning;
     TRY(library_require(model, "model"));
     TRY(library_read_plan(plan, false, &planning));
-    planning.comm = NULL;               /* a text is a rank's own */
+    planning.comm = NULL;               /* each rank generates its own texts */
     SETTINGS_GIVE(&planning, batch, 1); /* one text at a time */
     return writer_model_open(model, &planning, out);
 }
 
-/* Reads the generation config again: the ends of text that a chat template added hold for one text alone. */
+/* Reads generation_config.json again, because an end token added by a chat template applies to one text only. */
 static enum status refresh_config(struct writer_model *model) {
     struct generation_config config;
     TRY(generation_config_read(model->session.model, model->tokenizer, true, &config));
@@ -131,7 +131,8 @@ static enum status write_next(struct ballast_writer *writer, const struct ballas
     TRY(library_require(writer, "writer"));
     TRY(read_request(options, prompt, out, &request));
     const struct writer_model *model = &writer->model;
-    model->session.machine.backend->set_threads(model->plan.chosen.threads); /* this may be another thread */
+    model->session.machine.backend->set_threads(
+        model->plan.chosen.threads); /* a thread's own setting; this may be another thread */
     TRY(refresh_config(&writer->model));
     TRY(encode(&writer->model, prompt, &request));
     return write_text(&writer->model, &request, out);

@@ -1,4 +1,4 @@
-/* ballast_train, ballast_resume, the trainer, and ballast_evaluate. */
+/* ballast_train, ballast_resume, ballast_trainer_… and ballast_evaluate. */
 #include "api/library.h"
 #include "session/engine.h"
 
@@ -45,13 +45,13 @@ enum ballast_status ballast_evaluate(const char *model, const struct ballast_pla
     return LIBRARY_CALL(evaluate(model, plan, options, out, file, payload));
 }
 
-/* ballast_train and ballast_resume, and the trainer, which goes step by step. */
+/* ballast_train and ballast_resume, and the trainer, which the caller drives step by step. */
 
 /* The caller's callbacks, and the last step. */
 struct watch {
     struct ballast_train_events events;
     struct ballast_step last;
-    bool stepped; /* since the last turn began */
+    bool stepped; /* a step was done since the last turn began */
 };
 
 static struct ballast_step public_step(const struct train_step *step) {

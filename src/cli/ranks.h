@@ -10,7 +10,9 @@
  *
  *     ranks_join();                               before anything else
  *     ranks_open(&options, parsed);               opens MPI; does nothing if the process is alone
+ *
  *     … the command …
+ *
  *     if (stopped && ranks_should_report(status)) …;       a stop is reported before MPI closes
  *     status = ranks_close(status);               closes MPI, unless the command failed
  *     if (ranks_should_report(status)) …;                  this process prints the error
