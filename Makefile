@@ -4,8 +4,8 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc)
-# Parallel tests on two cores: they spend half of their time waiting for threads, ranks and the disk. A test that needs
-# several slots declares it in its source.
+# Four parallel tests suit two cores, because tests spend half of their time waiting for threads, ranks and the disk. A
+# test that needs several slots declares it in its source.
 TEST_JOBS ?= 4
 # Seconds for each fuzz target, in make test and make fuzz, and in make check.
 FUZZ_SECONDS ?= 5
@@ -25,7 +25,7 @@ all: tools
 	$(call configure,release,$(BUILD))
 	$(call compile,$(BUILD),all)
 
-# CMake names missing libraries, so only a missing compiler, CMake or Ninja must be named before it runs.
+# CMake reports missing libraries. This reports a missing compiler, CMake or Ninja before CMake runs.
 tools:
 	@scripts/install-packages.sh --check build
 
@@ -38,8 +38,8 @@ deps-test:
 deps-browser:
 	@scripts/install-packages.sh browser
 
-# Some GB: on Linux, torch from PyPI brings the CUDA libraries. PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
-# in the environment has pip take the CPU build instead.
+# Downloads some GB: on Linux, torch from PyPI includes the CUDA libraries. To install the CPU build instead, set
+# PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu in the environment.
 deps-python: $(BUILD)-venv/installed
 
 $(BUILD)-venv/installed: tests/reference/requirements.txt
@@ -72,7 +72,7 @@ test-quick: deps-test
 	$(call compile,$(BUILD),all ballast_tests)
 	$(call run_tests,$(BUILD),quick) --timeout 300
 
-# The tests that make test leaves out for time, and the page in a browser.
+# Runs the slow tests, which make test skips, and the page in a browser.
 test-slow: deps-test deps-browser
 	$(call configure,release,$(BUILD))
 	$(call compile,$(BUILD),all ballast_tests)
@@ -99,7 +99,7 @@ bench-build: tools
 	$(call configure,release,$(BUILD))
 	$(call compile,$(BUILD),ballast_bench)
 
-# A benchmark that needs arguments says so and ends with status 2.
+# A benchmark that needs arguments prints its usage and exits with 2.
 bench: bench-build
 	@for program in $(BUILD)/bench/*; do \
 	    if [ -f "$$program" ] && [ -x "$$program" ]; then echo "== $$program"; "$$program" || [ $$? = 2 ] || exit 1; fi; done

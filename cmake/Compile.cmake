@@ -20,11 +20,11 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 
-# Code that wants a fused multiply-add calls it, so that results do not depend on the compiler.
+# No implicit fused multiply-adds: code calls fma where it needs one, so results do not depend on the compiler.
 add_compile_options(-ffp-contract=off -fno-math-errno)
 add_compile_definitions(_GNU_SOURCE)
 
-# The fuzz targets and the library that they test; other programs are then not built.
+# Builds only the fuzz targets and the library that they test.
 if(BALLAST_FUZZ)
     if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
         message(FATAL_ERROR "The fuzz targets need clang: configure with -DCMAKE_C_COMPILER=clang")

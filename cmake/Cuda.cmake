@@ -1,4 +1,4 @@
-# The CUDA toolkit, for src/backend/cuda. Languages are enabled at the top, where all targets that use them see them.
+# The CUDA toolkit, for src/backend/cuda. Languages are enabled at the top level, so that all targets can use them.
 
 option(BALLAST_CUDA "Build the CUDA backend, if the toolkit is found" ON)
 if(BALLAST_CUDA AND NOT BALLAST_FUZZ)
@@ -13,7 +13,7 @@ if(NOT BALLAST_CUDA OR BALLAST_FUZZ OR NOT CMAKE_CUDA_COMPILER)
 endif()
 
 enable_language(CUDA)
-# CMake 3.25 writes to this target, whose library newer toolkits lack.
+# CMake 3.25 modifies this target, whose library newer toolkits lack.
 if(NOT TARGET CUDA::nvToolsExt)
     add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
 endif()

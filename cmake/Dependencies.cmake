@@ -1,4 +1,4 @@
-# Libraries that every build needs, as one target: ballast_dependencies. All that are missing are named together.
+# Libraries that every build needs, as one target: ballast_dependencies. Reports all missing libraries together.
 
 add_library(ballast_dependencies INTERFACE)
 
@@ -38,12 +38,12 @@ else()
     list(TRANSFORM dnnl_version REPLACE ".* ([0-9]+).*" "\\1")
     list(JOIN dnnl_version "." dnnl_version)
 endif()
-# Not for nvcc: with the system's include directory on its command line, its C++ compiler finds no C headers.
+# Not for nvcc: if its command line has the system's include directory, its C++ compiler does not find C headers.
 target_include_directories(ballast_dependencies SYSTEM INTERFACE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${DNNL_INCLUDE}>")
 target_link_libraries(ballast_dependencies INTERFACE "${DNNL_LIBRARY}")
 summary_add(oneDNN "${dnnl_version}")
 
-# CBC is compiled against and not linked: src/plan/layout/ilp_cbc.c opens it.
+# Only CBC's headers are needed: src/plan/layout/ilp_cbc.c loads the library at run time.
 find_path(CBC_INCLUDE Cbc_C_Interface.h PATH_SUFFIXES coin)
 if(NOT CBC_INCLUDE)
     dependency_missing(CBC coinor-libcbc-dev)

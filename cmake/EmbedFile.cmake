@@ -1,12 +1,12 @@
-# embed_file(<variable> <file>): the bytes of the file as the elements of a C array.
+# embed_file(<variable> <file>): sets the variable to the file's bytes, as elements of a C array.
 function(embed_file variable file)
     file(READ "${file}" bytes HEX)
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
     set(${variable} "${bytes}" PARENT_SCOPE)
 endfunction()
 
-# embed_prose(<target> <variable> <file>): the text of a document as `const unsigned char <variable>[]` in the target. Its
-# parts, between lines "%%", each end with a zero byte.
+# embed_prose(<target> <variable> <file>): adds the text of a document to the target, as
+# `const unsigned char <variable>[]`. Lines "%%" separate its parts, each of which ends with a zero byte.
 function(embed_prose target variable file)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
     file(READ "${CMAKE_CURRENT_SOURCE_DIR}/${file}" bytes HEX)

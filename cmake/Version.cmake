@@ -1,4 +1,4 @@
-# ballast_version: the version that include/ballast.h states, the one place that does.
+# ballast_version: the version in include/ballast.h, the only file that states it.
 file(STRINGS include/ballast.h ballast_version REGEX "^#define BALLAST_VERSION_(MAJOR|MINOR|PATCH) ")
 list(TRANSFORM ballast_version REPLACE "[^0-9]" "")
 list(JOIN ballast_version "." ballast_version)

@@ -3,9 +3,9 @@
 
     scripts/build-site.py DIR
 
-Copies every Markdown page, and every file that a page links to, to DIR/pages, where they have the same paths as in the
-repository, so that links hold. Then mkdocs makes DIR/site, and fails on a link that leads nowhere (--strict). mkdocs is
-that of the Python that runs this (docs/requirements.txt)."""
+Copies every Markdown page, and every file that a page links to, to DIR/pages. Paths are those of the repository, so
+that links stay valid. Then mkdocs builds DIR/site, and fails on a broken link (--strict). Uses the mkdocs of the Python
+that runs this script (docs/requirements.txt)."""
 import os
 import pathlib
 import re

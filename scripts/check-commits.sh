@@ -1,9 +1,9 @@
 #!/bin/sh
-# Fails where a commit's subject is not "subsystem: what it does", in the imperative, in at most 72 characters and
-# without a full stop. Of the imperative it knows what it is not: "adds", "added", "adding".
-#   usage: scripts/check-commits.sh [BASE]      BASE: commits after it are looked at
-#          scripts/check-commits.sh --message FILE      a message that is about to be committed
-# Merges are not looked at. History before the rule is left as it is.
+# Fails if a commit's subject is not "area: verb object", in the imperative, in at most 72 characters and without a full
+# stop. It recognizes verbs that are not imperative: "adds", "added", "adding".
+#   usage: scripts/check-commits.sh [BASE]             checks the commits after BASE
+#          scripts/check-commits.sh --message FILE     checks a message before the commit
+# Skips merges, and the history before this rule.
 set -eu
 subjects() {
     if [ "${1-}" = --message ]; then

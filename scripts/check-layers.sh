@@ -1,8 +1,8 @@
 #!/bin/sh
-# Fails where a directory of src includes another that stands below it.
+# Fails if a directory of src includes one that stands below it in the list.
 #   usage: scripts/check-layers.sh [ROOT]
-# A directory uses only its own headers and those of directories above it in this list. One that is not listed belongs to
-# the directory that it is in.
+# A directory may use only its own headers and those of directories above it in this list. A directory that is not
+# listed belongs to its parent.
 set -eu
 order='base ir ir/ops collective machine plan plan/layout model compiler compiler/verify search/sim search search/scale
        backend comm runtime/store runtime profile text/tokenizer text/template text/chat data session session/checkpoint generate train
@@ -22,7 +22,7 @@ awk -v order="$(echo $order)" '
         count = split(order, list, " ")
         for (i = 1; i <= count; i++) rank[list[i]] = i
     }
-    # The directory in the list that holds the file; empty where none does.
+    # The listed directory that contains the file, or nothing.
     function listed(path) {
         while (sub(/\/[^\/]*$/, "", path)) if (path in rank) return path
         return ""

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Fails where a document links to a file or heading that is not there, or names a file of the tree that is not there.
+# Fails if a document links to a missing file or heading, or names a missing file of the tree.
 #   usage: scripts/check-links.sh [ROOT]
-# Looks at all *.md. Links to the web are not followed. Names in backquotes count where they begin with a directory of the
-# tree (`src/plan/plan.h`, `tests/cli`) and hold no placeholder; dated results (bench/results) may name what was there.
+# Checks all *.md, without following links to the web. Names in backquotes count if they begin with a directory of the
+# tree (`src/plan/plan.h`, `tests/cli`) and contain no placeholder. Dated results (bench/results) may name files that
+# existed then.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
@@ -13,7 +14,7 @@ if [ -z "$documents" ]; then
     exit 1
 fi
 
-# "LINE link TARGET" and "LINE name PATH" of a document; blocks of code hold no links.
+# Prints "LINE link TARGET" and "LINE name PATH" for a document. Code blocks contain no links.
 targets() { # DOCUMENT
     awk -v results="$(case $1 in bench/results/*) echo 1 ;; *) echo 0 ;; esac)" '
         /^```/ { code = !code }
@@ -33,7 +34,7 @@ targets() { # DOCUMENT
             }
         }' "$1"
 }
-# The anchors of a document as GitHub makes them.
+# Prints the anchors of a document, as GitHub generates them.
 anchors() { # DOCUMENT
     awk '
         /^```/ { code = !code }

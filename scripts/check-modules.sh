@@ -1,12 +1,12 @@
 #!/bin/sh
-# Fails where a directory of src does not say what is in it, or where a module is more than a sixth of src.
-#   usage: scripts/check-modules.sh [ROOT]            checks; and the table in ROOT/ARCHITECTURE.md, if there is one
-#          scripts/check-modules.sh --table [ROOT]    prints the table: lines by module
+# Fails if a directory of src does not list its files, or if a module is more than a sixth of src.
+#   usage: scripts/check-modules.sh [ROOT]            checks src, and the table in ROOT/ARCHITECTURE.md if it exists
+#          scripts/check-modules.sh --table [ROOT]    prints the table: lines per module
 #
-# Each directory of src with a header has exactly one whose opening comment holds the words
+# In each directory of src with headers, the opening comment of exactly one header contains the words
 #     Files, in the order to read them:
-# From there to the end of the comment it names every other file of the directory by its stem, and those of subfolders
-# without a header (page/sources). Where a line begins with stems and a colon, as here, these must be files of the directory:
+# After them, the comment names every other file of the directory by its stem, and files of subdirectories without a
+# header (page/sources). Stems before a colon at the beginning of a line, as here, must be files of the directory:
 #     jinja_lexer, jinja_parser: from text to a tree;
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -29,7 +29,8 @@ if [ -z "$(sources src)" ]; then
     exit 1
 fi
 
-# The modules, in the order of the layers: directories of src that check-layers.sh lists, or whose subdirectories it does.
+# The modules, in the order of the layers: directories of src that check-layers.sh lists, or whose subdirectories it
+# lists.
 module_list() {
     sed -n "/^order='/,/'\$/p" "$here/check-layers.sh" | sed "s/^order=//; s/'//g" | tr -s ' ' '\n' | sed 's,/.*,,' |
         awk 'NF && !seen[$1]++'
@@ -53,7 +54,7 @@ if $print_table; then
     exit 0
 fi
 
-# What a header lists: "entry NAME" for names before a colon, "word NAME" for every word; nothing without the words.
+# Prints the list in a header: "entry NAME" for names before a colon, "word NAME" for every word.
 listed() { # HEADER
     awk '
         FNR == 1 && !/^\/\*/ { exit }
@@ -76,7 +77,7 @@ listed() { # HEADER
         }
         last { exit }' "$1"
 }
-# The files that the header of a directory answers for.
+# Prints the files that the header of a directory must list.
 answers_for() { # DIR
     sources "$1" 1
     for below in "$1"/*/; do
@@ -101,7 +102,7 @@ check_folder() { # DIR
     done
     [ $lists = 1 ] || echo "$1: $lists headers open with a list of its files; there should be one"
 }
-# The table may lag behind the sources by a quarter of a module's lines.
+# The table may differ from the sources by a quarter of a module's lines.
 check_table() {
     {
         count_modules

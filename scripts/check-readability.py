@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Fails where prose is hard to read: documents, help, messages, and the comments of headers and sources.
+"""Fails if prose is hard to read: documents, help, messages, and the comments of headers and sources.
 
     scripts/check-readability.py [--list] [ROOT]
 
-A page's sentences (of src/: those of a module's comments, and those of its messages) have at most 25 words on average,
-and none has more than 50. No sentence of a document, comment or message begins with a word of BANNED, unless it is a
-question. scripts/readability-exceptions lists exceptions, each with its reason; one that matches nothing is an error.
---list prints each page's average. The exit status is 0 if all is well, 1 if not, and 2 if the exceptions are wrong.
+The sentences of a page have at most 25 words on average, and each at most 50. In src/, the comments of a module count
+as a page, and so do its messages. No sentence begins with a word of BANNED, unless it is a question.
+scripts/readability-exceptions lists exceptions with reasons; one that matches nothing is an error. --list prints the
+average of each page. The exit status is 0 if all pages pass, 1 if not, and 2 if the exceptions are wrong.
 """
 import argparse
 import pathlib
@@ -22,7 +22,7 @@ LITERALS = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])'|((?:\"(?:\\.|[^\"\
 
 
 def sentences(text):
-    """Those of at least four words."""
+    """Returns the sentences of at least four words."""
     text = re.sub(r"`[^`]*`", "CODE", re.sub(r"\s+", " ", text)).strip()
     text = re.sub(r"CODE(?:,? (?:and |or )?CODE)+", "CODE", text)  # a list of names is read at a glance
     return [part.strip() for part in re.split(r"(?<=[.;:!?])\s+(?=[A-Z\"(])", text) if len(part.split()) >= 4]
@@ -39,7 +39,7 @@ def of_document(text):
 
 
 def of_comments(text):
-    """Sentences of comments; a list in a comment has an item a line."""
+    """Sentences of comments. Each item of a list begins on a line of its own."""
     for comment in COMMENT.findall(text):
         comment = re.sub(r"\n\s*\*? ?", "\n", comment)
         for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|[\w/.]+:) )", comment):
@@ -47,7 +47,7 @@ def of_comments(text):
 
 
 def of_messages(text):
-    """Literals that are sentences: those of at least 30 letters and five words."""
+    """Sentences in string literals of at least 30 letters and five words."""
     for match in LITERALS.finditer(text):
         literal = "".join(re.findall(r"\"((?:\\.|[^\"\\\n])*)\"", match.group(1) or ""))
         if len(literal) >= 30 and len(literal.split()) >= 5 and not literal.startswith("\\n"):
@@ -55,7 +55,7 @@ def of_messages(text):
 
 
 def pages(root):
-    """(page, sentences), in which a page of sources is a module."""
+    """Returns {page: sentences}. A module's comments are a page, and so are its messages."""
     tracked = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True, check=False).stdout
     files = tracked.split("\n") if tracked else [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
     found = {}
@@ -84,7 +84,7 @@ def faults(page, all_sentences):
 
 
 def read_exceptions(path):
-    """[page, part of the fault, reason, used] of each row; None if a row is wrong."""
+    """Returns [page, part of the fault, reason, used] for each row, or None if a row is wrong."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else []:
         row = [field.strip() for field in line.split(" | ")]

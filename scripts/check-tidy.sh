@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs clang-tidy with the checks in .clang-tidy on the C files that changed. Fails where it finds something.
+# Runs clang-tidy with the checks in .clang-tidy on the C files that changed. Fails if it finds something.
 #   usage: scripts/check-tidy.sh [BASE]      BASE: the commit to compare the working tree with
-# Without BASE, that is the merge base with origin/main, or on main itself the last tag, or the 20th commit back.
-# BUILD (build) is a configured build directory: files that it does not compile are left out. TIDY_FILES (100): the maximum
-# files to check, since one takes some two seconds of processor time.
+# The default BASE is the merge base with origin/main, or on main itself the last tag, or the 20th commit back.
+# BUILD (build) is a configured build directory; files that it does not compile are skipped. TIDY_FILES (100) limits the
+# number of files, because one takes about two seconds of processor time.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
@@ -36,5 +36,5 @@ found=$(mktemp)
 trap 'rm -f "$found"' EXIT
 status=0
 printf '%s\n' "$files" | head -n "$limit" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$build" --quiet >"$found" 2>&1 || status=1
-grep -v '^[0-9]* warnings\? .*generated' "$found" || true # it counts those that it does not show
+grep -v '^[0-9]* warnings\? .*generated' "$found" || true # clang-tidy also counts the warnings that it suppresses
 exit $status

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Fails where a function or variable of src is external without need: nothing uses it, only tests and benchmarks do, or
-# only its own file does (it should then be static).
-#   usage: scripts/check-unused.sh BUILD [ROOT]      BUILD: a build directory, of whichever options
-# The objects of the build say who defines and references what. Sources that the build leaves out (CUDA, optional
-# libraries) count by their words.
+# Fails if a function or variable of src is external without need: it is unused, only tests and benchmarks use it, or
+# only its own file does (then it should be static).
+#   usage: scripts/check-unused.sh BUILD [ROOT]      BUILD: a build directory with any options
+# Reads definitions and references from the objects of the build. In sources that the build skips (CUDA, optional
+# libraries), a word counts as a reference.
 set -eu
 LC_ALL=C
 export LC_ALL
 build=$(cd "${1:?usage: scripts/check-unused.sh BUILD [ROOT]}" && pwd)
 cd "${2:-$(dirname "$0")/..}"
 
-# Names that stay external all the same, and why. A pattern that nothing needs any more is a fault.
+# Names that stay external, with reasons. A pattern that matches nothing is an error.
 exceptions() {
     cat <<'END'
 ballast_wire              the plugin's entry, found by name at run time
@@ -30,7 +30,7 @@ END
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The source of an object: CMake puts that of src/base/file.c into BUILD/src/base/CMakeFiles/TARGET.dir/file.c.o.
+# Prints the source of an object. CMake compiles src/base/file.c to BUILD/src/base/CMakeFiles/TARGET.dir/file.c.o.
 source_of='s,/CMakeFiles/[^/]*\.dir/,/,; s,.*/src/,src/,; s,\.o$,,'
 find "$build" -name '*.o' -path '*/src/*' | while read -r object; do
     source=$(echo "$object" | sed "$source_of")
@@ -43,8 +43,8 @@ fi
 sed "$source_of" "$work/objects" | sort -u >"$work/built"
 find src \( -name '*.c' -o -name '*.cu' -o -name '*.cpp' \) | sort | comm -13 "$work/built" - >"$work/left_out"
 
-# "NAME FILE" of each external name that no object of another file references. Names that compilers make (with a leading
-# underscore or a dot) do not count.
+# Prints "NAME FILE" for each external name that no object of another file references. Skips names that the compiler
+# generates (with a leading underscore or a dot).
 xargs nm -A -P <"$work/objects" | awk '
     { file = $1; sub(/\/CMakeFiles\/[^\/]*\.dir/, "", file); sub(/.*\/src\//, "src/", file); sub(/\.o:$/, "", file) }
     $3 == "U" { uses[$2] = uses[$2] " " file; next }
@@ -58,7 +58,7 @@ xargs nm -A -P <"$work/objects" | awk '
     }' | sort >"$work/names"
 cut -d ' ' -f 1 "$work/names" >"$work/words"
 
-# "NAME FILE" for each use of one of the words in the code of FILES, without comments and strings
+# Prints "NAME FILE" for each use of one of the names in the code of FILES, without comments and strings.
 uses() { # FILES on stdin
     { xargs grep -lwF -f "$work/words" || true; } | xargs awk -v words="$work/words" '
         BEGIN { while ((getline word <words) > 0) wanted[word] = 1 }

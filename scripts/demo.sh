@@ -1,10 +1,10 @@
 #!/bin/sh
-# From a text to a trained model, showing each command: make a small Llama with a tokenizer of its own, plan its training
-# step, train it for about two and a half minutes, and let it write.
+# Trains a model on a text, and shows each command: creates a small Llama and a tokenizer, plans the training step,
+# trains for about two and a half minutes, and generates text.
 #
 #     make demo                     (or: BALLAST=build/ballast scripts/demo.sh)
 #
-# DEMO_SECONDS sets the time for training. All output is in build/demo, which is made anew.
+# DEMO_SECONDS sets the training time. All output goes to build/demo, which is replaced.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -25,7 +25,7 @@ case $seconds in
 esac
 
 announce() { printf '\n# %s\n' "$*"; }
-# Prints a command as it can be typed, and runs it: under $limit, if that is set.
+# Prints a command in a form that can be pasted, and runs it, under $limit if that is set.
 limit=
 show() {
     printf '$'
@@ -42,7 +42,7 @@ show() {
 
 rm -rf "$demo"
 mkdir -p "$demo/data"
-# The ids of the text are cached; here rather than in the home directory.
+# Caches the text's token ids here instead of in the home directory.
 XDG_CACHE_HOME=$root/$demo/cache
 export XDG_CACHE_HOME
 
@@ -63,7 +63,7 @@ show "$ballast" init $demo/model --arch llama --hidden 192 --layers 4 --heads 6 
 announce 'What a training step will take, exactly, before anything is loaded.'
 show "$ballast" plan $demo/model -o $demo/plan.json
 
-# A few steps tell how many will fit into the time.
+# Measures a few steps to compute how many fit into the time.
 "$ballast" train $demo/model $demo/data -o $demo/trial --plan $demo/plan.json --steps 12 --valid-every 0 --quiet
 steps=$(awk -v seconds="$seconds" '
     match($0, /"step_s": *[0-9.e+-]+/) {
@@ -80,7 +80,7 @@ steps=$(awk -v seconds="$seconds" '
 rm -rf $demo/trial
 
 announce "Training: $steps steps, at most about $seconds seconds on this machine."
-# Should the machine turn out slower than in the trial, the run is stopped as by Ctrl-C, and ends where it is.
+# If the machine turns out slower than in the trial, the run is stopped as by Ctrl-C.
 limit="timeout --foreground -s INT $((seconds * 4 / 3))"
 status=0
 show "$ballast" train $demo/model $demo/data -o $demo/run --plan $demo/plan.json --steps "$steps" --lr 3e-3 \

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The JSON that Ballast writes, by docs/schemas/*.json (JSON Schema, draft 2020-12).
+"""Documents and checks the JSON that Ballast writes, from docs/schemas/*.json (JSON Schema, draft 2020-12).
 
-    scripts/formats.py print > docs/formats.md       the schemas as a document
+    scripts/formats.py print > docs/formats.md       prints the schemas as a document
     build/ballast help schemas | scripts/formats.py settings [--check]
-                                                     renews the settings in docs/schemas/common.json
-    scripts/formats.py check NAME FILE...            holds files to docs/schemas/NAME.json; of a .jsonl each line
+                                                     updates the settings in docs/schemas/common.json
+    scripts/formats.py check NAME FILE...            validates files (each line of a .jsonl)
+                                                     against docs/schemas/NAME.json
 
-`check` needs Debian's python3-jsonschema, and exits with 77 where it is missing.
+`check` needs Debian's python3-jsonschema, and exits with 77 without it.
 """
 import json
 import pathlib
@@ -30,8 +31,8 @@ or "not known", as described. `version` is that of the format: a field that came
 """
 
 
-# What files hold that the settings' help does not say. A number that was not given is 0 or -1 in runs of earlier
-# versions, below what the setting may be.
+# Values in files that the help of a setting does not mention. In runs of earlier versions, a number that was not given
+# is 0 or -1, which is below the setting's range.
 OF_FILES = {
     "recipe": {
         "lanes": '"8", or "2x4" for 4 on each of 2 nodes. Absent in files of versions without lanes: 1',
@@ -73,7 +74,7 @@ def type_of(schema):
 
 
 def rows(schema, path=""):
-    """A line for each field, those of objects within it after it."""
+    """Yields a row for each field, followed by the fields of its objects."""
     for name, field in schema.get("properties", {}).items():
         where = path + name
         text = field.get("description", "")
@@ -118,7 +119,7 @@ def print_document():
 
 
 def bundle(name):
-    """One schema with the shared parts in it, for validators that fetch nothing."""
+    """Returns a schema that includes the shared parts, for validators that do not fetch them."""
     text = json.dumps(read(name)).replace(SHARED, "#/$defs/")
     schema = json.loads(text)
     schema["$defs"] = json.loads(json.dumps(read("common")["$defs"]).replace(SHARED, "#/$defs/"))
@@ -156,7 +157,7 @@ def add_of_files(part, properties):
 
 
 def settings(check_only):
-    """Puts the table of settings, as the program prints it on stdin, into the parts of common.json that have them."""
+    """Reads the table of settings from stdin, and writes it to the parts of common.json that list settings."""
     path = SCHEMAS / "common.json"
     before = path.read_text()
     document = json.loads(before)
@@ -166,7 +167,7 @@ def settings(check_only):
         schema["properties"].update(described["properties"])
         others = [key for key in schema["required"] if key not in described["properties"]]
         schema["required"] = described["required"] + others
-    document["$defs"]["recipe"]["properties"]["packing"]["enum"].append("auto")  # of plan files alone
+    document["$defs"]["recipe"]["properties"]["packing"]["enum"].append("auto")  # only in plan files
     after = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     if not check_only:
         path.write_text(after)

@@ -4,8 +4,8 @@
 #     scripts/make-demo-text.sh OUT.txt
 #
 # Needs the Debian packages bible-kjv and bible-kjv-text (scripts/install-packages.sh demo). Each chapter is a heading
-# ("Genesis 1") and paragraphs, with a blank line between them. The verses' numbers are left out. The text that the
-# package holds does not mark paragraphs, so one ends at the first verse that closes a sentence after 400 characters.
+# ("Genesis 1") and paragraphs, with a blank line between them, without verse numbers. The package's text does not mark
+# paragraphs, so a paragraph ends at the first verse that closes a sentence after 400 characters.
 set -eu
 
 if [ $# -ne 1 ]; then
@@ -20,7 +20,7 @@ fi
 
 trap 'rm -f "$out.new" "$out.raw"' EXIT
 trap 'exit 1' HUP INT TERM
-# In two steps, so that a failure of `bible` is seen. One line a verse: none is as long as a line may be here.
+# In two steps, so that a failure of `bible` is noticed. No verse exceeds this line length, so each takes one line.
 bible -l100000 gen1:1-rev22:21 >"$out.raw" </dev/null
 LC_ALL=C awk '
     function end_paragraph() {

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Measures the layout of src, and fails where a measure is past its limit.
+"""Measures the layout of src, and fails if a measure exceeds its limit.
 
   usage: scripts/measures.py [--list] [ROOT]     --list names the files behind each count
 
   modules          directories of src
   files            C and CUDA sources and headers
-  code lines       their lines that are neither blank nor comment
+  code lines       lines of these files that are neither blank nor comment
   median .c        lines of the median .c file
-  lone headers     headers that serve one source file alone; a table of rows (an X macro) may
-  repeated names   files whose name begins with the name of a directory that they are in
-  large            directories with more files than a reader takes in
-  climbs           calls of `ballast plan` from one file back to an earlier one (plan_walk.py)"""
+  lone headers     headers that only one source file uses, except tables of rows (X macros)
+  repeated names   files whose name begins with the name of one of their directories
+  large            directories with too many files
+  climbs           calls in `ballast plan` from one file back to an earlier one (plan_walk.py)"""
 import argparse
 import glob
 import os
@@ -20,13 +20,13 @@ import sys
 
 import plan_walk
 
-# A limit is the largest value that is allowed; the median has a smallest one too. Lower the limit of code lines when src
-# gets smaller: the goal is 92,000.
+# The largest allowed values; the median also has a smallest one. Lower the limit of code lines when src gets smaller:
+# the goal is 92,000.
 LIMITS = {'modules': 20, 'files': 550, 'code lines': 95500, 'median .c': 400, 'lone headers': 0,
           'repeated names': 0, 'large': 0, 'climbs': 5}
 MEDIAN_MIN = 150
 DIRECTORY_FILES = 25
-# A file named after its directory, with its header, may come on top, as may one that stands in for a missing library.
+# A file named after its directory does not count, nor its header, nor a replacement for a missing library.
 LARGE_SLACK = 3
 
 
@@ -37,12 +37,12 @@ def code_lines(text):
 
 
 def is_table(text):
-    """A header of rows: an X macro and no function."""
+    """Whether a header is a table of rows: an X macro without functions."""
     return re.search(r'#define \w+_(?:LIST|TABLE)\(X\)', text) is not None or re.search(r'^X?[A-Z_]+\(.*\)$', text, re.M)
 
 
 def serves(texts):
-    """header -> the sources that include it, themselves or by another header."""
+    """Returns {header: sources that include it, directly or through another header}."""
     includes = {}
     for path, text in texts.items():
         here = os.path.dirname(path)
@@ -64,7 +64,7 @@ def serves(texts):
 
 
 def measure(root):
-    """name of a measure -> (value, what it counts)."""
+    """Returns {name of a measure: (value, the files that it counts)}."""
     paths = sorted(path for ending in ('c', 'h', 'cu', 'cuh')
                    for path in glob.glob(os.path.join(root, f'src/**/*.{ending}'), recursive=True))
     texts = {os.path.relpath(path, root): open(path, encoding='utf-8').read() for path in paths}

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs a command as it would run on another machine, for example the tests: scripts/odd-machine.sh one-core make test
+# Runs a command, for example the tests, as on another machine: scripts/odd-machine.sh one-core make test
 #   usage: scripts/odd-machine.sh KIND COMMAND...
-#   avx2      kernels and oneDNN held to AVX2
+#   avx2      kernels and oneDNN limited to AVX2
 #   one-core  one core of this machine
 #   4g        4 GiB of memory (a cgroup, v1 or v2)
-#   no-uring  io_uring switched off (for the whole machine, until the command ends)
-#   no-ipv6   a network of its own that has a loopback without IPv6
-#   user      a user without rights and without a home (the build directory is made writable for all)
+#   no-uring  io_uring disabled (on the whole machine, until the command ends)
+#   no-ipv6   a network namespace whose loopback has no IPv6
+#   user      a user without privileges and home directory (makes the build directory writable for all)
 #   clock     a wall clock that runs backwards
 # All but avx2, one-core and clock need root.
 set -eu

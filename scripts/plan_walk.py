@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Follows a plan request through the calls of `ballast plan`, and counts how often it climbs back up.
+"""Follows a plan request through the calls of `ballast plan`, and counts calls back to earlier files (climbs).
 
   usage: scripts/plan_walk.py [--max-climbs N] [--list] [ROOT]
 
-The walk starts at the function that runs the subcommand, in source order, depth first. It enters the functions that
-take the request: a parameter points to plan_options, plan_request, or a struct that holds one of them, also indirectly.
-A climb is a call from one file to a function of a file that the walk entered earlier, and from which it reached the
-caller's file: the two files call each other, perhaps by way of others. Functions that are passed as callbacks count as
-called where they are named. Exits with 1 where there are more than N climbs."""
+The walk starts at the function that runs the subcommand, in source order, depth first. It enters functions that take
+the request: a parameter points to plan_options, plan_request, or a struct that contains one of them, also indirectly. A
+climb is a call to a file through which the walk reached the caller's file, so that the two files call each other,
+perhaps through others. A function that is passed as a callback counts as called where it is named. Exits with 1 if
+there are more than N climbs."""
 import argparse
 import glob
 import os
@@ -24,7 +24,7 @@ def without_comments(text):
 
 
 def carriers(texts):
-    """The structs that a request travels in."""
+    """Returns the structs that contain a request."""
     fields = {}
     for text in texts.values():
         for name, body in re.findall(r'^struct (\w+) \{(.*?)^\};', text, flags=re.S | re.M):

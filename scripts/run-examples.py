@@ -3,12 +3,12 @@
 
   usage: BALLAST=build/ballast scripts/run-examples.py PAGE.md...     --list prints the commands and runs none
 
-An example is a line "    $ COMMAND" of an indented block; lines that end in a backslash continue it. The lines under it, up
-to the next command, are its output: the words must be there in this order, and numbers may differ. A line of "…" stands
-for any lines. A command that shows "ballast: error:" must fail; any other must succeed.
+An example is a line "    $ COMMAND" of an indented block; a line that ends in a backslash continues on the next. The
+lines up to the next command are its output: the words must appear in this order, and numbers may differ. A line "…"
+stands for any lines. A command that shows "ballast: error:" must fail; any other must succeed.
 
-Each page runs in a directory of its own, which holds what pages take for granted: model, data, chat.jsonl, pairs.jsonl, and
-a finished run. Lengths are cut (SHORTER) so that a page takes seconds."""
+Each page runs in its own directory, with the files that pages assume: model, data, chat.jsonl, pairs.jsonl, and a
+finished run. Options are shortened (SHORTER), so that a page takes seconds."""
 import argparse
 import glob
 import os
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
-# Names that pages use for the reader's own files, and what stands in for them.
+# Names that pages use for the reader's own files, and their replacements.
 STANDS_FOR = [(r'\bMODEL_DIR\b', 'model'), (r'\bDATA\.\.\.', 'data'), (r'\bRUN_DIR\b', 'new'),
               (r'\bmodels/[\w.-]+', 'chat-model')]
 SHORTER = [(r'--steps \d+', '--steps 4'), (r'--epochs [\d.]+', '--steps 4'), (r'--tokens 80', '--tokens 8'),
@@ -57,7 +57,7 @@ def shape(line):
 
 
 def difference(expected, printed):
-    """The first expected line that is not in what was printed, from where the one before it was; None: all are."""
+    """Returns the first expected line that the output lacks after the previous one, or None."""
     shapes, place = [shape(line) for line in printed.split('\n')], 0
     for line in expected:
         if not line.strip() or line.strip() == '…':
@@ -105,7 +105,7 @@ def run_page(ballast, page, prepared):
             continue
         for pattern, instead in STANDS_FOR + SHORTER:
             command = re.sub(pattern, instead, command)
-        out = re.search(r' -o (\w+)(?= |$)', command)  # a page may make a run that is there
+        out = re.search(r' -o (\w+)(?= |$)', command)  # a page may create a run that exists already
         if out and os.path.isdir(os.path.join(place, out[1])):
             shutil.rmtree(os.path.join(place, out[1]))
         if command.startswith('ballast init model'):

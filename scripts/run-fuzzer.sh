@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs one libFuzzer target for FUZZ_SECONDS (60): first over all its seeds, then from what it has found so far.
+# Runs one libFuzzer target for FUZZ_SECONDS (60): first all seeds, then the inputs found so far.
 #   usage: scripts/run-fuzzer.sh FUZZ_BUILD_FOLDER NAME
-# Inputs found are kept in FUZZ_BUILD_FOLDER/corpus/NAME, a crashing one in FUZZ_BUILD_FOLDER/crash/NAME-*.
+# Keeps new inputs in FUZZ_BUILD_FOLDER/corpus/NAME, and a crashing one in FUZZ_BUILD_FOLDER/crash/NAME-*.
 set -eu
 build=$1
 name=$2

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs the tests of a build directory, class by class, then says which took longest, which left their class, what was
-# skipped, and what that would need.
+# Runs the tests of a build directory, class by class. Then prints the slowest tests, tests that belong to another
+# class, and skipped tests with their requirements.
 #   usage: scripts/run-tests.sh BUILD_FOLDER "CLASS..." CTEST_ARGUMENT...
-# Classes: quick (under five seconds on two cores of a server of 2020), long, and slow (left to make test-slow). A test
-# is quick unless its source says `ctest: LABELS long` (tests/CMakeLists.txt). All classes run, whatever fails; the status
-# is that of the first class that failed.
-# A test that skips prints a line "skipped: WHAT IS MISSING; needs WHAT" (unit_skip in tests/support/unit.h; scripts
-# print it themselves).
+# Classes: quick (under five seconds on two cores of a server of 2020), long, and slow (only in make test-slow). A test
+# is quick unless its source contains `ctest: LABELS long` (tests/CMakeLists.txt). All classes run, also after a
+# failure. The exit status is that of the first class that failed.
+# A skipped test prints the line "skipped: REASON; needs REQUIREMENT" (unit_skip in tests/support/unit.h; scripts print
+# it themselves).
 set -eu
 build=$1
 classes=$2
@@ -34,7 +34,7 @@ for class in $classes; do
 done
 [ -s "$log" ] || exit $status
 
-# ctest's log has, for each test, "N/M Testing: NAME", what it printed, and "Test time = SECONDS sec".
+# For each test, ctest's log has "N/M Testing: NAME", the test's output, and "Test time = SECONDS sec".
 list_times() {
     awk '/^Class: / { class = $2 }
         /^[0-9]+\/[0-9]+ Testing: / { name = $3; skipped = 0 }
@@ -44,7 +44,7 @@ list_times() {
 echo
 echo 'The ten slowest tests, in seconds:'
 list_times | sort -rn | head -n 10 | awk '{ printf "%8.1f  %s\n", $1, $2 }'
-# Time says nothing exact on a busy or a slow machine: three times the border either way, and never a failure.
+# Times are inexact on a busy or slow machine, so a test must miss its class by a factor of three, and never fails.
 list_times | awk '
     $3 == "quick" && $1 > 15 { fault[++count] = sprintf("%8.1f  %s: is it long?", $1, $2) }
     $3 == "long" && $1 < 5 / 3 && !$4 && $2 !~ /^fuzz\./ { fault[++count] = sprintf("%8.1f  %s: is it quick?", $1, $2) }

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs a command under a Slurm of its own on this machine: a controller, and a daemon for each declared node.
+# Runs a command in a private Slurm on this machine, with a controller and a daemon for each declared node.
 #   usage: scripts/with-slurm.sh NODES COMMAND [WORD]...
-# As root, with slurm-wlm and munge installed (77 where they are not). Nothing outside a directory of its own is touched,
-# and all is gone when the command ends; the status is the command's. Jobs find no configuration but this one's.
+# Needs root, slurm-wlm and munge, and exits with 77 without them. Changes nothing outside its own directory, and
+# removes everything when the command ends. The exit status is the command's. Jobs use only this configuration.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n 3p "$0" >&2
@@ -19,7 +19,7 @@ done
 
 place=$(mktemp -d)
 daemons=
-# Jobs that a failed command left would outlive their daemons.
+# Cancels jobs that a failed command left, because they would outlive their daemons.
 cancel_jobs() {
     scancel --user=root 2>/dev/null || true
     for _ in $(seq 50); do
@@ -29,7 +29,7 @@ cancel_jobs() {
 }
 stop() {
     [ "${SLURM_CONF-}" != "$place/slurm.conf" ] || cancel_jobs
-    # Those that were started last end first.
+    # The last one started ends first.
     for process in $daemons; do
         kill "$process" 2>/dev/null || true
         wait "$process" 2>/dev/null || true
@@ -51,7 +51,7 @@ chmod 400 "$place/key"
 start munged.log munged --foreground --force --key-file="$place/key" --socket="$place/munge" --pid-file="$place/munge.pid" \
     --log-file="$place/munge.log" --seed-file="$place/munge.seed"
 
-# Ports that another one on this machine is unlikely to have.
+# Another Slurm on this machine is unlikely to use these ports.
 first=$((20000 + $$ % 20000))
 cores=$(($(nproc) / nodes))
 cat >"$place/slurm.conf" <<CONF
@@ -68,7 +68,7 @@ SlurmctldPidFile=$place/controller.pid
 SlurmdPidFile=$place/%n.pid
 SlurmdSpoolDir=$place/spool-%n
 StateSaveLocation=$place/state
-# Directories of PMIx and shared memory of Open MPI are named by job and step alone, so two Slurms would share them.
+# PMIx and Open MPI name directories and shared memory only by job and step, so two Slurms would share them.
 FirstJobId=$(($$ % 60000 * 1000 + 1))
 TmpFS=$place/tmp
 ReturnToService=2

@@ -1,12 +1,12 @@
-"""Fails where the tree uses a word for which the field has another.
+"""Fails if the tree uses a word for which the field has another.
 
     scripts/check-words.sh [ROOT]
 
 scripts/check_words/terms lists the words, each with its scope and the term to use. `names` are identifiers, options, keys
 and file names. `prose` is comments, messages, help, documents and the text of the report page, without code in
-backticks. The check reads each file that git tracks, or each file of ROOT where that is no work tree, but no data. The
-exit status is 0 if no word is found, 1 if one is, and 2 if the list itself is wrong. An exception that matches nothing
-is wrong.
+backticks. The check reads each file that git tracks, or each file of ROOT if that is no work tree, except data. The
+exit status is 0 if no word is found, 1 if one is, and 2 if the list is wrong. An exception that matches nothing is an
+error.
 """
 import fnmatch
 import functools
@@ -30,14 +30,14 @@ SCRIPT_TOKEN = re.compile(r"""(?P<comment>(?:^|(?<=\s))\#[^\n]*|(?P<quotes>\"{3}
 # Parts of prose that are code.
 VARIABLE = re.compile(r"\$\{?\w+|\{[^{}\n]*\}|`[^`\n]*`")
 CODE_SPAN = re.compile(r"(`+)(?:(?!`|\n\s*\n).)+\1(?!`)", re.S)
-# Tokens that are names wherever they stand: identifiers of several words, options and keys.
+# Tokens that are names in any context: identifiers of several words, options and keys.
 NAME = re.compile(r"--[a-z][\w-]*|[A-Za-z]\w*_\w*|(?<![A-Za-z])[a-z]+(?:[A-Z][a-z]+)+")
 KEY = re.compile(r"(?:--)?[A-Za-z_][\w.-]*")
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Term:
-    """A row of the list: patterns that are not to be used, where, and the term to use."""
+    """A row of the list: patterns to avoid, their scope and files, and the term to use."""
 
     def __init__(self, words, scope, term, where):
         self.words, self.scope, self.term, self.where = words, scope, term, where

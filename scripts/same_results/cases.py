@@ -19,7 +19,7 @@ def text_config(config):
 
 
 def write_tokenizer(config, path):
-    """A byte-level tokenizer of exactly the model's tokens: special ones, what the data need, and pairs of letters."""
+    """Writes a byte-level tokenizer with the model's number of tokens: special ones, letters and pairs of letters."""
     config = text_config(config)
     special = set()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
@@ -46,7 +46,7 @@ def write_tokenizer(config, path):
 
 
 def write_data(place, vocabulary):
-    """A text of a small language, preference pairs and a file of tokens, the same at each run."""
+    """Writes a text in a small language, preference pairs and a file of tokens. They are the same at each run."""
     draw = random.Random(33)
     words = ["".join(draw.choice("etaoinshr") for _ in range(draw.randint(1, 6))) for _ in range(60)]
     sentence = lambda: " ".join(draw.choice(words) for _ in range(draw.randint(3, 9)))
@@ -59,7 +59,7 @@ def write_data(place, vocabulary):
 
 
 class Inputs:
-    """What both builds read: data, and models with a tokenizer."""
+    """Inputs of both builds: data, and models with a tokenizer."""
 
     def __init__(self, place):
         self.place = place
@@ -69,7 +69,7 @@ class Inputs:
         write_data(place, min(text_config(config)["vocab_size"] for config in self.configs.values()))
 
     def model(self, name):
-        """The directory of a model: links to the fixture's files, and a tokenizer where it has none."""
+        """Creates a model's directory: links to the fixture's files, and a tokenizer if it has none."""
         place = self.place / "models" / name
         if not place.exists():
             place.mkdir(parents=True)
@@ -85,7 +85,7 @@ class Inputs:
 
 STEP = ["--batch", "4", "--seq", "16", "--device", "cpu"]
 MEMORY = ["--device-memory", "1G"]
-CAPS = [0.55, 0.7, 0.85]  # shares of the device memory that the plain step takes; the first that fits is the cap
+CAPS = [0.55, 0.7, 0.85]  # fractions of the plain step's device memory; the first that fits is the cap
 RUN = ["--warmup-steps", "1", "--save-every", "2", "--lr", "1e-2", "--chat-date", "2026-01-01", "--json", "--quiet"]
 FIXED = ["--replan", "off"]  # ranks never change their plan
 RANKS = ["--rank-timeout", "300"]
@@ -129,7 +129,7 @@ def after_half(_):
 
 
 class Variant:
-    """How a case trains, and the commands that follow. `bf16`: options of the step in bf16 alone."""
+    """Options of a case's training, and the commands that follow. `bf16`: options only for bf16."""
 
     def __init__(self, name, step=(), bf16=(), run=FIXED, data="tokens.bin", after=lambda case: [], micro_batch=1,
                  threads=1, steps=4, new_model=False):

@@ -61,14 +61,14 @@ class Build:
 
 
 def environment(cache, isa):
-    """Without settings of the caller that would change results or plans."""
+    """Returns the environment without settings that would change results or plans."""
     variables = {key: value for key, value in os.environ.items() if not key.startswith(("BALLAST_", "OMP_"))}
     variables.update(XDG_CACHE_HOME=str(cache), OMP_WAIT_POLICY="passive")
     return {**variables, "BALLAST_MAX_ISA": "avx2"} if isa == "avx2" else variables
 
 
 def instruction_sets(build, inputs, place):
-    """AVX2, and the best of the machine, by the names that recipes have for them."""
+    """Returns AVX2 and the machine's best instruction set, by their names in recipes."""
     found = []
     for isa in ("avx2", None):
         arguments = ["eval", str(inputs.model(inputs.families[0])), str(inputs.place / "text.txt"), "--batches", "1",
@@ -105,7 +105,7 @@ def run_commands(build, case, place, environment, old=None):
 
 
 def settle(cache):
-    """Takes the noise out of stored costs, so that no program measures them again."""
+    """Marks stored costs as free of noise, so that no program measures them again."""
     def quiet(value):
         if isinstance(value, dict):
             return {key: 0 if key == "noise" else quiet(inner) for key, inner in value.items()}
@@ -160,7 +160,7 @@ def step_time(place):
 
 
 def measure_links(build, place, cases):
-    """Stored costs of messages, which only jobs of several ranks measure: by one job of each kind and instruction set.
+    """Stores costs of messages, which only jobs of several ranks measure, with one job per kind and instruction set.
     Returns {instruction set: directory}."""
     costs = {case.isa: place / case.isa for case in cases}
     measured = set()
